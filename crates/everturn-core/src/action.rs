@@ -1,0 +1,303 @@
+//! Actions: everything that can be called, typed for the user and erased for transports.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::connection::Streaming;
+use crate::panic::catch_panic;
+use crate::span::{SpanKind, in_span};
+use crate::{ActionType, Connection, Context, Descriptor, Emitter, Error, Reason, Result, Schema};
+
+/// A value an action takes, streams or returns: plain data with a JSON form and a schema.
+pub trait Payload: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {}
+
+impl<T: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static> Payload for T {}
+
+/// A call as transports make it: everything is JSON.
+#[derive(Debug, Default)]
+pub struct JsonCall {
+    /// The input; `None` if the caller sent none.
+    pub input: Option<Value>,
+    /// What to open a bidirectional action with.
+    pub init: Option<Value>,
+    /// The circumstances.
+    pub context: Context,
+    /// Where chunks go, if the caller wants them.
+    pub emitter: Option<Emitter<Value>>,
+}
+
+impl JsonCall {
+    /// A call with an input and nothing else.
+    pub fn new(input: impl Into<Value>) -> Self {
+        Self { input: Some(input.into()), ..Self::default() }
+    }
+}
+
+/// A connection to a bidirectional action as transports use it.
+pub type JsonConnection = Connection<Value, Value, Value>;
+
+/// Any action, erased: the form that registries, transports and developer tools work with.
+///
+/// Behind the trait object is an [`Action`], a [`BidiAction`](crate::BidiAction) or a type of a plugin's own;
+/// [`downcast`] gets it back, so that callers within the process skip JSON altogether.
+pub trait DynAction: Any + Send + Sync {
+    /// What the action is called and what it takes.
+    fn descriptor(&self) -> &Descriptor;
+
+    /// Runs the action once, validating at the boundary.
+    ///
+    /// Fails with `INVALID_ARGUMENT` naming the JSON pointer if the input does not match, with `INTERNAL` if the output
+    /// does not.
+    fn run_json(&self, call: JsonCall) -> BoxFuture<'_, Result<Value>>;
+
+    /// Opens a bidirectional invocation.
+    ///
+    /// Fails with `INVALID_ARGUMENT` if the action is not bidirectional or `init` does not match its schema.
+    fn connect_json(&self, init: Option<Value>, context: &Context) -> Result<JsonConnection> {
+        let _ = (init, context);
+        Err(not_bidirectional(self.descriptor()))
+    }
+}
+
+pub(crate) fn not_bidirectional(descriptor: &Descriptor) -> Error {
+    Error::invalid_argument(format!(
+        "'{}' is not a bidirectional action: call it without 'init' and without a connection",
+        descriptor.key
+    ))
+    .with_public()
+}
+
+/// The concrete action behind an erased one, if it is of that type.
+pub fn downcast<A: DynAction>(action: Arc<dyn DynAction>) -> Option<Arc<A>> {
+    let action: Arc<dyn Any + Send + Sync> = action;
+    action.downcast().ok()
+}
+
+type Handler<I, O, S> = dyn Fn(I, Context, Emitter<S>) -> BoxFuture<'static, Result<O>> + Send + Sync;
+
+/// An action that takes one input and returns one output, streaming chunks of `S` on the way if it likes.
+///
+/// Cloning is cheap. Called from Rust it moves values as they are; JSON and validation are for callers from outside
+/// (see [`DynAction`]).
+///
+/// ```
+/// use everturn_core::{Action, ActionType, Result};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let double = Action::new(ActionType::CUSTOM, "double", |n: i64, _context| async move { Ok(n * 2) });
+///
+/// assert_eq!(double.run(21).await?, 42);
+/// # Ok(()) }
+/// ```
+pub struct Action<I, O, S = ()> {
+    descriptor: Arc<Descriptor>,
+    handler: Arc<Handler<I, O, S>>,
+    payloads: PhantomData<fn(I) -> (O, S)>,
+}
+
+impl<I: Payload, O: Payload> Action<I, O> {
+    /// An action that does not stream.
+    pub fn new<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(I, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        Self::build(action_type, name, move |input, context, _| Box::pin(function(input, context)))
+    }
+}
+
+impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
+    /// An action that streams chunks.
+    pub fn streaming<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(I, Context, Emitter<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        let action = Self::build(action_type, name, move |input, context, emitter| {
+            Box::pin(function(input, context, emitter))
+        });
+        action.describe(|descriptor| descriptor.stream_schema = Some(Schema::of::<S>()))
+    }
+
+    fn build(
+        action_type: ActionType,
+        name: impl Into<String>,
+        handler: impl Fn(I, Context, Emitter<S>) -> BoxFuture<'static, Result<O>> + Send + Sync + 'static,
+    ) -> Self {
+        let mut descriptor = Descriptor::new(action_type, name);
+        descriptor.input_schema = Some(Schema::of::<I>());
+        descriptor.output_schema = Some(Schema::of::<O>());
+        Self { descriptor: Arc::new(descriptor), handler: Arc::new(handler), payloads: PhantomData }
+    }
+
+    fn describe(mut self, change: impl FnOnce(&mut Descriptor)) -> Self {
+        change(Arc::make_mut(&mut self.descriptor));
+        self
+    }
+
+    /// Says what the action does.
+    pub fn with_description(self, description: impl Into<String>) -> Self {
+        self.describe(|descriptor| descriptor.description = Some(description.into()))
+    }
+
+    /// Replaces the inferred input schema; `None` accepts anything that decodes.
+    pub fn with_input_schema(self, schema: impl Into<Option<Schema>>) -> Self {
+        self.describe(|descriptor| descriptor.input_schema = schema.into())
+    }
+
+    /// Replaces the inferred output schema; `None` promises nothing.
+    pub fn with_output_schema(self, schema: impl Into<Option<Schema>>) -> Self {
+        self.describe(|descriptor| descriptor.output_schema = schema.into())
+    }
+
+    /// Replaces the inferred schema of the chunks.
+    pub fn with_stream_schema(self, schema: impl Into<Option<Schema>>) -> Self {
+        self.describe(|descriptor| descriptor.stream_schema = schema.into())
+    }
+
+    /// Adds metadata to the descriptor.
+    pub fn with_metadata(self, entries: Map<String, Value>) -> Self {
+        self.describe(|descriptor| descriptor.metadata.extend(entries))
+    }
+
+    /// The same action under another type, for kinds that are registered twice.
+    pub fn with_type(self, action_type: ActionType) -> Self {
+        self.describe(|descriptor| {
+            descriptor.key = action_type.key(&descriptor.name);
+            descriptor.action_type = action_type;
+        })
+    }
+
+    /// What the action is called and what it takes.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The action's name.
+    pub fn name(&self) -> &str {
+        &self.descriptor.name
+    }
+
+    /// Runs the action in the current context, without streaming.
+    ///
+    /// # Errors
+    /// What the action's function returns; `INTERNAL` if it panics; `CANCELLED` or `DEADLINE_EXCEEDED` if the context
+    /// ends first.
+    pub async fn run(&self, input: I) -> Result<O> {
+        self.call(input, Context::current(), Emitter::silent()).await
+    }
+
+    /// Runs the action with everything said explicitly.
+    ///
+    /// # Errors
+    /// As [`Action::run`].
+    pub async fn call(&self, input: I, context: Context, emitter: Emitter<S>) -> Result<O> {
+        let kind = SpanKind::Action(&self.descriptor.action_type);
+        in_span(&self.descriptor.name, kind, context, |context, recorder| async move {
+            recorder.input(&input);
+            let output = self.invoke(input, context, emitter).await?;
+            recorder.output(&output);
+            Ok(output)
+        })
+        .await
+    }
+
+    /// Starts the action in the current context and streams its chunks.
+    pub fn stream(&self, input: I) -> Streaming<O, S> {
+        self.stream_in(input, &Context::current())
+    }
+
+    /// Starts the action in the given context and streams its chunks.
+    pub fn stream_in(&self, input: I, context: &Context) -> Streaming<O, S> {
+        let action = self.clone();
+        Streaming::start(self.name(), context, move |emitter, context| async move {
+            action.call(input, context, emitter).await
+        })
+    }
+
+    async fn invoke(&self, input: I, context: Context, emitter: Emitter<S>) -> Result<O> {
+        let work = (self.handler)(input, context.clone(), emitter);
+        context.guard(catch_panic(&self.descriptor.key, work)).await
+    }
+
+    async fn invoke_json(&self, call: JsonCall) -> Result<Value> {
+        if call.init.is_some_and(|init| !init.is_null()) {
+            return Err(not_bidirectional(&self.descriptor));
+        }
+        let emitter = call.emitter.map_or_else(Emitter::silent, |emitter| {
+            emitter.map_from(|chunk: S| Ok(serde_json::to_value(chunk)?))
+        });
+        let input = call.input.unwrap_or(Value::Null);
+        let kind = SpanKind::Action(&self.descriptor.action_type);
+        in_span(&self.descriptor.name, kind, call.context, |context, recorder| async move {
+            recorder.input(&input);
+            let input = decode(&self.descriptor, self.descriptor.input_schema.as_ref(), input)?;
+            let output = encode(&self.descriptor, &self.invoke(input, context, emitter).await?)?;
+            recorder.output(&output);
+            Ok(output)
+        })
+        .await
+    }
+}
+
+/// Validates and decodes what came from outside.
+pub(crate) fn decode<T: DeserializeOwned>(descriptor: &Descriptor, schema: Option<&Schema>, value: Value) -> Result<T> {
+    let checked = match schema {
+        Some(schema) => schema.validate(&value),
+        None => crate::schema::check_depth(&value),
+    };
+    checked
+        .and_then(|()| serde_json::from_value(value).map_err(|error| Error::invalid_argument(error.to_string())))
+        .map_err(|error| {
+            error.context(format_args!("invalid input for '{}'", descriptor.key)).with_reason(Reason::INVALID_INPUT)
+        })
+}
+
+/// Encodes and validates what goes outside.
+pub(crate) fn encode<T: Serialize>(descriptor: &Descriptor, output: &T) -> Result<Value> {
+    let value = serde_json::to_value(output)?;
+    if let Some(schema) = &descriptor.output_schema {
+        schema.validate(&value).map_err(|error| {
+            Error::internal(format!("invalid output of '{}': {error}", descriptor.key))
+                .with_reason(Reason::INVALID_OUTPUT)
+        })?;
+    }
+    Ok(value)
+}
+
+impl<I: Payload, O: Payload, S: Payload> DynAction for Action<I, O, S> {
+    fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    fn run_json(&self, call: JsonCall) -> BoxFuture<'_, Result<Value>> {
+        Box::pin(self.invoke_json(call))
+    }
+}
+
+impl<I, O, S> Clone for Action<I, O, S> {
+    fn clone(&self) -> Self {
+        Self { descriptor: Arc::clone(&self.descriptor), handler: Arc::clone(&self.handler), payloads: PhantomData }
+    }
+}
+
+impl<I, O, S> fmt::Debug for Action<I, O, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Action").field(&self.descriptor.key).finish()
+    }
+}
+
+impl fmt::Debug for dyn DynAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DynAction").field(&self.descriptor().key).finish()
+    }
+}

@@ -1,0 +1,358 @@
+//! A running bidirectional invocation, seen from the caller's side.
+//!
+//! Each way has room for one element: whoever produces faster than the other side consumes waits. The rules:
+//!
+//! | situation | what happens |
+//! |---|---|
+//! | [`Connection::close`] | what was already sent is still processed; closing twice is no error |
+//! | send after the action completed | `FAILED_PRECONDITION`, [`Reason::ACTION_COMPLETED`], whatever else is true |
+//! | send after close | `FAILED_PRECONDITION`, [`Reason::CONNECTION_CLOSED`] |
+//! | dropping a [`Receive`] | cancels nothing; the next one goes on where it stopped |
+//! | [`Connection::output`] | closes the input, drains unread chunks, waits; may be asked again |
+//! | dropping the connection | cancels the work and ends its task |
+//! | the action panics | `INTERNAL` with [`Reason::PANIC`] |
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, ready};
+
+use futures::Stream;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::panic::catch_panic;
+use crate::{Context, Emitter, Error, Reason, Result};
+
+/// The caller's end of a bidirectional invocation: inputs go in, chunks come out, one output ends it.
+///
+/// Receiving and taking the output need the connection exclusively, so they cannot run at the same time; to send while
+/// another task receives, take a [`Sender`].
+pub struct Connection<I, O, S> {
+    sender: Sender<I>,
+    chunks: Chunks<S>,
+    outcome: Outcome<O>,
+    context: Context,
+    // Cancelling reaches work the action handed to others; aborting ends the action itself.
+    _cancel: DropGuard,
+    _work: AbortOnDropHandle<()>,
+}
+
+/// The chunks of an action: over when nobody can send any more, and at the latest when the action has completed, even
+/// if it left an emitter behind somewhere.
+struct Chunks<S> {
+    receiver: mpsc::Receiver<S>,
+    completed: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl<S> Chunks<S> {
+    fn poll_next(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<S>> {
+        if let Poll::Ready(next) = self.receiver.poll_recv(cx) {
+            return Poll::Ready(next);
+        }
+        ready!(self.completed.as_mut().poll(cx));
+        self.receiver.close();
+        self.receiver.poll_recv(cx)
+    }
+
+    async fn next(&mut self) -> Option<S> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+}
+
+enum Outcome<O> {
+    Pending(oneshot::Receiver<Result<O>>),
+    Settled(Result<O>),
+}
+
+/// The sending side of a connection, for another task. Cloning is cheap.
+pub struct Sender<I> {
+    inputs: Arc<Mutex<Option<mpsc::Sender<I>>>>,
+    completed: CancellationToken,
+}
+
+/// The inputs of a bidirectional invocation, seen from the action's side: a stream that ends when the caller closes.
+pub struct Inputs<I>(Pin<Box<dyn Stream<Item = I> + Send>>);
+
+/// Chunks as they arrive; ends when the action has nothing more to send.
+pub struct Receive<'a, S> {
+    chunks: &'a mut Chunks<S>,
+}
+
+impl<I, O, S> Connection<I, O, S>
+where
+    I: Send + 'static,
+    O: Send + 'static,
+    S: Send + 'static,
+{
+    /// Starts `action` in a task of its own that lives no longer than the connection.
+    ///
+    /// `name` is what a panic is reported under.
+    pub fn open<F, Fut>(name: impl Into<String>, context: &Context, action: F) -> Self
+    where
+        F: FnOnce(Inputs<I>, Emitter<S>, Context) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        let name = name.into();
+        let context = context.child();
+        let completed = CancellationToken::new();
+        let (input_sender, input_receiver) = mpsc::channel(1);
+        let (chunk_sender, receiver) = mpsc::channel(1);
+        let (outcome_sender, outcome) = oneshot::channel();
+
+        let work = {
+            let context = context.clone();
+            // Ends with the task, however the task ends, so that no sender waits for a dead action.
+            let completion = completed.clone().drop_guard();
+            async move {
+                let inputs = Inputs::from_receiver(input_receiver);
+                let emitter = Emitter::channel(chunk_sender);
+                let running = catch_panic(&name, action(inputs, emitter, context.clone()));
+                let result = context.clone().scope(context.guard(running)).await;
+                // The caller may be gone; then nobody is owed the result.
+                let _ = outcome_sender.send(result);
+                drop(completion);
+            }
+        };
+        let span = tracing::Span::current();
+        let work = tokio::spawn(tracing::Instrument::instrument(work, span));
+        Self {
+            chunks: Chunks { receiver, completed: Box::pin(completed.clone().cancelled_owned()) },
+            sender: Sender { inputs: Arc::new(Mutex::new(Some(input_sender))), completed },
+            outcome: Outcome::Pending(outcome),
+            _cancel: context.cancellation().clone().drop_guard(),
+            context,
+            _work: AbortOnDropHandle::new(work),
+        }
+    }
+
+    /// Sends one input and waits until there is room for it.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` after completion or close (see the module's table).
+    pub async fn send(&self, input: I) -> Result<()> {
+        self.sender.send(input).await
+    }
+
+    /// Says that no more input comes.
+    pub fn close(&self) {
+        self.sender.close();
+    }
+
+    /// A handle that sends from elsewhere, for example while another task receives.
+    pub fn sender(&self) -> Sender<I> {
+        self.sender.clone()
+    }
+
+    /// The chunks not received yet. Dropping the stream cancels nothing; later chunks wait.
+    pub fn receive(&mut self) -> Receive<'_, S> {
+        Receive { chunks: &mut self.chunks }
+    }
+
+    /// Waits until the action has completed. It may need its chunks received to get there.
+    pub async fn done(&self) {
+        self.sender.completed.cancelled().await;
+    }
+
+    /// Whether the action has completed.
+    pub fn is_done(&self) -> bool {
+        self.sender.completed.is_cancelled()
+    }
+
+    /// Cancels the work; [`Connection::output`] then reports `CANCELLED` unless the action was faster.
+    pub fn cancel(&self) {
+        self.context.cancel();
+    }
+
+    /// Closes the input, drops unread chunks and waits for the action's output. Asking again gives the same answer.
+    ///
+    /// # Errors
+    /// What the action failed with; `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation was cut short.
+    pub async fn output(&mut self) -> Result<O>
+    where
+        O: Clone,
+    {
+        self.settle().await;
+        match &self.outcome {
+            Outcome::Settled(result) => result.clone(),
+            Outcome::Pending(_) => Err(lost()),
+        }
+    }
+
+    /// Like [`Connection::output`] for an output that cannot be cloned, giving up the connection.
+    ///
+    /// # Errors
+    /// As [`Connection::output`].
+    pub async fn into_output(mut self) -> Result<O> {
+        self.settle().await;
+        match self.outcome {
+            Outcome::Settled(result) => result,
+            Outcome::Pending(_) => Err(lost()),
+        }
+    }
+
+    async fn settle(&mut self) {
+        self.close();
+        if let Outcome::Pending(outcome) = &mut self.outcome {
+            while self.chunks.next().await.is_some() {}
+            let result = outcome.await.unwrap_or_else(|_| Err(lost()));
+            self.outcome = Outcome::Settled(result);
+        }
+    }
+}
+
+/// The runtime was shut down under the action: the only way a task ends without sending its result.
+fn lost() -> Error {
+    Error::cancelled("the action was dropped before it completed")
+}
+
+impl<I: Send + 'static> Sender<I> {
+    /// Sends one input and waits until there is room for it.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` with [`Reason::ACTION_COMPLETED`] once the action has completed, else with
+    /// [`Reason::CONNECTION_CLOSED`] once the input was closed.
+    pub async fn send(&self, input: I) -> Result<()> {
+        if self.completed.is_cancelled() {
+            return Err(completed());
+        }
+        let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(inputs) = inputs else {
+            return Err(Error::failed_precondition("the connection is closed; open another one to send more")
+                .with_reason(Reason::CONNECTION_CLOSED));
+        };
+        tokio::select! {
+            biased;
+            () = self.completed.cancelled() => Err(completed()),
+            sent = inputs.send(input) => match sent {
+                Ok(()) => Ok(()),
+                Err(_) => {
+                    // The action dropped its inputs without being done yet: it will not read any more.
+                    Err(completed())
+                }
+            },
+        }
+    }
+
+    /// Says that no more input comes.
+    pub fn close(&self) {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+fn completed() -> Error {
+    Error::failed_precondition("the action has completed and takes no more input").with_reason(Reason::ACTION_COMPLETED)
+}
+
+impl<I> Clone for Sender<I> {
+    fn clone(&self) -> Self {
+        Self { inputs: Arc::clone(&self.inputs), completed: self.completed.clone() }
+    }
+}
+
+impl<I: Send + 'static> Inputs<I> {
+    fn from_receiver(mut receiver: mpsc::Receiver<I>) -> Self {
+        Self(Box::pin(futures::stream::poll_fn(move |cx| receiver.poll_recv(cx))))
+    }
+
+    /// Inputs that come from any stream.
+    pub fn from_stream(stream: impl Stream<Item = I> + Send + 'static) -> Self {
+        Self(Box::pin(stream))
+    }
+
+    /// The next input, or `None` once the caller has closed and everything sent was taken.
+    pub async fn next(&mut self) -> Option<I> {
+        std::future::poll_fn(|cx| self.0.as_mut().poll_next(cx)).await
+    }
+}
+
+impl<I> Stream for Inputs<I> {
+    type Item = I;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Option<I>> {
+        self.0.as_mut().poll_next(cx)
+    }
+}
+
+impl<S> Receive<'_, S> {
+    /// The next chunk, or `None` once the action has nothing more to send.
+    pub async fn next(&mut self) -> Option<S> {
+        self.chunks.next().await
+    }
+}
+
+impl<S> Stream for Receive<'_, S> {
+    type Item = S;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Option<S>> {
+        self.chunks.poll_next(cx)
+    }
+}
+
+/// A streaming call under way: chunks first, then one output.
+///
+/// It is a [`Stream`] of chunks; dropping it cancels the work.
+pub struct Streaming<O, S>(Connection<(), O, S>);
+
+impl<O: Send + 'static, S: Send + 'static> Streaming<O, S> {
+    pub(crate) fn start<F, Fut>(name: impl Into<String>, context: &Context, action: F) -> Self
+    where
+        F: FnOnce(Emitter<S>, Context) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        Self(Connection::open(name, context, |_inputs, emitter, context| action(emitter, context)))
+    }
+
+    /// The next chunk, or `None` once there are no more.
+    pub async fn next(&mut self) -> Option<S> {
+        self.0.chunks.next().await
+    }
+
+    /// Drops unread chunks and waits for the output. Asking again gives the same answer.
+    ///
+    /// # Errors
+    /// What the action failed with.
+    pub async fn output(&mut self) -> Result<O>
+    where
+        O: Clone,
+    {
+        self.0.output().await
+    }
+
+    /// Like [`Streaming::output`] for an output that cannot be cloned.
+    ///
+    /// # Errors
+    /// What the action failed with.
+    pub async fn into_output(self) -> Result<O> {
+        self.0.into_output().await
+    }
+
+    /// Cancels the work.
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+}
+
+impl<O: Unpin, S> Stream for Streaming<O, S> {
+    type Item = S;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Option<S>> {
+        self.get_mut().0.chunks.poll_next(cx)
+    }
+}
+
+impl<I, O, S> fmt::Debug for Connection<I, O, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("done", &self.sender.completed.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<O, S> fmt::Debug for Streaming<O, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streaming").field("done", &self.0.sender.completed.is_cancelled()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,233 @@
+//! What accompanies an invocation: who calls, until when, and whatever providers added.
+//!
+//! A context is handed to every action explicitly and is also the *current* one inside the action's future, so that
+//! code several calls down finds it without every signature in between carrying it. It never leaks between concurrent
+//! invocations: the current context belongs to the task that runs the action. A task spawned by hand starts without
+//! one; wrap its future in [`Context::scope`].
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Error, Result};
+
+tokio::task_local! {
+    static CURRENT: Context;
+}
+
+/// The circumstances of one invocation. Cloning is cheap; changing a clone leaves the original alone.
+#[derive(Clone, Default)]
+pub struct Context {
+    values: Arc<Map<String, Value>>,
+    extensions: Arc<Vec<(TypeId, Arc<dyn Any + Send + Sync>)>>,
+    cancellation: CancellationToken,
+    deadline: Option<Instant>,
+}
+
+impl Context {
+    /// A context with nothing in it that nobody cancels.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The context of the invocation this code runs in, or an empty one outside any.
+    pub fn current() -> Self {
+        CURRENT.try_with(Clone::clone).unwrap_or_default()
+    }
+
+    /// Makes this the current context while `future` runs.
+    pub fn scope<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(self, future)
+    }
+
+    /// Adds a value, such as `auth`, visible to prompts as `@auth` and to every action called from here.
+    pub fn with_value(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        Arc::make_mut(&mut self.values).insert(key.into(), value.into());
+        self
+    }
+
+    /// Adds many values; a later one replaces an earlier one of the same name.
+    pub fn with_values(mut self, values: Map<String, Value>) -> Self {
+        Arc::make_mut(&mut self.values).extend(values);
+        self
+    }
+
+    /// The value of that name, if any.
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
+    /// All values.
+    pub fn values(&self) -> &Map<String, Value> {
+        &self.values
+    }
+
+    /// Who calls: the value `auth`.
+    pub fn auth(&self) -> Option<&Value> {
+        self.value("auth")
+    }
+
+    /// Adds something typed, found again by its type; it replaces an earlier one of the same type.
+    pub fn with_extension<T: Send + Sync + 'static>(mut self, extension: Arc<T>) -> Self {
+        let extensions = Arc::make_mut(&mut self.extensions);
+        extensions.retain(|(id, _)| *id != TypeId::of::<T>());
+        extensions.push((TypeId::of::<T>(), extension));
+        self
+    }
+
+    /// The extension of that type, if any.
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let (_, found) = self.extensions.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+        Arc::clone(found).downcast().ok()
+    }
+
+    /// Ends the invocation no later than `deadline`; an earlier deadline already set stays.
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
+        self
+    }
+
+    /// When the invocation ends at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// A context that is cancelled with this one and can be cancelled alone.
+    pub fn child(&self) -> Self {
+        Self { cancellation: self.cancellation.child_token(), ..self.clone() }
+    }
+
+    /// A context with the same values that neither this one's cancellation nor its deadline reaches: for work that
+    /// outlives its caller.
+    pub fn detached(&self) -> Self {
+        Self { cancellation: CancellationToken::new(), deadline: None, ..self.clone() }
+    }
+
+    /// A context with the same values, cancelled by `token`.
+    pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
+        self.cancellation = token;
+        self
+    }
+
+    /// Cancels the invocation and everything it called.
+    pub fn cancel(&self) {
+        self.cancellation.cancel();
+    }
+
+    /// Whether the invocation was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancellation.is_cancelled()
+    }
+
+    /// The token behind [`Context::cancel`], for code that waits on its own.
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancellation
+    }
+
+    /// Waits until the invocation is over before its time and says why: `CANCELLED` or `DEADLINE_EXCEEDED`.
+    pub async fn ended(&self) -> Error {
+        let deadline = async {
+            match self.deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancellation.cancelled() => Error::cancelled("the invocation was cancelled"),
+            () = deadline => Error::deadline_exceeded("the invocation ran out of time"),
+        }
+    }
+
+    /// Runs `future` until it is done or the invocation ends, whichever is first; what was not done is dropped.
+    ///
+    /// # Errors
+    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation ended first, else what `future` returns.
+    pub async fn guard<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            error = self.ended() => Err(error),
+            result = future => result,
+        }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Values hold credentials; a debug print must not.
+        f.debug_struct("Context")
+            .field("values", &self.values.keys().collect::<Vec<_>>())
+            .field("cancelled", &self.is_cancelled())
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Status;
+
+    #[tokio::test]
+    async fn concurrent_invocations_see_only_their_own_context() {
+        let read = |name: &'static str| {
+            Context::new().with_value("auth", name).scope(async {
+                tokio::task::yield_now().await;
+                Context::current().auth().cloned()
+            })
+        };
+
+        let (one, two) = tokio::join!(read("one"), read("two"));
+
+        assert_eq!(one, Some("one".into()));
+        assert_eq!(two, Some("two".into()));
+        assert!(Context::current().auth().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earlier_deadline_wins_and_says_so() {
+        let soon = Instant::now() + Duration::from_secs(1);
+        let context = Context::new().with_deadline(soon).with_deadline(soon + Duration::from_secs(9));
+
+        let error = context.guard(std::future::pending::<Result<()>>()).await.unwrap_err();
+
+        assert_eq!(error.status(), Status::DeadlineExceeded);
+        assert_eq!(context.deadline(), Some(soon));
+    }
+
+    #[tokio::test]
+    async fn cancelling_reaches_children_and_not_detached_work() {
+        let parent = Context::new();
+        let (child, detached) = (parent.child(), parent.detached());
+
+        parent.cancel();
+
+        assert!(child.is_cancelled());
+        assert!(!detached.is_cancelled());
+    }
+
+    #[test]
+    fn an_extension_is_found_by_type_and_replaced_by_type() {
+        let context = Context::new().with_extension(Arc::new(1_u32)).with_extension(Arc::new("a"));
+
+        let replaced = context.clone().with_extension(Arc::new(2_u32));
+
+        assert_eq!(context.extension::<u32>().as_deref(), Some(&1));
+        assert_eq!(replaced.extension::<u32>().as_deref(), Some(&2));
+        assert_eq!(replaced.extension::<&str>().as_deref(), Some(&"a"));
+    }
+
+    #[test]
+    fn a_debug_print_shows_no_credentials() {
+        let context = Context::new().with_value("auth", "secret-token");
+
+        assert!(!format!("{context:?}").contains("secret-token"));
+    }
+}

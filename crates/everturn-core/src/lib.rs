@@ -1,0 +1,111 @@
+//! The ground Everturn stands on, and nothing about AI: actions, connections, the registry, schemas, errors, spans.
+//!
+//! An **action** is a named function whose input, output and chunks are plain data with a schema. Called from Rust it
+//! is typed and moves values as they are; called from outside it takes JSON, validated at the boundary.
+//!
+//! A flow is an action of your own:
+//!
+//! ```
+//! use everturn_core::{Registry, Result, run};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+//! let registry = Registry::new();
+//! let menu = registry.define_flow("menu", |theme: String| async move {
+//!     let dish = run("invent a dish", || async { Ok(format!("{theme} soup")) }).await?;
+//!     Ok(vec![dish])
+//! })?;
+//!
+//! assert_eq!(menu.run("leek".to_owned()).await?, ["leek soup"]);
+//! # Ok(()) }
+//! ```
+//!
+//! One that streams:
+//!
+//! ```
+//! use everturn_core::{Emitter, Registry, Result};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+//! let registry = Registry::new();
+//! let count = registry.define_streaming_flow("count", |to: u32, emitter: Emitter<u32>| async move {
+//!     for n in 1..=to {
+//!         emitter.send(n).await?;
+//!     }
+//!     Ok(format!("counted to {to}"))
+//! })?;
+//!
+//! let mut counting = count.stream(3);
+//! let mut seen = Vec::new();
+//! while let Some(n) = counting.next().await {
+//!     seen.push(n);
+//! }
+//! assert_eq!(seen, [1, 2, 3]);
+//! assert_eq!(counting.output().await?, "counted to 3");
+//! # Ok(()) }
+//! ```
+//!
+//! And one that holds a conversation: opened once, fed many times, ended by one output.
+//!
+//! ```
+//! use everturn_core::{Emitter, Inputs, Registry, Result};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+//! let registry = Registry::new();
+//! let echo = registry.define_bidi_flow(
+//!     "echo",
+//!     |greeting: String, mut inputs: Inputs<String>, emitter: Emitter<String>| async move {
+//!         let mut heard = 0;
+//!         while let Some(line) = inputs.next().await {
+//!             emitter.send(format!("{greeting} {line}")).await?;
+//!             heard += 1;
+//!         }
+//!         Ok(heard)
+//!     },
+//! )?;
+//!
+//! let mut connection = echo.connect("echo:".to_owned());
+//! connection.send("hello".to_owned()).await?;
+//! assert_eq!(connection.receive().next().await.as_deref(), Some("echo: hello"));
+//! assert_eq!(connection.output().await?, 1);
+//! # Ok(()) }
+//! ```
+//!
+//! | to | see |
+//! |---|---|
+//! | call and define actions | [`Action`], [`BidiAction`], [`Connection`], [`Emitter`] |
+//! | find actions by key | [`Registry`], [`Plugin`], [`Descriptor`] |
+//! | know who calls, and until when | [`Context`] |
+//! | fail well | [`Error`], [`Status`], [`Reason`] |
+//! | be seen | [`in_span`], [`run`] |
+
+mod action;
+mod bidi;
+mod connection;
+mod context;
+mod descriptor;
+mod emitter;
+mod error;
+mod flow;
+mod panic;
+mod plugin;
+mod registry;
+mod schema;
+mod span;
+mod status;
+
+pub use action::{Action, DynAction, JsonCall, JsonConnection, Payload, downcast};
+pub use bidi::BidiAction;
+pub use connection::{Connection, Inputs, Receive, Sender, Streaming};
+pub use context::Context;
+pub use descriptor::{ActionType, Descriptor, ParsedKey};
+pub use emitter::Emitter;
+pub use error::{Error, Exposure, Reason, Result, RuntimeError};
+pub use flow::{BidiFlow, Flow, StreamingFlow, run};
+pub use panic::{catch_panic, panic_error};
+pub use plugin::Plugin;
+pub use registry::Registry;
+pub use schema::{MAX_DEPTH, Schema, check_depth};
+pub use span::{SpanKind, SpanRecorder, in_span};
+pub use status::{Status, UnknownStatus};
+
+pub use schemars;
+pub use serde_json;

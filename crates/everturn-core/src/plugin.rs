@@ -1,0 +1,36 @@
+//! Plugins: sources of actions that are asked when they are first needed.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::{ActionType, Descriptor, DynAction, Result};
+
+/// Something that provides actions under a name prefix of its own, such as all models of a provider.
+///
+/// Every method but the name has a default, so a plugin implements what it offers.
+pub trait Plugin: Send + Sync + 'static {
+    /// The prefix: the action `openai/gpt-5` belongs to the plugin `openai`.
+    fn name(&self) -> &str;
+
+    /// The actions that exist from the start. Called once, when one of the plugin's names is first looked up or
+    /// listed; if it fails, the next look-up tries again.
+    fn init(&self) -> BoxFuture<'_, Result<Vec<Arc<dyn DynAction>>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// An action that is made on demand; `id` is the name without the plugin's prefix.
+    fn resolve<'a>(
+        &'a self,
+        action_type: &'a ActionType,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+        let _ = (action_type, id);
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// What could be resolved, for listings.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}

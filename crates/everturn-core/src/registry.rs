@@ -1,0 +1,271 @@
+//! The registry: every action under its key, plugins that provide more on demand, and named values.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use papaya::HashMap;
+use tokio::sync::OnceCell;
+
+use crate::{ActionType, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema};
+
+/// Where actions are found by key. Cloning gives another handle to the same registry.
+///
+/// Reading takes no lock. A child sees what its parent has and adds its own; what is registered there is gone with it.
+#[derive(Clone, Default)]
+pub struct Registry(Arc<Tables>);
+
+#[derive(Default)]
+struct Tables {
+    parent: Option<Registry>,
+    actions: HashMap<String, Arc<dyn DynAction>>,
+    plugins: HashMap<String, Arc<Installed>>,
+    schemas: HashMap<String, Schema>,
+    values: HashMap<String, Arc<dyn Any + Send + Sync>>,
+}
+
+/// A plugin and what it has been asked so far. Each cell is filled by the first caller while the others wait for it.
+struct Installed {
+    plugin: Arc<dyn Plugin>,
+    initialised: OnceCell<()>,
+    resolved: HashMap<String, Arc<OnceCell<Arc<dyn DynAction>>>>,
+}
+
+impl Registry {
+    /// An empty registry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A registry that falls back on this one.
+    pub fn child(&self) -> Self {
+        Self(Arc::new(Tables { parent: Some(self.clone()), ..Tables::default() }))
+    }
+
+    /// Whether this registry falls back on another.
+    pub fn is_child(&self) -> bool {
+        self.0.parent.is_some()
+    }
+
+    /// Registers an action under its descriptor's key.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if this registry has that key; a parent's action is shadowed instead.
+    pub fn register(&self, action: Arc<dyn DynAction>) -> Result<()> {
+        self.register_under(&action.descriptor().key.clone(), action)
+    }
+
+    /// Registers an action under another key than its own, for kinds that answer to two.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if this registry has that key, `INVALID_ARGUMENT` if it is not of the form `/type/name`.
+    pub fn register_under(&self, key: &str, action: Arc<dyn DynAction>) -> Result<()> {
+        if ParsedKey::parse(key).is_none() {
+            return Err(Error::invalid_argument(format!("'{key}' is not an action key of the form /type/name")));
+        }
+        insert_new(&self.0.actions, key, action, "an action")
+    }
+
+    /// Adds a plugin; it is initialised when first needed.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a plugin of that name.
+    pub fn install(&self, plugin: Arc<dyn Plugin>) -> Result<()> {
+        let name = plugin.name().to_owned();
+        let installed = Installed { plugin, initialised: OnceCell::new(), resolved: HashMap::new() };
+        insert_new(&self.0.plugins, &name, Arc::new(installed), "a plugin")
+    }
+
+    /// The action under a key, if it is registered here or in a parent; asks no plugin.
+    pub fn get(&self, key: &str) -> Option<Arc<dyn DynAction>> {
+        let own = self.0.actions.pin().get(key).cloned();
+        own.or_else(|| self.0.parent.as_ref()?.get(key))
+    }
+
+    /// The action under a key, asking the plugin its name begins with if need be.
+    ///
+    /// # Errors
+    /// What the plugin fails with. An action that does not exist is `Ok(None)`.
+    pub async fn lookup(&self, key: &str) -> Result<Option<Arc<dyn DynAction>>> {
+        let mut level = Some(self);
+        while let Some(registry) = level {
+            if let Some(action) = registry.lookup_here(key).await? {
+                return Ok(Some(action));
+            }
+            level = registry.0.parent.as_ref();
+        }
+        Ok(None)
+    }
+
+    /// Like [`Registry::lookup`], where a missing action is an error.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` with [`Reason::ACTION_NOT_FOUND`] that names the key.
+    pub async fn resolve(&self, key: &str) -> Result<Arc<dyn DynAction>> {
+        self.lookup(key).await?.ok_or_else(|| {
+            Error::not_found(format!("no action '{key}' is registered")).with_reason(Reason::ACTION_NOT_FOUND)
+        })
+    }
+
+    async fn lookup_here(&self, key: &str) -> Result<Option<Arc<dyn DynAction>>> {
+        let own = |key: &str| self.0.actions.pin().get(key).cloned();
+        if let Some(action) = own(key) {
+            return Ok(Some(action));
+        }
+        let Some((plugin, id)) = ParsedKey::parse(key).and_then(|key| key.plugin()) else {
+            return Ok(None);
+        };
+        let Some(installed) = self.0.plugins.pin().get(plugin).cloned() else {
+            return Ok(None);
+        };
+        self.initialise(&installed).await?;
+        if let Some(action) = own(key) {
+            return Ok(Some(action));
+        }
+        installed.resolve(key, id).await
+    }
+
+    async fn initialise(&self, installed: &Installed) -> Result<()> {
+        let init = || async {
+            for action in installed.plugin.init().await? {
+                self.register(action)?;
+            }
+            Ok(())
+        };
+        installed.initialised.get_or_try_init(init).await.copied()
+    }
+
+    /// Every action, with what plugins could provide, by key; a child's entry hides its parent's.
+    ///
+    /// # Errors
+    /// What a plugin fails with while it is initialised or listed.
+    pub async fn list(&self) -> Result<BTreeMap<String, Descriptor>> {
+        let mut lineage = vec![self];
+        while let Some(parent) = lineage.last().and_then(|registry| registry.0.parent.as_ref()) {
+            lineage.push(parent);
+        }
+        let mut all = BTreeMap::new();
+        for registry in lineage.into_iter().rev() {
+            let plugins: Vec<_> = registry.0.plugins.pin().values().cloned().collect();
+            for installed in plugins {
+                registry.initialise(&installed).await?;
+                let offered = installed.plugin.list().await?;
+                all.extend(offered.into_iter().map(|descriptor| (descriptor.key.clone(), descriptor)));
+            }
+            all.extend(registry.registered());
+        }
+        Ok(all)
+    }
+
+    /// What is registered at this level, under the keys it answers to.
+    fn registered(&self) -> Vec<(String, Descriptor)> {
+        let actions = self.0.actions.pin();
+        actions
+            .iter()
+            .map(|(key, action)| {
+                let mut descriptor = action.descriptor().clone();
+                if descriptor.key != *key {
+                    if let Some(parsed) = ParsedKey::parse(key) {
+                        descriptor.action_type = ActionType::new(parsed.action_type.to_owned());
+                    }
+                    descriptor.key.clone_from(key);
+                }
+                (key.clone(), descriptor)
+            })
+            .collect()
+    }
+
+    /// The actions of one type registered here or in a parent, by name; asks no plugin.
+    pub fn of_type(&self, action_type: &ActionType) -> BTreeMap<String, Arc<dyn DynAction>> {
+        let mut found = self.0.parent.as_ref().map(|parent| parent.of_type(action_type)).unwrap_or_default();
+        let actions = self.0.actions.pin();
+        for (key, action) in &actions {
+            if let Some(parsed) = ParsedKey::parse(key)
+                && parsed.action_type == action_type.as_str()
+            {
+                found.insert(parsed.name.to_owned(), Arc::clone(action));
+            }
+        }
+        found
+    }
+
+    /// Names a schema, so that prompts can refer to it.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a schema of that name.
+    pub fn register_schema(&self, name: &str, schema: Schema) -> Result<()> {
+        insert_new(&self.0.schemas, name, schema, "a schema")
+    }
+
+    /// The schema of that name, here or in a parent.
+    pub fn schema(&self, name: &str) -> Option<Schema> {
+        let own = self.0.schemas.pin().get(name).cloned();
+        own.or_else(|| self.0.parent.as_ref()?.schema(name))
+    }
+
+    /// Keeps a value under a key, such as the default model; it replaces an earlier one.
+    pub fn set_value<T: Send + Sync + 'static>(&self, key: impl Into<String>, value: T) {
+        self.0.values.pin().insert(key.into(), Arc::new(value));
+    }
+
+    /// The value under a key, here or in a parent, if it is of that type.
+    pub fn value<T: Send + Sync + 'static>(&self, key: &str) -> Option<Arc<T>> {
+        let own = self.0.values.pin().get(key).cloned();
+        match own {
+            Some(value) => value.downcast().ok(),
+            None => self.0.parent.as_ref()?.value(key),
+        }
+    }
+
+    /// The keys of all values that begin with `prefix`, here and in parents, sorted.
+    pub fn value_keys(&self, prefix: &str) -> Vec<String> {
+        let mut keys = self.0.parent.as_ref().map(|parent| parent.value_keys(prefix)).unwrap_or_default();
+        keys.extend(self.0.values.pin().keys().filter(|key| key.starts_with(prefix)).cloned());
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+}
+
+impl Installed {
+    /// Asks the plugin for an action and remembers it; concurrent callers ask once and share the answer.
+    async fn resolve(&self, key: &str, id: &str) -> Result<Option<Arc<dyn DynAction>>> {
+        let Some(parsed) = ParsedKey::parse(key) else {
+            return Ok(None);
+        };
+        let action_type = ActionType::new(parsed.action_type.to_owned());
+        let cell = Arc::clone(self.resolved.pin().get_or_insert_with(key.to_owned(), Arc::default));
+        let ask = || async {
+            match self.plugin.resolve(&action_type, id).await {
+                Ok(Some(action)) => Ok(action),
+                Ok(None) => Err(None),
+                Err(error) => Err(Some(error)),
+            }
+        };
+        match cell.get_or_try_init(ask).await {
+            Ok(action) => Ok(Some(Arc::clone(action))),
+            Err(None) => {
+                // A name that does not exist must not be remembered: names can be guessed without end.
+                self.resolved.pin().remove(key);
+                Ok(None)
+            }
+            Err(Some(error)) => Err(error),
+        }
+    }
+}
+
+fn insert_new<V: Clone>(map: &HashMap<String, V>, key: &str, value: V, what: &str) -> Result<()> {
+    match map.pin().try_insert(key.to_owned(), value) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::already_exists(format!("{what} is already registered as '{key}'"))),
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut keys: Vec<String> = self.0.actions.pin().keys().cloned().collect();
+        keys.sort_unstable();
+        f.debug_struct("Registry").field("actions", &keys).field("parent", &self.0.parent).finish_non_exhaustive()
+    }
+}

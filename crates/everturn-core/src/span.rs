@@ -1,0 +1,209 @@
+//! A span per action and step, under the attribute names the developer tools read.
+//!
+//! Spans are ordinary [`tracing`] spans, so any subscriber sees them and an OpenTelemetry layer exports them unchanged:
+//! the dynamic name travels in `otel.name`, the outcome in `otel.status_code`. Inputs and outputs are serialised only
+//! when somebody listens to the span.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
+
+use crate::{ActionType, Context, Error, Result};
+
+/// What a span stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpanKind<'a> {
+    /// An action of the given type.
+    Action(&'a ActionType),
+    /// A step inside an action.
+    FlowStep,
+    /// A piece of the framework, such as one turn of a generate loop.
+    Util,
+    /// Rendering a prompt.
+    PromptTemplate,
+    /// Executing a prompt.
+    Dotprompt,
+}
+
+impl SpanKind<'_> {
+    fn type_name(self) -> &'static str {
+        match self {
+            Self::Action(_) => "action",
+            Self::FlowStep => "flowStep",
+            Self::Util => "util",
+            Self::PromptTemplate => "promptTemplate",
+            Self::Dotprompt => "dotprompt",
+        }
+    }
+
+    fn subtype(self) -> Option<String> {
+        match self {
+            Self::Action(action_type) => Some(action_type.as_str().to_owned()),
+            _ => None,
+        }
+    }
+
+    /// The path segment; flows and utilities are named by type alone.
+    fn segment(self, name: &str) -> String {
+        match self {
+            Self::Action(action_type) if *action_type == ActionType::FLOW => format!("/{{{name},t:flow}}"),
+            Self::Action(action_type) if *action_type == ActionType::UTIL => format!("/{{{name},t:util}}"),
+            Self::Action(action_type) => format!("/{{{name},t:action,s:{action_type}}}"),
+            other => format!("/{{{name},t:{}}}", other.type_name()),
+        }
+    }
+}
+
+/// Where in the tree of spans an invocation is; an extension of the context.
+struct SpanPath(String);
+
+/// The name of the flow whose steps these are; an extension of the context.
+struct FlowName(String);
+
+/// Runs `work` inside a span, with the span's path in the context it is given, and records how it ended.
+///
+/// What goes in and what comes out is recorded by `work` itself through the [`SpanRecorder`], which serialises only
+/// when the span is listened to.
+///
+/// # Errors
+/// What `work` returns.
+pub async fn in_span<T, F, Fut>(name: &str, kind: SpanKind<'_>, context: Context, work: F) -> Result<T>
+where
+    F: FnOnce(Context, SpanRecorder) -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
+    let span = tracing::info_span!(
+        target: "everturn",
+        "everturn",
+        "otel.name" = name,
+        "otel.status_code" = Empty,
+        "otel.status_description" = Empty,
+        "genkit:name" = name,
+        "genkit:type" = kind.type_name(),
+        "genkit:metadata:subtype" = Empty,
+        "genkit:path" = Empty,
+        "genkit:isRoot" = Empty,
+        "genkit:input" = Empty,
+        "genkit:init" = Empty,
+        "genkit:output" = Empty,
+        "genkit:state" = Empty,
+        "genkit:error" = Empty,
+        "genkit:isFailureSource" = Empty,
+        "genkit:metadata:context" = Empty,
+        "genkit:metadata:flow:name" = Empty,
+        "genkit:metadata:agent:sessionId" = Empty,
+        "genkit:metadata:agent:snapshotId" = Empty,
+    );
+    let recorder = SpanRecorder(span.clone());
+    if span.is_disabled() {
+        return context.clone().scope(work(context, recorder)).await;
+    }
+
+    let context = enter(name, kind, context, &span);
+    let result = context.clone().scope(work(context, recorder)).instrument(span.clone()).await;
+    match result {
+        Ok(value) => {
+            span.record("genkit:state", "success");
+            span.record("otel.status_code", "OK");
+            Ok(value)
+        }
+        Err(error) => Err(record_failure(&span, error)),
+    }
+}
+
+/// Records where the span is and gives the context for what happens inside it.
+fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: &Span) -> Context {
+    let parent = context.extension::<SpanPath>();
+    let mut path = parent.as_ref().map(|path| path.0.clone()).unwrap_or_default();
+    path.push_str(&kind.segment(name));
+    span.record("genkit:path", path.as_str());
+    if parent.is_none() {
+        span.record("genkit:isRoot", true);
+    }
+    if let Some(subtype) = kind.subtype() {
+        span.record("genkit:metadata:subtype", subtype);
+    }
+    if !context.values().is_empty() {
+        span.record("genkit:metadata:context", redacted(&context));
+    }
+    if let Some(flow) = context.extension::<FlowName>() {
+        span.record("genkit:metadata:flow:name", flow.0.as_str());
+    }
+    let context = context.with_extension(Arc::new(SpanPath(path)));
+    match kind {
+        SpanKind::Action(action_type) if *action_type == ActionType::FLOW => {
+            context.with_extension(Arc::new(FlowName(name.to_owned())))
+        }
+        _ => context,
+    }
+}
+
+/// The context's values as recorded: credentials are named, never shown.
+fn redacted(context: &Context) -> String {
+    let mut values = context.values().clone();
+    for secret in ["auth", "secrets"] {
+        if let Some(value) = values.get_mut(secret) {
+            *value = Value::from("<redacted>");
+        }
+    }
+    Value::Object(values).to_string()
+}
+
+fn record_failure(span: &Span, error: Error) -> Error {
+    span.record("genkit:state", "error");
+    span.record("genkit:error", error.message());
+    span.record("otel.status_code", "ERROR");
+    span.record("otel.status_description", error.message());
+    if !error.is_traced() {
+        span.record("genkit:isFailureSource", true);
+    }
+    error.traced()
+}
+
+/// Adds attributes to a span that somebody listens to.
+#[derive(Debug, Clone)]
+pub struct SpanRecorder(Span);
+
+impl SpanRecorder {
+    /// The recorder of the span this code runs in.
+    pub fn current() -> Self {
+        Self(Span::current())
+    }
+
+    /// Records the input as JSON.
+    pub fn input<T: Serialize + ?Sized>(&self, value: &T) {
+        self.json("genkit:input", value);
+    }
+
+    /// Records what a bidirectional invocation was opened with.
+    pub fn init<T: Serialize + ?Sized>(&self, value: &T) {
+        self.json("genkit:init", value);
+    }
+
+    /// Records the output as JSON.
+    pub fn output<T: Serialize + ?Sized>(&self, value: &T) {
+        self.json("genkit:output", value);
+    }
+
+    /// Records which session an agent's invocation belongs to.
+    pub fn session_id(&self, id: &str) {
+        self.0.record("genkit:metadata:agent:sessionId", id);
+    }
+
+    /// Records which snapshot a turn wrote.
+    pub fn snapshot_id(&self, id: &str) {
+        self.0.record("genkit:metadata:agent:snapshotId", id);
+    }
+
+    fn json<T: Serialize + ?Sized>(&self, field: &'static str, value: &T) {
+        if self.0.is_disabled() {
+            return;
+        }
+        let text = serde_json::to_string(value).unwrap_or_else(|error| format!("<not serialisable: {error}>"));
+        self.0.record(field, text);
+    }
+}
