@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -12,10 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::boundary::{self, Admitted, Entrance};
 use crate::connection::Streaming;
 use crate::panic::catch_panic;
-use crate::span::{SpanKind, in_span};
-use crate::{ActionType, Connection, Context, Descriptor, Emitter, Error, Reason, Result, Schema};
+use crate::span::{SpanKind, in_span, refused};
+use crate::{ActionType, Connection, Context, Descriptor, Emitter, Error, Result, Schema};
 
 /// A value an action takes, streams or returns: plain data with a JSON form and a schema.
 pub trait Payload: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {}
@@ -38,7 +38,10 @@ pub struct JsonCall {
 impl JsonCall {
     /// A call with an input and nothing else.
     pub fn new(input: impl Into<Value>) -> Self {
-        Self { input: Some(input.into()), ..Self::default() }
+        Self {
+            input: Some(input.into()),
+            ..Self::default()
+        }
     }
 }
 
@@ -101,7 +104,6 @@ type Handler<I, O, S> = dyn Fn(I, Context, Emitter<S>) -> BoxFuture<'static, Res
 pub struct Action<I, O, S = ()> {
     descriptor: Arc<Descriptor>,
     handler: Arc<Handler<I, O, S>>,
-    payloads: PhantomData<fn(I) -> (O, S)>,
 }
 
 impl<I: Payload, O: Payload> Action<I, O> {
@@ -111,7 +113,9 @@ impl<I: Payload, O: Payload> Action<I, O> {
         F: Fn(I, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        Self::build(action_type, name, move |input, context, _| Box::pin(function(input, context)))
+        Self::build(action_type, name, move |input, context, _| {
+            Box::pin(function(input, context))
+        })
     }
 }
 
@@ -136,7 +140,10 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         let mut descriptor = Descriptor::new(action_type, name);
         descriptor.input_schema = Some(Schema::of::<I>());
         descriptor.output_schema = Some(Schema::of::<O>());
-        Self { descriptor: Arc::new(descriptor), handler: Arc::new(handler), payloads: PhantomData }
+        Self {
+            descriptor: Arc::new(descriptor),
+            handler: Arc::new(handler),
+        }
     }
 
     fn describe(mut self, change: impl FnOnce(&mut Descriptor)) -> Self {
@@ -201,22 +208,34 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     /// # Errors
     /// As [`Action::run`].
     pub async fn call(&self, input: I, context: Context, emitter: Emitter<S>) -> Result<O> {
-        let kind = SpanKind::Action(&self.descriptor.action_type);
-        in_span(&self.descriptor.name, kind, context, |context, recorder| async move {
-            recorder.input(&input);
-            let output = self.invoke(input, context, emitter).await?;
-            recorder.output(&output);
-            Ok(output)
-        })
+        in_span(
+            &self.descriptor.name,
+            self.span_kind(),
+            context,
+            |context, recorder| {
+                catch_panic(&self.descriptor.key, async move {
+                    recorder.input(&input);
+                    let output = self.invoke(input, context, emitter).await?;
+                    recorder.output(&output);
+                    Ok(output)
+                })
+            },
+        )
         .await
     }
 
     /// Starts the action in the current context and streams its chunks.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn stream(&self, input: I) -> Streaming<O, S> {
         self.stream_in(input, &Context::current())
     }
 
     /// Starts the action in the given context and streams its chunks.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn stream_in(&self, input: I, context: &Context) -> Streaming<O, S> {
         let action = self.clone();
         Streaming::start(self.name(), context, move |emitter, context| async move {
@@ -224,54 +243,46 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         })
     }
 
+    fn span_kind(&self) -> SpanKind<'_> {
+        SpanKind::Action(&self.descriptor.action_type)
+    }
+
     async fn invoke(&self, input: I, context: Context, emitter: Emitter<S>) -> Result<O> {
-        let work = (self.handler)(input, context.clone(), emitter);
-        context.guard(catch_panic(&self.descriptor.key, work)).await
+        let work = async { (self.handler)(input, context.clone(), emitter).await };
+        context.guard(work).await
     }
 
     async fn invoke_json(&self, call: JsonCall) -> Result<Value> {
         if call.init.is_some_and(|init| !init.is_null()) {
-            return Err(not_bidirectional(&self.descriptor));
+            let error = not_bidirectional(&self.descriptor);
+            return Err(refused(
+                &self.descriptor.name,
+                self.span_kind(),
+                call.context,
+                error,
+            ));
         }
         let emitter = call.emitter.map_or_else(Emitter::silent, |emitter| {
             emitter.map_from(|chunk: S| Ok(serde_json::to_value(chunk)?))
         });
         let input = call.input.unwrap_or(Value::Null);
-        let kind = SpanKind::Action(&self.descriptor.action_type);
-        in_span(&self.descriptor.name, kind, call.context, |context, recorder| async move {
-            recorder.input(&input);
-            let input = decode(&self.descriptor, self.descriptor.input_schema.as_ref(), input)?;
-            let output = encode(&self.descriptor, &self.invoke(input, context, emitter).await?)?;
-            recorder.output(&output);
-            Ok(output)
-        })
+        in_span(
+            &self.descriptor.name,
+            self.span_kind(),
+            call.context,
+            |context, recorder| {
+                catch_panic(&self.descriptor.key, async move {
+                    let input = Admitted::new(&self.descriptor, Entrance::Input, input)?;
+                    recorder.input(input.value());
+                    let output = self.invoke(input.decode()?, context, emitter).await?;
+                    let output = boundary::encode(&self.descriptor, &output)?;
+                    recorder.output(&output);
+                    Ok(output)
+                })
+            },
+        )
         .await
     }
-}
-
-/// Validates and decodes what came from outside.
-pub(crate) fn decode<T: DeserializeOwned>(descriptor: &Descriptor, schema: Option<&Schema>, value: Value) -> Result<T> {
-    let checked = match schema {
-        Some(schema) => schema.validate(&value),
-        None => crate::schema::check_depth(&value),
-    };
-    checked
-        .and_then(|()| serde_json::from_value(value).map_err(|error| Error::invalid_argument(error.to_string())))
-        .map_err(|error| {
-            error.context(format_args!("invalid input for '{}'", descriptor.key)).with_reason(Reason::INVALID_INPUT)
-        })
-}
-
-/// Encodes and validates what goes outside.
-pub(crate) fn encode<T: Serialize>(descriptor: &Descriptor, output: &T) -> Result<Value> {
-    let value = serde_json::to_value(output)?;
-    if let Some(schema) = &descriptor.output_schema {
-        schema.validate(&value).map_err(|error| {
-            Error::internal(format!("invalid output of '{}': {error}", descriptor.key))
-                .with_reason(Reason::INVALID_OUTPUT)
-        })?;
-    }
-    Ok(value)
 }
 
 impl<I: Payload, O: Payload, S: Payload> DynAction for Action<I, O, S> {
@@ -286,7 +297,10 @@ impl<I: Payload, O: Payload, S: Payload> DynAction for Action<I, O, S> {
 
 impl<I, O, S> Clone for Action<I, O, S> {
     fn clone(&self) -> Self {
-        Self { descriptor: Arc::clone(&self.descriptor), handler: Arc::clone(&self.handler), payloads: PhantomData }
+        Self {
+            descriptor: Arc::clone(&self.descriptor),
+            handler: Arc::clone(&self.handler),
+        }
     }
 }
 

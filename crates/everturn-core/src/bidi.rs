@@ -2,18 +2,21 @@
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
-use crate::action::{JsonCall, JsonConnection, Payload, decode, encode};
-use crate::span::{SpanKind, in_span};
+use crate::action::{JsonCall, JsonConnection, Payload};
+use crate::boundary::{self, Admitted, Entrance};
+use crate::panic::{catch_panic, catch_panic_now};
+use crate::span::{SpanKind, in_span, refused};
 use crate::{ActionType, Connection, Context, Descriptor, DynAction, Emitter, Error, Inputs, Result, Schema};
 
-type Handler<T, I, O, S> = dyn Fn(T, Inputs<I>, Emitter<S>, Context) -> BoxFuture<'static, Result<O>> + Send + Sync;
+type Handler<T, I, O, S> =
+    dyn Fn(T, Inputs<I>, Emitter<S>, Context) -> BoxFuture<'static, Result<O>> + Send + Sync;
 
 /// An action with an open conversation: `T` opens it, `I` goes in, `S` comes out, `O` ends it.
 ///
@@ -21,7 +24,6 @@ type Handler<T, I, O, S> = dyn Fn(T, Inputs<I>, Emitter<S>, Context) -> BoxFutur
 pub struct BidiAction<T, I, O, S> {
     descriptor: Arc<Descriptor>,
     handler: Arc<Handler<T, I, O, S>>,
-    payloads: PhantomData<fn(T, I) -> (O, S)>,
 }
 
 impl<T, I, O, S> BidiAction<T, I, O, S>
@@ -32,6 +34,8 @@ where
     S: Payload,
 {
     /// A bidirectional action. A caller that opens it with nothing gets `T::default()`.
+    ///
+    /// Whether undeclared fields are refused is up to the types: `#[serde(deny_unknown_fields)]` says so.
     pub fn new<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(T, Inputs<I>, Emitter<S>, Context) -> Fut + Send + Sync + 'static,
@@ -48,7 +52,6 @@ where
             handler: Arc::new(move |init, inputs, emitter, context| {
                 Box::pin(function(init, inputs, emitter, context))
             }),
-            payloads: PhantomData,
         }
     }
 
@@ -92,97 +95,174 @@ where
         &self.descriptor.name
     }
 
+    fn span_kind(&self) -> SpanKind<'_> {
+        SpanKind::Action(&self.descriptor.action_type)
+    }
+
     /// Opens the action in the current context.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn connect(&self, init: T) -> Connection<I, O, S> {
         self.connect_in(init, &Context::current())
     }
 
     /// Opens the action in the given context.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn connect_in(&self, init: T, context: &Context) -> Connection<I, O, S> {
         let action = self.clone();
-        Connection::open(self.descriptor.key.clone(), context, move |inputs, emitter, context| async move {
-            let kind = SpanKind::Action(&action.descriptor.action_type);
-            in_span(&action.descriptor.name, kind, context, async |context, recorder| {
-                recorder.init(&init);
-                let output = (action.handler)(init, inputs, emitter, context).await?;
-                recorder.output(&output);
-                Ok(output)
-            })
-            .await
-        })
+        Connection::open(
+            self.descriptor.key.clone(),
+            context,
+            move |inputs, emitter, context| async move { action.converse(init, inputs, emitter, context).await },
+        )
     }
 
-    fn decode_init(&self, init: Option<Value>) -> Result<Option<(T, Value)>> {
-        match init {
-            None | Some(Value::Null) => Ok(None),
-            Some(raw) => {
-                let init = decode(&self.descriptor, self.descriptor.init_schema.as_ref(), raw.clone())?;
-                Ok(Some((init, raw)))
-            }
-        }
+    async fn converse(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
+        in_span(
+            &self.descriptor.name,
+            self.span_kind(),
+            context,
+            |context, recorder| {
+                catch_panic(&self.descriptor.key, async move {
+                    recorder.init(&init);
+                    let output = self.invoke(init, inputs, emitter, context).await?;
+                    recorder.output(&output);
+                    Ok(output)
+                })
+            },
+        )
+        .await
+    }
+
+    async fn invoke(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
+        let work = async { (self.handler)(init, inputs, emitter, context.clone()).await };
+        context.guard(work).await
     }
 
     /// The JSON form of the whole conversation: one invalid input fails it, and that is its error.
     async fn converse_json(
-        self,
-        init: Option<(T, Value)>,
+        &self,
+        init: Option<Init<T>>,
         inputs: Inputs<Value>,
         emitter: Emitter<Value>,
         context: Context,
     ) -> Result<Value> {
-        let kind = SpanKind::Action(&self.descriptor.action_type);
-        in_span(&self.descriptor.name, kind, context, async |context, recorder| {
-            let init = init.map_or_else(T::default, |(init, raw)| {
-                recorder.init(&raw);
-                init
-            });
-            let invalid = Arc::new(OnceLock::new());
-            let inputs = self.decode_inputs(inputs, Arc::clone(&invalid), context.clone());
-            let emitter = emitter.map_from(|chunk: S| Ok(serde_json::to_value(chunk)?));
-            let result = context.guard((self.handler)(init, inputs, emitter, context.clone())).await;
-            if let Some(error) = invalid.get() {
-                return Err(Error::clone(error));
-            }
-            let output = encode(&self.descriptor, &result?)?;
-            recorder.output(&output);
-            Ok(output)
-        })
+        in_span(
+            &self.descriptor.name,
+            self.span_kind(),
+            context,
+            |context, recorder| {
+                catch_panic(&self.descriptor.key, async move {
+                    let init = init.map_or_else(T::default, |init| {
+                        recorder.init(&init.raw);
+                        init.decoded
+                    });
+                    let refusal = Refusal::new(&context);
+                    let inputs = self.decode_inputs(inputs, refusal.clone());
+                    let emitter = emitter.map_from(|chunk: S| Ok(serde_json::to_value(chunk)?));
+                    let _over = refusal.over.clone().drop_guard();
+                    let work = self.invoke(init, inputs, emitter, refusal.context.clone());
+                    let result = refusal.context.clone().scope(work).await;
+                    if let Some(error) = refusal.error.get() {
+                        return Err(Error::clone(error));
+                    }
+                    let output = boundary::encode(&self.descriptor, &result?)?;
+                    recorder.output(&output);
+                    Ok(output)
+                })
+            },
+        )
         .await
     }
 
-    /// Decodes inputs as they come. The first invalid one is kept in `invalid`, ends the stream and cancels the work.
-    fn decode_inputs(&self, inputs: Inputs<Value>, invalid: Arc<OnceLock<Error>>, context: Context) -> Inputs<I> {
+    /// Decodes inputs as they come; the first invalid one ends the conversation.
+    fn decode_inputs(&self, inputs: Inputs<Value>, refusal: Refusal) -> Inputs<I> {
         let descriptor = Arc::clone(&self.descriptor);
         let decoded = inputs.scan((), move |(), value| {
-            let result = decode(&descriptor, descriptor.input_schema.as_ref(), value);
-            let next = match result {
-                Ok(input) => Some(input),
-                Err(error) => {
-                    // Only the first can be set, and only the first is reached: the stream ends here.
-                    let _ = invalid.set(error);
-                    context.cancel();
-                    None
+            let input = Admitted::new(&descriptor, Entrance::Input, value).and_then(Admitted::decode);
+            let refusal = refusal.clone();
+            async move {
+                match input {
+                    Ok(input) => Some(input),
+                    Err(error) => refusal.refuse(error).await,
                 }
-            };
-            std::future::ready(next)
+            }
         });
         Inputs::from_stream(decoded.fuse())
     }
 
+    fn decode_init(&self, init: Option<Value>) -> Result<Option<Init<T>>> {
+        let Some(raw) = init.filter(|init| !init.is_null()) else {
+            return Ok(None);
+        };
+        catch_panic_now(&self.descriptor.key, || {
+            let admitted = Admitted::new(&self.descriptor, Entrance::Init, raw)?;
+            let raw = admitted.value().clone();
+            Ok(Some(Init {
+                decoded: admitted.decode()?,
+                raw,
+            }))
+        })
+    }
+
+    fn refused(&self, context: &Context, error: Error) -> Error {
+        refused(&self.descriptor.name, self.span_kind(), context.clone(), error)
+    }
+
     async fn run_once_json(&self, call: JsonCall) -> Result<Value> {
-        let init = self.decode_init(call.init)?;
-        let Some(input) = call.input.filter(|input| !input.is_null()) else {
-            return Err(Error::invalid_argument(format!(
+        let init = self
+            .decode_init(call.init)
+            .map_err(|error| self.refused(&call.context, error))?;
+        let input = call.input.unwrap_or(Value::Null);
+        if init.is_some() && input.is_null() {
+            let error = Error::invalid_argument(format!(
                 "a single call of '{}' needs an input; to open it without one, use a streaming session",
                 self.descriptor.key
-            ))
-            .with_public());
-        };
-        let context = call.context.child();
+            ));
+            return Err(self.refused(&call.context, error.with_public()));
+        }
         let inputs = Inputs::from_stream(futures::stream::iter([input]));
         let emitter = call.emitter.unwrap_or_else(Emitter::silent);
-        let work = self.clone().converse_json(init, inputs, emitter, context);
-        crate::panic::catch_panic(&self.descriptor.key, work).await
+        self.converse_json(init, inputs, emitter, call.context).await
+    }
+}
+
+/// What a conversation is opened with, decoded and as it came.
+struct Init<T> {
+    decoded: T,
+    raw: Value,
+}
+
+/// How one invalid input ends the conversation it came in.
+#[derive(Clone)]
+struct Refusal {
+    error: Arc<OnceLock<Error>>,
+    /// The action's context; cancelling it does not reach the caller's.
+    context: Context,
+    /// Cancelled when the conversation has ended.
+    over: CancellationToken,
+}
+
+impl Refusal {
+    fn new(context: &Context) -> Self {
+        Self {
+            error: Arc::default(),
+            context: context.child(),
+            over: CancellationToken::new(),
+        }
+    }
+
+    /// Keeps the error and cancels the action. The inputs end only when the action has: it must not take a refusal for
+    /// a caller that closed.
+    async fn refuse<I>(self, error: Error) -> Option<I> {
+        // The first is the only one: nothing is decoded after it.
+        let _ = self.error.set(error);
+        self.context.cancel();
+        self.over.cancelled().await;
+        None
     }
 }
 
@@ -202,17 +282,26 @@ where
     }
 
     fn connect_json(&self, init: Option<Value>, context: &Context) -> Result<JsonConnection> {
-        let init = self.decode_init(init)?;
+        let init = self
+            .decode_init(init)
+            .map_err(|error| self.refused(context, error))?;
         let action = self.clone();
-        Ok(Connection::open(self.descriptor.key.clone(), context, move |inputs, emitter, context| {
-            action.converse_json(init, inputs, emitter, context)
-        }))
+        Ok(Connection::open(
+            self.descriptor.key.clone(),
+            context,
+            move |inputs, emitter, context| async move {
+                action.converse_json(init, inputs, emitter, context).await
+            },
+        ))
     }
 }
 
 impl<T, I, O, S> Clone for BidiAction<T, I, O, S> {
     fn clone(&self) -> Self {
-        Self { descriptor: Arc::clone(&self.descriptor), handler: Arc::clone(&self.handler), payloads: PhantomData }
+        Self {
+            descriptor: Arc::clone(&self.descriptor),
+            handler: Arc::clone(&self.handler),
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //!
 //! | situation | what happens |
 //! |---|---|
-//! | [`Connection::close`] | what was already sent is still processed; closing twice is no error |
+//! | [`Connection::close`] | what was sent, or was waiting to be, is still processed; closing twice is no error |
+//! | the action returns early | what it did not read is discarded silently |
 //! | send after the action completed | `FAILED_PRECONDITION`, [`Reason::ACTION_COMPLETED`], whatever else is true |
 //! | send after close | `FAILED_PRECONDITION`, [`Reason::CONNECTION_CLOSED`] |
 //! | dropping a [`Receive`] | cancels nothing; the next one goes on where it stopped |
@@ -22,6 +23,7 @@ use futures::Stream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
 
 use crate::panic::catch_panic;
 use crate::{Context, Emitter, Error, Reason, Result};
@@ -30,6 +32,14 @@ use crate::{Context, Emitter, Error, Reason, Result};
 ///
 /// Receiving and taking the output need the connection exclusively, so they cannot run at the same time; to send while
 /// another task receives, take a [`Sender`].
+///
+/// ```compile_fail,E0499
+/// # async fn both(connection: &mut everturn_core::Connection<(), (), ()>) {
+/// let mut chunks = connection.receive();
+/// let output = connection.output();
+/// tokio::join!(chunks.next(), output);
+/// # }
+/// ```
 pub struct Connection<I, O, S> {
     sender: Sender<I>,
     chunks: Chunks<S>,
@@ -43,18 +53,27 @@ pub struct Connection<I, O, S> {
 /// The chunks of an action: over when nobody can send any more, and at the latest when the action has completed, even
 /// if it left an emitter behind somewhere.
 struct Chunks<S> {
-    receiver: mpsc::Receiver<S>,
+    /// Gone once the chunks are over, so that an emitter left behind learns of it.
+    receiver: Option<mpsc::Receiver<S>>,
     completed: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl<S> Chunks<S> {
     fn poll_next(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<S>> {
-        if let Poll::Ready(next) = self.receiver.poll_recv(cx) {
+        let Some(receiver) = &mut self.receiver else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(next) = receiver.poll_recv(cx) {
             return Poll::Ready(next);
         }
         ready!(self.completed.as_mut().poll(cx));
-        self.receiver.close();
-        self.receiver.poll_recv(cx)
+        // What the action sent is in the channel by now. What is on its way there belongs to an emitter left behind.
+        receiver.close();
+        let next = receiver.try_recv().ok();
+        if next.is_none() {
+            self.receiver = None;
+        }
+        Poll::Ready(next)
     }
 
     async fn next(&mut self) -> Option<S> {
@@ -90,6 +109,9 @@ where
     /// Starts `action` in a task of its own that lives no longer than the connection.
     ///
     /// `name` is what a panic is reported under.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn open<F, Fut>(name: impl Into<String>, context: &Context, action: F) -> Self
     where
         F: FnOnce(Inputs<I>, Emitter<S>, Context) -> Fut + Send + 'static,
@@ -109,18 +131,24 @@ where
             async move {
                 let inputs = Inputs::from_receiver(input_receiver);
                 let emitter = Emitter::channel(chunk_sender);
-                let running = catch_panic(&name, action(inputs, emitter, context.clone()));
+                let running = catch_panic(&name, async { action(inputs, emitter, context.clone()).await });
                 let result = context.clone().scope(context.guard(running)).await;
+                // First, so that whoever has the output finds the action completed.
+                drop(completion);
                 // The caller may be gone; then nobody is owed the result.
                 let _ = outcome_sender.send(result);
-                drop(completion);
             }
         };
-        let span = tracing::Span::current();
-        let work = tokio::spawn(tracing::Instrument::instrument(work, span));
+        let work = tokio::spawn(work.in_current_span());
         Self {
-            chunks: Chunks { receiver, completed: Box::pin(completed.clone().cancelled_owned()) },
-            sender: Sender { inputs: Arc::new(Mutex::new(Some(input_sender))), completed },
+            chunks: Chunks {
+                receiver: Some(receiver),
+                completed: Box::pin(completed.clone().cancelled_owned()),
+            },
+            sender: Sender {
+                inputs: Arc::new(Mutex::new(Some(input_sender))),
+                completed,
+            },
             outcome: Outcome::Pending(outcome),
             _cancel: context.cancellation().clone().drop_guard(),
             context,
@@ -148,7 +176,9 @@ where
 
     /// The chunks not received yet. Dropping the stream cancels nothing; later chunks wait.
     pub fn receive(&mut self) -> Receive<'_, S> {
-        Receive { chunks: &mut self.chunks }
+        Receive {
+            chunks: &mut self.chunks,
+        }
     }
 
     /// Waits until the action has completed. It may need its chunks received to get there.
@@ -220,19 +250,16 @@ impl<I: Send + 'static> Sender<I> {
         }
         let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(inputs) = inputs else {
-            return Err(Error::failed_precondition("the connection is closed; open another one to send more")
-                .with_reason(Reason::CONNECTION_CLOSED));
+            return Err(Error::failed_precondition(
+                "the connection is closed; open another one to send more",
+            )
+            .with_reason(Reason::CONNECTION_CLOSED));
         };
         tokio::select! {
             biased;
             () = self.completed.cancelled() => Err(completed()),
-            sent = inputs.send(input) => match sent {
-                Ok(()) => Ok(()),
-                Err(_) => {
-                    // The action dropped its inputs without being done yet: it will not read any more.
-                    Err(completed())
-                }
-            },
+            // Fails if the action dropped its inputs without being done yet: it will not read any more.
+            sent = inputs.send(input) => sent.map_err(|_| completed()),
         }
     }
 
@@ -243,18 +270,24 @@ impl<I: Send + 'static> Sender<I> {
 }
 
 fn completed() -> Error {
-    Error::failed_precondition("the action has completed and takes no more input").with_reason(Reason::ACTION_COMPLETED)
+    Error::failed_precondition("the action has completed and takes no more input")
+        .with_reason(Reason::ACTION_COMPLETED)
 }
 
 impl<I> Clone for Sender<I> {
     fn clone(&self) -> Self {
-        Self { inputs: Arc::clone(&self.inputs), completed: self.completed.clone() }
+        Self {
+            inputs: Arc::clone(&self.inputs),
+            completed: self.completed.clone(),
+        }
     }
 }
 
 impl<I: Send + 'static> Inputs<I> {
     fn from_receiver(mut receiver: mpsc::Receiver<I>) -> Self {
-        Self(Box::pin(futures::stream::poll_fn(move |cx| receiver.poll_recv(cx))))
+        Self(Box::pin(futures::stream::poll_fn(move |cx| {
+            receiver.poll_recv(cx)
+        })))
     }
 
     /// Inputs that come from any stream.
@@ -302,7 +335,9 @@ impl<O: Send + 'static, S: Send + 'static> Streaming<O, S> {
         F: FnOnce(Emitter<S>, Context) -> Fut + Send + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        Self(Connection::open(name, context, |_inputs, emitter, context| action(emitter, context)))
+        Self(Connection::open(name, context, |_inputs, emitter, context| {
+            action(emitter, context)
+        }))
     }
 
     /// The next chunk, or `None` once there are no more.
@@ -335,7 +370,10 @@ impl<O: Send + 'static, S: Send + 'static> Streaming<O, S> {
     }
 }
 
-impl<O: Unpin, S> Stream for Streaming<O, S> {
+// Nothing in a connection is pinned in place.
+impl<I, O, S> Unpin for Connection<I, O, S> {}
+
+impl<O, S> Stream for Streaming<O, S> {
     type Item = S;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Option<S>> {
@@ -353,6 +391,28 @@ impl<I, O, S> fmt::Debug for Connection<I, O, S> {
 
 impl<O, S> fmt::Debug for Streaming<O, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Streaming").field("done", &self.0.sender.completed.is_cancelled()).finish_non_exhaustive()
+        f.debug_struct("Streaming")
+            .field("done", &self.0.sender.completed.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<I> fmt::Debug for Sender<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender")
+            .field("done", &self.completed.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<I> fmt::Debug for Inputs<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inputs").finish_non_exhaustive()
+    }
+}
+
+impl<S> fmt::Debug for Receive<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receive").finish_non_exhaustive()
     }
 }

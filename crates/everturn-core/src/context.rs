@@ -99,13 +99,20 @@ impl Context {
 
     /// A context that is cancelled with this one and can be cancelled alone.
     pub fn child(&self) -> Self {
-        Self { cancellation: self.cancellation.child_token(), ..self.clone() }
+        Self {
+            cancellation: self.cancellation.child_token(),
+            ..self.clone()
+        }
     }
 
     /// A context with the same values that neither this one's cancellation nor its deadline reaches: for work that
     /// outlives its caller.
     pub fn detached(&self) -> Self {
-        Self { cancellation: CancellationToken::new(), deadline: None, ..self.clone() }
+        Self {
+            cancellation: CancellationToken::new(),
+            deadline: None,
+            ..self.clone()
+        }
     }
 
     /// A context with the same values, cancelled by `token`.
@@ -139,22 +146,49 @@ impl Context {
         };
         tokio::select! {
             biased;
-            () = self.cancellation.cancelled() => Error::cancelled("the invocation was cancelled"),
-            () = deadline => Error::deadline_exceeded("the invocation ran out of time"),
+            () = self.cancellation.cancelled() => cancelled(),
+            () = deadline => out_of_time(),
         }
+    }
+
+    /// Why the invocation is over already, if it is.
+    fn end(&self) -> Option<Error> {
+        if self.is_cancelled() {
+            return Some(cancelled());
+        }
+        self.deadline
+            .filter(|deadline| *deadline <= Instant::now())
+            .map(|_| out_of_time())
     }
 
     /// Runs `future` until it is done or the invocation ends, whichever is first; what was not done is dropped.
     ///
+    /// If both happen at once, what is done counts. An invocation that is over already does not begin `future`.
+    ///
     /// # Errors
     /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation ended first, else what `future` returns.
     pub async fn guard<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        if let Some(error) = self.end() {
+            // Lets a guard further out end its work, even if that work would answer every failure by trying again.
+            tokio::task::yield_now().await;
+            return Err(error);
+        }
+        // The work is looked at first so that, of nested guards, the innermost speaks and each one around it can say
+        // in its span how it ended.
         tokio::select! {
             biased;
-            error = self.ended() => Err(error),
             result = future => result,
+            error = self.ended() => Err(error),
         }
     }
+}
+
+fn cancelled() -> Error {
+    Error::cancelled("the invocation was cancelled")
+}
+
+fn out_of_time() -> Error {
+    Error::deadline_exceeded("the invocation ran out of time")
 }
 
 impl fmt::Debug for Context {
@@ -194,9 +228,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_earlier_deadline_wins_and_says_so() {
         let soon = Instant::now() + Duration::from_secs(1);
-        let context = Context::new().with_deadline(soon).with_deadline(soon + Duration::from_secs(9));
+        let context = Context::new()
+            .with_deadline(soon)
+            .with_deadline(soon + Duration::from_secs(9));
 
-        let error = context.guard(std::future::pending::<Result<()>>()).await.unwrap_err();
+        let error = context
+            .guard(std::future::pending::<Result<()>>())
+            .await
+            .unwrap_err();
 
         assert_eq!(error.status(), Status::DeadlineExceeded);
         assert_eq!(context.deadline(), Some(soon));
@@ -215,7 +254,9 @@ mod tests {
 
     #[test]
     fn an_extension_is_found_by_type_and_replaced_by_type() {
-        let context = Context::new().with_extension(Arc::new(1_u32)).with_extension(Arc::new("a"));
+        let context = Context::new()
+            .with_extension(Arc::new(1_u32))
+            .with_extension(Arc::new("a"));
 
         let replaced = context.clone().with_extension(Arc::new(2_u32));
 

@@ -97,7 +97,9 @@ impl<'a> ParsedKey<'a> {
 
     /// The plugin segment and the id behind it, if the name has one.
     pub fn plugin(&self) -> Option<(&'a str, &'a str)> {
-        self.name.split_once('/').filter(|(plugin, id)| !plugin.is_empty() && !id.is_empty())
+        self.name
+            .split_once('/')
+            .filter(|(plugin, id)| !plugin.is_empty() && !id.is_empty())
     }
 }
 

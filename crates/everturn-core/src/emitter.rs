@@ -21,7 +21,7 @@ impl<S: Send + 'static> Emitter<S> {
         Self(None)
     }
 
-    /// An emitter that hands each chunk to `send` and waits for it: that is the backpressure.
+    /// An emitter that hands each chunk to `send` and waits for its future: that is the backpressure.
     pub fn new<F, Fut>(send: F) -> Self
     where
         F: Fn(S) -> Fut + Send + Sync + 'static,
@@ -35,7 +35,10 @@ impl<S: Send + 'static> Emitter<S> {
         Self::new(move |chunk| {
             let sender = sender.clone();
             async move {
-                sender.send(chunk).await.map_err(|_| Error::cancelled("nobody receives the stream any more"))
+                sender
+                    .send(chunk)
+                    .await
+                    .map_err(|_| Error::cancelled("nobody receives the stream any more"))
             }
         })
     }
@@ -59,7 +62,7 @@ impl<S: Send + 'static> Emitter<S> {
         self.0.is_some()
     }
 
-    /// Sends one chunk and waits until the receiver has taken it.
+    /// Sends one chunk and waits until the receiver has room for it.
     ///
     /// # Errors
     /// What the receiver reports; `CANCELLED` if it is gone. Nothing on a silent emitter.
@@ -79,6 +82,10 @@ impl<S> Clone for Emitter<S> {
 
 impl<S> fmt::Debug for Emitter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Emitter(streaming)" } else { "Emitter(silent)" })
+        f.write_str(if self.0.is_some() {
+            "Emitter(streaming)"
+        } else {
+            "Emitter(silent)"
+        })
     }
 }

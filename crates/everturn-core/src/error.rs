@@ -204,12 +204,24 @@ impl Error {
         self.0.classified
     }
 
+    /// Whether a span was blamed for this failure or for what caused it.
     pub(crate) fn is_traced(&self) -> bool {
-        self.0.traced
+        let mut causes = self
+            .0
+            .source
+            .as_deref()
+            .map(|source| chain(source))
+            .into_iter()
+            .flatten();
+        self.0.traced || causes.any(|cause| cause.downcast_ref::<Boxed>().is_some_and(|own| own.0.0.traced))
     }
 
     pub(crate) fn traced(self) -> Self {
-        if self.0.traced { self } else { self.edit(|inner| inner.traced = true) }
+        if self.0.traced {
+            self
+        } else {
+            self.edit(|inner| inner.traced = true)
+        }
     }
 
     /// What caused this error.
@@ -242,11 +254,15 @@ impl Error {
             (_, Some(public)) => (public.clone(), self.0.details.clone()),
             (Exposure::Public, None) => (status.label().to_owned(), None),
         };
-        RuntimeError { status: Some(status), message, details }
+        RuntimeError {
+            status: Some(status),
+            message,
+            details,
+        }
     }
 
     /// Classifies any standard error: the outermost [`Error`] in its chain wins, timeouts are `DEADLINE_EXCEEDED`,
-    /// anything else is an unclassified `INTERNAL`.
+    /// aborted work is `CANCELLED`, a task's panic is one, anything else is an unclassified `INTERNAL`.
     fn classify(foreign: Box<dyn StdError + Send + Sync>) -> Self {
         let foreign = match foreign.downcast::<Boxed>() {
             Ok(own) => return own.0,
@@ -257,16 +273,30 @@ impl Error {
             if let Some(own) = error.downcast_ref::<Boxed>() {
                 return Some(own.0.clone().edit(|inner| inner.message.clone_from(&message)));
             }
-            let timed_out = error.is::<tokio::time::error::Elapsed>()
-                || error
-                    .downcast_ref::<std::io::Error>()
-                    .is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut);
-            timed_out.then(|| Self::deadline_exceeded(message.clone()))
+            if is_timeout(error) {
+                return Some(Self::deadline_exceeded(message.clone()));
+            }
+            if error.is::<futures::future::Aborted>() {
+                return Some(Self::cancelled(message.clone()));
+            }
+            let task = error.downcast_ref::<tokio::task::JoinError>()?;
+            Some(if task.is_panic() {
+                Self::internal(message.clone()).with_reason(Reason::PANIC)
+            } else {
+                Self::cancelled(message.clone())
+            })
         });
         known
             .unwrap_or_else(|| Self::internal(message).edit(|inner| inner.classified = false))
             .edit(|inner| inner.source = Some(Arc::from(foreign)))
     }
+}
+
+fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
+    error.is::<tokio::time::error::Elapsed>()
+        || error
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut)
 }
 
 fn chain<'a>(first: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
@@ -317,7 +347,13 @@ impl fmt::Debug for Error {
         if let Some(details) = &self.0.details {
             write!(f, " {details}")?;
         }
-        let causes = self.0.source.as_deref().map(|source| chain(source)).into_iter().flatten();
+        let causes = self
+            .0
+            .source
+            .as_deref()
+            .map(|source| chain(source))
+            .into_iter()
+            .flatten();
         for cause in causes {
             let text = cause.to_string();
             if text != self.0.message {
@@ -426,6 +462,22 @@ mod tests {
 
         assert_eq!(error.status(), Status::DeadlineExceeded);
         assert!(error.is_classified());
+    }
+
+    #[tokio::test]
+    async fn a_task_that_was_aborted_or_panicked_says_which() {
+        let aborted = tokio::spawn(std::future::pending::<()>());
+        aborted.abort();
+        let panicked = tokio::spawn(async { panic!("burnt") });
+
+        let (aborted, panicked) = (
+            Error::from(aborted.await.unwrap_err()),
+            Error::from(panicked.await.unwrap_err()),
+        );
+
+        assert_eq!(aborted.status(), Status::Cancelled);
+        assert_eq!(panicked.status(), Status::Internal);
+        assert!(panicked.is(Reason::PANIC) && panicked.is_classified());
     }
 
     #[test]

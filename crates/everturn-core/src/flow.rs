@@ -39,7 +39,11 @@ impl Registry {
     ///
     /// # Errors
     /// `ALREADY_EXISTS` if there is a flow of that name.
-    pub fn define_streaming_flow<I, O, S, F, Fut>(&self, name: &str, function: F) -> Result<StreamingFlow<I, O, S>>
+    pub fn define_streaming_flow<I, O, S, F, Fut>(
+        &self,
+        name: &str,
+        function: F,
+    ) -> Result<StreamingFlow<I, O, S>>
     where
         I: Payload,
         O: Payload,
@@ -47,8 +51,9 @@ impl Registry {
         F: Fn(I, Emitter<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        let flow =
-            Action::streaming(ActionType::FLOW, name, move |input, _context, emitter| function(input, emitter));
+        let flow = Action::streaming(ActionType::FLOW, name, move |input, _context, emitter| {
+            function(input, emitter)
+        });
         self.register(Arc::new(flow.clone()))?;
         Ok(flow)
     }
@@ -57,7 +62,11 @@ impl Registry {
     ///
     /// # Errors
     /// `ALREADY_EXISTS` if there is a flow of that name.
-    pub fn define_bidi_flow<T, I, O, S, F, Fut>(&self, name: &str, function: F) -> Result<BidiFlow<T, I, O, S>>
+    pub fn define_bidi_flow<T, I, O, S, F, Fut>(
+        &self,
+        name: &str,
+        function: F,
+    ) -> Result<BidiFlow<T, I, O, S>>
     where
         T: Payload + Default,
         I: Payload,
@@ -93,10 +102,15 @@ where
     F: FnOnce() -> Fut,
     Fut: Future<Output = Result<T>>,
 {
-    in_span(name, SpanKind::FlowStep, Context::current(), async |_context, recorder| {
-        let output = function().await?;
-        recorder.output(&output);
-        Ok(output)
-    })
+    in_span(
+        name,
+        SpanKind::FlowStep,
+        Context::current(),
+        async |_context, recorder| {
+            let output = function().await?;
+            recorder.output(&output);
+            Ok(output)
+        },
+    )
     .await
 }

@@ -79,12 +79,14 @@
 
 mod action;
 mod bidi;
+mod boundary;
 mod connection;
 mod context;
 mod descriptor;
 mod emitter;
 mod error;
 mod flow;
+mod installed;
 mod panic;
 mod plugin;
 mod registry;
@@ -102,7 +104,7 @@ pub use error::{Error, Exposure, Reason, Result, RuntimeError};
 pub use flow::{BidiFlow, Flow, StreamingFlow, run};
 pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;
-pub use registry::Registry;
+pub use registry::{Registry, WeakRegistry};
 pub use schema::{MAX_DEPTH, Schema, check_depth};
 pub use span::{SpanKind, SpanRecorder, in_span};
 pub use status::{Status, UnknownStatus};

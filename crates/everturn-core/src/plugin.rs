@@ -13,8 +13,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// The prefix: the action `openai/gpt-5` belongs to the plugin `openai`.
     fn name(&self) -> &str;
 
-    /// The actions that exist from the start. Called once, when one of the plugin's names is first looked up or
-    /// listed; if it fails, the next look-up tries again.
+    /// The actions that exist from the start, named with the plugin's prefix. Called once, when one of the plugin's
+    /// names is first looked up or listed; if it fails, the next look-up tries again.
     fn init(&self) -> BoxFuture<'_, Result<Vec<Arc<dyn DynAction>>>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }

@@ -3,11 +3,11 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use papaya::HashMap;
-use tokio::sync::OnceCell;
 
+use crate::installed::Installed;
 use crate::{ActionType, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema};
 
 /// Where actions are found by key. Cloning gives another handle to the same registry.
@@ -25,13 +25,6 @@ struct Tables {
     values: HashMap<String, Arc<dyn Any + Send + Sync>>,
 }
 
-/// A plugin and what it has been asked so far. Each cell is filled by the first caller while the others wait for it.
-struct Installed {
-    plugin: Arc<dyn Plugin>,
-    initialised: OnceCell<()>,
-    resolved: HashMap<String, Arc<OnceCell<Arc<dyn DynAction>>>>,
-}
-
 impl Registry {
     /// An empty registry.
     pub fn new() -> Self {
@@ -40,7 +33,15 @@ impl Registry {
 
     /// A registry that falls back on this one.
     pub fn child(&self) -> Self {
-        Self(Arc::new(Tables { parent: Some(self.clone()), ..Tables::default() }))
+        Self(Arc::new(Tables {
+            parent: Some(self.clone()),
+            ..Tables::default()
+        }))
+    }
+
+    /// A handle that does not keep the registry alive, for actions that look things up in the registry they are in.
+    pub fn downgrade(&self) -> WeakRegistry {
+        WeakRegistry(Arc::downgrade(&self.0))
     }
 
     /// Whether this registry falls back on another.
@@ -62,7 +63,9 @@ impl Registry {
     /// `ALREADY_EXISTS` if this registry has that key, `INVALID_ARGUMENT` if it is not of the form `/type/name`.
     pub fn register_under(&self, key: &str, action: Arc<dyn DynAction>) -> Result<()> {
         if ParsedKey::parse(key).is_none() {
-            return Err(Error::invalid_argument(format!("'{key}' is not an action key of the form /type/name")));
+            return Err(Error::invalid_argument(format!(
+                "'{key}' is not an action key of the form /type/name"
+            )));
         }
         insert_new(&self.0.actions, key, action, "an action")
     }
@@ -73,8 +76,12 @@ impl Registry {
     /// `ALREADY_EXISTS` if there is a plugin of that name.
     pub fn install(&self, plugin: Arc<dyn Plugin>) -> Result<()> {
         let name = plugin.name().to_owned();
-        let installed = Installed { plugin, initialised: OnceCell::new(), resolved: HashMap::new() };
-        insert_new(&self.0.plugins, &name, Arc::new(installed), "a plugin")
+        insert_new(
+            &self.0.plugins,
+            &name,
+            Arc::new(Installed::new(plugin)),
+            "a plugin",
+        )
     }
 
     /// The action under a key, if it is registered here or in a parent; asks no plugin.
@@ -113,7 +120,10 @@ impl Registry {
         if let Some(action) = own(key) {
             return Ok(Some(action));
         }
-        let Some((plugin, id)) = ParsedKey::parse(key).and_then(|key| key.plugin()) else {
+        let Some(parsed) = ParsedKey::parse(key) else {
+            return Ok(None);
+        };
+        let Some((plugin, id)) = parsed.plugin() else {
             return Ok(None);
         };
         let Some(installed) = self.0.plugins.pin().get(plugin).cloned() else {
@@ -123,17 +133,25 @@ impl Registry {
         if let Some(action) = own(key) {
             return Ok(Some(action));
         }
-        installed.resolve(key, id).await
+        installed.resolve(key, parsed, id).await
     }
 
     async fn initialise(&self, installed: &Installed) -> Result<()> {
-        let init = || async {
-            for action in installed.plugin.init().await? {
-                self.register(action)?;
+        installed.initialise(|actions| self.register_all(&actions)).await
+    }
+
+    /// Registers all or none, so that a plugin whose actions clash with others can be tried again.
+    fn register_all(&self, actions: &[Arc<dyn DynAction>]) -> Result<()> {
+        for (count, action) in actions.iter().enumerate() {
+            if let Err(error) = self.register(Arc::clone(action)) {
+                let table = self.0.actions.pin();
+                for registered in &actions[..count] {
+                    table.remove(&registered.descriptor().key);
+                }
+                return Err(error);
             }
-            Ok(())
-        };
-        installed.initialised.get_or_try_init(init).await.copied()
+        }
+        Ok(())
     }
 
     /// Every action, with what plugins could provide, by key; a child's entry hides its parent's.
@@ -150,35 +168,39 @@ impl Registry {
             let plugins: Vec<_> = registry.0.plugins.pin().values().cloned().collect();
             for installed in plugins {
                 registry.initialise(&installed).await?;
-                let offered = installed.plugin.list().await?;
-                all.extend(offered.into_iter().map(|descriptor| (descriptor.key.clone(), descriptor)));
+                let offered = installed.list().await?;
+                all.extend(
+                    offered
+                        .into_iter()
+                        .map(|descriptor| (descriptor.key.clone(), descriptor)),
+                );
+                all.extend(
+                    installed
+                        .resolved()
+                        .into_iter()
+                        .map(|(key, action)| listed(&key, action.as_ref())),
+                );
             }
-            all.extend(registry.registered());
+            all.extend(
+                registry
+                    .0
+                    .actions
+                    .pin()
+                    .iter()
+                    .map(|(key, action)| listed(key, action.as_ref())),
+            );
         }
         Ok(all)
     }
 
-    /// What is registered at this level, under the keys it answers to.
-    fn registered(&self) -> Vec<(String, Descriptor)> {
-        let actions = self.0.actions.pin();
-        actions
-            .iter()
-            .map(|(key, action)| {
-                let mut descriptor = action.descriptor().clone();
-                if descriptor.key != *key {
-                    if let Some(parsed) = ParsedKey::parse(key) {
-                        descriptor.action_type = ActionType::new(parsed.action_type.to_owned());
-                    }
-                    descriptor.key.clone_from(key);
-                }
-                (key.clone(), descriptor)
-            })
-            .collect()
-    }
-
     /// The actions of one type registered here or in a parent, by name; asks no plugin.
     pub fn of_type(&self, action_type: &ActionType) -> BTreeMap<String, Arc<dyn DynAction>> {
-        let mut found = self.0.parent.as_ref().map(|parent| parent.of_type(action_type)).unwrap_or_default();
+        let mut found = self
+            .0
+            .parent
+            .as_ref()
+            .map(|parent| parent.of_type(action_type))
+            .unwrap_or_default();
         let actions = self.0.actions.pin();
         for (key, action) in &actions {
             if let Some(parsed) = ParsedKey::parse(key)
@@ -220,45 +242,67 @@ impl Registry {
 
     /// The keys of all values that begin with `prefix`, here and in parents, sorted.
     pub fn value_keys(&self, prefix: &str) -> Vec<String> {
-        let mut keys = self.0.parent.as_ref().map(|parent| parent.value_keys(prefix)).unwrap_or_default();
-        keys.extend(self.0.values.pin().keys().filter(|key| key.starts_with(prefix)).cloned());
+        let mut keys = self
+            .0
+            .parent
+            .as_ref()
+            .map(|parent| parent.value_keys(prefix))
+            .unwrap_or_default();
+        keys.extend(
+            self.0
+                .values
+                .pin()
+                .keys()
+                .filter(|key| key.starts_with(prefix))
+                .cloned(),
+        );
         keys.sort_unstable();
         keys.dedup();
         keys
     }
 }
 
-impl Installed {
-    /// Asks the plugin for an action and remembers it; concurrent callers ask once and share the answer.
-    async fn resolve(&self, key: &str, id: &str) -> Result<Option<Arc<dyn DynAction>>> {
-        let Some(parsed) = ParsedKey::parse(key) else {
-            return Ok(None);
-        };
-        let action_type = ActionType::new(parsed.action_type.to_owned());
-        let cell = Arc::clone(self.resolved.pin().get_or_insert_with(key.to_owned(), Arc::default));
-        let ask = || async {
-            match self.plugin.resolve(&action_type, id).await {
-                Ok(Some(action)) => Ok(action),
-                Ok(None) => Err(None),
-                Err(error) => Err(Some(error)),
-            }
-        };
-        match cell.get_or_try_init(ask).await {
-            Ok(action) => Ok(Some(Arc::clone(action))),
-            Err(None) => {
-                // A name that does not exist must not be remembered: names can be guessed without end.
-                self.resolved.pin().remove(key);
-                Ok(None)
-            }
-            Err(Some(error)) => Err(error),
+/// An action as it is listed under the key it answers to, which may not be its own.
+fn listed(key: &str, action: &dyn DynAction) -> (String, Descriptor) {
+    let mut descriptor = action.descriptor().clone();
+    if descriptor.key != key {
+        if let Some(parsed) = ParsedKey::parse(key) {
+            descriptor.action_type = ActionType::new(parsed.action_type.to_owned());
         }
+        key.clone_into(&mut descriptor.key);
+    }
+    (key.to_owned(), descriptor)
+}
+
+fn insert_new<V>(map: &HashMap<String, V>, key: &str, value: V, what: &str) -> Result<()> {
+    match map.pin().try_insert(key.to_owned(), value) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::already_exists(format!(
+            "{what} is already registered as '{key}'"
+        ))),
     }
 }
 
-fn insert_new<V: Clone>(map: &HashMap<String, V>, key: &str, value: V, what: &str) -> Result<()> {
-    match map.pin().try_insert(key.to_owned(), value) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Error::already_exists(format!("{what} is already registered as '{key}'"))),
+/// A handle to a registry that does not keep it alive. Cloning is cheap.
+#[derive(Clone)]
+pub struct WeakRegistry(Weak<Tables>);
+
+impl WeakRegistry {
+    /// The registry.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` once the registry is gone, which is when the program is shutting down.
+    pub fn upgrade(&self) -> Result<Registry> {
+        let tables = self.0.upgrade();
+        tables
+            .map(Registry)
+            .ok_or_else(|| Error::unavailable("the registry is gone: the program is shutting down"))
+    }
+}
+
+impl fmt::Debug for WeakRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakRegistry")
     }
 }
 
@@ -266,6 +310,9 @@ impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut keys: Vec<String> = self.0.actions.pin().keys().cloned().collect();
         keys.sort_unstable();
-        f.debug_struct("Registry").field("actions", &keys).field("parent", &self.0.parent).finish_non_exhaustive()
+        f.debug_struct("Registry")
+            .field("actions", &keys)
+            .field("parent", &self.0.parent)
+            .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use jsonschema::Validator;
+use jsonschema::{ValidationError, Validator};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Serialize, Serializer};
@@ -17,7 +17,11 @@ pub const MAX_DEPTH: usize = 128;
 /// How many violations one error names.
 const MAX_REPORTED: usize = 5;
 
-/// How much of one violation's text is kept: hostile input must not become a hostile message.
+/// How many values one input may hold for all its violations to be looked for. The validator collects every violation
+/// before it returns any, so a larger input is answered with its first one alone.
+const MAX_SEARCHED: usize = 10_000;
+
+/// How much of one violation's text and pointer is kept: hostile input must not become a hostile message.
 const MAX_VIOLATION_CHARS: usize = 240;
 
 /// A JSON Schema, cheap to clone, compiled on first use.
@@ -51,7 +55,10 @@ impl Schema {
     }
 
     fn unchecked(json: Value) -> Self {
-        Self(Arc::new(Inner { json, validator: OnceLock::new() }))
+        Self(Arc::new(Inner {
+            json,
+            validator: OnceLock::new(),
+        }))
     }
 
     /// The schema that accepts everything.
@@ -81,26 +88,105 @@ impl Schema {
     /// offending value; `details.errors` lists the same as `{path, message}`. A value nested deeper than [`MAX_DEPTH`]
     /// is refused before it is looked at.
     pub fn validate(&self, value: &Value) -> Result<()> {
-        check_depth(value)?;
+        self.check(value, Size::of(value)?)
+    }
+
+    /// Checks a value whose size is known.
+    pub(crate) fn check(&self, value: &Value, size: Size) -> Result<()> {
         let validator = self.validator()?;
         if validator.is_valid(value) {
             return Ok(());
         }
-        let violations: Vec<(String, String)> = validator
-            .iter_errors(value)
-            .take(MAX_REPORTED)
-            .map(|error| (error.instance_path().to_string(), clip(error.masked().to_string())))
-            .collect();
-        let message = violations
-            .iter()
-            .map(|(path, message)| format!("at '{path}': {message}"))
-            .collect::<Vec<_>>()
-            .join("; ");
-        let errors: Vec<Value> = violations
+        let violation = |error: ValidationError<'_>| {
+            Violation::new(error.instance_path().to_string(), error.masked().to_string())
+        };
+        Err(if size.values <= MAX_SEARCHED {
+            Violation::error(validator.iter_errors(value).take(MAX_REPORTED).map(violation))
+        } else {
+            Violation::error(validator.validate(value).err().map(violation))
+        })
+    }
+}
+
+/// One thing wrong with a value, and where.
+pub(crate) struct Violation {
+    path: String,
+    message: String,
+}
+
+impl Violation {
+    pub(crate) fn new(path: String, message: String) -> Self {
+        Self {
+            path: clip(path),
+            message: clip(message),
+        }
+    }
+
+    /// The error that names all of them.
+    pub(crate) fn error(violations: impl IntoIterator<Item = Self>) -> Error {
+        let (messages, errors): (Vec<_>, Vec<_>) = violations
             .into_iter()
-            .map(|(path, message)| serde_json::json!({ "path": path, "message": message }))
-            .collect();
-        Err(Error::invalid_argument(message).with_details(serde_json::json!({ "errors": errors })))
+            .map(|Self { path, message }| {
+                (
+                    format!("at '{path}': {message}"),
+                    serde_json::json!({ "path": path, "message": message }),
+                )
+            })
+            .unzip();
+        Error::invalid_argument(messages.join("; ")).with_details(serde_json::json!({ "errors": errors }))
+    }
+}
+
+/// How large a value is that is not too deep.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    values: usize,
+}
+
+impl Size {
+    /// Measures a value without recursion, in memory bounded by [`MAX_DEPTH`].
+    pub(crate) fn of(value: &Value) -> Result<Self> {
+        let mut values = 1;
+        let mut open = Vec::from_iter(Members::of(value));
+        while let Some(members) = open.last_mut() {
+            let Some(member) = members.next() else {
+                open.pop();
+                continue;
+            };
+            values += 1;
+            if let Some(members) = Members::of(member) {
+                if open.len() == MAX_DEPTH {
+                    return Err(Error::invalid_argument(format!(
+                        "nested deeper than {MAX_DEPTH} levels"
+                    )));
+                }
+                open.push(members);
+            }
+        }
+        Ok(Self { values })
+    }
+}
+
+/// What an array or object holds.
+enum Members<'a> {
+    Items(std::slice::Iter<'a, Value>),
+    Fields(serde_json::map::Values<'a>),
+}
+
+impl<'a> Members<'a> {
+    fn of(value: &'a Value) -> Option<Self> {
+        match value {
+            Value::Array(items) => Some(Self::Items(items.iter())),
+            Value::Object(fields) => Some(Self::Fields(fields.values())),
+            _ => None,
+        }
+    }
+
+    fn next(&mut self) -> Option<&'a Value> {
+        match self {
+            Self::Items(items) => items.next(),
+            Self::Fields(fields) => fields.next(),
+        }
     }
 }
 
@@ -109,26 +195,28 @@ impl Schema {
 /// # Errors
 /// `INVALID_ARGUMENT`.
 pub fn check_depth(value: &Value) -> Result<()> {
-    let mut open = vec![(value, 0_usize)];
-    while let Some((value, depth)) = open.pop() {
-        if depth > MAX_DEPTH {
-            return Err(Error::invalid_argument(format!("nested deeper than {MAX_DEPTH} levels")));
-        }
+    Size::of(value).map(|_| ())
+}
+
+/// Drops a value level by level: the ordinary way recurses, and a value that was refused for its depth could take the
+/// stack with it.
+pub(crate) fn dismantle(value: Value) {
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
         match value {
-            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
-            Value::Object(members) => open.extend(members.values().map(|member| (member, depth + 1))),
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => open.extend(fields.into_values()),
             _ => {}
         }
     }
-    Ok(())
 }
 
-fn clip(mut message: String) -> String {
-    if let Some((end, _)) = message.char_indices().nth(MAX_VIOLATION_CHARS) {
-        message.truncate(end);
-        message.push('…');
+fn clip(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_VIOLATION_CHARS) {
+        text.truncate(end);
+        text.push('…');
     }
-    message
+    text
 }
 
 impl fmt::Debug for Schema {
@@ -205,13 +293,55 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_refused_before_validation() {
-        let deep = (0..10_000).fold(Value::Null, |inner, _| json!([inner]));
+    fn a_huge_pointer_is_clipped_too() {
+        let huge = "x".repeat(10_000_000);
+        let schema = Schema::of::<std::collections::HashMap<String, u8>>();
+
+        let error = schema.validate(&json!({ huge: "soup" })).unwrap_err();
+
+        assert!(error.message().len() < 2_000, "{}", error.message().len());
+        assert!(error.details().unwrap().to_string().len() < 2_000);
+    }
+
+    #[test]
+    fn a_large_input_full_of_mistakes_is_answered_with_the_first() {
+        let schema = Schema::of::<Vec<u8>>();
+        let mistakes = |count| Value::from(vec!["soup"; count]);
+        let named = |value: &Value| {
+            let error = schema.validate(value).unwrap_err();
+            error.details().unwrap()["errors"].as_array().unwrap().len()
+        };
+
+        assert_eq!(named(&mistakes(MAX_SEARCHED - 1)), MAX_REPORTED);
+        assert_eq!(named(&mistakes(MAX_SEARCHED)), 1);
+    }
+
+    fn nested(levels: usize) -> Value {
+        (0..levels).fold(Value::Null, |inner, level| match level % 2 {
+            0 => Value::Array(vec![inner]),
+            _ => Value::Object(serde_json::Map::from_iter([("inner".to_owned(), inner)])),
+        })
+    }
+
+    #[test]
+    fn the_deepest_value_allowed_is_as_deep_as_the_parser_allows() {
+        let (deepest, too_deep) = (nested(MAX_DEPTH), nested(MAX_DEPTH + 1));
+
+        assert!(check_depth(&deepest).is_ok());
+        assert!(check_depth(&too_deep).is_err());
+        // The parser counts the level it is about to enter, so its last allowed one is one short of ours.
+        assert!(serde_json::from_str::<Value>(&nested(MAX_DEPTH - 1).to_string()).is_ok());
+        assert!(serde_json::from_str::<Value>(&too_deep.to_string()).is_err());
+    }
+
+    #[test]
+    fn a_hundred_thousand_levels_are_refused_and_dropped_on_an_ordinary_stack() {
+        let deep = nested(100_000);
 
         let error = Schema::any().validate(&deep).unwrap_err();
+        dismantle(deep);
 
         assert!(error.message().contains("nested deeper"), "{error}");
-        // serde_json drops recursively; a value of this depth is within a test thread's stack.
     }
 
     #[test]

@@ -67,7 +67,8 @@ struct FlowName(String);
 /// Runs `work` inside a span, with the span's path in the context it is given, and records how it ended.
 ///
 /// What goes in and what comes out is recorded by `work` itself through the [`SpanRecorder`], which serialises only
-/// when the span is listened to.
+/// when the span is listened to. Work that is dropped before its end, by a cancellation or a panic, is recorded as
+/// failed.
 ///
 /// # Errors
 /// What `work` returns.
@@ -76,7 +77,42 @@ where
     F: FnOnce(Context, SpanRecorder) -> Fut,
     Fut: Future<Output = Result<T>>,
 {
-    let span = tracing::info_span!(
+    let span = open(name, kind);
+    let recorder = SpanRecorder(span.clone());
+    if span.is_disabled() {
+        return context
+            .clone()
+            .scope(async { work(context, recorder).await })
+            .await;
+    }
+
+    let context = enter(name, kind, context, &span);
+    let mut unfinished = Unfinished(Some(&span));
+    let work = context.clone().scope(async { work(context, recorder).await });
+    let result = work.instrument(span.clone()).await;
+    unfinished.0 = None;
+    match result {
+        Ok(value) => {
+            span.record("genkit:state", "success");
+            span.record("otel.status_code", "OK");
+            Ok(value)
+        }
+        Err(error) => Err(record_failure(&span, error)),
+    }
+}
+
+/// Leaves a span for an invocation that was refused before it began, so that the refusal is seen in the trace.
+pub(crate) fn refused(name: &str, kind: SpanKind<'_>, context: Context, error: Error) -> Error {
+    let span = open(name, kind);
+    if span.is_disabled() {
+        return error;
+    }
+    enter(name, kind, context, &span);
+    record_failure(&span, error)
+}
+
+fn open(name: &str, kind: SpanKind<'_>) -> Span {
+    tracing::info_span!(
         target: "everturn",
         "everturn",
         "otel.name" = name,
@@ -97,21 +133,18 @@ where
         "genkit:metadata:flow:name" = Empty,
         "genkit:metadata:agent:sessionId" = Empty,
         "genkit:metadata:agent:snapshotId" = Empty,
-    );
-    let recorder = SpanRecorder(span.clone());
-    if span.is_disabled() {
-        return context.clone().scope(work(context, recorder)).await;
-    }
+    )
+}
 
-    let context = enter(name, kind, context, &span);
-    let result = context.clone().scope(work(context, recorder)).instrument(span.clone()).await;
-    match result {
-        Ok(value) => {
-            span.record("genkit:state", "success");
-            span.record("otel.status_code", "OK");
-            Ok(value)
+/// A span whose work has not ended. Dropped as such, it was cut short from outside: no error passes through here, so
+/// the span that is blamed for it, if any, is another one.
+struct Unfinished<'a>(Option<&'a Span>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(span) = self.0 {
+            record_error_state(span, "the work was dropped before it ended");
         }
-        Err(error) => Err(record_failure(&span, error)),
     }
 }
 
@@ -154,14 +187,18 @@ fn redacted(context: &Context) -> String {
 }
 
 fn record_failure(span: &Span, error: Error) -> Error {
-    span.record("genkit:state", "error");
-    span.record("genkit:error", error.message());
-    span.record("otel.status_code", "ERROR");
-    span.record("otel.status_description", error.message());
+    record_error_state(span, error.message());
     if !error.is_traced() {
         span.record("genkit:isFailureSource", true);
     }
     error.traced()
+}
+
+fn record_error_state(span: &Span, failure: &str) {
+    span.record("genkit:state", "error");
+    span.record("genkit:error", failure);
+    span.record("otel.status_code", "ERROR");
+    span.record("otel.status_description", failure);
 }
 
 /// Adds attributes to a span that somebody listens to.
@@ -203,7 +240,8 @@ impl SpanRecorder {
         if self.0.is_disabled() {
             return;
         }
-        let text = serde_json::to_string(value).unwrap_or_else(|error| format!("<not serialisable: {error}>"));
+        let text =
+            serde_json::to_string(value).unwrap_or_else(|error| format!("<not serialisable: {error}>"));
         self.0.record(field, text);
     }
 }

@@ -49,6 +49,7 @@ pub enum Status {
 }
 
 /// Every status in code order with its wire name, its HTTP status and the label shown in place of a private message.
+#[rustfmt::skip] // A table reads by columns.
 const TABLE: [(Status, &str, u16, &str); 17] = [
     (Status::Ok, "OK", 200, "ok"),
     (Status::Cancelled, "CANCELLED", 499, "cancelled"),
@@ -206,7 +207,9 @@ mod tests {
 
         assert_eq!(
             codes,
-            [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401]
+            [
+                200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401
+            ]
         );
     }
 }
