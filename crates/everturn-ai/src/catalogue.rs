@@ -1,0 +1,108 @@
+//! Middleware that most programs need, ready to use.
+//!
+//! | type | name | hooks | what it does |
+//! |---|---|---|---|
+//! | [`Retry`] | `retry` | model | calls the model again after failures that may pass |
+//! | [`Fallback`] | `fallback` | model | asks other models when one fails |
+//! | [`ToolApproval`] | `toolApproval` | tool | interrupts before tools that are not on a list |
+//! | `Filesystem` | `filesystem` | turn, tool | gives the model tools for the files in one directory |
+//! | `Skills` | `skills` | turn | lets the model look up instructions |
+//! | [`SimulateSystemPrompt`] | `simulateSystemPrompt` | model | a system prompt without a system role |
+//! | [`AugmentWithContext`] | `augmentWithContext` | model | documents, written into the conversation |
+//! | [`DownloadMedia`] | `downloadRequestMedia` | model | media behind URLs, given inline |
+//! | [`ValidateSupport`] | `validateSupport` | model | refuses what a model cannot do |
+//! | [`SimulateConstrained`] | `simulateConstrainedGeneration` | model | an output schema in words |
+//!
+//! Each is used as a value, `.use_middleware(Retry::default().max_retries(5))`, or, once [`register_catalogue`] has
+//! defined it, by name with a JSON configuration, as `.prompt` files do. Names may also be written with the prefix
+//! `genkit-middleware/`. A configuration with a key that does not exist is refused.
+//!
+//! `Filesystem` and `Skills` come with the feature `filesystem`; `downloadRequestMedia` is known by name with the feature
+//! `download`.
+//!
+//! In `.use_middleware(a).use_middleware(b)`, `a` is outside `b`. So `Retry` before [`Fallback`] tries the whole row of
+//! models again, and after it retries only the first.
+
+mod augment_with_context;
+mod download_media;
+mod fallback;
+#[cfg(feature = "filesystem")]
+mod filesystem;
+mod retry;
+mod simulate_constrained;
+mod simulate_system_prompt;
+#[cfg(feature = "filesystem")]
+mod skills;
+mod statuses;
+mod tool_approval;
+mod validate_support;
+
+use everturn_core::{Registry, Result};
+
+pub use self::{
+    augment_with_context::AugmentWithContext, download_media::DownloadMedia, fallback::Fallback,
+    retry::Retry, simulate_constrained::SimulateConstrained, simulate_system_prompt::SimulateSystemPrompt,
+    tool_approval::ToolApproval, validate_support::ValidateSupport,
+};
+#[cfg(feature = "filesystem")]
+pub use self::{filesystem::Filesystem, skills::Skills};
+use crate::{MiddlewareDefinition, define_middleware};
+
+/// Defines every middleware of the catalogue under its name.
+///
+/// ```
+/// use everturn_ai::catalogue::register_catalogue;
+/// use everturn_ai::middleware_descriptions;
+/// use everturn_core::{Registry, Result};
+///
+/// # fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// register_catalogue(&registry)?;
+///
+/// assert!(middleware_descriptions(&registry).iter().any(|description| description.name == "retry"));
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// `ALREADY_EXISTS` if there is a middleware of one of the names.
+pub fn register_catalogue(registry: &Registry) -> Result<()> {
+    definitions()
+        .into_iter()
+        .try_for_each(|definition| define_middleware(registry, definition))
+}
+
+fn definitions() -> Vec<MiddlewareDefinition> {
+    vec![
+        MiddlewareDefinition::new("retry", |config: Retry, _| Ok(config))
+            .description("Calls the model again after failures that may pass."),
+        MiddlewareDefinition::new("fallback", |config: Fallback, _| config.checked())
+            .description("Asks other models when one fails."),
+        MiddlewareDefinition::new("toolApproval", |config: ToolApproval, _| Ok(config))
+            .description("Interrupts before tools that are not on a list."),
+        #[cfg(feature = "filesystem")]
+        MiddlewareDefinition::new("filesystem", |config: Filesystem, _| config.open())
+            .description("Gives the model tools for the files in one directory."),
+        #[cfg(feature = "filesystem")]
+        MiddlewareDefinition::new("skills", |config: Skills, _| Ok(config.scan()))
+            .description("Lets the model look up instructions for special tasks."),
+        MiddlewareDefinition::new("simulateSystemPrompt", |config: SimulateSystemPrompt, _| {
+            Ok(config)
+        })
+        .description("Turns the system prompt into a user message."),
+        MiddlewareDefinition::new("augmentWithContext", |config: AugmentWithContext, _| Ok(config))
+            .description("Writes the request's documents into the conversation."),
+        #[cfg(feature = "download")]
+        MiddlewareDefinition::new(
+            "downloadRequestMedia",
+            |config: download_media::HttpDownload, _| Ok(DownloadMedia::from(config)),
+        )
+        .description("Fetches media behind URLs and gives it to the model inline."),
+        MiddlewareDefinition::new("validateSupport", |config: ValidateSupport, _| Ok(config))
+            .description("Refuses requests that need what the model cannot do."),
+        MiddlewareDefinition::new(
+            "simulateConstrainedGeneration",
+            |config: SimulateConstrained, _| Ok(config),
+        )
+        .description("Tells the model an output schema in words."),
+    ]
+}

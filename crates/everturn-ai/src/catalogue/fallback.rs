@@ -1,0 +1,140 @@
+//! Asking other models when the first one fails.
+
+use async_trait::async_trait;
+use everturn_core::{Error, Result, Status};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::statuses::{Statuses, TRANSIENT};
+use crate::{
+    Middleware, ModelCall, ModelReference, ModelResponse, NextModel, call_model, interrupt_data, reason,
+};
+
+/// Asks other models, in order, when the model fails with one of the listed statuses.
+///
+/// An unclassified error, or one with another status, is returned at once, whichever model it came from; so is the
+/// `NOT_FOUND` of a fallback model that is not registered, since that is a mistake and not an outage. If every model
+/// fails, the last one's error is returned.
+///
+/// A fallback model gets the configuration of its reference, else the request's, unless
+/// [`isolate_config`](Self::isolate_config) says that the request's is for the first model only. It is called directly,
+/// without the middleware inside this one, and streams to the same receiver: chunks that the failed model streamed stay
+/// in the stream, and the final response holds only what the answering model said.
+///
+/// ```
+/// use everturn_ai::catalogue::Fallback;
+/// use everturn_ai::ModelReference;
+/// use serde_json::json;
+///
+/// let fallback = Fallback::new(["openai/gpt-5-mini"])
+///     .model(ModelReference::new("ollama/llama3").with_config(json!({ "temperature": 0 })));
+/// ```
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Fallback {
+    /// The models to ask, in order: names, or names with configuration.
+    #[schemars(with = "Vec<NameOrReference>")]
+    models: Vec<ModelReference>,
+    /// The statuses on which the next model is asked.
+    #[serde(default = "default_statuses")]
+    statuses: Statuses,
+    /// Whether the request's configuration is kept from the fallback models.
+    #[serde(default)]
+    isolate_config: bool,
+}
+
+/// The two ways in which a model may be written.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[allow(dead_code, reason = "describes a wire form and is never made")]
+enum NameOrReference {
+    Name(String),
+    Reference(ModelReference),
+}
+
+fn default_statuses() -> Statuses {
+    TRANSIENT
+        .into_iter()
+        .chain([Status::NotFound, Status::Unimplemented])
+        .collect()
+}
+
+impl Fallback {
+    /// A fallback on these models, in order.
+    pub fn new(models: impl IntoIterator<Item = impl Into<ModelReference>>) -> Self {
+        Self {
+            models: models.into_iter().map(Into::into).collect(),
+            statuses: default_statuses(),
+            isolate_config: false,
+        }
+    }
+
+    /// Adds one more model at the end.
+    pub fn model(mut self, model: impl Into<ModelReference>) -> Self {
+        self.models.push(model.into());
+        self
+    }
+
+    /// The statuses on which the next model is asked, instead of the default ones.
+    pub fn statuses(self, statuses: impl IntoIterator<Item = Status>) -> Self {
+        Self {
+            statuses: statuses.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// Keeps the request's configuration from the fallback models.
+    pub fn isolate_config(self) -> Self {
+        Self {
+            isolate_config: true,
+            ..self
+        }
+    }
+
+    /// What a configuration must say to make sense.
+    pub(super) fn checked(self) -> Result<Self> {
+        if self.models.is_empty() {
+            return Err(Error::invalid_argument("`models` names no model to fall back on"));
+        }
+        Ok(self)
+    }
+
+    fn is_covered(&self, error: &Error) -> bool {
+        error.is_classified() && self.statuses.contains(error.status()) && interrupt_data(error).is_none()
+    }
+
+    async fn ask(&self, model: &ModelReference, call: ModelCall) -> Result<ModelResponse> {
+        let mut request = call.request;
+        if model.config.is_some() {
+            request.config.clone_from(&model.config);
+        } else if self.isolate_config {
+            request.config = None;
+        }
+        call_model(&call.registry, &model.name, request, call.emitter, call.context).await
+    }
+}
+
+#[async_trait]
+impl Middleware for Fallback {
+    async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+        let mut error = match next.run(call.clone()).await {
+            Err(error) if self.is_covered(&error) => error,
+            result => return result,
+        };
+        for model in &self.models {
+            if call.context.is_cancelled() {
+                break;
+            }
+            tracing::warn!(failed = call.model, %error, fallback = model.name, "asking another model");
+            error = match self.ask(model, call.clone()).await {
+                Err(error) if error.is(reason::MODEL_NOT_FOUND) => {
+                    return Err(error.context("falling back on another model"));
+                }
+                Err(error) if self.is_covered(&error) => error,
+                result => return result,
+            };
+        }
+        Err(error)
+    }
+}

@@ -1,0 +1,104 @@
+//! A directory that the model may read and, if allowed, write.
+
+mod bundle;
+mod edit;
+mod lines;
+mod list;
+mod outbox;
+mod path;
+mod read;
+mod seen;
+mod tools;
+mod workspace;
+mod write;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use everturn_core::Result;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use self::bundle::Bundle;
+use self::workspace::Workspace;
+use crate::{IntoMiddleware, MiddlewareSource};
+
+/// Gives the model tools for the files in one directory, and nothing outside it.
+///
+/// | tool | what it does |
+/// |---|---|
+/// | `list_files` | lists a directory, or all below it |
+/// | `read_file` | reads a text file, some of its lines, or an image |
+/// | `write_file` | makes a file, or replaces what is in one |
+/// | `edit_file` | replaces exact pieces of a file |
+/// | `search_and_replace` | the same by `SEARCH`/`REPLACE` blocks |
+///
+/// The last three are there only with [`allow_write`](Self::allow_write). Paths are relative to the root directory; `..`
+/// and symbolic links are followed only inside it. What a file holds reaches the model as a user message right after the
+/// tool's answer, wrapped in a `read_file` element. A tool that fails tells the model why and the generation goes on.
+///
+/// Limits: 256 KiB for one read, 10 MiB for any file, 10,000 entries for one listing. A file that exists may be written
+/// only after it was read in the same generate call, and only if its size and time of modification are still the same.
+/// Reading the same lines of an unchanged file again gives a short note. The last 200 files are remembered for this.
+///
+/// ```no_run
+/// use everturn_ai::catalogue::Filesystem;
+///
+/// let workspace = Filesystem::new("workspace").allow_write().tool_name_prefix("ws_");
+/// ```
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Filesystem {
+    /// The directory that everything is confined to.
+    root_directory: PathBuf,
+    /// Whether there are tools that write.
+    #[serde(default)]
+    allow_write_access: bool,
+    /// What the tools' names begin with, to tell several directories apart.
+    #[serde(default)]
+    tool_name_prefix: String,
+}
+
+impl Filesystem {
+    /// Lets the model read below a directory, which must exist when a generation begins.
+    pub fn new(root_directory: impl Into<PathBuf>) -> Self {
+        Self {
+            root_directory: root_directory.into(),
+            allow_write_access: false,
+            tool_name_prefix: String::new(),
+        }
+    }
+
+    /// Lets the model write too.
+    pub fn allow_write(self) -> Self {
+        Self {
+            allow_write_access: true,
+            ..self
+        }
+    }
+
+    /// What the tools' names begin with, to tell several directories apart.
+    pub fn tool_name_prefix(self, prefix: impl Into<String>) -> Self {
+        Self {
+            tool_name_prefix: prefix.into(),
+            ..self
+        }
+    }
+
+    /// Opens the directory for one generate call.
+    pub(super) fn open(&self) -> Result<Bundle> {
+        let workspace = Workspace::open(&self.root_directory)?;
+        Ok(Bundle::new(
+            workspace,
+            &self.tool_name_prefix,
+            self.allow_write_access,
+        ))
+    }
+}
+
+/// What was read, and what waits to be shown, belong to one generate call; so each gets a bundle of its own.
+impl IntoMiddleware for Filesystem {
+    fn into_middleware(self) -> MiddlewareSource {
+        MiddlewareSource::factory(move |_| Ok(Arc::new(self.open()?)))
+    }
+}

@@ -1,0 +1,149 @@
+//! The hooks of one generate call.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_core::{Context, Error, Result, Status};
+
+use super::outbox::Outbox;
+use super::read::ReadFile;
+use super::tools::{READ_FILE, run, tools};
+use super::workspace::Workspace;
+use crate::{
+    GenerateTurn, Message, Messages, Middleware, ModelResponse, MultipartToolResponse, NextTool, NextTurn,
+    Part, Role, Tool, ToolCall, ToolRequest, interrupt_data, metadata,
+};
+
+/// What the tools and the hooks have in common.
+pub(super) struct Shared {
+    pub(super) workspace: Workspace,
+    pub(super) outbox: Outbox,
+}
+
+/// The filesystem middleware of one generate call.
+pub(in crate::catalogue) struct Bundle {
+    shared: Arc<Shared>,
+    tools: Vec<Tool>,
+    /// The name by which models call the tool that reads.
+    read_tool: String,
+}
+
+impl Bundle {
+    pub(super) fn new(workspace: Workspace, prefix: &str, allow_write: bool) -> Self {
+        let shared = Arc::new(Shared {
+            workspace,
+            outbox: Outbox::default(),
+        });
+        let read_tool = format!("{prefix}{READ_FILE}");
+        Self {
+            tools: tools(&shared, prefix, allow_write),
+            read_tool: read_tool
+                .rsplit('/')
+                .next()
+                .map(str::to_owned)
+                .unwrap_or(read_tool),
+            shared,
+        }
+    }
+
+    fn is_ours(&self, tool: &Tool) -> bool {
+        self.tools.iter().any(|own| own.name() == tool.name())
+    }
+
+    /// Reads again what was read in a round that another tool interrupted.
+    ///
+    /// The tool's answer was kept for the resumed call, what it announced was not: it waited in a call that has ended.
+    async fn reread(&self, messages: &Messages) {
+        for request in interrupted_reads(messages, &self.read_tool) {
+            let Some(input) = request
+                .input
+                .and_then(|input| serde_json::from_value::<ReadFile>(input).ok())
+            else {
+                continue;
+            };
+            let content = match run(Arc::clone(&self.shared), Workspace::read, input).await {
+                Ok(reading) => reading.content,
+                Err(error) => vec![Part::text(failure(&self.read_tool, &error))],
+            };
+            self.shared.outbox.put(request.reference.as_deref(), content);
+        }
+    }
+}
+
+#[async_trait]
+impl Middleware for Bundle {
+    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+        self.reread(&turn.request.messages).await;
+        if let Some((_, answers)) = last_answers(&turn.request.messages) {
+            let content = self.shared.outbox.take(answers);
+            if !content.is_empty() {
+                turn.inject(Message::user(content)).await?;
+            }
+        }
+        next.run(turn).await
+    }
+
+    async fn tool(&self, call: ToolCall, next: NextTool) -> Result<MultipartToolResponse> {
+        if !self.is_ours(&call.tool) {
+            return next.run(call).await;
+        }
+        let (context, name) = (call.context.clone(), call.tool.name().to_owned());
+        match next.run(call).await {
+            Err(error) if is_for_the_model(&error, &context) => {
+                let output = Some(failure(&name, &error).into());
+                Ok(MultipartToolResponse {
+                    output,
+                    ..MultipartToolResponse::default()
+                })
+            }
+            result => result,
+        }
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        self.tools.clone()
+    }
+}
+
+/// Whether an error is something that the model can react to, as opposed to the end of the invocation or a question to
+/// somebody else.
+fn is_for_the_model(error: &Error, context: &Context) -> bool {
+    let is_over =
+        context.is_cancelled() || matches!(error.status(), Status::Cancelled | Status::DeadlineExceeded);
+    !is_over && interrupt_data(error).is_none()
+}
+
+fn failure(tool: &str, error: &Error) -> String {
+    format!("The tool '{tool}' failed: {error}")
+}
+
+/// The tools' answers at the end of the conversation, behind which other middleware may have shown something already.
+fn last_answers(messages: &Messages) -> Option<(usize, &Message)> {
+    let index = messages.rposition(|message| message.role() != Role::User)?;
+    let message = messages.get(index)?;
+    (message.role() == Role::Tool).then_some((index, message))
+}
+
+/// The requests to `tool` that were answered, by a resume, with what had been kept for it.
+fn interrupted_reads(messages: &Messages, tool: &str) -> Vec<ToolRequest> {
+    let Some((index, answers)) = last_answers(messages) else {
+        return Vec::new();
+    };
+    let asked = index.checked_sub(1).and_then(|index| messages.get(index));
+    let was_kept = |part: &&Part| {
+        part.metadata_entry(metadata::SOURCE)
+            .is_some_and(|source| source == metadata::SOURCE_PENDING)
+    };
+    answers
+        .content()
+        .iter()
+        .filter(was_kept)
+        .filter_map(Part::as_tool_response)
+        .filter(|response| response.name == tool)
+        .filter_map(|response| {
+            let is_answered =
+                |request: &&ToolRequest| request.is_same_call(tool, response.reference.as_deref());
+            asked?.tool_requests().find(is_answered).cloned()
+        })
+        .collect()
+}

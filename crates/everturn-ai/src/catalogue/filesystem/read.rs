@@ -1,0 +1,146 @@
+//! The tool that reads files.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cap_std::fs::OpenOptions;
+use everturn_core::{Error, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::lines::{LineRange, count_lines};
+use super::path::WorkspacePath;
+use super::seen::Sighting;
+use super::workspace::{MAX_FILE_BYTES, MAX_SHOWN_BYTES, OpenFile, Workspace};
+use crate::{Media, Part};
+
+/// What to read.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReadFile {
+    /// The file, relative to the root directory.
+    file_path: String,
+    /// The first line to read, counted from 1; the beginning if not given.
+    #[serde(default)]
+    offset: usize,
+    /// How many lines to read; all if not given.
+    #[serde(default)]
+    limit: usize,
+}
+
+/// What a read brought.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// What the tool answers.
+    pub(super) answer: String,
+    /// The content, for a message after the answer; nothing if the conversation has it already.
+    pub(super) content: Vec<Part>,
+}
+
+impl Workspace {
+    /// The content of a text file or an image.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, `PERMISSION_DENIED` outside the root, `INVALID_ARGUMENT` for a directory or a file that is neither
+    /// text nor an image, `RESOURCE_EXHAUSTED` over a limit, `OUT_OF_RANGE` past the last line.
+    pub(super) fn read(&self, input: &ReadFile) -> Result<Reading> {
+        let path = WorkspacePath::file(&input.file_path)?;
+        let file = self.existing_file(&path, OpenOptions::new().read(true))?;
+        match path.image_type() {
+            Some(mime_type) => self.read_image(&path, file, mime_type),
+            None => self.read_text(&path, file, LineRange::new(input.offset, input.limit)),
+        }
+    }
+
+    fn read_image(&self, path: &WorkspacePath, mut file: OpenFile, mime_type: &str) -> Result<Reading> {
+        file.check_size(path, MAX_FILE_BYTES, "the image cannot be shown")?;
+        let data = STANDARD.encode(file.bytes(path)?);
+        self.seen().record(
+            path,
+            Sighting {
+                stamp: file.stamp,
+                shown: None,
+            },
+        );
+        let media = Media::new(format!("data:{mime_type};base64,{data}")).with_content_type(mime_type);
+        Ok(Reading {
+            answer: format!("Read the image '{path}'; it follows in the next message."),
+            content: vec![
+                Part::text(format!("<read_file path=\"{}\"/>", escaped(path.as_str()))),
+                Part::from(media),
+            ],
+        })
+    }
+
+    fn read_text(&self, path: &WorkspacePath, mut file: OpenFile, range: LineRange) -> Result<Reading> {
+        let sighting = Sighting {
+            stamp: file.stamp,
+            shown: Some(range),
+        };
+        if self.seen().get(path) == Some(sighting) {
+            return Ok(Reading {
+                answer: format!(
+                    "'{path}' has not changed since it was read; what was read is still in this conversation."
+                ),
+                content: Vec::new(),
+            });
+        }
+        let (limit, advice) = if range.is_everything() {
+            (
+                MAX_SHOWN_BYTES,
+                "read some of its lines with `offset` and `limit`",
+            )
+        } else {
+            (MAX_FILE_BYTES, "it cannot be read")
+        };
+        file.check_size(path, limit, advice)?;
+        let text = file.text(path)?;
+        let reading = describe(path, &text, range)?;
+        self.seen().record(path, sighting);
+        Ok(reading)
+    }
+}
+
+fn describe(path: &WorkspacePath, text: &str, range: LineRange) -> Result<Reading> {
+    let total = count_lines(text);
+    let first = range.first();
+    if first > total.max(1) {
+        return Err(Error::out_of_range(format!(
+            "'{path}' has {total} lines; there is no line {first}"
+        )));
+    }
+    let shown = range.of(text);
+    if shown.len() as u64 > MAX_SHOWN_BYTES {
+        let size = shown.len();
+        return Err(Error::resource_exhausted(format!(
+            "those lines of '{path}' have {size} bytes and the limit is {MAX_SHOWN_BYTES}; read fewer lines"
+        )));
+    }
+    let attributes = format!("path=\"{}\"", escaped(path.as_str()));
+    let (lines, attributes) = if range.is_everything() {
+        (format!("all {total} lines"), attributes)
+    } else {
+        let last = first + count_lines(shown).saturating_sub(1);
+        (
+            format!("lines {first} to {last} of {total}"),
+            format!("{attributes} lines=\"{first}-{last}\""),
+        )
+    };
+    let line_end = if shown.is_empty() || shown.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    let content = format!("<read_file {attributes} totalLines=\"{total}\">\n{shown}{line_end}</read_file>");
+    Ok(Reading {
+        answer: format!("Read {lines} of '{path}'; they follow in the next message."),
+        content: vec![Part::text(content)],
+    })
+}
+
+/// A path that cannot end the attribute it stands in.
+fn escaped(path: &str) -> String {
+    path.replace('&', "&amp;")
+        .replace('"', "&quot;")
+        .replace('<', "&lt;")
+        .replace('\n', "&#10;")
+}

@@ -1,0 +1,168 @@
+//! The directory that the tools work in, and the rules for opening what is in it.
+//!
+//! Every path is resolved by `cap-std` below one open directory: `..` and symbolic links are followed as long as they
+//! stay inside, and nothing outside can be named. The operations block; they are to be run where that is allowed.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, OpenOptions};
+use everturn_core::{Error, Result, Status};
+
+use super::path::WorkspacePath;
+use super::seen::{SeenFiles, Stamp};
+
+/// The most that one read shows, be it a whole file or some of its lines.
+pub(super) const MAX_SHOWN_BYTES: u64 = 256 * 1024;
+
+/// The largest file that is opened at all.
+pub(super) const MAX_FILE_BYTES: u64 = 10 * 1024 * 1024;
+
+/// An open root directory and what the model has seen of it.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    pub(super) root: Dir,
+    seen: Mutex<SeenFiles>,
+}
+
+/// A file, open, with its state when it was opened.
+pub(super) struct OpenFile {
+    file: File,
+    pub(super) stamp: Stamp,
+    size: u64,
+}
+
+impl Workspace {
+    /// Opens a root directory.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is not a directory that can be opened.
+    pub(super) fn open(root: &Path) -> Result<Self> {
+        let root = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| {
+            Error::invalid_argument(format!(
+                "cannot open the root directory '{}': {error}",
+                root.display()
+            ))
+        })?;
+        Ok(Self {
+            root,
+            seen: Mutex::default(),
+        })
+    }
+
+    /// What the model has seen. A change to a file holds this for its whole duration, so that nothing comes between
+    /// checking a file's state and writing it.
+    pub(super) fn seen(&self) -> MutexGuard<'_, SeenFiles> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a regular file; `None` if there is nothing at that path.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is something else than a file, `PERMISSION_DENIED` if it is outside the root.
+    pub(super) fn open_file(&self, path: &WorkspacePath, options: &OpenOptions) -> Result<Option<OpenFile>> {
+        let failed = |error| failure(path, &error);
+        // Looked at before it is opened, because opening a pipe waits for its other end.
+        let kind = match self.root.metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            metadata => metadata.map_err(failed)?.file_type(),
+        };
+        if kind.is_dir() {
+            return Err(Error::invalid_argument(format!(
+                "'{path}' is a directory; list_files shows what is in it"
+            )));
+        }
+        if !kind.is_file() {
+            return Err(Error::invalid_argument(format!("'{path}' is not a regular file")));
+        }
+        let file = self
+            .root
+            .open_with(path, options)
+            .and_then(OpenFile::new)
+            .map_err(failed)?;
+        Ok(Some(file))
+    }
+
+    /// Opens a file that must be there.
+    ///
+    /// # Errors
+    /// As [`Workspace::open_file`]; `NOT_FOUND` if there is none.
+    pub(super) fn existing_file(&self, path: &WorkspacePath, options: &OpenOptions) -> Result<OpenFile> {
+        self.open_file(path, options)?
+            .ok_or_else(|| Error::not_found(format!("there is no file '{path}'")))
+    }
+}
+
+impl OpenFile {
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self {
+            stamp: Stamp::from(&metadata),
+            size: metadata.len(),
+            file,
+        })
+    }
+
+    /// Refuses a file of more than `limit` bytes.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` with `advice`.
+    pub(super) fn check_size(&self, path: &WorkspacePath, limit: u64, advice: &str) -> Result<()> {
+        if self.size <= limit {
+            return Ok(());
+        }
+        let size = self.size;
+        Err(Error::resource_exhausted(format!(
+            "'{path}' has {size} bytes and the limit is {limit}; {advice}"
+        )))
+    }
+
+    /// All the file's bytes, as many as it had when it was opened.
+    pub(super) fn bytes(&mut self, path: &WorkspacePath) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&mut self.file)
+            .take(self.size)
+            .read_to_end(&mut bytes)
+            .map_err(|error| failure(path, &error))?;
+        Ok(bytes)
+    }
+
+    /// The file's text.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the file is not text.
+    pub(super) fn text(&mut self, path: &WorkspacePath) -> Result<String> {
+        let text = String::from_utf8(self.bytes(path)?)
+            .ok()
+            .filter(|text| !text.contains('\0'));
+        text.ok_or_else(|| Error::invalid_argument(format!("'{path}' is not a text file in UTF-8")))
+    }
+
+    /// Puts `content` in the place of everything in the file and gives the file's new state.
+    pub(super) fn replace(mut self, path: &WorkspacePath, content: &str) -> Result<Stamp> {
+        let mut replace = || {
+            self.file.rewind()?;
+            self.file.set_len(0)?;
+            self.file.write_all(content.as_bytes())?;
+            self.file.metadata()
+        };
+        replace()
+            .map(|metadata| Stamp::from(&metadata))
+            .map_err(|error| failure(path, &error))
+    }
+}
+
+/// An operating system's error in words for a model; it names the path below the root and never the root itself.
+pub(super) fn failure(path: impl Display, error: &io::Error) -> Error {
+    let status = match error.kind() {
+        ErrorKind::NotFound => Status::NotFound,
+        ErrorKind::PermissionDenied => Status::PermissionDenied,
+        ErrorKind::AlreadyExists => Status::AlreadyExists,
+        ErrorKind::InvalidInput | ErrorKind::InvalidFilename => Status::InvalidArgument,
+        _ => Status::FailedPrecondition,
+    };
+    Error::new(status, format!("'{path}': {error}"))
+}

@@ -1,0 +1,199 @@
+//! Retrying model calls that failed for reasons that may pass.
+
+mod backoff;
+mod milliseconds;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use everturn_core::{Context, Emitter, Error, Result, Status};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+use self::backoff::{Backoff, Random};
+use super::statuses::Statuses;
+use crate::{Middleware, ModelCall, ModelResponse, ModelResponseChunk, NextModel, interrupt_data};
+
+/// Calls the model again when it fails for a reason that may pass, after a growing pause.
+///
+/// An error whose status someone chose is retried if the status is listed; an unclassified one always. Cancellation and
+/// interrupts never are. The pause is the larger of the current delay and the provider's wish (`details.retryAfterMs` of
+/// the error), plus jitter of up to one second that doubles with each retry. If the invocation is cancelled during a
+/// pause, or its deadline is nearer than the pause is long, the last error is returned at once.
+///
+/// A failed attempt may already have streamed chunks. They stay in the stream and the next attempt streams from its
+/// beginning, at the same message index, so a reader of the stream sees the text anew; the final response holds only
+/// what the successful attempt said. Each retry is logged as a warning that counts the chunks already streamed.
+///
+/// ```
+/// use everturn_ai::catalogue::Retry;
+///
+/// let patient = Retry::default().max_retries(5).no_jitter();
+/// ```
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Retry {
+    /// How often a failed call is made again.
+    max_retries: u32,
+    /// The statuses that are worth a retry.
+    statuses: Statuses,
+    /// The pause before the first retry, in milliseconds.
+    #[serde(rename = "initialDelayMs", with = "milliseconds")]
+    #[schemars(with = "f64", range(min = 0))]
+    initial_delay: Duration,
+    /// The longest pause, in milliseconds.
+    #[serde(rename = "maxDelayMs", with = "milliseconds")]
+    #[schemars(with = "f64", range(min = 0))]
+    max_delay: Duration,
+    /// By how much the pause grows with each retry.
+    #[serde(deserialize_with = "factor")]
+    #[schemars(range(min = 0))]
+    backoff_factor: f64,
+    /// Whether pauses are exact, without anything random added to them.
+    no_jitter: bool,
+    #[serde(skip)]
+    random: Random,
+}
+
+impl Default for Retry {
+    /// Three retries of transient failures, after 1, 2 and 4 seconds and jitter.
+    fn default() -> Self {
+        Self {
+            max_retries: 3,
+            statuses: Statuses::transient(),
+            initial_delay: Duration::from_secs(1),
+            max_delay: Duration::from_mins(1),
+            backoff_factor: 2.0,
+            no_jitter: false,
+            random: Random::default(),
+        }
+    }
+}
+
+impl Retry {
+    /// How often a failed call is made again.
+    pub fn max_retries(self, max_retries: u32) -> Self {
+        Self { max_retries, ..self }
+    }
+
+    /// The statuses that are worth a retry, instead of the default ones.
+    pub fn statuses(self, statuses: impl IntoIterator<Item = Status>) -> Self {
+        Self {
+            statuses: statuses.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// The pause before the first retry.
+    pub fn initial_delay(self, initial_delay: Duration) -> Self {
+        Self {
+            initial_delay,
+            ..self
+        }
+    }
+
+    /// The longest that pauses grow to.
+    pub fn max_delay(self, max_delay: Duration) -> Self {
+        Self { max_delay, ..self }
+    }
+
+    /// By how much the pause grows with each retry.
+    pub fn backoff_factor(self, backoff_factor: f64) -> Self {
+        Self {
+            backoff_factor,
+            ..self
+        }
+    }
+
+    /// Makes pauses exact, without anything random added to them.
+    pub fn no_jitter(self) -> Self {
+        Self {
+            no_jitter: true,
+            ..self
+        }
+    }
+
+    /// Takes jitter from `source`, a function that gives numbers from 0 up to, not including, 1.
+    pub fn random(self, source: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+        Self {
+            random: Random::new(source),
+            ..self
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        let random = (!self.no_jitter).then(|| self.random.clone());
+        Backoff::new(self.initial_delay, self.max_delay, self.backoff_factor, random)
+    }
+
+    fn is_worth_retrying(&self, error: &Error) -> bool {
+        let is_final = error.status() == Status::Cancelled || interrupt_data(error).is_some();
+        !is_final && (!error.is_classified() || self.statuses.contains(error.status()))
+    }
+}
+
+#[async_trait]
+impl Middleware for Retry {
+    async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+        let mut backoff = self.backoff();
+        let streamed = Arc::new(AtomicU64::new(0));
+        let call = ModelCall {
+            emitter: counted(&call.emitter, &streamed),
+            ..call
+        };
+        for retry in 1..=self.max_retries {
+            let error = match next.run(call.clone()).await {
+                Err(error) if self.is_worth_retrying(&error) => error,
+                result => return result,
+            };
+            let delay = backoff.next_delay(wished_delay(&error));
+            if !pause(&call.context, delay).await {
+                return Err(error);
+            }
+            let streamed_chunks = streamed.load(Ordering::Relaxed);
+            tracing::warn!(model = call.model, %error, retry, ?delay, streamed_chunks, "calling the model again");
+        }
+        next.run(call).await
+    }
+}
+
+/// The same emitter, counting what goes through it; silent if it is.
+fn counted(emitter: &Emitter<ModelResponseChunk>, count: &Arc<AtomicU64>) -> Emitter<ModelResponseChunk> {
+    let count = Arc::clone(count);
+    emitter.map_from(move |chunk| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(chunk)
+    })
+}
+
+/// How long the provider asks to be left alone.
+fn wished_delay(error: &Error) -> Option<Duration> {
+    let milliseconds = error.details()?.get("retryAfterMs")?.as_f64()?;
+    Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
+}
+
+/// Waits, and says whether the invocation still goes on after it. A pause past the deadline is not begun.
+async fn pause(context: &Context, delay: Duration) -> bool {
+    let outlasts = |deadline: tokio::time::Instant| {
+        deadline.saturating_duration_since(tokio::time::Instant::now()) <= delay
+    };
+    if context.is_cancelled() || context.deadline().is_some_and(outlasts) {
+        return false;
+    }
+    tokio::select! {
+        biased;
+        _ = context.ended() => false,
+        () = tokio::time::sleep(delay) => true,
+    }
+}
+
+fn factor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let factor = f64::deserialize(deserializer)?;
+    if factor >= 0.0 {
+        Ok(factor)
+    } else {
+        Err(D::Error::custom("a factor must not be negative"))
+    }
+}

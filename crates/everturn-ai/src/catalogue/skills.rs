@@ -1,0 +1,115 @@
+//! Folders with instructions that the model can look up.
+
+mod library;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_core::Result;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use self::library::Library;
+use crate::{
+    GenerateTurn, IntoMiddleware, Middleware, MiddlewareSource, ModelResponse, NextTurn, Tool,
+    place_system_part,
+};
+
+/// Tells the model which skills there are and lets it look one up.
+///
+/// A skill is a folder with a file `SKILL.md`: instructions in Markdown, usually after front matter with `name` and
+/// `description`. Each direct subfolder of a skill path is looked at, except those whose name begins with a dot; links
+/// are not followed. A skill without a name goes by its folder's. Of two skills with one name the one from the later
+/// path counts. Folders are read once, when a generation begins; those that cannot be read, and files over 1 MiB, are
+/// left out.
+///
+/// The system prompt gets a `<skills>` element with a line for each skill, in a part with the metadata entry
+/// `skills-instructions: true`, and the model gets the tool `use_skill`, which returns the text of `SKILL.md`. Without
+/// any skill it gets neither.
+///
+/// What is in a skill is told to the model as instructions; treat the folders like source code.
+///
+/// ```no_run
+/// use everturn_ai::catalogue::Skills;
+///
+/// let skills = Skills::new(["skills", "/usr/share/our-skills"]);
+/// ```
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Skills {
+    /// The folders that hold folders of skills.
+    skill_paths: Vec<PathBuf>,
+}
+
+/// The metadata entry that marks the part with the list of skills.
+const MARKER: &str = "skills-instructions";
+
+impl Default for Skills {
+    /// The skills in the folder `skills`.
+    fn default() -> Self {
+        Self::new(["skills"])
+    }
+}
+
+impl Skills {
+    /// The skills in these folders.
+    pub fn new(skill_paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        Self {
+            skill_paths: skill_paths.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    /// Looks for skills, for one generate call.
+    pub(super) fn scan(&self) -> Bundle {
+        Bundle(Arc::new(Library::scan(&self.skill_paths)))
+    }
+}
+
+/// The folders are read for each generate call, so that a changed skill counts from the next one on.
+impl IntoMiddleware for Skills {
+    fn into_middleware(self) -> MiddlewareSource {
+        MiddlewareSource::factory(move |_| Ok(Arc::new(self.scan())))
+    }
+}
+
+/// The skills middleware of one generate call.
+pub(super) struct Bundle(Arc<Library>);
+
+/// Which skill to use.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct UseSkill {
+    /// The name of the skill.
+    skill_name: String,
+}
+
+#[async_trait]
+impl Middleware for Bundle {
+    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+        if !self.0.is_empty() {
+            place_system_part(&mut turn.request.messages, MARKER, instructions(&self.0));
+        }
+        next.run(turn).await
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let library = Arc::clone(&self.0);
+        let description = "Gives the instructions of a skill.";
+        vec![Tool::new("use_skill", description, move |input: UseSkill, _| {
+            let library = Arc::clone(&library);
+            async move { Ok(tokio::task::spawn_blocking(move || library.text(&input.skill_name)).await?) }
+        })]
+    }
+}
+
+fn instructions(library: &Library) -> String {
+    format!(
+        "<skills>\nThere are instructions for special tasks, called skills. When a task has to do with one of them, \
+         call the tool use_skill with its name, once, before you begin. The skills are:\n{}</skills>",
+        library.listing()
+    )
+}

@@ -1,0 +1,75 @@
+//! Asking before a tool is run.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use everturn_core::Result;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Middleware, MultipartToolResponse, NextTool, Part, ToolCall, interrupt};
+
+/// Interrupts before every tool that is not on a list, so that somebody can say yes.
+///
+/// The interrupt's data is `{message}`, which names the tool. To allow the call, restart it with what
+/// [`ToolApproval::approve`] makes of the interrupted request; to refuse it, respond to it instead. A restart without
+/// that mark is interrupted again, so that resuming for another reason approves nothing.
+///
+/// ```
+/// use everturn_ai::catalogue::ToolApproval;
+/// use everturn_ai::{Part, ToolRequest};
+/// use serde_json::json;
+///
+/// let careful = ToolApproval::new(["read_file", "list_files"]);
+///
+/// let interrupted = Part::from(ToolRequest::new("write_file", json!({ "filePath": "a.txt" })));
+/// let restart = ToolApproval::approve(&interrupted).expect("it is a tool request");
+/// assert_eq!(restart.metadata_entry("resumed"), Some(&json!({ "toolApproved": true })));
+/// ```
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ToolApproval {
+    /// The tools that run without asking.
+    approved: BTreeSet<String>,
+    /// Another spelling of `approved`; both lists count.
+    allowed_tools: BTreeSet<String>,
+}
+
+const TOOL_APPROVED: &str = "toolApproved";
+
+impl ToolApproval {
+    /// Lets these tools run without asking, by short or full name, and no others.
+    pub fn new(approved: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            approved: approved.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The part that restarts an interrupted call with approval; `None` if `interrupted` is not a tool request.
+    pub fn approve(interrupted: &Part) -> Option<Part> {
+        interrupted.restart(Some(json!({ TOOL_APPROVED: true })), None)
+    }
+
+    fn allows(&self, call: &ToolCall) -> bool {
+        let is_listed = |name: &str| self.approved.contains(name) || self.allowed_tools.contains(name);
+        let was_approved =
+            || call.resumed().and_then(|resumed| resumed.get(TOOL_APPROVED)) == Some(&Value::Bool(true));
+        is_listed(call.tool.name()) || is_listed(call.tool.short_name()) || was_approved()
+    }
+}
+
+#[async_trait]
+impl Middleware for ToolApproval {
+    async fn tool(&self, call: ToolCall, next: NextTool) -> Result<MultipartToolResponse> {
+        if self.allows(&call) {
+            return next.run(call).await;
+        }
+        let message = format!(
+            "The tool '{}' may only be run with approval.",
+            call.tool.short_name()
+        );
+        Err(interrupt(json!({ "message": message })))
+    }
+}

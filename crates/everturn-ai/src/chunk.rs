@@ -1,0 +1,76 @@
+//! A piece of an answer while it is being made.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Content, Media, Part, Role, ToolRequest, message::joined};
+
+/// A piece of a streamed answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GenerateResponseChunk")]
+pub struct ModelResponseChunk {
+    /// Who speaks; a model if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// Which message of the exchange the chunk belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+    /// What is new, or all so far if [`aggregated`](Self::aggregated).
+    pub content: Vec<Part>,
+    /// The provider's own data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub custom: Option<Value>,
+    /// Whether the chunk repeats everything that came before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aggregated: bool,
+}
+
+impl ModelResponseChunk {
+    /// A chunk with this content.
+    pub fn new(content: impl Into<Content>) -> Self {
+        Self {
+            content: content.into().into_parts(),
+            ..Self::default()
+        }
+    }
+
+    /// The text of this chunk.
+    pub fn text(&self) -> Cow<'_, str> {
+        joined(self.content.iter().filter_map(Part::as_text))
+    }
+
+    /// The reasoning in this chunk.
+    pub fn reasoning(&self) -> Cow<'_, str> {
+        joined(self.content.iter().filter_map(Part::as_reasoning))
+    }
+
+    /// The media in this chunk.
+    pub fn media(&self) -> impl Iterator<Item = &Media> {
+        self.content.iter().filter_map(Part::as_media)
+    }
+
+    /// The first JSON value of a data part of this chunk.
+    pub fn data(&self) -> Option<&Value> {
+        self.content.iter().find_map(Part::as_data)
+    }
+
+    /// The tool requests in this chunk.
+    pub fn tool_requests(&self) -> impl Iterator<Item = &ToolRequest> {
+        self.content.iter().filter_map(Part::as_tool_request)
+    }
+}
+
+impl From<&str> for ModelResponseChunk {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<Part> for ModelResponseChunk {
+    fn from(part: Part) -> Self {
+        Self::new(part)
+    }
+}

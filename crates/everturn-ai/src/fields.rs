@@ -1,0 +1,52 @@
+//! Taking known fields out of a decoded JSON object, so that what is left over can be kept.
+
+use serde_json::Value;
+
+use crate::{InvalidPart, JsonObject};
+
+/// Removes a field; `null` counts as absent.
+pub(crate) fn take(object: &mut JsonObject, key: &str) -> Option<Value> {
+    object.shift_remove(key).filter(|value| !value.is_null())
+}
+
+pub(crate) fn take_string(object: &mut JsonObject, key: &str) -> Result<Option<String>, InvalidPart> {
+    match take(object, key) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(InvalidPart::new(format!("`{key}` must be a string"))),
+    }
+}
+
+pub(crate) fn require_string(object: &mut JsonObject, key: &str) -> Result<String, InvalidPart> {
+    take_string(object, key)?.ok_or_else(|| InvalidPart::new(format!("`{key}` is required")))
+}
+
+pub(crate) fn take_object(object: &mut JsonObject, key: &str) -> Result<Option<JsonObject>, InvalidPart> {
+    take(object, key)
+        .map(|value| expect_object(key, value))
+        .transpose()
+}
+
+pub(crate) fn expect_object(key: &str, value: Value) -> Result<JsonObject, InvalidPart> {
+    match value {
+        Value::Object(object) => Ok(object),
+        _ => Err(InvalidPart::new(format!("`{key}` must be an object"))),
+    }
+}
+
+/// Most parts and messages carry neither metadata nor unknown fields; a box keeps those small.
+pub(crate) fn boxed(object: JsonObject) -> Option<Box<JsonObject>> {
+    (!object.is_empty()).then(|| Box::new(object))
+}
+
+/// Implements `Deserialize` through `TryFrom<JsonObject>`.
+macro_rules! deserialize_from_object {
+    ($($type:ty),+ $(,)?) => {$(
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                crate::JsonObject::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+pub(crate) use deserialize_from_object;

@@ -1,0 +1,142 @@
+//! Output formats: how a model is asked for structured output and how its answer is read.
+//!
+//! A [`Format`] is known by name. For each generation it makes a [`FormatHandler`] for the schema at hand, and for
+//! each streamed message that handler makes a [`ChunkParser`]. The formats `text`, `json`, `array`, `jsonl` and `enum`
+//! are built in; others implement the same traits.
+
+mod array;
+mod choice;
+mod error;
+mod instructions;
+mod json;
+mod jsonl;
+mod schema;
+mod stream;
+mod text;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use self::{
+    array::ArrayFormat,
+    choice::EnumFormat,
+    error::FormatError,
+    instructions::{inject_instructions, resolve_instructions},
+    json::JsonFormat,
+    jsonl::JsonlFormat,
+    stream::ChunkText,
+    text::TextFormat,
+};
+use crate::{GenerateActionOutputConfig, Message, ModelResponseChunk, OutputConfig};
+
+/// A named way of asking for output and reading it.
+pub trait Format: Send + Sync {
+    /// The name by which requests ask for the format.
+    fn name(&self) -> &str;
+
+    /// What the format sets in a request, unless the caller says otherwise.
+    fn config(&self) -> FormatConfig;
+
+    /// A handler for output of this schema.
+    ///
+    /// # Errors
+    ///
+    /// If the format cannot give output of such a schema. That is the caller's mistake, not the model's.
+    fn handler(&self, schema: Option<&Value>) -> Result<Box<dyn FormatHandler>, FormatError>;
+}
+
+/// Reads the output of one generation.
+pub trait FormatHandler: Send + Sync {
+    /// What to tell the model about the format; `None` if there is nothing to tell.
+    fn instructions(&self) -> Option<String>;
+
+    /// The output in a whole message; `None` if the message holds none.
+    ///
+    /// # Errors
+    ///
+    /// If the message holds something that is not output of this format.
+    fn parse_message(&self, message: &Message) -> Result<Option<Value>, FormatError>;
+
+    /// A parser for the chunks of one streamed message.
+    fn chunk_parser(&self) -> Box<dyn ChunkParser>;
+}
+
+/// Reads the output of one streamed message, chunk by chunk.
+pub trait ChunkParser: Send {
+    /// What is known, or new, of the output with this chunk; `None` if nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// If what has been streamed is not output of the format.
+    fn parse_chunk(&mut self, chunk: &ModelResponseChunk) -> Result<Option<Value>, FormatError>;
+}
+
+/// What a format sets in a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FormatConfig {
+    /// The format's name as providers see it.
+    pub format: Option<String>,
+    /// The MIME type of the output.
+    pub content_type: Option<String>,
+    /// Whether the provider should enforce the schema.
+    pub constrained: Option<bool>,
+    /// Whether the model is told the format in words even if nobody asks for that.
+    pub default_instructions: bool,
+}
+
+impl FormatConfig {
+    /// A format of this name as providers see it; nothing else set.
+    pub fn new(format: impl Into<String>) -> Self {
+        Self {
+            format: Some(format.into()),
+            ..Self::default()
+        }
+    }
+
+    /// The same with a MIME type.
+    pub fn with_content_type(self, content_type: impl Into<String>) -> Self {
+        Self {
+            content_type: Some(content_type.into()),
+            ..self
+        }
+    }
+
+    /// The same with a say on whether the provider should enforce the schema.
+    pub fn with_constrained(self, constrained: bool) -> Self {
+        Self {
+            constrained: Some(constrained),
+            ..self
+        }
+    }
+
+    /// The same, and the model is always told the format in words.
+    pub fn with_default_instructions(self) -> Self {
+        Self {
+            default_instructions: true,
+            ..self
+        }
+    }
+
+    /// The output of a model request: what the caller says, over what the format sets.
+    pub fn resolve(&self, caller: &GenerateActionOutputConfig) -> OutputConfig {
+        OutputConfig {
+            format: caller.format.clone().or_else(|| self.format.clone()),
+            schema: caller.json_schema.clone(),
+            constrained: caller.constrained.or(self.constrained),
+            content_type: caller.content_type.clone().or_else(|| self.content_type.clone()),
+        }
+    }
+}
+
+/// The built-in formats.
+pub fn builtin_formats() -> [Arc<dyn Format>; 5] {
+    [
+        Arc::new(TextFormat),
+        Arc::new(JsonFormat),
+        Arc::new(ArrayFormat),
+        Arc::new(JsonlFormat),
+        Arc::new(EnumFormat),
+    ]
+}

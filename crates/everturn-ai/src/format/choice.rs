@@ -1,0 +1,113 @@
+//! The `enum` format: one of a list of values.
+
+use serde_json::Value;
+
+use super::{ChunkParser, ChunkText, Format, FormatConfig, FormatError, FormatHandler, schema};
+use crate::{Message, ModelResponseChunk};
+
+/// One of the values that the schema lists. A chunk's output is the value once it is known to be one of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EnumFormat;
+
+impl Format for EnumFormat {
+    fn name(&self) -> &'static str {
+        "enum"
+    }
+
+    fn config(&self) -> FormatConfig {
+        FormatConfig::new("enum")
+            .with_content_type("text/enum")
+            .with_constrained(true)
+            .with_default_instructions()
+    }
+
+    fn handler(&self, schema: Option<&Value>) -> Result<Box<dyn FormatHandler>, FormatError> {
+        let choices = schema.and_then(schema::choices);
+        match schema {
+            Some(schema) if choices.is_none() && !schema::allows_type(schema, "string") => Err(
+                FormatError::new("the format `enum` needs a schema that lists values, or of type `string`"),
+            ),
+            _ => Ok(Box::new(Handler {
+                choices: Choices(choices),
+            })),
+        }
+    }
+}
+
+/// The values, if the schema lists any.
+#[derive(Clone)]
+struct Choices(Option<Vec<Value>>);
+
+impl Choices {
+    /// The value that an answer names; any text, if no values are listed.
+    fn pick(&self, answer: &str) -> Option<Value> {
+        match &self.0 {
+            None => Some(Value::String(answer.to_owned())),
+            Some(values) => values
+                .iter()
+                .find(|value| unquoted(&shown(value)) == answer)
+                .cloned(),
+        }
+    }
+}
+
+/// A value as a model is told to write it.
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Models like to quote what they were asked to write plainly.
+fn unquoted(text: &str) -> String {
+    text.replace(['\'', '"'], "").trim().to_owned()
+}
+
+struct Handler {
+    choices: Choices,
+}
+
+impl FormatHandler for Handler {
+    fn instructions(&self) -> Option<String> {
+        let values: Vec<_> = self.choices.0.as_ref()?.iter().map(shown).collect();
+        Some(format!(
+            "Answer with one of these values only, without quotes:\n\n{}\n",
+            values.join("\n")
+        ))
+    }
+
+    fn parse_message(&self, message: &Message) -> Result<Option<Value>, FormatError> {
+        let answer = unquoted(&message.text());
+        if answer.is_empty() {
+            return Ok(None);
+        }
+        let value = self.choices.pick(&answer);
+        value
+            .map(Some)
+            .ok_or_else(|| FormatError::new("the output is none of the listed values"))
+    }
+
+    fn chunk_parser(&self) -> Box<dyn ChunkParser> {
+        Box::new(Chunks {
+            choices: self.choices.clone(),
+            text: ChunkText::default(),
+            so_far: String::new(),
+        })
+    }
+}
+
+struct Chunks {
+    choices: Choices,
+    text: ChunkText,
+    so_far: String,
+}
+
+impl ChunkParser for Chunks {
+    fn parse_chunk(&mut self, chunk: &ModelResponseChunk) -> Result<Option<Value>, FormatError> {
+        self.so_far.push_str(&self.text.added(chunk));
+        let answer = unquoted(&self.so_far);
+        Ok(if answer.is_empty() {
+            None
+        } else {
+            self.choices.pick(&answer)
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! Telling a model, in words, what form its output should have.
+
+use super::{FormatConfig, FormatHandler};
+use crate::{Feature, Message, Messages, OutputInstructions, Part, Role, metadata};
+
+/// The words to tell the model: the caller's own, the format's, or none.
+pub fn resolve_instructions(
+    asked: Option<&OutputInstructions>,
+    config: &FormatConfig,
+    handler: &dyn FormatHandler,
+) -> Option<String> {
+    match asked {
+        Some(OutputInstructions::Text(text)) => Some(text.clone()),
+        Some(OutputInstructions::Enabled(true)) => handler.instructions(),
+        None if config.default_instructions => handler.instructions(),
+        Some(OutputInstructions::Enabled(false)) | None => None,
+    }
+}
+
+/// Adds format instructions to a request, and tells whether they were added.
+///
+/// They take the place that a template kept for them; else they go to the end of the first system message, or of the
+/// last user message. Nothing is added if the messages already hold instructions, or have no such message. Only the
+/// one message is exchanged: a history that the request shares is neither changed nor copied.
+pub fn inject_instructions(messages: &mut Messages, instructions: &str) -> bool {
+    if messages.any_with(Feature::OutputInstructions) {
+        return false;
+    }
+    let target = messages
+        .next_with(Feature::PendingOutput, 0)
+        .or_else(|| messages.next_with(Feature::System, 0))
+        .or_else(|| messages.rposition(|message| message.role() == Role::User));
+    let Some((index, message)) = target.and_then(|index| Some((index, messages.get(index)?))) else {
+        return false;
+    };
+    let changed = with_instructions(message, instructions);
+    messages.replace(index, changed);
+    true
+}
+
+fn with_instructions(message: &Message, instructions: &str) -> Message {
+    let part = Part::text(instructions).with_metadata_entry(metadata::PURPOSE, metadata::PURPOSE_OUTPUT);
+    let mut content = message.content().to_vec();
+    let is_place = |part: &Part| part.purpose() == Some(metadata::PURPOSE_OUTPUT) && part.is_pending();
+    match content.iter_mut().find(|part| is_place(part)) {
+        Some(place) => *place = part,
+        None => content.push(part),
+    }
+    message.clone().with_content(content)
+}

@@ -1,0 +1,47 @@
+//! Generation: a conversation goes to a model, the tools it asks for are run, until it has its answer.
+//!
+//! [`Generate`] is the builder. What it runs is a loop of *turns*: ask the model; if it wants tools, run them all at
+//! once, put their answers into the conversation in the order of the requests, and take the next turn inside this one.
+//! The same loop serves the action `/util/generate`, which takes everything by name.
+//!
+//! | situation | what happens |
+//! |---|---|
+//! | a tool fails | the call fails with `INTERNAL`, [`reason::TOOL_FAILED`](crate::reason::TOOL_FAILED); of several failures the one of the earliest request counts, and tools of later requests are dropped |
+//! | a tool interrupts | all tools still run; the response is `interrupted`, finished calls keep their output in it |
+//! | the model wants tools too often | `ABORTED`, [`reason::MAX_TURNS_EXCEEDED`](crate::reason::MAX_TURNS_EXCEEDED) |
+//! | the provider blocks | `FAILED_PRECONDITION`; [`unusable_response`] gives the response, [`Generate::allow_blocked`] avoids the error |
+//! | the output does not match its schema | `INTERNAL`: the caller did nothing wrong |
+//! | nobody asked for a stream | the model sees that and need not stream |
+//!
+//! The messages of a shared [`History`](crate::History) stay shared all the way into the response's request, and no
+//! step of a turn walks them.
+
+mod action;
+mod answer;
+mod builder;
+mod call;
+mod chunk;
+mod chunk_index;
+mod formats;
+mod generated;
+mod observer;
+mod output;
+mod plan;
+mod resume;
+mod stream;
+mod tool_round;
+mod tool_table;
+mod turn;
+mod turn_input;
+mod unusable;
+
+pub use self::{
+    action::register_generate,
+    builder::Generate,
+    chunk::Chunk,
+    formats::define_format,
+    generated::Generated,
+    observer::{GenerateObserver, with_observer},
+    stream::GenerateStream,
+    unusable::unusable_response,
+};

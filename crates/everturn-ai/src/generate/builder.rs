@@ -1,0 +1,290 @@
+//! Asking for a generation.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+
+use everturn_core::{Context, Emitter, Registry, Result, Schema};
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::plan::{FirstSpan, Plan, ResourceReference};
+use super::{GenerateStream, Generated};
+use crate::middleware::IntoMiddleware;
+use crate::{
+    Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoTool, Messages, ModelReference, ModelRequest, ModelResponseChunk,
+    OutputInstructions, Part, Resource, ResumeOptions, ToolChoice,
+};
+
+/// A generation to be run: everything is optional but something to generate from.
+///
+/// `T` is what [`Generated::output`] gives; choose it with [`Generate::output`].
+///
+/// ```
+/// use everturn_ai::{Generate, ModelInfo, ModelResponse, Tool, ToolContext, define_model};
+/// use everturn_core::{Registry, Result};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// define_model(&registry, "cook", ModelInfo::default(), |_request, _emitter, _context| async {
+///     Ok(ModelResponse::text_of("Leek soup."))
+/// })?;
+/// let season = Tool::new("season", "What is in season.", |month: u8, _cx: ToolContext| async move {
+///     Ok(if month < 4 { "leeks" } else { "peas" })
+/// });
+///
+/// let reply = Generate::new(&registry)
+///     .model("cook")
+///     .system("You are a chef.")
+///     .prompt("Something for March?")
+///     .tool(season)
+///     .await?;
+///
+/// assert_eq!(reply.text(), "Leek soup.");
+/// # Ok(()) }
+/// ```
+#[must_use = "a generation does nothing until it is run, awaited or streamed"]
+pub struct Generate<T = Value> {
+    plan: Box<Plan>,
+    output: PhantomData<fn() -> T>,
+}
+
+impl Generate {
+    /// A generation with the models, tools and middleware of a registry.
+    pub fn new(registry: &Registry) -> Self {
+        Self { plan: Box::new(Plan::new(registry)), output: PhantomData }
+    }
+
+    /// A generation from options that name everything, as prompts and remote callers give them.
+    pub fn from_options(registry: &Registry, options: GenerateActionOptions) -> Self {
+        Self { plan: Box::new(Plan::from_options(registry, options)), output: PhantomData }
+    }
+}
+
+impl<T> Generate<T> {
+    fn edit(mut self, change: impl FnOnce(&mut Plan)) -> Self {
+        change(&mut self.plan);
+        self
+    }
+
+    /// The model, by name or with settings for it; the registry's default model if not given.
+    pub fn model(self, model: impl Into<ModelReference>) -> Self {
+        self.edit(|plan| plan.model = Some(model.into()))
+    }
+
+    /// Settings for the model; they are laid over those of the model reference.
+    pub fn config(self, config: impl Serialize) -> Self {
+        self.edit(|plan| plan.config = serde_json::to_value(config).map(Some).map_err(Into::into))
+    }
+
+    /// The system prompt, put before all messages.
+    pub fn system(self, content: impl Into<Content>) -> Self {
+        self.edit(|plan| plan.system = Some(content.into()))
+    }
+
+    /// The conversation so far; called again, more of it. A [`History`](crate::History) is shared, not copied.
+    pub fn messages(self, messages: impl Into<Messages>) -> Self {
+        self.edit(|plan| plan.messages.append(messages.into()))
+    }
+
+    /// What the user says now, put after all messages.
+    pub fn prompt(self, content: impl Into<Content>) -> Self {
+        self.edit(|plan| plan.prompt = Some(content.into()))
+    }
+
+    /// A tool that the model may call.
+    pub fn tool(self, tool: impl IntoTool) -> Self {
+        self.edit(|plan| plan.tools.push(tool.into_tool()))
+    }
+
+    /// Tools that the model may call.
+    pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
+        self.edit(|plan| plan.tools.extend(tools.into_iter().map(IntoTool::into_tool)))
+    }
+
+    /// Whether the model may, must or must not call tools.
+    pub fn tool_choice(self, choice: ToolChoice) -> Self {
+        self.edit(|plan| plan.tool_choice = Some(choice))
+    }
+
+    /// Whether to give tool requests back instead of running the tools.
+    pub fn return_tool_requests(self, returns: bool) -> Self {
+        self.edit(|plan| plan.returns_tool_requests = returns)
+    }
+
+    /// How often tools may be run before the model has to be done; 5 if not given.
+    pub fn max_turns(self, turns: u32) -> Self {
+        self.edit(|plan| plan.max_turns = Some(turns))
+    }
+
+    /// Documents to answer from.
+    pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
+        self.edit(|plan| plan.docs.extend(docs.into_iter().map(Into::into)))
+    }
+
+    /// A resource that messages may link to, asked before the registered ones.
+    pub fn resource(self, resource: Resource) -> Self {
+        self.edit(|plan| plan.resources.push(ResourceReference::Resource(resource)))
+    }
+
+    /// A registered resource that is asked before the other registered ones.
+    pub fn resource_named(self, name: impl Into<String>) -> Self {
+        self.edit(|plan| plan.resources.push(ResourceReference::Name(name.into())))
+    }
+
+    /// Asks for output of a Rust type.
+    ///
+    /// The schema is the type's. The format is `json`, unless another is named; for a type of nothing but constant
+    /// strings it is `enum`, and for a `String` it is `text`.
+    pub fn output<U: JsonSchema>(self) -> Generate<U> {
+        let schema = Schema::of::<U>();
+        let format = natural_format(schema.as_json());
+        let typed = Generate { plan: self.plan, output: PhantomData };
+        typed.edit(|plan| {
+            if plan.output.format.is_none() {
+                plan.output.format = format.map(str::to_owned);
+            }
+            let is_text = plan.output.format.as_deref() == Some("text");
+            plan.output.json_schema = (!is_text).then(|| schema.as_json().clone());
+        })
+    }
+
+    /// Asks for output of a JSON Schema.
+    pub fn output_schema(self, schema: &Schema) -> Self {
+        self.edit(|plan| plan.output.json_schema = Some(schema.as_json().clone()))
+    }
+
+    /// Asks for output in a format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    pub fn output_format(self, format: impl Into<String>) -> Self {
+        self.edit(|plan| plan.output.format = Some(format.into()))
+    }
+
+    /// Whether the provider should enforce the schema; the format decides if not given.
+    pub fn output_constrained(self, constrained: bool) -> Self {
+        self.edit(|plan| plan.output.constrained = Some(constrained))
+    }
+
+    /// The MIME type of the output; the format's if not given.
+    pub fn output_content_type(self, content_type: impl Into<String>) -> Self {
+        self.edit(|plan| plan.output.content_type = Some(content_type.into()))
+    }
+
+    /// Whether the model is told the format in words, and in which; the format decides if not given.
+    pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
+        self.edit(|plan| plan.output.instructions = Some(instructions.into()))
+    }
+
+    /// Asks for the output that a prompt describes.
+    pub(crate) fn output_config(self, output: GenerateActionOutputConfig) -> Self {
+        self.edit(|plan| plan.output = output)
+    }
+
+    /// The same generation, whose output is read as another type.
+    pub(crate) fn read_as<U>(self) -> Generate<U> {
+        Generate { plan: self.plan, output: PhantomData }
+    }
+
+    /// Goes on after an interrupt: answers to the tool requests of the last message.
+    pub fn resume(self, resume: ResumeOptions) -> Self {
+        self.edit(|plan| plan.resume = Some(resume))
+    }
+
+    /// Goes on after an interrupt with an answer, made by [`Tool::respond`](crate::Tool::respond) or
+    /// [`Part::respond`].
+    pub fn respond(self, answer: Part) -> Self {
+        self.edit(|plan| plan.resume.get_or_insert_default().respond.get_or_insert_default().push(answer))
+    }
+
+    /// Goes on after an interrupt by running a tool again, made by [`Tool::restart`](crate::Tool::restart) or
+    /// [`Part::restart`].
+    pub fn restart(self, request: Part) -> Self {
+        self.edit(|plan| plan.resume.get_or_insert_default().restart.get_or_insert_default().push(request))
+    }
+
+    /// Middleware for this generation; of several the first is the outermost.
+    pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
+        self.edit(|plan| plan.middleware.push(middleware.into_middleware()))
+    }
+
+    /// Who calls, and until when; the context this code runs in if not given.
+    pub fn context(self, context: Context) -> Self {
+        self.edit(|plan| plan.context = Some(context))
+    }
+
+    /// The name of the turns' spans.
+    pub fn step_name(self, name: impl Into<String>) -> Self {
+        self.edit(|plan| plan.step_name = Some(name.into()))
+    }
+
+    /// Gives a blocked response back instead of failing.
+    pub fn allow_blocked(self) -> Self {
+        self.edit(|plan| plan.allows_blocked = true)
+    }
+
+    /// Where chunks go as they come, for a caller that has a stream of its own to feed.
+    pub fn emitter(self, emitter: Emitter<ModelResponseChunk>) -> Self {
+        self.edit(|plan| plan.emitter = emitter)
+    }
+
+    /// Runs the generation to its end.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a request that makes no sense, `NOT_FOUND` for a name that does not exist, and what the
+    /// table of [the module](crate::Generate) says; else what the model fails with.
+    pub async fn run(self) -> Result<Generated<T>> {
+        Ok(Generated::new(self.plan.run(FirstSpan::Own, |_| ()).await?))
+    }
+
+    /// The request the model would first be sent; it needs no model.
+    pub(crate) async fn request(self) -> Result<ModelRequest> {
+        self.plan.request().await
+    }
+
+    /// Starts the generation in a task of its own and streams its chunks.
+    pub fn stream(self) -> GenerateStream<T> {
+        GenerateStream::start(self.plan)
+    }
+}
+
+impl<T: 'static> IntoFuture for Generate<T> {
+    type Output = Result<Generated<T>>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// The format in which a model best gives a value that is neither an object nor an array.
+fn natural_format(schema: &Value) -> Option<&'static str> {
+    let is_constant = |alternative: &Value| alternative.get("const").is_some_and(Value::is_string);
+    let alternatives = schema.get("oneOf").and_then(Value::as_array);
+    let is_string = schema.get("type").is_some_and(|kind| kind == "string");
+    if alternatives.is_some_and(|alternatives| alternatives.iter().all(is_constant)) {
+        return Some("enum");
+    }
+    match (is_string, schema.get("enum").is_some()) {
+        (true, true) => Some("enum"),
+        (true, false) => Some("text"),
+        (false, _) => None,
+    }
+}
+
+impl<T> Clone for Generate<T> {
+    fn clone(&self) -> Self {
+        Self { plan: self.plan.clone(), output: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Generate<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Generate")
+            .field("model", &self.plan.model)
+            .field("messages", &self.plan.messages.len())
+            .field("tools", &self.plan.tools)
+            .finish_non_exhaustive()
+    }
+}

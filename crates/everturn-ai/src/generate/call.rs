@@ -1,0 +1,71 @@
+//! One generate call: everything that is resolved once and stays the same for all its turns.
+
+use std::sync::Arc;
+
+use everturn_core::{Context, Emitter, Registry};
+
+use super::output::OutputPlan;
+use super::tool_table::ToolTable;
+use crate::middleware::{GenerateTurn, Middleware, ModelCall, NextModel};
+use crate::model::ModelHandle;
+use crate::{ModelRequest, ModelResponse, ModelResponseChunk, Resource};
+
+pub(super) struct Call {
+    pub(super) registry: Registry,
+    pub(super) model_name: String,
+    pub(super) model: ModelHandle,
+    pub(super) chain: Arc<[Arc<dyn Middleware>]>,
+    pub(super) tools: ToolTable,
+    pub(super) resources: Vec<Resource>,
+    pub(super) output: Arc<OutputPlan>,
+    pub(super) max_turns: u32,
+    pub(super) returns_tool_requests: bool,
+    pub(super) allows_blocked: bool,
+    pub(super) step_name: String,
+}
+
+impl Call {
+    /// Asks the model, through the model hooks.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        request: ModelRequest,
+        emitter: Emitter<ModelResponseChunk>,
+        context: Context,
+    ) -> everturn_core::Result<ModelResponse> {
+        let call = Arc::clone(self);
+        let core = move |asked: ModelCall| -> futures::future::BoxFuture<'static, _> {
+            let call = Arc::clone(&call);
+            Box::pin(async move {
+                let model = call.model_for(&asked.model).await?;
+                model.call(asked.request, asked.emitter, asked.context).await
+            })
+        };
+        let asked = ModelCall {
+            request,
+            model: self.model_name.clone(),
+            emitter,
+            context,
+            registry: self.registry.clone(),
+        };
+        NextModel::around_model(&self.chain, core).run(asked).await
+    }
+
+    /// A hook may have chosen another model.
+    async fn model_for(&self, name: &str) -> everturn_core::Result<ModelHandle> {
+        if name == self.model_name {
+            return Ok(self.model.clone());
+        }
+        ModelHandle::resolve(&self.registry, name).await
+    }
+
+    /// The first turn.
+    pub(super) fn opening(
+        &self,
+        request: ModelRequest,
+        resume: Option<crate::ResumeOptions>,
+        emitter: Emitter<ModelResponseChunk>,
+        context: Context,
+    ) -> GenerateTurn {
+        GenerateTurn { request, resume, turn: 0, message_index: 0, emitter, context, registry: self.registry.clone() }
+    }
+}

@@ -1,0 +1,141 @@
+//! Chunks as a consumer gets them, and what accumulates over them.
+//!
+//! Text accumulates only where somebody needs it, so that a long stream is not kept in memory for nothing: for
+//! partial output if an output format was asked for, and for the text so far if the stream was told to keep it.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::output::OutputPlan;
+use crate::format::{ChunkParser, ChunkText};
+use crate::{ModelResponseChunk, Role};
+
+/// A piece of a streamed answer.
+pub struct Chunk<T = Value> {
+    chunk: ModelResponseChunk,
+    partial: Option<Arc<Mutex<PartialOutput>>>,
+    value: OnceLock<Option<Value>>,
+    text: Option<(Arc<Mutex<String>>, usize)>,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T> Chunk<T> {
+    /// What is known, or new, of the output, if it can be read as a `T` already.
+    ///
+    /// For `json` that is the whole value as far as it came; for `array` and `jsonl` the items completed since the
+    /// output of the chunk before was asked for.
+    pub fn output(&self) -> Option<T>
+    where
+        T: DeserializeOwned,
+    {
+        serde_json::from_value(self.output_value()?).ok()
+    }
+
+    /// Like [`Chunk::output`], as JSON; also what is not a whole `T` yet.
+    pub fn output_value(&self) -> Option<Value> {
+        let parsed = || locked(self.partial.as_ref()?).parse();
+        self.value.get_or_init(parsed).clone()
+    }
+
+    /// The text of this message up to and with this chunk; `None` unless the stream
+    /// [accumulates](super::GenerateStream::accumulating).
+    pub fn accumulated_text(&self) -> Option<String> {
+        let (text, len) = self.text.as_ref()?;
+        Some(locked(text)[..*len].to_owned())
+    }
+
+    /// The chunk as it travels.
+    pub fn into_inner(self) -> ModelResponseChunk {
+        self.chunk
+    }
+}
+
+impl<T> Deref for Chunk<T> {
+    type Target = ModelResponseChunk;
+
+    fn deref(&self) -> &ModelResponseChunk {
+        &self.chunk
+    }
+}
+
+impl<T> fmt::Debug for Chunk<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Chunk").field(&self.chunk).finish()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a consumer keeps of the message that is being streamed.
+#[derive(Default)]
+pub(super) struct Accumulation {
+    keeps_text: bool,
+    index: Option<u32>,
+    partial: Option<Arc<Mutex<PartialOutput>>>,
+    text: Arc<Mutex<String>>,
+    added: ChunkText,
+}
+
+impl Accumulation {
+    pub(super) fn keep_text(&mut self) {
+        self.keeps_text = true;
+    }
+
+    /// The chunk as the consumer gets it. With another index another message begins.
+    pub(super) fn dress<T>(&mut self, chunk: ModelResponseChunk, plan: Option<&OutputPlan>) -> Chunk<T> {
+        if chunk.index != self.index {
+            let parser = plan.and_then(OutputPlan::chunk_parser);
+            let partial = parser.map(|parser| Arc::new(Mutex::new(PartialOutput::new(parser))));
+            *self = Self { keeps_text: self.keeps_text, index: chunk.index, partial, ..Self::default() };
+        }
+        let is_models = chunk.role == Some(Role::Model);
+        let partial = self.partial.clone().filter(|_| is_models);
+        if let Some(partial) = &partial {
+            locked(partial).waiting.push(&chunk);
+        }
+        let text = self.keeps_text.then(|| {
+            let mut text = locked(&self.text);
+            text.push_str(&self.added.added(&chunk));
+            (Arc::clone(&self.text), text.len())
+        });
+        Chunk { chunk, partial, value: OnceLock::new(), text, output: PhantomData }
+    }
+}
+
+/// The parser of one streamed message, and the text it has not been asked about.
+struct PartialOutput {
+    parser: Box<dyn ChunkParser>,
+    waiting: Waiting,
+}
+
+#[derive(Default)]
+struct Waiting {
+    text: String,
+    added: ChunkText,
+}
+
+impl Waiting {
+    fn push(&mut self, chunk: &ModelResponseChunk) {
+        let added = self.added.added(chunk);
+        self.text.push_str(&added);
+    }
+}
+
+impl PartialOutput {
+    fn new(parser: Box<dyn ChunkParser>) -> Self {
+        Self { parser, waiting: Waiting::default() }
+    }
+
+    /// Parsing is put off until somebody asks: to parse all that came so far with every chunk is quadratic.
+    fn parse(&mut self) -> Option<Value> {
+        let waiting = ModelResponseChunk::new(std::mem::take(&mut self.waiting.text));
+        self.parser.parse_chunk(&waiting).ok().flatten()
+    }
+}

@@ -1,0 +1,95 @@
+//! Which message of the exchange a chunk belongs to.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_core::Emitter;
+
+use crate::{ModelResponseChunk, Role};
+
+/// Stamps the chunks of one turn with their role and index. Cloning gives another handle to the same count.
+///
+/// The index goes up when the role changes within the turn; a turn in which the model streamed nothing has no message
+/// to count before its tools answer.
+#[derive(Clone)]
+pub(super) struct ChunkIndex(Arc<Mutex<Position>>);
+
+struct Position {
+    index: u32,
+    role: Role,
+    has_streamed: bool,
+}
+
+impl ChunkIndex {
+    pub(super) fn starting_at(index: u32) -> Self {
+        Self(Arc::new(Mutex::new(Position { index, role: Role::Model, has_streamed: false })))
+    }
+
+    pub(super) fn stamped(&self, mut chunk: ModelResponseChunk) -> ModelResponseChunk {
+        let mut position = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let role = chunk.role.unwrap_or(Role::Model);
+        if role != position.role && position.has_streamed {
+            position.index += 1;
+        }
+        position.role = role;
+        position.has_streamed = true;
+        chunk.role = Some(role);
+        chunk.index = Some(position.index);
+        chunk
+    }
+
+    /// The index for the turn that follows.
+    pub(super) fn following(&self) -> u32 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).index + 1
+    }
+
+    /// An emitter that stamps what it passes on; silent if nobody listens.
+    pub(super) fn stamping(&self, sink: &Emitter<ModelResponseChunk>) -> Emitter<ModelResponseChunk> {
+        let index = self.clone();
+        sink.map_from(move |chunk| Ok(index.stamped(chunk)))
+    }
+
+    /// Like [`ChunkIndex::stamping`] for several senders at once: stamped and sent one after the other.
+    pub(super) fn stamping_in_turn(&self, sink: &Emitter<ModelResponseChunk>) -> Emitter<ModelResponseChunk> {
+        if !sink.is_streaming() {
+            return Emitter::silent();
+        }
+        let shared = Arc::new((self.clone(), sink.clone(), tokio::sync::Mutex::new(())));
+        Emitter::new(move |chunk| {
+            let shared = Arc::clone(&shared);
+            async move {
+                let (index, sink, turn) = &*shared;
+                let _turn = turn.lock().await;
+                sink.send(index.stamped(chunk)).await
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(index: &ChunkIndex, role: Option<Role>) -> (Option<Role>, Option<u32>) {
+        let chunk = index.stamped(ModelResponseChunk { role, index: Some(9), ..ModelResponseChunk::default() });
+        (chunk.role, chunk.index)
+    }
+
+    #[test]
+    fn a_change_of_role_advances_and_the_models_own_index_is_overwritten() {
+        let index = ChunkIndex::starting_at(2);
+
+        assert_eq!(stamp(&index, None), (Some(Role::Model), Some(2)));
+        assert_eq!(stamp(&index, Some(Role::Model)), (Some(Role::Model), Some(2)));
+        assert_eq!(stamp(&index, Some(Role::Tool)), (Some(Role::Tool), Some(3)));
+        assert_eq!(stamp(&index, Some(Role::Tool)), (Some(Role::Tool), Some(3)));
+        assert_eq!(index.following(), 4);
+    }
+
+    #[test]
+    fn tools_after_a_silent_model_do_not_advance() {
+        let index = ChunkIndex::starting_at(0);
+
+        assert_eq!(stamp(&index, Some(Role::Tool)), (Some(Role::Tool), Some(0)));
+        assert_eq!(index.following(), 1);
+    }
+}

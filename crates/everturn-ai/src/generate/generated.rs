@@ -1,0 +1,100 @@
+//! What a generation gives back.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use everturn_core::{Error, Reason, Result};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::output::OutputPlan;
+use super::plan::Finished;
+use crate::{FinishReason, Message, Messages, ModelResponse, Part, ToolRequest};
+
+/// The response to a generation, with its output as a `T`.
+///
+/// It is a [`ModelResponse`] in every respect; this type knows how to read the output in it.
+pub struct Generated<T = Value> {
+    response: ModelResponse,
+    plan: Arc<OutputPlan>,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T> Generated<T> {
+    pub(super) fn new(finished: Finished) -> Self {
+        Self { response: finished.response, plan: finished.output, output: PhantomData }
+    }
+
+    /// The output, read as the format says; JSON found in the text if there is no format.
+    ///
+    /// # Errors
+    /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the answer holds no output, or not a `T`.
+    pub fn output(&self) -> Result<T>
+    where
+        T: DeserializeOwned,
+    {
+        let value = self.output_value()?.ok_or_else(|| invalid("the answer holds no output"))?;
+        serde_json::from_value(value).map_err(|error| invalid(&format!("the output cannot be read: {error}")))
+    }
+
+    /// The output as JSON; `None` if the answer holds none.
+    ///
+    /// # Errors
+    /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the answer is not of the format.
+    pub fn output_value(&self) -> Result<Option<Value>> {
+        self.response.message.as_ref().map_or(Ok(None), |message| self.plan.read(message))
+    }
+
+    /// The whole conversation: what was asked, and the answer.
+    pub fn messages(&self) -> Messages {
+        let mut messages = self.response.request.as_ref().map(|request| request.messages.clone()).unwrap_or_default();
+        messages.extend(self.response.message.clone());
+        messages
+    }
+
+    /// Why the answer ended; [`FinishReason::Unknown`] if the model did not say.
+    pub fn finish_reason(&self) -> FinishReason {
+        self.response.finish_reason.unwrap_or(FinishReason::Unknown)
+    }
+
+    /// The tool requests that wait for an answer, if the generation was interrupted.
+    pub fn interrupts(&self) -> impl Iterator<Item = &Part> {
+        self.response.message.iter().flat_map(Message::interrupts)
+    }
+
+    /// The tool requests in the answer.
+    pub fn tool_requests(&self) -> impl Iterator<Item = &ToolRequest> {
+        self.response.message.iter().flat_map(Message::tool_requests)
+    }
+
+    /// The response as it travels.
+    pub fn into_response(self) -> ModelResponse {
+        self.response
+    }
+}
+
+fn invalid(message: &str) -> Error {
+    Error::internal(message).with_reason(Reason::INVALID_OUTPUT)
+}
+
+impl<T> Deref for Generated<T> {
+    type Target = ModelResponse;
+
+    fn deref(&self) -> &ModelResponse {
+        &self.response
+    }
+}
+
+impl<T> Clone for Generated<T> {
+    fn clone(&self) -> Self {
+        Self { response: self.response.clone(), plan: Arc::clone(&self.plan), output: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Generated<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Generated").field(&self.response).finish()
+    }
+}

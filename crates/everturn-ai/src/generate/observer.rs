@@ -1,0 +1,34 @@
+//! A look into the loop for whoever keeps the conversation.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_core::{Context, Result};
+
+use crate::Messages;
+
+/// Told about the progress of the generations that run in a context.
+#[async_trait]
+pub trait GenerateObserver: Send + Sync + 'static {
+    /// All tools that a model asked for have answered, and the model has not seen the answers yet.
+    ///
+    /// `messages` is the whole conversation, answers included. An error fails the generation.
+    async fn tool_iteration_end(&self, messages: &Messages) -> Result<()> {
+        let _ = messages;
+        Ok(())
+    }
+}
+
+struct Observer(Arc<dyn GenerateObserver>);
+
+/// The same context, in which `observer` is told about generations.
+pub fn with_observer(context: Context, observer: Arc<dyn GenerateObserver>) -> Context {
+    context.with_extension(Arc::new(Observer(observer)))
+}
+
+pub(super) async fn tool_iteration_end(context: &Context, messages: &Messages) -> Result<()> {
+    match context.extension::<Observer>() {
+        Some(observer) => observer.0.tool_iteration_end(messages).await,
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,97 @@
+//! What a generation's output is to be, and reading it.
+
+use everturn_core::{Error, Reason, Registry, Result, Schema};
+use serde_json::{Value, json};
+
+use super::formats::lookup_format;
+use crate::format::{ChunkParser, FormatConfig, FormatError, FormatHandler, resolve_instructions};
+use crate::{GenerateActionOutputConfig, Message, OutputConfig, extract_json, metadata};
+
+/// A format that only names what providers do; there is nothing to parse.
+const MEDIA: &str = "media";
+
+/// The output that a generation was asked for, resolved once.
+pub(super) struct OutputPlan {
+    pub(super) config: OutputConfig,
+    /// What to tell the model about the format at the start.
+    pub(super) instructions: Option<String>,
+    schema: Option<Schema>,
+    handler: Option<Box<dyn FormatHandler>>,
+}
+
+impl OutputPlan {
+    /// Resolves the format; a schema without a format means `json`.
+    pub(super) fn resolve(registry: &Registry, asked: &GenerateActionOutputConfig) -> Result<Self> {
+        let schema = asked.json_schema.clone().map(Schema::from_json).transpose()?;
+        let name = asked.format.as_deref().or_else(|| schema.is_some().then_some("json"));
+        let Some(name) = name.filter(|&name| name != MEDIA) else {
+            let config = FormatConfig::default().resolve(asked);
+            return Ok(Self { config, instructions: None, schema, handler: None });
+        };
+        let format = lookup_format(registry, name)?;
+        let handler = format
+            .handler(asked.json_schema.as_ref())
+            .map_err(|error| Error::invalid_argument(error.to_string()).with_source(error))?;
+        let defaults = format.config();
+        let config = defaults.resolve(asked);
+        let instructions = resolve_instructions(asked.instructions.as_ref(), &defaults, handler.as_ref());
+        // Nobody else will tell the model the schema if the provider is not to enforce it.
+        let is_untold = asked.instructions.is_none() && config.constrained == Some(false);
+        let instructions = instructions.or_else(|| is_untold.then(|| handler.instructions()).flatten());
+        Ok(Self { config, instructions, schema, handler: Some(handler) })
+    }
+
+    /// Checks that a finished message holds the output that was asked for.
+    pub(super) fn check(&self, message: &Message) -> Result<()> {
+        let Some(handler) = &self.handler else {
+            return Ok(());
+        };
+        let output = handler.parse_message(message).map_err(|error| unreadable(&error))?;
+        match &self.schema {
+            Some(schema) => schema.validate(&output.unwrap_or_default()).map_err(|error| mismatch(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// The output in a message: what the format reads, else a data part, else JSON in the text.
+    pub(super) fn read(&self, message: &Message) -> Result<Option<Value>> {
+        match &self.handler {
+            Some(handler) => handler.parse_message(message).map_err(|error| unreadable(&error)),
+            None => Ok(message.data().cloned().or_else(|| extract_json(&message.text()))),
+        }
+    }
+
+    pub(super) fn chunk_parser(&self) -> Option<Box<dyn ChunkParser>> {
+        self.handler.as_ref().map(|handler| handler.chunk_parser())
+    }
+
+    /// The model's message with a note of what was asked for, so that whoever reads the history later can parse it.
+    pub(super) fn noted(&self, message: Message) -> Message {
+        let OutputConfig { format, content_type, .. } = &self.config;
+        let mut output = json!({});
+        for (key, value) in [("contentType", content_type), ("format", format)] {
+            if let Some(value) = value {
+                output[key] = value.as_str().into();
+            }
+        }
+        match (format, content_type) {
+            (None, None) => message,
+            _ => message.with_metadata_entry(metadata::GENERATE, json!({ "output": output })),
+        }
+    }
+}
+
+fn unreadable(error: &FormatError) -> Error {
+    Error::internal(format!("the model's output cannot be read: {error}"))
+        .with_reason(Reason::INVALID_OUTPUT)
+        .with_source(error.clone())
+}
+
+fn mismatch(error: &Error) -> Error {
+    let mismatch = Error::internal(format!("the model's output does not match its schema: {error}"))
+        .with_reason(Reason::INVALID_OUTPUT);
+    match error.details() {
+        Some(details) => mismatch.with_details(details.clone()),
+        None => mismatch,
+    }
+}

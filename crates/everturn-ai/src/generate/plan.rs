@@ -1,0 +1,259 @@
+//! What a caller asked for, and turning it into a call.
+
+use std::sync::Arc;
+
+use everturn_core::{Context, Emitter, Error, Registry, Result, catch_panic};
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::call::Call;
+use super::output::OutputPlan;
+use super::tool_table::ToolTable;
+use crate::format::inject_instructions;
+use crate::middleware::{Middleware, MiddlewareSource};
+use crate::model::{ModelHandle, default_model};
+use crate::resource::{Resource, lookup_resource};
+use crate::{
+    Content, Document, GenerateActionOptions, GenerateActionOutputConfig, Message, Messages, ModelReference,
+    ModelRequest, ModelResponse, ModelResponseChunk, ResumeOptions, ToolChoice, ToolReference,
+};
+
+const DEFAULT_MAX_TURNS: u32 = 5;
+
+/// A resource at hand, or the name of a registered one.
+#[derive(Clone)]
+pub(super) enum ResourceReference {
+    Resource(Resource),
+    Name(String),
+}
+
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub(super) registry: Registry,
+    pub(super) model: Option<ModelReference>,
+    /// An error is kept until the call is run: a builder does not fail half way.
+    pub(super) config: Result<Option<Value>>,
+    pub(super) system: Option<Content>,
+    pub(super) messages: Messages,
+    pub(super) prompt: Option<Content>,
+    pub(super) tools: Vec<ToolReference>,
+    pub(super) tool_choice: Option<ToolChoice>,
+    pub(super) returns_tool_requests: bool,
+    pub(super) max_turns: Option<u32>,
+    pub(super) docs: Vec<Document>,
+    pub(super) resources: Vec<ResourceReference>,
+    pub(super) output: GenerateActionOutputConfig,
+    pub(super) resume: Option<ResumeOptions>,
+    pub(super) middleware: Vec<MiddlewareSource>,
+    pub(super) context: Option<Context>,
+    pub(super) step_name: Option<String>,
+    pub(super) allows_blocked: bool,
+    pub(super) emitter: Emitter<ModelResponseChunk>,
+}
+
+/// What came of a call.
+#[derive(Clone)]
+pub(super) struct Finished {
+    pub(super) response: ModelResponse,
+    pub(super) output: Arc<OutputPlan>,
+}
+
+/// What was looked up for a call, beside its model.
+struct Assembled {
+    chain: Vec<Arc<dyn Middleware>>,
+    tools: ToolTable,
+    resources: Vec<Resource>,
+    output: OutputPlan,
+}
+
+/// Whose span the first turn runs in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FirstSpan {
+    Own,
+    /// That of the generate action, which looks the same.
+    Callers,
+}
+
+impl Plan {
+    pub(super) fn new(registry: &Registry) -> Self {
+        Self {
+            registry: registry.clone(),
+            model: None,
+            config: Ok(None),
+            system: None,
+            messages: Messages::new(),
+            prompt: None,
+            tools: Vec::new(),
+            tool_choice: None,
+            returns_tool_requests: false,
+            max_turns: None,
+            docs: Vec::new(),
+            resources: Vec::new(),
+            output: GenerateActionOutputConfig::default(),
+            resume: None,
+            middleware: Vec::new(),
+            context: None,
+            step_name: None,
+            allows_blocked: false,
+            emitter: Emitter::silent(),
+        }
+    }
+
+    pub(super) fn from_options(registry: &Registry, options: GenerateActionOptions) -> Self {
+        Self {
+            model: options.model.map(ModelReference::from),
+            config: Ok(options.config),
+            messages: options.messages,
+            tools: options.tools.into_iter().flatten().map(ToolReference::Name).collect(),
+            tool_choice: options.tool_choice,
+            returns_tool_requests: options.return_tool_requests.unwrap_or_default(),
+            max_turns: options.max_turns,
+            docs: options.docs.unwrap_or_default(),
+            resources: options.resources.into_iter().flatten().map(ResourceReference::Name).collect(),
+            output: options.output.unwrap_or_default(),
+            resume: options.resume,
+            middleware: options.middleware.into_iter().flatten().map(MiddlewareSource::named).collect(),
+            step_name: options.step_name,
+            ..Self::new(registry)
+        }
+    }
+
+    /// Runs the whole generation. `announce` hears what the output is to be before the first chunk is sent.
+    ///
+    /// The future is boxed twice because what wraps a future, as catching panics does, holds it by value: a large one
+    /// would be moved across the stack over and over.
+    pub(super) fn run(
+        self: Box<Self>,
+        first: FirstSpan,
+        announce: impl FnOnce(&Arc<OutputPlan>) + Send + 'static,
+    ) -> BoxFuture<'static, Result<Finished>> {
+        let running = Box::pin(self.run_unguarded(first, announce));
+        Box::pin(catch_panic("generate", running))
+    }
+
+    async fn run_unguarded(
+        self: Box<Self>,
+        first: FirstSpan,
+        announce: impl FnOnce(&Arc<OutputPlan>),
+    ) -> Result<Finished> {
+        let context = self.context.clone().unwrap_or_else(Context::current);
+        let (emitter, resume) = (self.emitter.clone(), self.resume.clone());
+        let (call, request) = self.resolve().await?;
+        let call = Arc::new(call);
+        let output = Arc::clone(&call.output);
+        announce(&output);
+        let turn = call.opening(request, resume, emitter, context);
+        let response = match first {
+            FirstSpan::Own => call.turn(turn).await?,
+            FirstSpan::Callers => call.turn_in_current_span(turn).await?,
+        };
+        Ok(Finished { response, output })
+    }
+
+    /// Looks up everything that was named and builds the first request.
+    async fn resolve(self: Box<Self>) -> Result<(Call, ModelRequest)> {
+        self.check_messages()?;
+        let model = self.model.clone().or_else(|| default_model(&self.registry));
+        let model = model.ok_or_else(|| {
+            Error::invalid_argument("no model was named, and there is no default model")
+        })?;
+        let handle = ModelHandle::resolve(&self.registry, &model.name).await?;
+        let registry = self.registry.clone();
+        let max_turns = self.max_turns.unwrap_or(DEFAULT_MAX_TURNS);
+        let (returns_tool_requests, allows_blocked) = (self.returns_tool_requests, self.allows_blocked);
+        let step_name = self.step_name.clone().unwrap_or_else(|| "generate".to_owned());
+        let (request, assembled) = self.assemble(model.config).await?;
+        let call = Call {
+            registry,
+            model_name: model.name,
+            model: handle,
+            chain: assembled.chain.into(),
+            tools: assembled.tools,
+            resources: assembled.resources,
+            output: Arc::new(assembled.output),
+            max_turns,
+            returns_tool_requests,
+            allows_blocked,
+            step_name,
+        };
+        Ok((call, request))
+    }
+
+    /// The first request alone, for callers that only look at it; it needs no model.
+    pub(super) async fn request(self) -> Result<ModelRequest> {
+        self.check_messages()?;
+        let reference = self.model.clone().and_then(|model| model.config);
+        Ok(self.assemble(reference).await?.0)
+    }
+
+    fn check_messages(&self) -> Result<()> {
+        if self.messages.is_empty() && self.system.is_none() && self.prompt.is_none() {
+            return Err(Error::invalid_argument("there is nothing to generate from: give a prompt or messages"));
+        }
+        Ok(())
+    }
+
+    /// Looks up middleware, tools, resources and the format, and builds the request; `reference` is the model's config.
+    async fn assemble(self, reference: Option<Value>) -> Result<(ModelRequest, Assembled)> {
+        let mut messages = self.all_messages();
+        let chain: Vec<Arc<dyn Middleware>> =
+            self.middleware.iter().map(|source| source.make(&self.registry)).collect::<Result<_>>()?;
+        let tools = ToolTable::resolve(self.tools, &chain, &self.registry).await?;
+        let resources = resolve_resources(self.resources, &self.registry).await?;
+        let output = OutputPlan::resolve(&self.registry, &self.output)?;
+        if let Some(instructions) = &output.instructions {
+            inject_instructions(&mut messages, instructions);
+        }
+        let request = ModelRequest {
+            messages,
+            config: merged(reference, self.config?),
+            tools: Some(tools.definitions()),
+            tool_choice: self.tool_choice,
+            output: Some(output.config.clone()),
+            docs: (!self.docs.is_empty()).then(|| self.docs.into()),
+        };
+        Ok((request, Assembled { chain, tools, resources, output }))
+    }
+
+    /// System first, then the conversation, then the prompt.
+    fn all_messages(&self) -> Messages {
+        let Some(system) = &self.system else {
+            return self.with_prompt(self.messages.clone());
+        };
+        let mut messages = Messages::from(Message::system(system.clone()));
+        messages.append(self.messages.clone());
+        self.with_prompt(messages)
+    }
+
+    fn with_prompt(&self, mut messages: Messages) -> Messages {
+        if let Some(prompt) = &self.prompt {
+            messages.push(Message::user(prompt.clone()));
+        }
+        messages
+    }
+}
+
+async fn resolve_resources(references: Vec<ResourceReference>, registry: &Registry) -> Result<Vec<Resource>> {
+    let mut resources = Vec::with_capacity(references.len());
+    for reference in references {
+        resources.push(match reference {
+            ResourceReference::Resource(resource) => resource,
+            ResourceReference::Name(name) => lookup_resource(registry, &name).await?,
+        });
+    }
+    Ok(resources)
+}
+
+/// The call's settings over those of the model reference; `None` rather than an empty object.
+fn merged(reference: Option<Value>, call: Option<Value>) -> Option<Value> {
+    let merged = match (reference, call) {
+        (Some(Value::Object(mut settings)), Some(Value::Object(own))) => {
+            settings.extend(own);
+            Value::Object(settings)
+        }
+        (reference, None | Some(Value::Null)) => reference?,
+        (_, Some(own)) => own,
+    };
+    let is_empty = merged.is_null() || merged.as_object().is_some_and(serde_json::Map::is_empty);
+    (!is_empty).then_some(merged)
+}

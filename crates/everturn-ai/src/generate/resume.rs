@@ -1,0 +1,163 @@
+//! Going on after an interrupt: every tool request of the last message gets its answer.
+
+use std::sync::Arc;
+
+use everturn_core::{Error, Result};
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::chunk_index::ChunkIndex;
+use super::observer::tool_iteration_end;
+use super::tool_round::{Outcome, answer};
+use super::turn::send_answers;
+use crate::middleware::GenerateTurn;
+use crate::{Message, MultipartToolResponse, Part, ResumeOptions, Role, ToolRequest, metadata, reason};
+
+/// How one tool request of the interrupted message is settled.
+enum Settlement {
+    /// This part answers it.
+    Answered(Part),
+    /// This tool request is run in its place.
+    Restarted(Part),
+}
+
+impl Call {
+    /// Settles the interrupted message and gives the turn that follows.
+    pub(super) async fn resume(
+        self: &Arc<Self>,
+        mut turn: GenerateTurn,
+        resume: ResumeOptions,
+    ) -> Result<GenerateTurn> {
+        let interrupted = interrupted_message(&turn)?;
+        let settlements = self.settlements(&interrupted, &resume)?;
+        let index = ChunkIndex::starting_at(turn.message_index);
+        let answers = self.answers(&turn, &interrupted, settlements, &index).await?;
+        let note = resume.metadata.map_or(Value::Bool(true), Value::Object);
+        let answers = Message::tool(answers).with_metadata_entry(metadata::RESUMED, note);
+
+        let last = turn.request.messages.len() - 1;
+        turn.request.messages.replace(last, settled(&interrupted));
+        turn.request.messages.push(answers.clone());
+        tool_iteration_end(&turn.context, &turn.request.messages).await?;
+        send_answers(&turn.emitter, &answers, &index).await?;
+        turn.message_index = index.following();
+        Ok(turn)
+    }
+
+    fn settlements(&self, interrupted: &Message, resume: &ResumeOptions) -> Result<Vec<Settlement>> {
+        let respond = resume.respond.as_deref().unwrap_or_default();
+        let restart = resume.restart.as_deref().unwrap_or_default();
+        if respond.iter().any(|part| part.as_tool_response().is_none()) {
+            return Err(wrong_directive("respond", "tool responses"));
+        }
+        if restart.iter().any(|part| part.as_tool_request().is_none()) {
+            return Err(wrong_directive("restart", "tool requests"));
+        }
+        interrupted.tool_request_parts().map(|part| self.settlement(part, respond, restart)).collect()
+    }
+
+    fn settlement(&self, part: &Part, respond: &[Part], restart: &[Part]) -> Result<Settlement> {
+        let unresolved = || Error::internal("a part of a tool request is no tool request");
+        let request = part.as_tool_request().ok_or_else(unresolved)?;
+        if let Some(answer) = pending_answer(part) {
+            return Ok(Settlement::Answered(answer));
+        }
+        let answers = |part: &&Part| {
+            let response = part.as_tool_response();
+            response.is_some_and(|response| request.is_same_call(&response.name, response.reference.as_deref()))
+        };
+        if let Some(response) = respond.iter().find(answers) {
+            let tool = self.tools.get(&request.name)?;
+            let output = response.as_tool_response().and_then(|response| response.output.as_ref());
+            tool.check_answer(output.unwrap_or(&Value::Null))?;
+            return Ok(Settlement::Answered(response.clone()));
+        }
+        let restarts = |part: &&Part| {
+            let again = part.as_tool_request();
+            again.is_some_and(|again| request.is_same_call(&again.name, again.reference.as_deref()))
+        };
+        let again = restart.iter().find(restarts).ok_or_else(|| unanswered(request))?;
+        Ok(Settlement::Restarted(again.clone()))
+    }
+
+    /// The answers in the order of the requests; restarted tools run at once.
+    async fn answers(
+        self: &Arc<Self>,
+        turn: &GenerateTurn,
+        interrupted: &Message,
+        settlements: Vec<Settlement>,
+        index: &ChunkIndex,
+    ) -> Result<Vec<Part>> {
+        let restarts = settlements.iter().filter_map(|settlement| match settlement {
+            Settlement::Restarted(part) => Some(part.clone()),
+            Settlement::Answered(_) => None,
+        });
+        let mut outcomes = self.run_requests(turn, restarts.collect(), index).await?.into_iter();
+        settlements
+            .into_iter()
+            .map(|settlement| match settlement {
+                Settlement::Answered(part) => Ok(part),
+                Settlement::Restarted(part) => match outcomes.next() {
+                    Some(Outcome::Finished(response)) => answer(&part, response).ok_or_else(|| interrupted_again(interrupted)),
+                    _ => Err(interrupted_again(interrupted)),
+                },
+            })
+            .collect()
+    }
+}
+
+fn interrupted_message(turn: &GenerateTurn) -> Result<Message> {
+    let last = turn.request.messages.last();
+    let is_interrupted = |message: &&Message| message.role() == Role::Model && message.tool_requests().next().is_some();
+    last.filter(is_interrupted).cloned().ok_or_else(|| {
+        let message = "cannot resume: the last message is not a model's with at least one tool request";
+        Error::failed_precondition(message).with_public()
+    })
+}
+
+/// The answer of a call that finished while another of the same message was interrupted.
+fn pending_answer(part: &Part) -> Option<Part> {
+    let output = part.metadata_entry(metadata::PENDING_OUTPUT)?.clone();
+    let content = part.metadata_entry(metadata::PENDING_CONTENT).cloned();
+    let content = content.and_then(|content| serde_json::from_value(content).ok()).unwrap_or_default();
+    let response = MultipartToolResponse { output: Some(output), content, metadata: None };
+    Some(answer(part, response)?.with_metadata_entry(metadata::SOURCE, metadata::SOURCE_PENDING))
+}
+
+/// The interrupted message as it goes into the history: nothing waits any more, and what was asked is on record.
+fn settled(interrupted: &Message) -> Message {
+    let settled = |part: &Part| {
+        if part.as_tool_request().is_none() {
+            return part.clone();
+        }
+        let was = part.metadata_entry(metadata::INTERRUPT).cloned();
+        let part = part
+            .clone()
+            .without_metadata_entry(metadata::PENDING_OUTPUT)
+            .without_metadata_entry(metadata::PENDING_CONTENT)
+            .without_metadata_entry(metadata::INTERRUPT);
+        match was {
+            Some(interrupt) => part.with_metadata_entry(metadata::RESOLVED_INTERRUPT, interrupt),
+            None => part,
+        }
+    };
+    interrupted.clone().with_content(interrupted.content().iter().map(settled).collect::<Vec<_>>())
+}
+
+fn wrong_directive(list: &str, wanted: &str) -> Error {
+    Error::invalid_argument(format!("'resume.{list}' must hold {wanted} only")).with_public()
+}
+
+fn unanswered(request: &ToolRequest) -> Error {
+    Error::invalid_argument(format!(
+        "tool request '{request}' was not settled by 'resume': every interrupted request needs a response or a restart"
+    ))
+    .with_reason(reason::UNRESOLVED_TOOL_REQUEST)
+    .with_public()
+}
+
+fn interrupted_again(message: &Message) -> Error {
+    Error::failed_precondition("a restarted tool interrupted again; answer it instead")
+        .with_details(json!({ "message": message }))
+        .with_public()
+}

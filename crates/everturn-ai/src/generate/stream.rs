@@ -1,0 +1,96 @@
+//! A generation under way.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Poll, ready};
+
+use everturn_core::{Connection, Context, Error, Result};
+use futures::{Stream, StreamExt};
+use serde_json::Value;
+
+use super::chunk::Accumulation;
+use super::output::OutputPlan;
+use super::plan::{Finished, FirstSpan, Plan};
+use super::{Chunk, Generated};
+use crate::ModelResponseChunk;
+
+type Received = Result<ModelResponseChunk, Error>;
+
+/// A streamed generation: chunks as they come, then the response. A failure ends the stream with the error.
+///
+/// Dropping it cancels the generation.
+pub struct GenerateStream<T = Value> {
+    connection: Connection<(), Finished, Received>,
+    plan: Arc<OnceLock<Arc<OutputPlan>>>,
+    accumulation: Accumulation,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T> GenerateStream<T> {
+    pub(super) fn start(mut plan: Box<Plan>) -> Self {
+        let context = plan.context.clone().unwrap_or_else(Context::current);
+        let announced = Arc::new(OnceLock::new());
+        let announce = Arc::clone(&announced);
+        // The connection has a context of its own, so that the end of the caller's is still reported as an error.
+        let connection = Connection::open("generate", &Context::new(), move |_inputs, emitter, _own| async move {
+            let context = context.child();
+            let _cancel = context.cancellation().clone().drop_guard();
+            plan.context = Some(context.clone());
+            plan.emitter = emitter.map_from(|chunk| Ok(Ok(chunk)));
+            let running = plan.run(FirstSpan::Own, move |output| {
+                // Only this task announces, and only once.
+                let _ = announce.set(Arc::clone(output));
+            });
+            let result = context.guard(running).await;
+            if let Err(error) = &result {
+                // A consumer that is gone needs no error.
+                let _ = emitter.send(Err(error.clone())).await;
+            }
+            result
+        });
+        Self { connection, plan: announced, accumulation: Accumulation::default(), output: PhantomData }
+    }
+
+    /// The same stream, whose chunks also know the [text so far](Chunk::accumulated_text).
+    pub fn accumulating(mut self) -> Self {
+        self.accumulation.keep_text();
+        self
+    }
+
+    /// The next chunk, or `None` once there are no more; an error is the last item.
+    pub async fn next(&mut self) -> Option<Result<Chunk<T>>> {
+        StreamExt::next(self).await
+    }
+
+    /// Drops unread chunks and waits for the response. Asking again gives the same answer.
+    ///
+    /// # Errors
+    /// As [`Generate::run`](crate::Generate::run); `CANCELLED` if the stream was cancelled.
+    pub async fn response(&mut self) -> Result<Generated<T>> {
+        Ok(Generated::new(self.connection.output().await?))
+    }
+
+    /// Cancels the generation.
+    pub fn cancel(&self) {
+        self.connection.cancel();
+    }
+}
+
+impl<T> Stream for GenerateStream<T> {
+    type Item = Result<Chunk<T>>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
+        let stream = self.get_mut();
+        let received = ready!(Pin::new(&mut stream.connection.receive()).poll_next(cx));
+        let plan = stream.plan.get().map(Arc::as_ref);
+        Poll::Ready(received.map(|received| received.map(|chunk| stream.accumulation.dress(chunk, plan))))
+    }
+}
+
+impl<T> fmt::Debug for GenerateStream<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("GenerateStream").field("connection", &self.connection).finish_non_exhaustive()
+    }
+}

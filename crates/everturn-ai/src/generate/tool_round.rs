@@ -1,0 +1,265 @@
+//! Running all tools that one message asks for, at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everturn_core::{ActionType, Context, Emitter, Error, Result, SpanKind, catch_panic, in_span};
+use futures::StreamExt;
+use futures::future::{BoxFuture, abortable};
+use futures::stream::FuturesUnordered;
+use serde_json::Value;
+
+use super::call::Call;
+use super::chunk_index::ChunkIndex;
+use crate::middleware::{GenerateTurn, NextTool, ToolCall};
+use crate::{
+    FinishReason, Message, ModelResponse, ModelResponseChunk, MultipartToolResponse, Part, Tool, ToolContext,
+    ToolResponse, interrupt_data, metadata, reason,
+};
+
+const INTERRUPTED: &str = "One or more tool calls resulted in interrupts.";
+
+/// How a tool call ended, if it did not fail.
+pub(super) enum Outcome {
+    Finished(MultipartToolResponse),
+    /// It waits for an answer to this.
+    Interrupted(Value),
+}
+
+/// The outcomes of all tool calls of a message, in the order of its requests.
+pub(super) struct ToolRound {
+    message: Message,
+    outcomes: Vec<Outcome>,
+}
+
+impl ToolRound {
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Interrupted(_)))
+    }
+
+    /// The tools' answers as a message.
+    pub(super) fn message(&self) -> Message {
+        let answer = |(request, outcome): (&Part, &Outcome)| match outcome {
+            Outcome::Finished(response) => answer(request, response.clone()),
+            Outcome::Interrupted(_) => None,
+        };
+        Message::tool(self.message.tool_request_parts().zip(&self.outcomes).filter_map(answer).collect::<Vec<_>>())
+    }
+
+    /// The model's response as it waits for an answer: finished calls keep their output, the others say what they ask.
+    pub(super) fn interrupted(self, response: ModelResponse) -> ModelResponse {
+        let mut outcomes = self.outcomes.into_iter();
+        let mut annotated = |part: &Part| {
+            let outcome = part.as_tool_request().and_then(|_| outcomes.next());
+            outcome.map_or_else(|| part.clone(), |outcome| waiting(part.clone(), outcome))
+        };
+        let content: Vec<Part> = self.message.content().iter().map(&mut annotated).collect();
+        ModelResponse {
+            message: Some(self.message.with_content(content)),
+            finish_reason: Some(FinishReason::Interrupted),
+            finish_message: Some(INTERRUPTED.to_owned()),
+            ..response
+        }
+    }
+}
+
+fn waiting(part: Part, outcome: Outcome) -> Part {
+    match outcome {
+        Outcome::Interrupted(data) => part.with_metadata_entry(metadata::INTERRUPT, data),
+        Outcome::Finished(response) => {
+            let output = response.output.unwrap_or_default();
+            let part = part.with_metadata_entry(metadata::PENDING_OUTPUT, output);
+            match serde_json::to_value(response.content) {
+                Ok(Value::Array(content)) if !content.is_empty() => {
+                    part.with_metadata_entry(metadata::PENDING_CONTENT, content)
+                }
+                _ => part,
+            }
+        }
+    }
+}
+
+/// The part that answers a tool request.
+pub(super) fn answer(request: &Part, response: MultipartToolResponse) -> Option<Part> {
+    let answer = ToolResponse {
+        output: response.output,
+        ..ToolResponse::to(request.as_tool_request()?, Value::Null).with_content(response.content)
+    };
+    let part = Part::from(answer);
+    Some(match response.metadata {
+        Some(metadata) => part.with_metadata(metadata),
+        None => part,
+    })
+}
+
+impl Call {
+    /// Runs every tool that `message` asks for; a tool that does not exist fails the call before any is run.
+    pub(super) async fn run_tools(
+        self: &Arc<Self>,
+        turn: &GenerateTurn,
+        message: &Message,
+        index: &ChunkIndex,
+    ) -> Result<ToolRound> {
+        let calls = message.tool_request_parts().cloned().collect();
+        let outcomes = self.run_requests(turn, calls, index).await?;
+        Ok(ToolRound { message: message.clone(), outcomes })
+    }
+
+    /// Runs tool requests at once and gives their outcomes in order.
+    pub(super) async fn run_requests(
+        self: &Arc<Self>,
+        turn: &GenerateTurn,
+        parts: Vec<Part>,
+        index: &ChunkIndex,
+    ) -> Result<Vec<Outcome>> {
+        let context = turn.context.child();
+        let emitter = index.stamping_in_turn(&turn.emitter);
+        let mut calls = Vec::with_capacity(parts.len());
+        for part in parts {
+            let name = part.as_tool_request().map(|request| request.name.as_str()).unwrap_or_default();
+            let tool = self.tools.get(name)?.clone();
+            calls.push(self.run_tool(part, tool, emitter.clone(), context.clone()));
+        }
+        let outcomes = in_order(calls).await;
+        if outcomes.is_err() {
+            // Reaches work that the dropped tools handed to others.
+            context.cancel();
+        }
+        outcomes
+    }
+
+    fn run_tool(
+        self: &Arc<Self>,
+        part: Part,
+        tool: Tool,
+        emitter: Emitter<ModelResponseChunk>,
+        context: Context,
+    ) -> BoxFuture<'static, Result<Outcome>> {
+        let call = ToolCall { part, tool, emitter, context, registry: self.registry.clone() };
+        let chain = Arc::clone(&self.chain);
+        Box::pin(async move {
+            let (tool, context) = (call.tool.clone(), call.context.clone());
+            let has_run = Arc::new(AtomicBool::new(false));
+            let core = core(Arc::clone(&has_run));
+            let input = call.request().and_then(|request| request.input.clone());
+            let hooked = async { NextTool::around_tool(&chain, core).run(call).await };
+            let result = catch_panic(tool.name(), hooked).await;
+            if !has_run.load(Ordering::Relaxed) {
+                record_short_circuit(&tool, input, &result, context.clone()).await;
+            }
+            match result {
+                Ok(response) => Ok(Outcome::Finished(response)),
+                Err(error) => match interrupt_data(&error) {
+                    Some(data) => Ok(Outcome::Interrupted(data.clone())),
+                    None => Err(failure(&tool, error, &context)),
+                },
+            }
+        })
+    }
+}
+
+/// What is at the centre of the tool hooks: the tool itself.
+fn core(
+    has_run: Arc<AtomicBool>,
+) -> impl Fn(ToolCall) -> BoxFuture<'static, Result<MultipartToolResponse>> + Send + Sync {
+    move |call| {
+        has_run.store(true, Ordering::Relaxed);
+        Box::pin(async move {
+            let input = call.request().and_then(|request| request.input.clone());
+            call.tool.run_in(input, ToolContext::for_request(call.context, call.part, call.emitter)).await
+        })
+    }
+}
+
+/// A hook that answered in the tool's place leaves the same trace as the tool.
+async fn record_short_circuit(
+    tool: &Tool,
+    input: Option<Value>,
+    result: &Result<MultipartToolResponse>,
+    context: Context,
+) {
+    let recorded: Result<()> =
+        in_span(tool.name(), SpanKind::Action(&ActionType::TOOL), context, |_, recorder| async move {
+            recorder.input(&input);
+            recorder.output(&result.as_ref().map_err(Clone::clone)?.output);
+            Ok(())
+        })
+        .await;
+    // The failure, if it was one, is reported by whoever called the hooks.
+    drop(recorded);
+}
+
+/// A cancelled call is cancelled; anything else that goes wrong in a tool is a failure of the tool.
+fn failure(tool: &Tool, error: Error, context: &Context) -> Error {
+    if context.is_cancelled() {
+        return error;
+    }
+    Error::internal(format!("tool '{}' failed: {error}", tool.name()))
+        .with_reason(reason::TOOL_FAILED)
+        .with_source(error)
+}
+
+/// Runs futures at once. The first failure *in order* is the one reported: what comes after a failed one is dropped at
+/// once, what comes before it may still fail instead.
+async fn in_order<T>(calls: Vec<BoxFuture<'static, Result<T>>>) -> Result<Vec<T>> {
+    let mut handles = Vec::with_capacity(calls.len());
+    let mut running = FuturesUnordered::new();
+    for (position, call) in calls.into_iter().enumerate() {
+        let (call, handle) = abortable(call);
+        handles.push(handle);
+        running.push(async move { (position, call.await) });
+    }
+    let mut finished: Vec<Option<T>> = handles.iter().map(|_| None).collect();
+    let mut failed: Option<(usize, Error)> = None;
+    while let Some((position, result)) = running.next().await {
+        match result {
+            Err(_aborted) => {}
+            Ok(Ok(value)) => finished[position] = Some(value),
+            Ok(Err(error)) if failed.as_ref().is_none_or(|(first, _)| position < *first) => {
+                handles[position..].iter().for_each(futures::future::AbortHandle::abort);
+                failed = Some((position, error));
+            }
+            Ok(Err(_)) => {}
+        }
+    }
+    match failed {
+        Some((_, error)) => Err(error),
+        None => Ok(finished.into_iter().flatten().collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn after(millis: u64, result: Result<u64>) -> BoxFuture<'static, Result<u64>> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            result
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn results_come_in_order_whatever_finishes_first() {
+        let results = in_order(vec![after(30, Ok(1)), after(10, Ok(2)), after(20, Ok(3))]).await;
+
+        assert_eq!(results.unwrap(), [1, 2, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earliest_failure_in_order_wins_and_later_calls_are_dropped() {
+        let started = tokio::time::Instant::now();
+        let calls = vec![
+            after(30, Err(Error::internal("first"))),
+            after(10, Err(Error::internal("second"))),
+            after(1_000_000, Ok(3)),
+        ];
+
+        let error = in_order(calls).await.unwrap_err();
+
+        assert_eq!(error.message(), "first");
+        assert_eq!(started.elapsed(), Duration::from_millis(30));
+    }
+}

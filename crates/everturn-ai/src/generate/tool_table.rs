@@ -1,0 +1,65 @@
+//! The tools of one generate call, by the names under which a model may call them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use everturn_core::{Error, Registry, Result};
+
+use crate::middleware::Middleware;
+use crate::{Tool, ToolDefinition, ToolReference, lookup_tool, reason};
+
+#[derive(Default)]
+pub(super) struct ToolTable {
+    tools: Vec<Tool>,
+    by_short_name: HashMap<String, usize>,
+}
+
+impl ToolTable {
+    /// The declared tools in their order, then those of the middleware in theirs.
+    pub(super) async fn resolve(
+        declared: Vec<ToolReference>,
+        middleware: &[Arc<dyn Middleware>],
+        registry: &Registry,
+    ) -> Result<Self> {
+        let mut table = Self::default();
+        for reference in declared {
+            table.add(match reference {
+                ToolReference::Tool(tool) => tool,
+                ToolReference::Name(name) => lookup_tool(registry, &name).await?,
+            })?;
+        }
+        middleware.iter().flat_map(|layer| layer.tools()).try_for_each(|tool| table.add(tool))?;
+        Ok(table)
+    }
+
+    fn add(&mut self, tool: Tool) -> Result<()> {
+        match self.by_short_name.entry(tool.short_name().to_owned()) {
+            Entry::Vacant(entry) => entry.insert(self.tools.len()),
+            Entry::Occupied(entry) => {
+                let other = self.tools[*entry.get()].name();
+                let message = format!("cannot provide two tools with the same name: '{}' and '{other}'", tool.name());
+                return Err(Error::invalid_argument(message));
+            }
+        };
+        self.tools.push(tool);
+        Ok(())
+    }
+
+    /// The tool that a model calls: by its short name, or else by its full name.
+    pub(super) fn get(&self, name: &str) -> Result<&Tool> {
+        let found = self.by_short_name.get(name).map(|&index| &self.tools[index]);
+        found.or_else(|| self.tools.iter().find(|tool| tool.name() == name)).ok_or_else(|| {
+            Error::not_found(format!("the model asked for a tool '{name}', which it was not given"))
+                .with_reason(reason::TOOL_NOT_FOUND)
+        })
+    }
+
+    pub(super) fn definitions(&self) -> Arc<[ToolDefinition]> {
+        self.tools.iter().map(Tool::definition).collect()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = String> {
+        self.tools.iter().map(Tool::key)
+    }
+}

@@ -1,0 +1,47 @@
+//! A turn as its span records it: in the shape of the generate action's input.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::call::Call;
+use super::tool_table::ToolTable;
+use crate::middleware::GenerateTurn;
+
+pub(super) struct TurnInput<'a> {
+    pub(super) call: &'a Call,
+    pub(super) turn: &'a GenerateTurn,
+}
+
+impl Serialize for TurnInput<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let request = &self.turn.request;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("model", &self.call.model_name)?;
+        map.serialize_entry("messages", &request.messages)?;
+        map.serialize_entry("tools", &Keys(&self.call.tools))?;
+        map.serialize_entry("maxTurns", &self.call.max_turns)?;
+        if let Some(config) = &request.config {
+            map.serialize_entry("config", config)?;
+        }
+        if let Some(docs) = &request.docs {
+            map.serialize_entry("docs", docs)?;
+        }
+        if let Some(choice) = request.tool_choice {
+            map.serialize_entry("toolChoice", &choice)?;
+        }
+        if let Some(output) = &request.output {
+            map.serialize_entry("output", output)?;
+        }
+        if let Some(resume) = &self.turn.resume {
+            map.serialize_entry("resume", resume)?;
+        }
+        map.end()
+    }
+}
+
+struct Keys<'a>(&'a ToolTable);
+
+impl Serialize for Keys<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.keys())
+    }
+}

@@ -1,0 +1,123 @@
+//! A line of messages that histories are positions in.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{History, log::Log};
+use crate::{Message, Tally};
+
+/// Tells lineages apart within a process, so that a store can remember which of its rows is which lineage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LineageId(u64);
+
+impl LineageId {
+    fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// An append-only line of messages, possibly forked from another.
+///
+/// Only [`History::push`] adds to a lineage, and only at its tip.
+pub struct Lineage {
+    id: LineageId,
+    parent: Option<History>,
+    depth: usize,
+    log: Log<Entry>,
+}
+
+/// A message and the tally of the whole history up to and including it.
+pub(super) struct Entry {
+    pub(super) message: Message,
+    pub(super) total: Tally,
+}
+
+impl Lineage {
+    pub(super) fn root() -> Self {
+        Self {
+            id: LineageId::fresh(),
+            parent: None,
+            depth: 0,
+            log: Log::new(),
+        }
+    }
+
+    /// A lineage that goes on from `parent` with `first`.
+    pub(super) fn started(parent: Option<History>, first: Entry) -> Self {
+        let depth = parent.as_ref().map_or(0, |parent| parent.lineage().depth + 1);
+        let lineage = Self {
+            id: LineageId::fresh(),
+            parent,
+            depth,
+            log: Log::new(),
+        };
+        let pushed = lineage.log.push_at(0, first);
+        debug_assert!(pushed.is_ok(), "a new log is empty");
+        lineage
+    }
+
+    /// This lineage's identity in the process.
+    pub fn id(&self) -> LineageId {
+        self.id
+    }
+
+    /// Where this lineage forked from another; `None` for one that began empty.
+    pub fn parent(&self) -> Option<&History> {
+        self.parent.as_ref()
+    }
+
+    /// How many messages come before this lineage's own.
+    pub fn base(&self) -> usize {
+        self.parent.as_ref().map_or(0, History::len)
+    }
+
+    /// The length of the longest history in this lineage, as of now.
+    pub fn tip(&self) -> usize {
+        self.base() + self.log.len()
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(super) fn extend_at(&self, position: usize, entry: Entry) -> Result<(), Entry> {
+        match position.checked_sub(self.base()) {
+            Some(own) => self.log.push_at(own, entry),
+            None => Err(entry),
+        }
+    }
+
+    /// The entry at an index of the whole history; the caller holds a position beyond it.
+    pub(super) fn entry(&self, index: usize) -> &Entry {
+        self.log
+            .get(index - self.base())
+            .expect("a position is never past what was appended")
+    }
+}
+
+impl fmt::Debug for Lineage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = formatter.debug_struct("Lineage");
+        debug
+            .field("id", &self.id)
+            .field("base", &self.base())
+            .field("tip", &self.tip());
+        debug.finish_non_exhaustive()
+    }
+}
+
+/// A branch of a branch of a branch may be thousands deep: the chain is taken apart in a loop, not by recursion.
+impl Drop for Lineage {
+    fn drop(&mut self) {
+        let mut next = self.parent.take();
+        while let Some(mut lineage) = next.and_then(|history| Arc::into_inner(history.lineage)) {
+            next = lineage.parent.take();
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! An append-only list that can be read while it grows.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Most lineages are branches of a turn or two; these stay inline and only longer ones allocate.
+const INLINE: usize = 4;
+
+/// Items keep their place and are never changed; readers take no lock.
+pub(super) struct Log<T> {
+    inline: [OnceLock<T>; INLINE],
+    rest: OnceLock<Box<boxcar::Vec<T>>>,
+    len: Mutex<usize>,
+}
+
+impl<T> Log<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            inline: [const { OnceLock::new() }; INLINE],
+            rest: OnceLock::new(),
+            len: Mutex::new(0),
+        }
+    }
+
+    /// Appends if the log has exactly `expected` items, else gives the item back.
+    pub(super) fn push_at(&self, expected: usize, item: T) -> Result<(), T> {
+        let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
+        if *len != expected {
+            return Err(item);
+        }
+        match self.inline.get(*len) {
+            Some(slot) => slot.set(item)?,
+            None => {
+                self.rest.get_or_init(Box::default).push(item);
+            }
+        }
+        *len += 1;
+        Ok(())
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&T> {
+        match self.inline.get(index) {
+            Some(slot) => slot.get(),
+            None => self.rest.get()?.get(index - INLINE),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        *self.len.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,18 @@
+//! JSON out of what models write.
+//!
+//! Models wrap JSON in prose and code fences, write it the way JavaScript or Python would, and stop in the middle of
+//! it. These functions find the value, read it leniently and complete what was cut off. They never panic, take time
+//! linear in the text, and give up on nesting deeper than any sensible document.
+
+mod extract;
+mod items;
+mod parser;
+mod text;
+
+pub use self::{
+    extract::{complete_json, extract_json, parse_json},
+    items::{ItemCursor, extract_items},
+};
+
+/// A JSON object, in the order in which it was written.
+pub type JsonObject = serde_json::Map<String, serde_json::Value>;

@@ -1,0 +1,259 @@
+//! A lenient, truncation-tolerant JSON parser.
+//!
+//! Beyond JSON it reads what JSON5 allows (single quotes, bare keys, comments, stray commas, hexadecimal and
+//! abbreviated numbers), Python's `True`, `False` and `None`, line breaks inside strings, and members without a comma
+//! between them.
+//!
+//! When the text ends too early, or goes wrong, the parser gives what it has: open containers are closed, a cut-off
+//! string is kept, a cut-off keyword is finished; a key without a value and a number that may go on are dropped.
+
+use serde_json::{Number, Value};
+
+use crate::JsonObject;
+
+/// As deep as `serde_json` reads; dropping and printing a value recurse, so depth must be bounded.
+const MAX_DEPTH: usize = 127;
+
+/// Why the parser ended before the value did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The text ended.
+    Truncated,
+    /// The text is not JSON from here on, by any leniency.
+    Malformed,
+}
+
+pub(super) struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    stop: Option<Stop>,
+}
+
+impl<'a> Parser<'a> {
+    /// A parser at a byte position, which must be on a character boundary.
+    pub(super) fn new(text: &'a str, at: usize) -> Self {
+        Self { text, at, stop: None }
+    }
+
+    /// How far the parser has come.
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Why the parser ended early; `None` if what was read is whole.
+    pub(super) fn stop(&self) -> Option<Stop> {
+        self.stop
+    }
+
+    /// Reads one value, or as much of it as there is. `None` if nothing of it can be kept.
+    pub(super) fn value(&mut self) -> Option<Value> {
+        self.value_at(0)
+    }
+
+    /// The next character that is neither white space nor part of a comment.
+    pub(super) fn peek_token(&mut self) -> Option<char> {
+        loop {
+            self.skip_while(|c| c.is_whitespace() || c == '\u{feff}');
+            let rest = self.rest();
+            if rest.starts_with("//") {
+                self.skip_while(|c| c != '\n');
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                self.at += comment.find("*/").map_or(rest.len(), |length| length + 4);
+            } else {
+                return rest.chars().next();
+            }
+        }
+    }
+
+    /// Passes a character that [`peek_token`](Self::peek_token) gave.
+    pub(super) fn pass(&mut self, token: char) {
+        self.at += token.len_utf8();
+    }
+
+    pub(super) fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn value_at(&mut self, depth: usize) -> Option<Value> {
+        match self.peek_token() {
+            Some('{' | '[') if depth >= MAX_DEPTH => self.fail(),
+            Some('{') => Some(Value::Object(self.object(depth))),
+            Some('[') => Some(Value::Array(self.array(depth))),
+            Some(quote @ ('"' | '\'')) => Some(Value::String(self.string(quote))),
+            Some(c) if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => self.number(),
+            Some(c) if c.is_alphabetic() => self.keyword(),
+            _ => self.fail(),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> JsonObject {
+        let mut object = JsonObject::new();
+        self.pass('{');
+        while self.member_follows('}') {
+            let Some(key) = self.key() else { break };
+            if self.peek_token() != Some(':') {
+                self.stop_here();
+                break;
+            }
+            self.pass(':');
+            if let Some(value) = self.value_at(depth + 1) {
+                object.insert(key, value);
+            }
+            self.separator('}', |next| matches!(next, '"' | '\''));
+        }
+        object
+    }
+
+    fn array(&mut self, depth: usize) -> Vec<Value> {
+        let mut array = Vec::new();
+        self.pass('[');
+        while self.member_follows(']') {
+            array.extend(self.value_at(depth + 1));
+            self.separator(']', |next| matches!(next, '"' | '\'' | '{' | '['));
+        }
+        array
+    }
+
+    /// Whether there is another member; passes the closing bracket if not.
+    fn member_follows(&mut self, close: char) -> bool {
+        while self.stop.is_none() {
+            match self.peek_token() {
+                Some(',') => self.pass(','),
+                Some(token) if token == close => {
+                    self.pass(close);
+                    return false;
+                }
+                Some(_) => return true,
+                None => self.stop_here(),
+            }
+        }
+        false
+    }
+
+    /// After a member: a comma, the end, or something that can only begin the next member.
+    fn separator(&mut self, close: char, begins_member: impl Fn(char) -> bool) {
+        if self.stop.is_some() {
+            return;
+        }
+        match self.peek_token() {
+            Some(',') => self.pass(','),
+            Some(token) if token == close || begins_member(token) => {}
+            _ => self.stop_here(),
+        }
+    }
+
+    fn key(&mut self) -> Option<String> {
+        match self.peek_token() {
+            Some(quote @ ('"' | '\'')) => {
+                let key = self.string(quote);
+                self.stop.is_none().then_some(key)
+            }
+            Some(c) if is_bare(c) => {
+                let key = self.skip_while(is_bare).to_owned();
+                if self.rest().is_empty() {
+                    self.fail()
+                } else {
+                    Some(key)
+                }
+            }
+            _ => self.fail(),
+        }
+    }
+
+    fn string(&mut self, quote: char) -> String {
+        self.pass(quote);
+        let (string, length, closed) = super::text::unescape(self.rest(), quote);
+        self.at += length;
+        if !closed {
+            self.stop = Some(Stop::Truncated);
+        }
+        string
+    }
+
+    fn number(&mut self) -> Option<Value> {
+        let start = self.at;
+        let digits = self.skip_while(|c| c.is_alphanumeric() || matches!(c, '-' | '+' | '.'));
+        if self.rest().is_empty() {
+            return self.fail();
+        }
+        number(digits).map(Value::Number).or_else(|| {
+            self.at = start;
+            self.fail()
+        })
+    }
+
+    fn keyword(&mut self) -> Option<Value> {
+        const KEYWORDS: [(&str, Option<bool>); 8] = [
+            ("true", Some(true)),
+            ("false", Some(false)),
+            ("null", None),
+            ("True", Some(true)),
+            ("False", Some(false)),
+            ("None", None),
+            ("undefined", None),
+            ("NaN", None),
+        ];
+        let start = self.at;
+        let word = self.skip_while(is_bare);
+        let ended = self.rest().is_empty();
+        let found = KEYWORDS
+            .iter()
+            .find(|(keyword, _)| *keyword == word || ended && keyword.starts_with(word));
+        let Some((keyword, value)) = found else {
+            self.at = start;
+            self.stop = Some(Stop::Malformed);
+            return None;
+        };
+        if word != *keyword {
+            self.stop = Some(Stop::Truncated);
+        }
+        Some(value.map_or(Value::Null, Value::Bool))
+    }
+
+    fn skip_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let length = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+
+    fn fail<T>(&mut self) -> Option<T> {
+        self.stop_here();
+        None
+    }
+
+    /// A slash at the very end may be the beginning of a comment.
+    fn stop_here(&mut self) {
+        let truncated = matches!(self.rest(), "" | "/");
+        self.stop = Some(if truncated {
+            Stop::Truncated
+        } else {
+            Stop::Malformed
+        });
+    }
+}
+
+fn is_bare(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$' | '-')
+}
+
+fn number(digits: &str) -> Option<Number> {
+    let unsigned = digits.strip_prefix('+').unwrap_or(digits);
+    if let Ok(number) = serde_json::from_str(unsigned) {
+        return Some(number);
+    }
+    if let Some(hexadecimal) = unsigned
+        .strip_prefix("0x")
+        .or_else(|| unsigned.strip_prefix("0X"))
+    {
+        return u64::from_str_radix(hexadecimal, 16).ok().map(Number::from);
+    }
+    let magnitude = unsigned.strip_prefix('-').unwrap_or(unsigned);
+    if !magnitude.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    match unsigned.parse::<i64>() {
+        Ok(integer) => Some(integer.into()),
+        Err(_) => Number::from_f64(unsigned.parse().ok()?),
+    }
+}

@@ -1,0 +1,89 @@
+//! The inside of a JSON string.
+
+use std::str::Chars;
+
+/// Reads a string up to its closing quote: its text, how many bytes were read, and whether the quote was there.
+///
+/// An escape that is cut off by the end of the text is left out.
+pub(super) fn unescape(rest: &str, quote: char) -> (String, usize, bool) {
+    let mut string = String::new();
+    let mut chars = rest.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match escape(&mut chars) {
+                Some(Escape::Char(c)) => string.push(c),
+                Some(Escape::Nothing) => {}
+                None => return (string, rest.len(), false),
+            },
+            c if c == quote => return (string, rest.len() - chars.as_str().len(), true),
+            c => string.push(c),
+        }
+    }
+    (string, rest.len(), false)
+}
+
+enum Escape {
+    Char(char),
+    Nothing,
+}
+
+/// What follows a backslash; `None` if the text ends first.
+fn escape(chars: &mut Chars<'_>) -> Option<Escape> {
+    Some(Escape::Char(match chars.next()? {
+        'n' => '\n',
+        't' => '\t',
+        'r' => '\r',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'v' => '\u{b}',
+        '0' => '\0',
+        '\n' => return Some(Escape::Nothing),
+        'x' => code_point(hexadecimal(chars, 2)?),
+        'u' => unicode(chars)?,
+        other => other,
+    }))
+}
+
+/// A `\u` escape, with the second half of a surrogate pair if it is the first.
+fn unicode(chars: &mut Chars<'_>) -> Option<char> {
+    let first = hexadecimal(chars, 4)?;
+    if !matches!(first, Some(0xD800..=0xDBFF)) {
+        return Some(code_point(first));
+    }
+    let mut ahead = chars.clone();
+    if ahead.next()? != '\\' || ahead.next()? != 'u' {
+        return Some(char::REPLACEMENT_CHARACTER);
+    }
+    let second = hexadecimal(&mut ahead, 4)?;
+    match (first, second) {
+        (Some(high), Some(low @ 0xDC00..=0xDFFF)) => {
+            *chars = ahead;
+            Some(code_point(Some(
+                0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00),
+            )))
+        }
+        _ => Some(char::REPLACEMENT_CHARACTER),
+    }
+}
+
+/// So many hexadecimal digits: `None` if the text ends first, `Some(None)` if there is something else, which is then
+/// left for the text.
+#[expect(clippy::option_option, reason = "cut off and wrong are different outcomes")]
+fn hexadecimal(chars: &mut Chars<'_>, digits: usize) -> Option<Option<u32>> {
+    let mut ahead = chars.clone();
+    let mut value = 0;
+    for _ in 0..digits {
+        match ahead.next()?.to_digit(16) {
+            Some(digit) => value = value * 16 + digit,
+            None => return Some(None),
+        }
+    }
+    *chars = ahead;
+    Some(Some(value))
+}
+
+fn code_point(value: Option<u32>) -> char {
+    value
+        .and_then(char::from_u32)
+        .unwrap_or(char::REPLACEMENT_CHARACTER)
+}

@@ -1,0 +1,284 @@
+//! Messages: what is said in a conversation.
+//!
+//! A message is immutable and a clone of it is a new handle to the same content, so conversations can be shared and
+//! kept without copying what was said. Fields that this version does not know survive reading and writing.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
+
+use crate::{
+    Content, InvalidPart, JsonObject, Media, Part, Role, Tally, ToolRequest,
+    fields::{boxed, deserialize_from_object, take, take_object},
+    part::parts,
+};
+
+/// One message of a conversation: who speaks, and what.
+///
+/// ```
+/// use everturn_ai::{Message, Role};
+///
+/// let question = Message::user("Something with leeks?");
+/// let shared = question.clone(); // the content is not copied
+/// assert_eq!(shared.role(), Role::User);
+/// assert_eq!(shared.text(), "Something with leeks?");
+/// ```
+#[derive(Clone)]
+pub struct Message(Arc<Body>);
+
+#[derive(Clone, PartialEq)]
+struct Body {
+    role: Role,
+    content: Vec<Part>,
+    metadata: Option<Box<JsonObject>>,
+    extra: Option<Box<JsonObject>>,
+    tally: Tally,
+}
+
+impl Message {
+    /// A message of a role with this content.
+    pub fn new(role: Role, content: impl Into<Content>) -> Self {
+        let content = content.into().into_parts();
+        let tally = Tally::of(role, &content);
+        Self(Arc::new(Body {
+            role,
+            content,
+            metadata: None,
+            extra: None,
+            tally,
+        }))
+    }
+
+    /// A system message.
+    pub fn system(content: impl Into<Content>) -> Self {
+        Self::new(Role::System, content)
+    }
+
+    /// A user message.
+    pub fn user(content: impl Into<Content>) -> Self {
+        Self::new(Role::User, content)
+    }
+
+    /// A model message.
+    pub fn model(content: impl Into<Content>) -> Self {
+        Self::new(Role::Model, content)
+    }
+
+    /// A message with the answers of tools.
+    pub fn tool(content: impl Into<Content>) -> Self {
+        Self::new(Role::Tool, content)
+    }
+
+    /// Who speaks.
+    pub fn role(&self) -> Role {
+        self.0.role
+    }
+
+    /// The parts of the message.
+    pub fn content(&self) -> &[Part] {
+        &self.0.content
+    }
+
+    /// The message's metadata; `None` when there is none.
+    pub fn metadata(&self) -> Option<&JsonObject> {
+        self.0.metadata.as_deref()
+    }
+
+    /// One entry of the metadata.
+    pub fn metadata_entry(&self, key: &str) -> Option<&Value> {
+        self.0.metadata.as_ref()?.get(key)
+    }
+
+    /// The text of all text parts, joined. Borrowed when there is only one.
+    pub fn text(&self) -> Cow<'_, str> {
+        joined(self.content().iter().filter_map(Part::as_text))
+    }
+
+    /// The text of all reasoning parts, joined. Borrowed when there is only one.
+    pub fn reasoning(&self) -> Cow<'_, str> {
+        joined(self.content().iter().filter_map(Part::as_reasoning))
+    }
+
+    /// The media in the message.
+    pub fn media(&self) -> impl Iterator<Item = &Media> {
+        self.content().iter().filter_map(Part::as_media)
+    }
+
+    /// The first JSON value of a data part.
+    pub fn data(&self) -> Option<&Value> {
+        self.content().iter().find_map(Part::as_data)
+    }
+
+    /// The tool requests in the message.
+    pub fn tool_requests(&self) -> impl Iterator<Item = &ToolRequest> {
+        self.content().iter().filter_map(Part::as_tool_request)
+    }
+
+    /// The parts that hold the tool requests, with their metadata.
+    pub fn tool_request_parts(&self) -> impl Iterator<Item = &Part> {
+        self.content()
+            .iter()
+            .filter(|part| part.as_tool_request().is_some())
+    }
+
+    /// The tool requests that were interrupted and wait for an answer.
+    pub fn interrupts(&self) -> impl Iterator<Item = &Part> {
+        self.content().iter().filter(|part| part.interrupt().is_some())
+    }
+
+    /// What the message holds, in numbers.
+    pub fn tally(&self) -> Tally {
+        self.0.tally
+    }
+
+    /// Whether both are handles to the same message, which tells more, and costs less, than equality.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The same message with other content.
+    pub fn with_content(self, content: impl Into<Content>) -> Self {
+        let content = content.into().into_parts();
+        self.edit(|body| {
+            body.tally = Tally::of(body.role, &content);
+            body.content = content;
+        })
+    }
+
+    /// The same message with one more part at its end.
+    pub fn with_part(self, part: impl Into<Part>) -> Self {
+        let part = part.into();
+        self.edit(|body| {
+            body.content.push(part);
+            body.tally = Tally::of(body.role, &body.content);
+        })
+    }
+
+    /// The same message with this metadata instead of its own.
+    pub fn with_metadata(self, metadata: JsonObject) -> Self {
+        self.edit(|body| body.metadata = boxed(metadata))
+    }
+
+    /// The same message with one metadata entry set.
+    pub fn with_metadata_entry(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.edit(|body| {
+            body.metadata
+                .get_or_insert_default()
+                .insert(key.into(), value.into());
+        })
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Body)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+}
+
+/// One text is borrowed, several are joined.
+pub(crate) fn joined<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
+    let mut joined = Cow::Borrowed(texts.next().unwrap_or_default());
+    for text in texts {
+        joined.to_mut().push_str(text);
+    }
+    joined
+}
+
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || self.0 == other.0
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = formatter.debug_struct("Message");
+        debug
+            .field("role", &self.0.role)
+            .field("content", &self.0.content);
+        if let Some(metadata) = self.metadata() {
+            debug.field("metadata", metadata);
+        }
+        debug.finish()
+    }
+}
+
+/// A string is a user message.
+impl From<&str> for Message {
+    fn from(text: &str) -> Self {
+        Self::user(text)
+    }
+}
+
+/// A string is a user message.
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        Self::user(text)
+    }
+}
+
+/// Parts alone are a user message.
+impl From<Vec<Part>> for Message {
+    fn from(parts: Vec<Part>) -> Self {
+        Self::user(parts)
+    }
+}
+
+impl Serialize for Message {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("role", &self.0.role)?;
+        map.serialize_entry("content", &self.0.content)?;
+        if let Some(metadata) = self.metadata().filter(|metadata| !metadata.is_empty()) {
+            map.serialize_entry("metadata", metadata)?;
+        }
+        for (key, value) in self.0.extra.iter().flat_map(|extra| extra.iter()) {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+impl TryFrom<JsonObject> for Message {
+    type Error = InvalidPart;
+
+    fn try_from(mut object: JsonObject) -> Result<Self, InvalidPart> {
+        let role = take(&mut object, "role").ok_or_else(|| InvalidPart::new("`role` is required"))?;
+        let role = serde_json::from_value(role)
+            .map_err(|_| InvalidPart::new("`role` must be one of system, user, model, tool"))?;
+        let content =
+            take(&mut object, "content").ok_or_else(|| InvalidPart::new("`content` is required"))?;
+        let content = parts("content", content)?;
+        let metadata = take_object(&mut object, "metadata")?.and_then(boxed);
+        let tally = Tally::of(role, &content);
+        Ok(Self(Arc::new(Body {
+            role,
+            content,
+            metadata,
+            extra: boxed(object),
+            tally,
+        })))
+    }
+}
+
+deserialize_from_object!(Message);
+
+impl JsonSchema for Message {
+    fn schema_name() -> Cow<'static, str> {
+        "Message".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "One message of a conversation.",
+            "type": "object",
+            "properties": {
+                "role": generator.subschema_for::<Role>(),
+                "content": generator.subschema_for::<Vec<Part>>(),
+                "metadata": { "type": "object" },
+            },
+            "required": ["role", "content"],
+        })
+    }
+}

@@ -1,0 +1,274 @@
+//! The messages of a request.
+//!
+//! A request is a few messages of its own around a conversation that already exists. [`Messages`] keeps it that way: a
+//! short list of pieces, each a small run of owned messages or a stretch of a shared [`History`]. Cloning, adding at
+//! the end and exchanging one message cost the same whatever the length of the conversation. On the wire it is a plain
+//! array.
+
+mod iter;
+mod piece;
+
+use std::{borrow::Cow, ops::Range};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use self::piece::Piece;
+pub use self::{iter::Iter, piece::Segment};
+use crate::{Feature, History, Message, Tally};
+
+/// A sequence of messages that borrows long conversations instead of copying them.
+///
+/// ```
+/// use everturn_ai::{History, Message, Messages};
+///
+/// let history = History::from_iter([Message::user("Leeks?"), Message::model("Soup.")]);
+/// let mut messages = Messages::from(Message::system("You are a chef."));
+/// messages.append(history);
+/// messages.push(Message::user("And without butter?"));
+///
+/// assert_eq!(messages.len(), 4);
+/// assert_eq!(messages.segments().count(), 3);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Messages {
+    pieces: Vec<Piece>,
+    len: usize,
+}
+
+impl Messages {
+    /// No messages.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many messages there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no messages.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The messages in order; also backwards.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter::new(&self.pieces)
+    }
+
+    /// The pieces that the sequence is made of.
+    pub fn segments(&self) -> impl DoubleEndedIterator<Item = Segment<'_>> {
+        self.pieces.iter().map(Piece::segment)
+    }
+
+    /// The message at an index.
+    pub fn get(&self, index: usize) -> Option<&Message> {
+        let (piece, offset) = self.locate(index)?;
+        self.pieces[piece].get(index - offset)
+    }
+
+    /// The first message.
+    pub fn first(&self) -> Option<&Message> {
+        self.get(0)
+    }
+
+    /// The last message.
+    pub fn last(&self) -> Option<&Message> {
+        self.get(self.len.checked_sub(1)?)
+    }
+
+    /// Adds a message at the end. A shared history at the end is not extended by it.
+    pub fn push(&mut self, message: impl Into<Message>) {
+        let message = message.into();
+        self.len += 1;
+        match self.pieces.last_mut() {
+            Some(last) if last.is_owned() => last.push(message),
+            _ => self.pieces.push(Piece::run(vec![message])),
+        }
+    }
+
+    /// Adds other messages, for instance a [`History`], at the end without copying them.
+    pub fn append(&mut self, other: impl Into<Self>) {
+        for piece in other.into().pieces {
+            self.append_piece(piece);
+        }
+    }
+
+    /// The messages in a range, shared with this sequence. A range that reaches too far is cut.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        let mut slice = Self::new();
+        let mut offset = 0;
+        for piece in &self.pieces {
+            let within = |index: usize| index.saturating_sub(offset).min(piece.len());
+            slice.append_piece(piece.slice(within(range.start)..within(range.end)));
+            offset += piece.len();
+        }
+        slice
+    }
+
+    /// Exchanges the messages in a range for others. A range that reaches too far is cut.
+    pub fn splice(&mut self, range: Range<usize>, replacement: impl IntoIterator<Item = Message>) {
+        let tail = self.slice(range.end.max(range.start)..self.len);
+        let mut spliced = self.slice(0..range.start);
+        spliced.extend(replacement);
+        spliced.append(tail);
+        *self = spliced;
+    }
+
+    /// Exchanges one message. An index past the end changes nothing.
+    pub fn replace(&mut self, index: usize, message: Message) {
+        let Some((piece, offset)) = self.locate(index) else {
+            return;
+        };
+        if let Err(message) = self.pieces[piece].replace(index - offset, message) {
+            self.splice(index..index + 1, [message]);
+        }
+    }
+
+    /// What the messages hold, in numbers; does not walk shared histories.
+    pub fn tally(&self) -> Tally {
+        self.pieces.iter().map(Piece::tally).sum()
+    }
+
+    /// The index of the first message at or after `start` that has a feature; does not walk shared histories.
+    pub fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
+        let mut offset = 0;
+        for piece in &self.pieces {
+            if let Some(found) = piece.next_with(feature, start.saturating_sub(offset)) {
+                return Some(offset + found);
+            }
+            offset += piece.len();
+        }
+        None
+    }
+
+    /// Whether any message has a feature; does not walk shared histories.
+    pub fn any_with(&self, feature: Feature) -> bool {
+        self.next_with(feature, 0).is_some()
+    }
+
+    /// The index of the last message for which `wanted` holds, looked for from the end.
+    pub fn rposition(&self, wanted: impl FnMut(&Message) -> bool) -> Option<usize> {
+        let after = self.iter().rev().position(wanted)?;
+        Some(self.len - 1 - after)
+    }
+
+    /// Which piece holds the message at an index, and the index of that piece's first message.
+    fn locate(&self, index: usize) -> Option<(usize, usize)> {
+        let mut offset = 0;
+        for (position, piece) in self.pieces.iter().enumerate() {
+            if index < offset + piece.len() {
+                return Some((position, offset));
+            }
+            offset += piece.len();
+        }
+        None
+    }
+
+    fn append_piece(&mut self, piece: Piece) {
+        if piece.len() == 0 {
+            return;
+        }
+        match (piece, self.pieces.last()) {
+            (Piece::Run(run), Some(last)) if last.is_owned() => self.extend(run.iter().cloned()),
+            (piece, _) => {
+                self.len += piece.len();
+                self.pieces.push(piece);
+            }
+        }
+    }
+}
+
+impl From<Message> for Messages {
+    fn from(message: Message) -> Self {
+        vec![message].into()
+    }
+}
+
+impl From<Vec<Message>> for Messages {
+    fn from(messages: Vec<Message>) -> Self {
+        let mut whole = Self::new();
+        whole.append_piece(Piece::from_vec(messages));
+        whole
+    }
+}
+
+impl<const N: usize> From<[Message; N]> for Messages {
+    fn from(messages: [Message; N]) -> Self {
+        Vec::from(messages).into()
+    }
+}
+
+impl From<&[Message]> for Messages {
+    fn from(messages: &[Message]) -> Self {
+        messages.to_vec().into()
+    }
+}
+
+impl From<History> for Messages {
+    fn from(history: History) -> Self {
+        let mut whole = Self::new();
+        whole.append_piece(Piece::shared(history));
+        whole
+    }
+}
+
+impl From<&History> for Messages {
+    fn from(history: &History) -> Self {
+        history.clone().into()
+    }
+}
+
+impl FromIterator<Message> for Messages {
+    fn from_iter<I: IntoIterator<Item = Message>>(messages: I) -> Self {
+        messages.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+impl Extend<Message> for Messages {
+    fn extend<I: IntoIterator<Item = Message>>(&mut self, messages: I) {
+        messages.into_iter().for_each(|message| self.push(message));
+    }
+}
+
+impl<'a> IntoIterator for &'a Messages {
+    type Item = &'a Message;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl PartialEq for Messages {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.iter().eq(other.iter())
+    }
+}
+
+impl Serialize for Messages {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Messages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Vec::<Message>::deserialize(deserializer)?.into())
+    }
+}
+
+impl JsonSchema for Messages {
+    fn schema_name() -> Cow<'static, str> {
+        Vec::<Message>::schema_name()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<Message>::json_schema(generator)
+    }
+}

@@ -1,0 +1,181 @@
+//! One stretch of a [`Messages`](super::Messages).
+
+use std::{ops::Range, sync::Arc};
+
+use crate::{Feature, History, Message, Tally, history};
+
+/// A longer run becomes a history, which extends without copying and knows its tally.
+const RUN_LIMIT: usize = 32;
+
+#[derive(Debug, Clone)]
+pub(super) enum Piece {
+    Run(Arc<Vec<Message>>),
+    /// The messages of `history` from index `from`. An owned one may be extended; a shared one belongs to a session,
+    /// whose lineage must not receive what only a request holds.
+    History {
+        history: History,
+        from: usize,
+        owned: bool,
+    },
+}
+
+/// A view of one piece of a [`Messages`](crate::Messages).
+#[derive(Debug, Clone)]
+pub enum Segment<'a> {
+    /// Messages that the sequence holds itself.
+    Run(&'a [Message]),
+    /// The messages of a history from an index on.
+    History {
+        /// The history, which ends where the segment ends.
+        history: &'a History,
+        /// The index of the segment's first message in the history.
+        from: usize,
+    },
+}
+
+impl Piece {
+    pub(super) fn run(messages: Vec<Message>) -> Self {
+        Self::Run(Arc::new(messages))
+    }
+
+    pub(super) fn from_vec(messages: Vec<Message>) -> Self {
+        if messages.len() <= RUN_LIMIT {
+            Self::run(messages)
+        } else {
+            Self::owned(messages)
+        }
+    }
+
+    pub(super) fn shared(history: History) -> Self {
+        Self::History {
+            history,
+            from: 0,
+            owned: false,
+        }
+    }
+
+    fn owned(messages: impl IntoIterator<Item = Message>) -> Self {
+        Self::History {
+            history: messages.into_iter().collect(),
+            from: 0,
+            owned: true,
+        }
+    }
+
+    pub(super) fn is_owned(&self) -> bool {
+        !matches!(self, Self::History { owned: false, .. })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Run(run) => run.len(),
+            Self::History { history, from, .. } => history.len() - from,
+        }
+    }
+
+    pub(super) fn segment(&self) -> Segment<'_> {
+        match self {
+            Self::Run(run) => Segment::Run(run),
+            Self::History { history, from, .. } => Segment::History { history, from: *from },
+        }
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Message> {
+        match self {
+            Self::Run(run) => run.get(index),
+            Self::History { history, from, .. } => history.get(from + index),
+        }
+    }
+
+    pub(super) fn slice(&self, range: Range<usize>) -> Self {
+        match self {
+            _ if range.is_empty() => Self::run(Vec::new()),
+            _ if range == (0..self.len()) => self.clone(),
+            Self::Run(run) => Self::run(run[range].to_vec()),
+            Self::History { history, from, owned } => Self::History {
+                history: history.truncate_to(from + range.end),
+                from: from + range.start,
+                owned: *owned,
+            },
+        }
+    }
+
+    /// Extends an owned piece.
+    pub(super) fn push(&mut self, message: Message) {
+        match self {
+            Self::Run(run) if run.len() < RUN_LIMIT => Arc::make_mut(run).push(message),
+            Self::Run(run) => *self = Self::owned(run.iter().cloned().chain([message])),
+            Self::History { history, .. } => history.push(message),
+        }
+    }
+
+    /// Exchanges a message of a run; gives the message back if the piece has to be split for it.
+    pub(super) fn replace(&mut self, index: usize, message: Message) -> Result<(), Message> {
+        match self {
+            Self::Run(run) => {
+                Arc::make_mut(run)[index] = message;
+                Ok(())
+            }
+            Self::History { .. } => Err(message),
+        }
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        match self {
+            Self::Run(run) => run.iter().map(Message::tally).sum(),
+            Self::History { history, from, .. } => history.tally() - history.tally_before(*from),
+        }
+    }
+
+    pub(super) fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
+        match self {
+            Self::Run(run) => {
+                let has = |message: &Message| message.tally().messages_with(feature) > 0;
+                Some(start + run.get(start..)?.iter().position(has)?)
+            }
+            Self::History { history, from, .. } => {
+                history.next_with(feature, from + start).map(|index| index - from)
+            }
+        }
+    }
+
+    pub(super) fn iter(&self) -> PieceIter<'_> {
+        match self {
+            Self::Run(run) => PieceIter::Run(run.iter()),
+            Self::History { history, from, .. } => PieceIter::History(history.since(*from)),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) enum PieceIter<'a> {
+    Run(std::slice::Iter<'a, Message>),
+    History(history::Iter<'a>),
+}
+
+impl<'a> Iterator for PieceIter<'a> {
+    type Item = &'a Message;
+
+    fn next(&mut self) -> Option<&'a Message> {
+        match self {
+            Self::Run(run) => run.next(),
+            Self::History(history) => history.next(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Run(run) => run.size_hint(),
+            Self::History(history) => history.size_hint(),
+        }
+    }
+}
+
+impl DoubleEndedIterator for PieceIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Run(run) => run.next_back(),
+            Self::History(history) => history.next_back(),
+        }
+    }
+}

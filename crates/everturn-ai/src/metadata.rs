@@ -1,0 +1,40 @@
+//! The metadata keys that the wire protocol reserves on parts and messages.
+
+/// On a tool request: `true`, or the data of the interrupt that paused the call.
+pub const INTERRUPT: &str = "interrupt";
+/// On a tool request: what [`INTERRUPT`] held before the call was resumed.
+pub const RESOLVED_INTERRUPT: &str = "resolvedInterrupt";
+/// On a tool request: the output of a call that finished while a sibling was interrupted.
+pub const PENDING_OUTPUT: &str = "pendingOutput";
+/// On a tool request: the content beside [`PENDING_OUTPUT`], if the call had any.
+pub const PENDING_CONTENT: &str = "pendingContent";
+/// On a restarted tool request: `true`, or the object handed to the tool. On a tool message: it was built by a resume.
+pub const RESUMED: &str = "resumed";
+/// On a restarted tool request: the input before it was replaced.
+pub const REPLACED_INPUT: &str = "replacedInput";
+/// On a tool response: it answers an interrupt; `true`, or an object.
+pub const INTERRUPT_RESPONSE: &str = "interruptResponse";
+/// On a tool response: where the response came from, for instance [`SOURCE_PENDING`].
+pub const SOURCE: &str = "source";
+/// The value of [`SOURCE`] for a response taken from [`PENDING_OUTPUT`].
+pub const SOURCE_PENDING: &str = "pending";
+/// On a tool response: streamed progress, never part of a history.
+pub const PARTIAL: &str = "partial";
+/// On any part: what the part is for, for instance [`PURPOSE_OUTPUT`] or [`PURPOSE_CONTEXT`].
+pub const PURPOSE: &str = "purpose";
+/// Purpose of a part with output format instructions.
+pub const PURPOSE_OUTPUT: &str = "output";
+/// Purpose of a part with the text of context documents.
+pub const PURPOSE_CONTEXT: &str = "context";
+/// Purpose of a message that a prompt template took from the conversation so far.
+pub const PURPOSE_HISTORY: &str = "history";
+/// On a part with a purpose: the part only marks where the content is to go.
+pub const PENDING: &str = "pending";
+/// On a part: the provider's signature over its reasoning, to be sent back unchanged.
+pub const THOUGHT_SIGNATURE: &str = "thoughtSignature";
+/// Another spelling of [`THOUGHT_SIGNATURE`] that some runtimes write; read, never written.
+pub const SIGNATURE: &str = "signature";
+/// On a part that came from a resource: `{uri, template?, parent?}`.
+pub const RESOURCE: &str = "resource";
+/// On a model message: the output format and content type that were asked for.
+pub const GENERATE: &str = "generate";

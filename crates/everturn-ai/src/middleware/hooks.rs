@@ -1,0 +1,57 @@
+//! The hooks.
+
+use async_trait::async_trait;
+use everturn_core::Result;
+
+use super::{GenerateTurn, ModelCall, NextModel, NextTool, NextTurn, ToolCall};
+use crate::{ModelResponse, MultipartToolResponse, Tool};
+
+/// Code around the parts of a generation.
+///
+/// Each hook is given what is about to happen and the rest of the chain. It may change the one, call the other once,
+/// several times or not at all, and change what comes back. Every hook that is not implemented passes through.
+///
+/// ```
+/// use everturn_ai::{Middleware, ModelCall, ModelResponse, NextModel, async_trait};
+/// use everturn_core::Result;
+///
+/// #[derive(Clone)]
+/// struct Patience;
+///
+/// #[async_trait]
+/// impl Middleware for Patience {
+///     async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+///         match next.run(call.clone()).await {
+///             Ok(response) => Ok(response),
+///             Err(_) => next.run(call).await,
+///         }
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait Middleware: Send + Sync + 'static {
+    /// Around every turn, the ones inside it included: a call with two rounds of tools has three. Resuming from an
+    /// interrupt is a turn of its own.
+    ///
+    /// Changes to the messages stay for the turns that follow.
+    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+        next.run(turn).await
+    }
+
+    /// Around every model call.
+    async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+        next.run(call).await
+    }
+
+    /// Around every tool call; calls of one message run at the same time.
+    ///
+    /// To pause the generation return [`interrupt`](crate::interrupt) as an error.
+    async fn tool(&self, call: ToolCall, next: NextTool) -> Result<MultipartToolResponse> {
+        next.run(call).await
+    }
+
+    /// Tools that the model gets beside those of the request.
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+}

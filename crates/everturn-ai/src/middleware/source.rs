@@ -1,0 +1,99 @@
+//! How a generate call gets its middleware: a fresh bundle each time.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_core::{Error, Registry, Result};
+
+use super::{Middleware, MiddlewareDefinition};
+use crate::{MiddlewareRef, reason};
+
+type Factory = dyn Fn(&Registry) -> Result<Arc<dyn Middleware>> + Send + Sync;
+
+/// Makes a middleware for each generate call. Cloning is cheap.
+#[derive(Clone)]
+pub struct MiddlewareSource(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Named(MiddlewareRef),
+    Made(Arc<Factory>),
+}
+
+impl MiddlewareSource {
+    /// The middleware that is registered under a name.
+    pub fn named(reference: impl Into<MiddlewareRef>) -> Self {
+        Self(Kind::Named(reference.into()))
+    }
+
+    /// A middleware that `make` makes for each generate call.
+    pub fn factory(make: impl Fn(&Registry) -> Result<Arc<dyn Middleware>> + Send + Sync + 'static) -> Self {
+        Self(Kind::Made(Arc::new(make)))
+    }
+
+    /// The name and configuration, if the middleware is used by name.
+    pub fn reference(&self) -> Option<&MiddlewareRef> {
+        match &self.0 {
+            Kind::Named(reference) => Some(reference),
+            Kind::Made(_) => None,
+        }
+    }
+
+    /// A fresh bundle.
+    pub(crate) fn make(&self, registry: &Registry) -> Result<Arc<dyn Middleware>> {
+        let reference = match &self.0 {
+            Kind::Made(make) => return make(registry),
+            Kind::Named(reference) => reference,
+        };
+        let definition = MiddlewareDefinition::lookup(registry, &reference.name).ok_or_else(|| {
+            Error::not_found(format!("no middleware '{}' is registered", reference.name))
+                .with_reason(reason::MIDDLEWARE_NOT_FOUND)
+        })?;
+        definition.make(reference.config.as_ref(), registry)
+    }
+}
+
+impl fmt::Debug for MiddlewareSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Named(reference) => reference.fmt(formatter),
+            Kind::Made(_) => formatter.write_str("MiddlewareSource(made)"),
+        }
+    }
+}
+
+/// What can be used as a middleware: a value (cloned for each generate call), or the name of a registered one.
+pub trait IntoMiddleware {
+    /// Where the middleware comes from.
+    fn into_middleware(self) -> MiddlewareSource;
+}
+
+impl<M: Middleware + Clone> IntoMiddleware for M {
+    fn into_middleware(self) -> MiddlewareSource {
+        MiddlewareSource::factory(move |_| Ok(Arc::new(self.clone())))
+    }
+}
+
+impl IntoMiddleware for MiddlewareSource {
+    fn into_middleware(self) -> MiddlewareSource {
+        self
+    }
+}
+
+impl IntoMiddleware for MiddlewareRef {
+    fn into_middleware(self) -> MiddlewareSource {
+        MiddlewareSource::named(self)
+    }
+}
+
+impl IntoMiddleware for &str {
+    fn into_middleware(self) -> MiddlewareSource {
+        MiddlewareRef::new(self).into_middleware()
+    }
+}
+
+impl IntoMiddleware for String {
+    fn into_middleware(self) -> MiddlewareSource {
+        MiddlewareRef::new(self).into_middleware()
+    }
+}

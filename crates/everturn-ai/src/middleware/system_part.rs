@@ -1,0 +1,55 @@
+//! A piece of the system prompt that a middleware keeps up to date.
+
+use crate::{Feature, Message, Messages, Part};
+
+/// Puts `text` into the system prompt as a part marked with the metadata entry `marker: true`.
+///
+/// A part with that mark is exchanged where it is; else the text goes to the end of the first system message; else
+/// into a new one at the start. The messages of others who share the conversation do not change.
+pub fn place_system_part(messages: &mut Messages, marker: &str, text: impl Into<String>) {
+    let part = Part::text(text).with_metadata_entry(marker, true);
+    let first = messages.next_with(Feature::System, 0);
+    let mut candidate = first;
+    while let Some(index) = candidate {
+        let marked = |message: &Message| message.content().iter().position(|part| part.metadata_entry(marker).is_some());
+        if let Some((message, place)) = messages.get(index).and_then(|message| Some((message, marked(message)?))) {
+            if message.content()[place] != part {
+                let mut content = message.content().to_vec();
+                content[place] = part;
+                let changed = message.clone().with_content(content);
+                messages.replace(index, changed);
+            }
+            return;
+        }
+        candidate = messages.next_with(Feature::System, index + 1);
+    }
+    match first.and_then(|index| Some((index, messages.get(index)?.clone()))) {
+        Some((index, message)) => messages.replace(index, message.with_part(part)),
+        None => messages.splice(0..0, [Message::system(part)]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_is_added_once_and_then_exchanged() {
+        let mut messages = Messages::from([Message::system("You cook."), Message::user("hi")]);
+
+        place_system_part(&mut messages, "listing", "one");
+        place_system_part(&mut messages, "listing", "two");
+
+        assert_eq!(messages.len(), 2);
+        assert_eq!(messages.first().unwrap().text(), "You cook.two");
+    }
+
+    #[test]
+    fn a_conversation_without_a_system_message_gets_one_in_front() {
+        let mut messages = Messages::from(Message::user("hi"));
+
+        place_system_part(&mut messages, "listing", "one");
+
+        assert_eq!(messages.first(), Some(&Message::system(Part::text("one").with_metadata_entry("listing", true))));
+    }
+}

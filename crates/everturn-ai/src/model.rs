@@ -1,0 +1,48 @@
+//! Models: what providers implement, and what stands between a request and a provider.
+//!
+//! A model is an action from [`ModelRequest`] to [`ModelResponse`] that may stream [`ModelResponseChunk`]s. Around
+//! every provider's function stand the same wrappers, outermost first: the configuration and version are checked,
+//! media is downloaded (if the model asks for it), a system prompt is simulated, documents are put into the
+//! conversation, an output schema is put into words, what the model cannot do is refused, and the call is measured.
+//! Each does its work only if the model declares that it needs it, and on a copy: the messages of the caller are never
+//! changed. None of them walks a long history.
+
+mod action;
+mod background;
+mod call;
+mod config_check;
+mod constraint;
+mod context_documents;
+mod default_model;
+mod lookup;
+mod media_download;
+mod preparation;
+mod provider;
+mod support;
+mod system_prompt;
+mod telemetry;
+
+#[cfg(feature = "download")]
+mod http_fetcher;
+
+use everturn_core::Action;
+
+#[cfg(feature = "download")]
+pub use self::http_fetcher::HttpMediaFetcher;
+pub(crate) use self::lookup::ModelHandle;
+pub use self::{
+    action::{define_model, model_action, register_model},
+    background::{BackgroundModel, cancel_operation, check_operation},
+    call::call_model,
+    constraint::{needs_simulation, simulate_constrained},
+    context_documents::{Citation, ContextAugmentation, augment_with_context},
+    default_model::{default_model, set_default_model},
+    media_download::{FetchedMedia, MediaDownload, MediaFetcher},
+    provider::Model,
+    support::validate_support,
+    system_prompt::{SystemPromptWording, simulate_system_prompt, simulate_system_prompt_with},
+};
+use crate::{ModelRequest, ModelResponse, ModelResponseChunk};
+
+/// A model as the registry holds it.
+pub type ModelAction = Action<ModelRequest, ModelResponse, ModelResponseChunk>;

@@ -1,0 +1,89 @@
+//! From a provider's model to an action.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use everturn_core::{Action, ActionType, Context, Emitter, Registry, Result, Schema};
+use serde_json::{Value, json};
+
+use super::preparation::Preparation;
+use super::provider::FunctionModel;
+use super::{Model, ModelAction, telemetry};
+use crate::{JsonObject, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
+
+/// The action that runs a model behind the built-in wrappers; plugins return it from
+/// [`Plugin::init`](everturn_core::Plugin::init).
+pub fn model_action(name: impl Into<String>, model: impl Model) -> ModelAction {
+    let name = name.into();
+    let info = model.info();
+    let schema = config_schema(&model, &info);
+    let metadata = descriptor_metadata(&name, &info, schema.as_ref());
+    let preparation = Preparation::new(&name, info, schema, model.media_download());
+    let shared = Arc::new((model, preparation));
+    Action::streaming(ActionType::MODEL, name, move |request, context, emitter| {
+        let shared = Arc::clone(&shared);
+        async move {
+            let (model, preparation) = &*shared;
+            let request = preparation.prepare(request).await?;
+            telemetry::measured(request, |request| model.generate(request, emitter, context)).await
+        }
+    })
+    .with_metadata(metadata)
+}
+
+fn config_schema(model: &impl Model, info: &ModelInfo) -> Option<Schema> {
+    model.config_schema().or_else(|| {
+        let declared = info.config_schema.clone()?;
+        match Schema::from_json(declared) {
+            Ok(schema) => Some(schema),
+            Err(error) => {
+                tracing::warn!(%error, "a model's configuration schema is unusable and will not be enforced");
+                None
+            }
+        }
+    })
+}
+
+/// What listings and developer tools are told about a model.
+pub(super) fn descriptor_metadata(name: &str, info: &ModelInfo, schema: Option<&Schema>) -> JsonObject {
+    let mut model = json!({ "label": info.label.as_deref().unwrap_or(name) });
+    let optional = [
+        ("versions", serde_json::to_value(&info.versions)),
+        ("supports", serde_json::to_value(&info.supports)),
+        ("stage", serde_json::to_value(info.stage)),
+        ("customOptions", Ok(schema.map_or(Value::Null, |schema| schema.as_json().clone()))),
+    ];
+    for (key, value) in optional {
+        if let Some(value) = value.ok().filter(|value| !value.is_null()) {
+            model[key] = value;
+        }
+    }
+    JsonObject::from_iter([("type".to_owned(), json!("model")), ("model".to_owned(), model)])
+}
+
+/// Registers a provider's model.
+///
+/// # Errors
+/// `ALREADY_EXISTS` if there is a model of that name.
+pub fn register_model(registry: &Registry, name: impl Into<String>, model: impl Model) -> Result<ModelAction> {
+    let action = model_action(name, model);
+    registry.register(Arc::new(action.clone()))?;
+    Ok(action)
+}
+
+/// Registers a model that is an async function.
+///
+/// # Errors
+/// `ALREADY_EXISTS` if there is a model of that name.
+pub fn define_model<F, Fut>(
+    registry: &Registry,
+    name: impl Into<String>,
+    info: ModelInfo,
+    function: F,
+) -> Result<ModelAction>
+where
+    F: Fn(ModelRequest, Emitter<ModelResponseChunk>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<ModelResponse>> + Send + 'static,
+{
+    register_model(registry, name, FunctionModel { info, function })
+}

@@ -1,0 +1,85 @@
+//! Finding models, and calling them without JSON where that is possible.
+
+use std::sync::Arc;
+
+use everturn_core::{ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, downcast};
+
+use super::ModelAction;
+use super::background::StartAction;
+use crate::{ModelRequest, ModelResponse, ModelResponseChunk, reason};
+
+/// A model that was found in the registry.
+#[derive(Clone)]
+pub(crate) enum ModelHandle {
+    Typed(Arc<ModelAction>),
+    /// A model that a plugin made in a way of its own; it is called through JSON.
+    Erased(Arc<dyn DynAction>),
+    Background(Arc<StartAction>),
+}
+
+impl ModelHandle {
+    /// The model of that name or key, or else the background model.
+    pub(crate) async fn resolve(registry: &Registry, name: &str) -> Result<Self> {
+        let keys = if name.starts_with('/') {
+            vec![name.to_owned()]
+        } else {
+            vec![ActionType::MODEL.key(name), ActionType::BACKGROUND_MODEL.key(name)]
+        };
+        for key in &keys {
+            if let Some(action) = registry.lookup(key).await? {
+                return Ok(Self::of(action));
+            }
+        }
+        Err(Error::not_found(format!("no model '{name}' is registered")).with_reason(reason::MODEL_NOT_FOUND))
+    }
+
+    fn of(action: Arc<dyn DynAction>) -> Self {
+        if let Some(model) = downcast::<ModelAction>(Arc::clone(&action)) {
+            return Self::Typed(model);
+        }
+        match downcast::<StartAction>(Arc::clone(&action)) {
+            Some(background) => Self::Background(background),
+            None => Self::Erased(action),
+        }
+    }
+
+    pub(crate) async fn call(
+        &self,
+        request: ModelRequest,
+        emitter: Emitter<ModelResponseChunk>,
+        context: Context,
+    ) -> Result<ModelResponse> {
+        match self {
+            Self::Typed(model) => model.call(request, context, emitter).await,
+            Self::Erased(model) => call_json(model, &request, &emitter, context).await,
+            Self::Background(model) => {
+                if emitter.is_streaming() {
+                    tracing::warn!(model = model.name(), "a background model does not stream");
+                }
+                let operation = model.call(request, context, Emitter::silent()).await?;
+                Ok(ModelResponse { operation: Some(operation), ..ModelResponse::default() })
+            }
+        }
+    }
+}
+
+async fn call_json(
+    model: &Arc<dyn DynAction>,
+    request: &ModelRequest,
+    emitter: &Emitter<ModelResponseChunk>,
+    context: Context,
+) -> Result<ModelResponse> {
+    let chunks = emitter.map_from(|chunk| Ok(serde_json::from_value(chunk)?));
+    let call = JsonCall {
+        input: Some(serde_json::to_value(request)?),
+        context,
+        emitter: chunks.is_streaming().then_some(chunks),
+        ..JsonCall::default()
+    };
+    let response = model.run_json(call).await?;
+    if model.descriptor().action_type == ActionType::BACKGROUND_MODEL {
+        let operation = serde_json::from_value(response)?;
+        return Ok(ModelResponse { operation: Some(operation), ..ModelResponse::default() });
+    }
+    Ok(serde_json::from_value(response)?)
+}

@@ -1,0 +1,105 @@
+//! Media behind URLs, fetched and inlined for a model that cannot fetch it itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use everturn_core::Result;
+use futures::future::{BoxFuture, try_join_all};
+
+use crate::{Feature, Media, Message, ModelRequest, Part, PartKind};
+
+const DEFAULT_MAX_BYTES: usize = 20 * 1024 * 1024;
+
+/// Gets what is behind a URL.
+pub trait MediaFetcher: Send + Sync + 'static {
+    /// Fetches `url`, which is an `http:` or `https:` one.
+    ///
+    /// Fails if it cannot be had, or is larger than `max_bytes`: cut media is worse than none.
+    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, Result<FetchedMedia>>;
+}
+
+/// What was behind a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchedMedia {
+    /// The MIME type, as the server tells it.
+    pub content_type: Option<String>,
+    /// The content.
+    pub bytes: Vec<u8>,
+}
+
+type Filter = dyn Fn(&Media) -> bool + Send + Sync;
+
+/// How media behind URLs is fetched. Cloning is cheap.
+#[derive(Clone)]
+pub struct MediaDownload {
+    fetcher: Arc<dyn MediaFetcher>,
+    max_bytes: usize,
+    filter: Arc<Filter>,
+}
+
+impl MediaDownload {
+    /// Downloads everything of up to 20 MiB.
+    pub fn new(fetcher: impl MediaFetcher) -> Self {
+        Self { fetcher: Arc::new(fetcher), max_bytes: DEFAULT_MAX_BYTES, filter: Arc::new(|_| true) }
+    }
+
+    /// Fails for anything larger than this.
+    pub fn max_bytes(self, max_bytes: usize) -> Self {
+        Self { max_bytes, ..self }
+    }
+
+    /// Leaves alone whatever `filter` does not hold for.
+    pub fn filter(self, filter: impl Fn(&Media) -> bool + Send + Sync + 'static) -> Self {
+        Self { filter: Arc::new(filter), ..self }
+    }
+
+    /// The request with the media behind `http` URLs inlined as `data:` URLs.
+    ///
+    /// # Errors
+    /// What the fetcher fails with, naming the URL.
+    pub async fn apply(&self, mut request: ModelRequest) -> Result<ModelRequest> {
+        let mut start = 0;
+        while let Some(index) = request.messages.next_with(Feature::Media, start) {
+            if let Some(message) = request.messages.get(index).filter(|message| self.concerns(message)) {
+                let inlined = self.inlined(message).await?;
+                request.messages.replace(index, inlined);
+            }
+            start = index + 1;
+        }
+        Ok(request)
+    }
+
+    fn concerns(&self, message: &Message) -> bool {
+        message.media().any(|media| self.wants(media))
+    }
+
+    fn wants(&self, media: &Media) -> bool {
+        media.url.starts_with("http") && (self.filter)(media)
+    }
+
+    async fn inlined(&self, message: &Message) -> Result<Message> {
+        let content = try_join_all(message.content().iter().map(|part| self.inlined_part(part))).await?;
+        Ok(message.clone().with_content(content))
+    }
+
+    async fn inlined_part(&self, part: &Part) -> Result<Part> {
+        let Some(media) = part.as_media().filter(|media| self.wants(media)) else {
+            return Ok(part.clone());
+        };
+        let fetched = self.fetcher.fetch(&media.url, self.max_bytes).await;
+        let fetched = fetched.map_err(|error| error.context(format_args!("cannot download media '{}'", media.url)))?;
+        let content_type = media.content_type.clone().or(fetched.content_type).unwrap_or_default();
+        let url = format!("data:{content_type};base64,{}", STANDARD.encode(&fetched.bytes));
+        let content_type = (!content_type.is_empty()).then_some(content_type);
+        let inlined = Media { url, content_type, ..media.clone() };
+        Ok(part.clone().with_kind(PartKind::Media(inlined)))
+    }
+}
+
+impl fmt::Debug for MediaDownload {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("MediaDownload").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! What a provider implements.
+
+use std::future::Future;
+
+use everturn_core::{Context, Emitter, Result, Schema};
+
+use super::MediaDownload;
+use crate::{ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
+
+/// A generative model.
+///
+/// The provider's duties: system messages arrive among the others; unknown configuration goes to the service untouched;
+/// a tool request carries the service's call id in `ref`; structured output is a text part of JSON; chunks are
+/// incremental, or marked as aggregated. The framework measures latency, counts characters and media, and keeps
+/// requests away that the model [declares](Model::info) it cannot serve.
+///
+/// ```
+/// use everturn_ai::{Model, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
+/// use everturn_core::{Context, Emitter, Result};
+///
+/// struct Parrot;
+///
+/// impl Model for Parrot {
+///     async fn generate(
+///         &self,
+///         request: ModelRequest,
+///         _emitter: Emitter<ModelResponseChunk>,
+///         _context: Context,
+///     ) -> Result<ModelResponse> {
+///         let said = request.messages.last().map(|message| message.text().into_owned());
+///         Ok(ModelResponse::text_of(said.unwrap_or_default()))
+///     }
+/// }
+/// ```
+pub trait Model: Send + Sync + 'static {
+    /// What the model is and can do.
+    fn info(&self) -> ModelInfo {
+        ModelInfo::default()
+    }
+
+    /// The schema of the model's configuration; the one in [`Model::info`] if not given.
+    fn config_schema(&self) -> Option<Schema> {
+        None
+    }
+
+    /// How media behind URLs is fetched before the model sees it; not at all if not given.
+    fn media_download(&self) -> Option<MediaDownload> {
+        None
+    }
+
+    /// Answers a request. If somebody listens to `emitter`, the answer is also streamed there as it comes.
+    fn generate(
+        &self,
+        request: ModelRequest,
+        emitter: Emitter<ModelResponseChunk>,
+        context: Context,
+    ) -> impl Future<Output = Result<ModelResponse>> + Send;
+}
+
+/// A model that is nothing but a function and a description.
+pub(super) struct FunctionModel<F> {
+    pub(super) info: ModelInfo,
+    pub(super) function: F,
+}
+
+impl<F, Fut> Model for FunctionModel<F>
+where
+    F: Fn(ModelRequest, Emitter<ModelResponseChunk>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<ModelResponse>> + Send + 'static,
+{
+    fn info(&self) -> ModelInfo {
+        self.info.clone()
+    }
+
+    fn generate(
+        &self,
+        request: ModelRequest,
+        emitter: Emitter<ModelResponseChunk>,
+        context: Context,
+    ) -> impl Future<Output = Result<ModelResponse>> + Send {
+        (self.function)(request, emitter, context)
+    }
+}

@@ -1,0 +1,148 @@
+//! What is known about a model, and how it is named.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// What a model is and can do.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelInfo {
+    /// The versions that can be asked for; any, if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Vec<String>>,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The JSON Schema of the model's settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_schema: Option<Value>,
+    /// What the model can do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supports: Option<ModelSupports>,
+    /// How mature the model is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<ModelStage>,
+}
+
+/// What a model can do; what is not said is assumed to work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelSupports {
+    /// More than one message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multiturn: Option<bool>,
+    /// Media in requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media: Option<bool>,
+    /// Calling tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<bool>,
+    /// System messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_role: Option<bool>,
+    /// The output formats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Vec<String>>,
+    /// The MIME types of output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<Vec<String>>,
+    /// Context documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<bool>,
+    /// Enforcing an output schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constrained: Option<ConstrainedSupport>,
+    /// Being told whether to call tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<bool>,
+    /// Working in the background.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub long_running: Option<bool>,
+}
+
+/// When a model can enforce an output schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum ConstrainedSupport {
+    /// Never.
+    None,
+    /// Always.
+    All,
+    /// Only in requests without tools.
+    NoTools,
+}
+
+/// How mature a model is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum ModelStage {
+    /// Recommended.
+    Featured,
+    /// Ready for production.
+    Stable,
+    /// May change.
+    Unstable,
+    /// Works, but there are better ones.
+    Legacy,
+    /// To be removed.
+    Deprecated,
+}
+
+/// A model by name, with settings for it. May be read from a bare string.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ModelReference {
+    /// The model's name.
+    pub name: String,
+    /// Settings to use when a call gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+}
+
+impl ModelReference {
+    /// The named model.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            config: None,
+        }
+    }
+
+    /// The same model with these settings.
+    pub fn with_config(self, config: impl Into<Value>) -> Self {
+        Self {
+            config: Some(config.into()),
+            ..self
+        }
+    }
+}
+
+impl From<&str> for ModelReference {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+impl From<String> for ModelReference {
+    fn from(name: String) -> Self {
+        Self::new(name)
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelReference {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Wire {
+            Bare(String),
+            Whole { name: String, config: Option<Value> },
+        }
+
+        Ok(match Wire::deserialize(deserializer)? {
+            Wire::Bare(name) => Self { name, config: None },
+            Wire::Whole { name, config } => Self { name, config },
+        })
+    }
+}

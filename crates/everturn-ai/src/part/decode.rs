@@ -1,0 +1,102 @@
+//! From a JSON object to a part.
+//!
+//! Several keys may be present at once; the precedence is `media`, `toolRequest`, `toolResponse`, `resource`,
+//! `custom`, `reasoning`, `data`, `text`. Whatever does not decide the kind is kept beside it.
+
+use serde_json::Value;
+
+use super::{InvalidPart, Part, PartKind};
+use crate::{
+    JsonObject,
+    fields::{boxed, deserialize_from_object, expect_object, take, take_object, take_string},
+};
+
+impl TryFrom<JsonObject> for Part {
+    type Error = InvalidPart;
+
+    fn try_from(mut object: JsonObject) -> Result<Self, InvalidPart> {
+        let metadata = take_object(&mut object, "metadata")?;
+        let kind = match known_kind(&mut object)? {
+            Some(kind) => kind,
+            None if object.is_empty() => PartKind::Text(String::new()),
+            None => PartKind::Unknown(std::mem::take(&mut object)),
+        };
+        Ok(Self {
+            kind,
+            metadata: metadata.and_then(boxed),
+            extra: boxed(object),
+        })
+    }
+}
+
+deserialize_from_object!(Part);
+
+fn known_kind(object: &mut JsonObject) -> Result<Option<PartKind>, InvalidPart> {
+    if let Some(media) = payload(object, "media")? {
+        return Ok(Some(PartKind::Media(media)));
+    }
+    if let Some(request) = payload(object, "toolRequest")? {
+        return Ok(Some(PartKind::ToolRequest(request)));
+    }
+    if let Some(response) = payload(object, "toolResponse")? {
+        return Ok(Some(PartKind::ToolResponse(response)));
+    }
+    if let Some(resource) = payload(object, "resource")? {
+        return Ok(Some(PartKind::Resource(resource)));
+    }
+    if let Some(custom) = take_object(object, "custom")? {
+        return Ok(Some(PartKind::Custom(custom)));
+    }
+    if !is_blank(object.get("reasoning")) {
+        return Ok(take_string(object, "reasoning")?.map(PartKind::Reasoning));
+    }
+    if data_decides(object) {
+        return Ok(object.shift_remove("data").map(PartKind::Data));
+    }
+    if let Some(text) = take_string(object, "text")? {
+        return Ok(Some(PartKind::Text(text)));
+    }
+    Ok(take_string(object, "reasoning")?.map(PartKind::Reasoning))
+}
+
+fn payload<T>(object: &mut JsonObject, key: &str) -> Result<Option<T>, InvalidPart>
+where
+    T: TryFrom<JsonObject, Error = InvalidPart>,
+{
+    let Some(value) = take(object, key) else {
+        return Ok(None);
+    };
+    T::try_from(expect_object(key, value)?)
+        .map(Some)
+        .map_err(|error| error.inside(key))
+}
+
+/// Some runtimes write every field of a part, empty ones included: an empty `data` or `reasoning` does not make a text
+/// part something else.
+fn data_decides(object: &JsonObject) -> bool {
+    object.contains_key("data")
+        && (!is_blank(object.get("data")) || object.get("text").is_none_or(Value::is_null))
+}
+
+fn is_blank(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(_) => false,
+    }
+}
+
+/// Reads the array of parts in field `key`.
+pub(crate) fn parts(key: &str, value: Value) -> Result<Vec<Part>, InvalidPart> {
+    let Value::Array(items) = value else {
+        return Err(InvalidPart::new(format!("`{key}` must be an array")));
+    };
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(index, item)| {
+            let place = format!("{key}[{index}]");
+            Part::try_from(expect_object(&place, item)?).map_err(|error| error.inside(&place))
+        })
+        .collect()
+}

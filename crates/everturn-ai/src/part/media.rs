@@ -1,0 +1,64 @@
+//! The payload of a media part.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    InvalidPart, JsonObject,
+    fields::{deserialize_from_object, require_string, take_string},
+};
+
+/// A file that is part of a message.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Media {
+    /// The MIME type, when it is not told by the URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// Where the file is: a `data:`, `https:` or provider-specific URL.
+    pub url: String,
+    /// Fields this version does not know, kept for whoever does.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub extra: JsonObject,
+}
+
+impl Media {
+    /// Media at a URL, which may be a `data:` URL.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The same media with its MIME type named.
+    pub fn with_content_type(self, content_type: impl Into<String>) -> Self {
+        Self {
+            content_type: Some(content_type.into()),
+            ..self
+        }
+    }
+
+    /// The MIME type: the one named, else the one in a `data:` URL.
+    pub fn mime_type(&self) -> Option<&str> {
+        self.content_type.as_deref().or_else(|| {
+            let mime = self.url.strip_prefix("data:")?.split([';', ',']).next()?;
+            (!mime.is_empty()).then_some(mime)
+        })
+    }
+}
+
+impl TryFrom<JsonObject> for Media {
+    type Error = InvalidPart;
+
+    fn try_from(mut object: JsonObject) -> Result<Self, InvalidPart> {
+        Ok(Self {
+            content_type: take_string(&mut object, "contentType")?,
+            url: require_string(&mut object, "url")?,
+            extra: object,
+        })
+    }
+}
+
+deserialize_from_object!(Media);

@@ -1,0 +1,219 @@
+//! Prompts: what to ask a model, written once, used with many inputs.
+//!
+//! A prompt is defined in Rust ([`PromptDefinition`]) or in a `.prompt` file ([`load_prompts`]). Either way it is
+//! rendered with an input, run or streamed, and registered so that tools, agents and clients find it by name.
+//!
+//! ```
+//! use everturn_ai::prompt::PromptDefinition;
+//! use everturn_ai::{ModelInfo, ModelResponse, define_model};
+//! use everturn_core::{Registry, Result};
+//! use schemars::JsonSchema;
+//! use serde::Serialize;
+//!
+//! #[derive(Serialize, JsonSchema)]
+//! struct Wish {
+//!     dish: String,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+//! let registry = Registry::new();
+//! define_model(&registry, "cook", ModelInfo::default(), |request, _emitter, _context| async move {
+//!     let asked = request.messages.last().map(|message| message.text().into_owned());
+//!     Ok(ModelResponse::text_of(asked.unwrap_or_default().to_uppercase()))
+//! })?;
+//!
+//! let recipe = PromptDefinition::new("recipe")
+//!     .input::<Wish>()
+//!     .model("cook")
+//!     .system("You are a chef.")
+//!     .prompt("A recipe for {{dish}}, please.")
+//!     .define(&registry)?;
+//!
+//! let reply = recipe.generate(Wish { dish: "leek soup".into() }).await?;
+//! assert_eq!(reply.text(), "A RECIPE FOR LEEK SOUP, PLEASE.");
+//! # Ok(()) }
+//! ```
+//!
+//! A wrong input does not compile:
+//!
+//! ```compile_fail
+//! # use everturn_ai::prompt::PromptDefinition;
+//! # use everturn_core::{Registry, Result};
+//! # #[derive(serde::Serialize, schemars::JsonSchema)]
+//! # struct Wish { dish: String }
+//! # async fn wrong(registry: Registry) -> Result<()> {
+//! let recipe = PromptDefinition::new("recipe").input::<Wish>().prompt("{{dish}}").define(&registry)?;
+//! recipe.generate(42).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Variables
+//!
+//! `{{dish}}` is the input's; `{{@auth.email}}` is the invocation's context; `{{@state.mood}}` is the live state of the
+//! session the prompt runs in, if it runs in one. Defaults ([`PromptDefinition::input_default`], `input.default` in a
+//! file) fill in key by key what the input leaves out.
+//!
+//! # Where the conversation goes
+//!
+//! | the prompt declares | messages of the request |
+//! |---|---|
+//! | a system text | system, conversation |
+//! | a system text and a user prompt | system, conversation, user prompt |
+//! | a messages template with `{{history}}` | the conversation exactly there |
+//! | a messages template without it | the conversation before the template's last user message |
+//! | a messages function | what it returns |
+//! | fixed messages | only those: the conversation is left out |
+
+mod action;
+mod call;
+mod convert;
+mod definition;
+mod file;
+mod folder;
+mod library;
+mod rendered;
+mod slot;
+mod state;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use everturn_core::{Context, Error, Registry, Result};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use self::call::PromptCall;
+pub use self::definition::PromptDefinition;
+pub use self::folder::{PromptFolder, load_prompts};
+pub use self::library::{define_helper, define_partial};
+pub use self::rendered::{PromptPiece, RenderedPrompt};
+pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
+pub use self::state::with_prompt_state;
+use self::definition::Parts;
+use crate::{GenerateStream, Generated, Messages, ModelRequest};
+
+/// The registry value under which a prompt is found by name.
+fn value_key(name: &str) -> String {
+    format!("prompt/{name}")
+}
+
+/// A prompt ready for use: `I` is what it takes, `O` is what its output is read as. Cloning is cheap.
+pub struct Prompt<I = Value, O = Value> {
+    name: Arc<str>,
+    shared: Arc<dyn PromptSource>,
+    registry: Registry,
+    types: PhantomData<fn(I) -> O>,
+}
+
+/// Where a prompt's parts come from: memory, or a file that may change while somebody works on it.
+pub(crate) trait PromptSource: Send + Sync + 'static {
+    /// The parts as they are now.
+    fn parts(&self, registry: &Registry) -> Result<Arc<Parts>>;
+}
+
+/// A prompt source as a registry value.
+struct Registered(Arc<dyn PromptSource>);
+
+impl Prompt {
+    /// The prompt of that name: as defined, or `folder/name.variant` for one from a file.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is none.
+    pub fn lookup(registry: &Registry, name: &str) -> Result<Self> {
+        let found = registry.value::<Registered>(&value_key(name));
+        let source = found.ok_or_else(|| {
+            Error::not_found(format!("no prompt '{name}' is defined")).with_reason(crate::reason::PROMPT_NOT_FOUND)
+        })?;
+        Ok(Self::from_source(registry, name, Arc::clone(&source.0)))
+    }
+
+    /// The same prompt with Rust types for its input and output, for one that was found by name.
+    pub fn typed<I: Serialize, O>(self) -> Prompt<I, O> {
+        Prompt { name: self.name, shared: self.shared, registry: self.registry, types: PhantomData }
+    }
+}
+
+impl<I: Serialize, O> Prompt<I, O> {
+    pub(crate) fn from_source(registry: &Registry, name: &str, shared: Arc<dyn PromptSource>) -> Self {
+        Self { name: name.into(), shared, registry: registry.clone(), types: PhantomData }
+    }
+
+    /// The prompt's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The registry in which the prompt finds models, tools and middleware.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The request a model would be sent, in the current context.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a template that does not render, `NOT_FOUND` for a name that does not exist.
+    pub async fn render(&self, input: I) -> Result<ModelRequest> {
+        self.call(input)?.render().await
+    }
+
+    /// Runs the prompt.
+    ///
+    /// # Errors
+    /// As [`Prompt::render`], then as [`Generate::run`](crate::Generate::run).
+    pub async fn generate(&self, input: I) -> Result<Generated<O>> {
+        self.call(input)?.run().await
+    }
+
+    /// Runs the prompt and streams its chunks.
+    ///
+    /// # Errors
+    /// As [`Prompt::render`].
+    pub async fn stream(&self, input: I) -> Result<GenerateStream<O>> {
+        self.call(input)?.stream().await
+    }
+
+    /// A use of the prompt that changes some of what it says: another model, more messages, other tools.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the input cannot be written as JSON.
+    pub fn call(&self, input: I) -> Result<PromptCall<O>> {
+        let input = serde_json::to_value(input)
+            .map_err(|error| Error::invalid_argument(format!("the input of prompt '{}': {error}", self.name)))?;
+        Ok(PromptCall::new(Prompt::from_source(&self.registry, &self.name, Arc::clone(&self.shared)), input))
+    }
+
+    /// Renders the prompt around a conversation and says which messages are whose.
+    ///
+    /// `null` as the input stands for the prompt's defaults.
+    ///
+    /// # Errors
+    /// As [`Prompt::render`].
+    pub async fn render_around(
+        &self,
+        input: &Value,
+        conversation: impl Into<Messages>,
+        context: Context,
+    ) -> Result<RenderedPrompt> {
+        let parts = self.shared.parts(&self.registry)?;
+        let conversation = conversation.into();
+        rendered::render(&self.name, &parts, input, conversation, &self.registry, context).await
+    }
+}
+
+impl<I, O> Clone for Prompt<I, O> {
+    fn clone(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            shared: Arc::clone(&self.shared),
+            registry: self.registry.clone(),
+            types: PhantomData,
+        }
+    }
+}
+
+impl<I, O> fmt::Debug for Prompt<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Prompt").field(&self.name).finish()
+    }
+}

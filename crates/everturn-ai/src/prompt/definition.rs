@@ -1,0 +1,262 @@
+//! Defining a prompt in Rust.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use everturn_core::{Error, Registry, Result, Schema};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::library::{compiler, template_error};
+use super::slot::{ContentSlot, ContentSource, MessagesSlot, MessagesSource};
+use super::{Prompt, PromptSource, action};
+use crate::{
+    Document, GenerateActionOutputConfig, IntoMiddleware, IntoTool, JsonObject, MiddlewareSource, ModelReference,
+    OutputInstructions, ToolChoice, ToolReference,
+};
+
+/// A prompt to be defined: `I` is its input, `O` its output.
+///
+/// Templates are compiled when the prompt is defined, so a mistake in one shows then. Setting something again replaces
+/// it; tools, documents and middleware add up.
+#[must_use = "a prompt exists once it is defined"]
+pub struct PromptDefinition<I = Value, O = Value> {
+    name: String,
+    parts: Draft,
+    types: PhantomData<fn(I) -> O>,
+}
+
+/// What a prompt says, before its templates are compiled.
+#[derive(Default)]
+struct Draft {
+    settings: Settings,
+    config: Option<Result<Value>>,
+    input_default: Option<Result<Value>>,
+    system: Option<ContentSlot>,
+    messages: Option<MessagesSlot>,
+    prompt: Option<ContentSlot>,
+}
+
+/// What a prompt says beside its messages.
+#[derive(Clone, Default)]
+pub(crate) struct Settings {
+    pub(crate) description: Option<String>,
+    pub(crate) model: Option<ModelReference>,
+    pub(crate) config: Option<Value>,
+    pub(crate) tools: Vec<ToolReference>,
+    pub(crate) tool_choice: Option<ToolChoice>,
+    pub(crate) max_turns: Option<u32>,
+    pub(crate) return_tool_requests: Option<bool>,
+    pub(crate) output: GenerateActionOutputConfig,
+    pub(crate) docs: Vec<Document>,
+    pub(crate) middleware: Vec<MiddlewareSource>,
+    pub(crate) input_schema: Option<Schema>,
+    pub(crate) input_default: Option<JsonObject>,
+    pub(crate) metadata: JsonObject,
+    pub(crate) variant: Option<String>,
+    /// The template's source, for tools that show it.
+    pub(crate) template: Option<String>,
+}
+
+/// A prompt's settings and its compiled slots.
+pub(crate) struct Parts {
+    pub(crate) settings: Settings,
+    pub(crate) system: Option<CompiledContent>,
+    pub(crate) messages: Option<CompiledMessages>,
+    pub(crate) prompt: Option<CompiledContent>,
+}
+
+pub(crate) enum CompiledContent {
+    Template(dotprompt::Prompt),
+    Other(ContentSlot),
+}
+
+pub(crate) enum CompiledMessages {
+    Template(dotprompt::Prompt),
+    Other(MessagesSlot),
+}
+
+/// Parts that do not change.
+struct Fixed(Arc<Parts>);
+
+impl PromptSource for Fixed {
+    fn parts(&self, _registry: &Registry) -> Result<Arc<Parts>> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
+impl PromptDefinition {
+    /// A prompt of that name, with nothing in it yet.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), parts: Draft::default(), types: PhantomData }
+    }
+}
+
+impl<I, O> PromptDefinition<I, O> {
+    fn edit(mut self, change: impl FnOnce(&mut Draft)) -> Self {
+        change(&mut self.parts);
+        self
+    }
+
+    fn set(self, change: impl FnOnce(&mut Settings)) -> Self {
+        self.edit(|parts| change(&mut parts.settings))
+    }
+
+    /// What the prompt is for, for people and tools.
+    pub fn description(self, description: impl Into<String>) -> Self {
+        self.set(|settings| settings.description = Some(description.into()))
+    }
+
+    /// The type of its input.
+    pub fn input<T: Serialize + JsonSchema>(self) -> PromptDefinition<T, O> {
+        let typed = PromptDefinition { name: self.name, parts: self.parts, types: PhantomData };
+        typed.set(|settings| settings.input_schema = Some(Schema::of::<T>()))
+    }
+
+    /// What the input is where a caller gives none, key by key; an object.
+    pub fn input_default(self, default: impl Serialize) -> Self {
+        self.edit(|parts| parts.input_default = Some(serde_json::to_value(default).map_err(Error::from)))
+    }
+
+    /// The model, by name or with settings; the registry's default if not given.
+    pub fn model(self, model: impl Into<ModelReference>) -> Self {
+        self.set(|settings| settings.model = Some(model.into()))
+    }
+
+    /// Settings for the model.
+    pub fn config(self, config: impl Serialize) -> Self {
+        self.edit(|parts| parts.config = Some(serde_json::to_value(config).map_err(Error::from)))
+    }
+
+    /// The system text: a template, parts, or [computed](ContentSlot::computed).
+    pub fn system(self, system: impl Into<ContentSlot>) -> Self {
+        self.edit(|parts| parts.system = Some(system.into()))
+    }
+
+    /// The messages: a template with roles, fixed messages, or [computed](MessagesSlot::computed).
+    pub fn messages(self, messages: impl Into<MessagesSlot>) -> Self {
+        self.edit(|parts| parts.messages = Some(messages.into()))
+    }
+
+    /// What the user says: a template, parts, or [computed](ContentSlot::computed).
+    pub fn prompt(self, prompt: impl Into<ContentSlot>) -> Self {
+        self.edit(|parts| parts.prompt = Some(prompt.into()))
+    }
+
+    /// A tool that the model may call.
+    pub fn tool(self, tool: impl IntoTool) -> Self {
+        self.set(|settings| settings.tools.push(tool.into_tool()))
+    }
+
+    /// Tools that the model may call.
+    pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
+        self.set(|settings| settings.tools.extend(tools.into_iter().map(IntoTool::into_tool)))
+    }
+
+    /// Whether the model may, must or must not call tools.
+    pub fn tool_choice(self, choice: ToolChoice) -> Self {
+        self.set(|settings| settings.tool_choice = Some(choice))
+    }
+
+    /// How often tools may be run before the model has to be done.
+    pub fn max_turns(self, turns: u32) -> Self {
+        self.set(|settings| settings.max_turns = Some(turns))
+    }
+
+    /// Whether to give tool requests back instead of running the tools.
+    pub fn return_tool_requests(self, returns: bool) -> Self {
+        self.set(|settings| settings.return_tool_requests = Some(returns))
+    }
+
+    /// Documents to answer from.
+    pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
+        self.set(|settings| settings.docs.extend(docs.into_iter().map(Into::into)))
+    }
+
+    /// The type of its output.
+    pub fn output<T: JsonSchema>(self) -> PromptDefinition<I, T> {
+        let typed = PromptDefinition { name: self.name, parts: self.parts, types: PhantomData };
+        typed.set(|settings| settings.output.json_schema = Some(Schema::of::<T>().as_json().clone()))
+    }
+
+    /// The output's JSON Schema.
+    pub fn output_schema(self, schema: &Schema) -> Self {
+        self.set(|settings| settings.output.json_schema = Some(schema.as_json().clone()))
+    }
+
+    /// The output's format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    pub fn output_format(self, format: impl Into<String>) -> Self {
+        self.set(|settings| settings.output.format = Some(format.into()))
+    }
+
+    /// Whether the model is told the format in words, and in which.
+    pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
+        self.set(|settings| settings.output.instructions = Some(instructions.into()))
+    }
+
+    /// Middleware for every use; of several the first is the outermost.
+    pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
+        self.set(|settings| settings.middleware.push(middleware.into_middleware()))
+    }
+
+    /// Anything else there is to say about the prompt.
+    pub fn metadata(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.set(|settings| {
+            settings.metadata.insert(key.into(), value.into());
+        })
+    }
+}
+
+impl<I: Serialize, O> PromptDefinition<I, O> {
+    /// Defines the prompt and registers it.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a prompt of that name; `INVALID_ARGUMENT` for a template that does not compile, with
+    /// its line and column, or a default that is not an object.
+    pub fn define(self, registry: &Registry) -> Result<Prompt<I, O>> {
+        let name = self.name.clone();
+        let source = self.compile(registry)?;
+        action::register(registry, &name, &source)?;
+        Ok(Prompt::from_source(registry, &name, source))
+    }
+
+    fn compile(self, registry: &Registry) -> Result<Arc<dyn PromptSource>> {
+        let Draft { mut settings, config, input_default, system, messages, prompt } = self.parts;
+        settings.config = config.transpose()?;
+        settings.input_default = match input_default.transpose()? {
+            None | Some(Value::Null) => None,
+            Some(Value::Object(default)) => Some(default),
+            Some(_) => {
+                let message = format!("the default input of prompt '{}' must be an object", self.name);
+                return Err(Error::invalid_argument(message));
+            }
+        };
+        let compile = |template: &str| {
+            compiler(registry).compile_named(&self.name, template).map_err(|error| template_error(&self.name, error))
+        };
+        let content = |slot: ContentSlot| match slot.0 {
+            ContentSource::Template(template) => compile(&template).map(CompiledContent::Template),
+            other => Ok(CompiledContent::Other(ContentSlot(other))),
+        };
+        let parts = Parts {
+            system: system.map(content).transpose()?,
+            messages: messages
+                .map(|slot| match slot.0 {
+                    MessagesSource::Template(template) => compile(&template).map(CompiledMessages::Template),
+                    other => Ok(CompiledMessages::Other(MessagesSlot(other))),
+                })
+                .transpose()?,
+            prompt: prompt.map(content).transpose()?,
+            settings,
+        };
+        Ok(Arc::new(Fixed(Arc::new(parts))))
+    }
+}
+
+impl<I, O> fmt::Debug for PromptDefinition<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PromptDefinition").field("name", &self.name).finish_non_exhaustive()
+    }
+}

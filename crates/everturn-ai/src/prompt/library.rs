@@ -1,0 +1,59 @@
+//! What templates share: partials, helpers and named schemas of a registry.
+
+use std::sync::Arc;
+
+use dotprompt::{Dotprompt, Helper, HelperCall, HelperError, HelperOutput};
+use everturn_core::{Error, Registry, Result};
+
+const PARTIAL: &str = "partial/";
+const HELPER: &str = "helper/";
+
+/// Defines a piece of template that others include as `{{> name}}`; it replaces an earlier one of that name.
+pub fn define_partial(registry: &Registry, name: &str, source: impl Into<String>) {
+    registry.set_value(format!("{PARTIAL}{name}"), source.into());
+}
+
+/// Defines a function that templates call as `{{name argument}}`, for prompts defined afterwards.
+pub fn define_helper<F>(registry: &Registry, name: &str, helper: F)
+where
+    F: Fn(&mut HelperCall<'_>) -> Result<HelperOutput, HelperError> + Send + Sync + 'static,
+{
+    registry.set_value(format!("{HELPER}{name}"), SharedHelper(Arc::new(helper)));
+}
+
+#[derive(Clone)]
+struct SharedHelper(Arc<dyn Helper>);
+
+impl Helper for SharedHelper {
+    fn call(&self, call: &mut HelperCall<'_>) -> Result<HelperOutput, HelperError> {
+        self.0.call(call)
+    }
+}
+
+/// A template compiler that knows what the registry knows.
+pub(super) fn compiler(registry: &Registry) -> Dotprompt {
+    // Compiled prompts are kept in the registry, so what they keep must not keep the registry.
+    let (partials, schemas) = (registry.downgrade(), registry.downgrade());
+    let compiler = Dotprompt::new()
+        .partial_resolver(move |name| {
+            let partial = partials.upgrade()?.value::<String>(&format!("{PARTIAL}{name}"));
+            Ok(partial.map(|source| String::clone(&source)))
+        })
+        .schema_resolver(move |name| Ok(schemas.upgrade()?.schema(name).map(|schema| schema.as_json().clone())));
+    registry.value_keys(HELPER).into_iter().fold(compiler, |compiler, key| {
+        match (registry.value::<SharedHelper>(&key), key.strip_prefix(HELPER)) {
+            (Some(helper), Some(name)) => compiler.define_helper_type(name, SharedHelper::clone(&helper)),
+            _ => compiler,
+        }
+    })
+}
+
+/// The error of a template, under the prompt's name.
+pub(super) fn template_error(name: &str, error: dotprompt::Error) -> Error {
+    let message = format!("prompt '{name}': {error}");
+    match error.kind() {
+        dotprompt::ErrorKind::UnknownSchema(_) | dotprompt::ErrorKind::UnknownTool(_) => Error::not_found(message),
+        _ => Error::invalid_argument(message),
+    }
+    .with_source(error)
+}

@@ -1,0 +1,271 @@
+//! From a prompt, an input and a conversation to the messages of a request.
+
+use std::fmt;
+
+use everturn_core::{Context, Error, Registry, Result, SpanKind, in_span};
+use serde_json::Value;
+
+use super::action::tool_name;
+use super::definition::{CompiledContent, CompiledMessages, Parts, Settings};
+use super::library::template_error;
+use super::slot::{ContentSource, MessagesSource, PromptScope};
+use super::{convert, state};
+use crate::messages::Segment;
+use crate::{
+    Content, Generate, GenerateActionOptions, GenerateActionOutputConfig, JsonObject, Message, Messages, MiddlewareRef,
+    MiddlewareSource, Part,
+};
+
+/// A rendered prompt: whose messages are whose, and everything else it says.
+#[derive(Clone)]
+pub struct RenderedPrompt {
+    pieces: Vec<PromptPiece>,
+    settings: Settings,
+}
+
+/// A run of messages of a rendered prompt.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PromptPiece {
+    /// The prompt's own.
+    Prompt(Messages),
+    /// Taken from the conversation, in its order.
+    Conversation(Messages),
+}
+
+impl RenderedPrompt {
+    /// The messages by origin, in their order.
+    pub fn pieces(&self) -> &[PromptPiece] {
+        &self.pieces
+    }
+
+    /// All messages. A conversation that was given as a history is still shared.
+    pub fn messages(&self) -> Messages {
+        let mut all = Messages::new();
+        for piece in &self.pieces {
+            let (PromptPiece::Prompt(messages) | PromptPiece::Conversation(messages)) = piece;
+            all.append(messages.clone());
+        }
+        all
+    }
+
+    /// A generation with everything the prompt says beside its messages.
+    pub fn generate(&self, registry: &Registry) -> Generate {
+        let settings = &self.settings;
+        let mut generate = Generate::new(registry)
+            .tools(settings.tools.iter().cloned())
+            .docs(settings.docs.iter().cloned())
+            .output_config(settings.output.clone());
+        if let Some(model) = &settings.model {
+            generate = generate.model(model.clone());
+        }
+        if let Some(config) = &settings.config {
+            generate = generate.config(config);
+        }
+        if let Some(choice) = settings.tool_choice {
+            generate = generate.tool_choice(choice);
+        }
+        if let Some(turns) = settings.max_turns {
+            generate = generate.max_turns(turns);
+        }
+        if let Some(returns) = settings.return_tool_requests {
+            generate = generate.return_tool_requests(returns);
+        }
+        settings.middleware.iter().cloned().fold(generate, Generate::use_middleware)
+    }
+
+    /// The same as options that name everything.
+    pub(super) fn options(&self) -> GenerateActionOptions {
+        let Settings { model, config, .. } = self.settings.clone();
+        let (model, defaults) = model.map_or((None, None), |model| (Some(model.name), model.config));
+        let tools: Vec<String> = self.settings.tools.iter().map(|tool| tool_name(tool).to_owned()).collect();
+        let named = self.settings.middleware.iter().filter_map(MiddlewareSource::reference).cloned();
+        let middleware: Vec<MiddlewareRef> = named.collect();
+        let output = self.settings.output.clone();
+        GenerateActionOptions {
+            model,
+            docs: (!self.settings.docs.is_empty()).then(|| self.settings.docs.clone()),
+            messages: self.messages(),
+            tools: (!tools.is_empty()).then_some(tools),
+            tool_choice: self.settings.tool_choice,
+            config: config.or(defaults),
+            output: (output != GenerateActionOutputConfig::default()).then_some(output),
+            return_tool_requests: self.settings.return_tool_requests,
+            max_turns: self.settings.max_turns,
+            middleware: (!middleware.is_empty()).then_some(middleware),
+            ..GenerateActionOptions::default()
+        }
+    }
+
+    pub(super) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
+    fn push_own(&mut self, message: Message) {
+        match self.pieces.last_mut() {
+            Some(PromptPiece::Prompt(messages)) => messages.push(message),
+            _ => self.pieces.push(PromptPiece::Prompt(message.into())),
+        }
+    }
+
+    fn push_conversation(&mut self, messages: Messages) {
+        if messages.is_empty() {
+            return;
+        }
+        match self.pieces.last_mut() {
+            Some(PromptPiece::Conversation(before)) => before.append(messages),
+            _ => self.pieces.push(PromptPiece::Conversation(messages)),
+        }
+    }
+}
+
+impl fmt::Debug for RenderedPrompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RenderedPrompt").field("pieces", &self.pieces).finish_non_exhaustive()
+    }
+}
+
+/// Renders inside a span of its own.
+pub(super) async fn render(
+    name: &str,
+    parts: &Parts,
+    input: &Value,
+    conversation: Messages,
+    registry: &Registry,
+    context: Context,
+) -> Result<RenderedPrompt> {
+    let input = with_defaults(input, parts.settings.input_default.as_ref());
+    in_span("render", SpanKind::PromptTemplate, context, async |context, recorder| {
+        recorder.input(&input);
+        let scope = PromptScope { input, conversation, context, registry: registry.clone() };
+        let rendered = render_slots(name, parts, scope).await?;
+        recorder.output(&rendered.messages());
+        Ok(rendered)
+    })
+    .await
+}
+
+async fn render_slots(name: &str, parts: &Parts, scope: PromptScope) -> Result<RenderedPrompt> {
+    let mut rendered = RenderedPrompt { pieces: Vec::new(), settings: parts.settings.clone() };
+    if let Some(system) = &parts.system {
+        rendered.push_own(Message::system(content(name, "system", system, &scope).await?));
+    }
+    match &parts.messages {
+        None => rendered.push_conversation(scope.conversation.clone()),
+        Some(CompiledMessages::Template(template)) => {
+            for piece in template_pieces(name, template, &scope)? {
+                match piece {
+                    dotprompt::Piece::Message(message) => rendered.push_own(convert::message(message)?),
+                    dotprompt::Piece::History(_) => rendered.push_conversation(scope.conversation.clone()),
+                }
+            }
+        }
+        Some(CompiledMessages::Other(slot)) => match &slot.0 {
+            MessagesSource::Computed(compute) => {
+                let messages = compute(scope.clone()).await?;
+                sort_out(&mut rendered, &messages, &scope.conversation);
+            }
+            MessagesSource::Fixed(messages) => messages.iter().cloned().for_each(|message| rendered.push_own(message)),
+            MessagesSource::Template(_) => return Err(uncompiled(name)),
+        },
+    }
+    if let Some(prompt) = &parts.prompt {
+        rendered.push_own(Message::user(content(name, "prompt", prompt, &scope).await?));
+    }
+    Ok(rendered)
+}
+
+/// The content of a slot that is one message.
+async fn content(name: &str, slot: &str, source: &CompiledContent, scope: &PromptScope) -> Result<Content> {
+    let template = match source {
+        CompiledContent::Template(template) => template,
+        CompiledContent::Other(other) => match &other.0 {
+            ContentSource::Parts(parts) => return Ok(parts.clone()),
+            ContentSource::Computed(compute) => return compute(scope.clone()).await,
+            ContentSource::Template(_) => return Err(uncompiled(name)),
+        },
+    };
+    let mut messages = Vec::new();
+    for piece in template_pieces(name, template, scope)? {
+        if let dotprompt::Piece::Message(message) = piece {
+            messages.push(convert::message(message)?);
+        }
+    }
+    match <[Message; 1]>::try_from(messages) {
+        Ok([message]) if message.role() == crate::Role::User => Ok(Vec::<Part>::from(message.content()).into()),
+        _ => Err(Error::invalid_argument(format!(
+            "prompt '{name}': the {slot} template must render to one message without a role; \
+             use a messages template for several"
+        ))),
+    }
+}
+
+fn template_pieces(name: &str, template: &dotprompt::Prompt, scope: &PromptScope) -> Result<Vec<dotprompt::Piece>> {
+    let reads_state = template.variables().any(|variable| variable == "state");
+    let state = reads_state.then(|| state::current(&scope.context)).flatten();
+    let describe = || serde_json::to_value(&scope.conversation).unwrap_or_default();
+    let mut data = dotprompt::Data::new()
+        .input(&scope.input)
+        .context(scope.context.values())
+        .describe_messages(&describe);
+    if let Some(state) = &state {
+        data = data.variable("state", state);
+    }
+    template.render_pieces(&data).map_err(|error| template_error(name, error))
+}
+
+/// Tells the conversation's messages from those a function made, by identity: a function may drop some, not copy them.
+fn sort_out(rendered: &mut RenderedPrompt, computed: &Messages, conversation: &Messages) {
+    let mut start = 0;
+    let mut expected = conversation.iter();
+    for segment in computed.segments() {
+        let length = match segment {
+            Segment::Run(messages) => messages.len(),
+            Segment::History { history, from } => history.len() - from,
+        };
+        let end = start + length;
+        if is_shared(segment, conversation) {
+            rendered.push_conversation(computed.slice(start..end));
+        } else {
+            for message in (start..end).filter_map(|index| computed.get(index)) {
+                let mut ahead = expected.clone();
+                if ahead.by_ref().any(|known| known.is_same(message)) {
+                    expected = ahead;
+                    rendered.push_conversation(message.clone().into());
+                } else {
+                    rendered.push_own(message.clone());
+                }
+            }
+        }
+        start = end;
+    }
+}
+
+/// Whether a segment is a part of the conversation that is shared rather than copied.
+fn is_shared(segment: Segment<'_>, conversation: &Messages) -> bool {
+    let Segment::History { history, .. } = segment else {
+        return false;
+    };
+    conversation.segments().any(|known| match known {
+        Segment::History { history: known, .. } => known.shared_prefix(history) == history.len(),
+        Segment::Run(_) => false,
+    })
+}
+
+/// The defaults, overlaid by the input key by key; an input that is no object has no keys to fill in.
+fn with_defaults(input: &Value, defaults: Option<&JsonObject>) -> Value {
+    match (input, defaults) {
+        (Value::Null, None) => Value::Object(JsonObject::new()),
+        (Value::Null, Some(defaults)) => Value::Object(defaults.clone()),
+        (Value::Object(input), Some(defaults)) => {
+            let mut merged = defaults.clone();
+            merged.extend(input.clone());
+            Value::Object(merged)
+        }
+        (input, _) => input.clone(),
+    }
+}
+
+/// Definitions compile every template they hold.
+fn uncompiled(name: &str) -> Error {
+    Error::internal(format!("prompt '{name}' holds a template that was not compiled"))
+}

@@ -1,0 +1,35 @@
+//! The identities of this layer's failures, for callers that match on more than a status.
+//!
+//! ```
+//! use everturn_ai::{interrupt, reason};
+//!
+//! let error = interrupt("may I?");
+//! assert!(error.is(reason::TOOL_INTERRUPT));
+//! ```
+
+use everturn_core::Reason;
+
+/// No model of that name is registered: `NOT_FOUND`.
+pub const MODEL_NOT_FOUND: Reason = Reason::new("model-not-found");
+/// A tool that was declared or asked for does not exist: `NOT_FOUND`.
+pub const TOOL_NOT_FOUND: Reason = Reason::new("tool-not-found");
+/// No middleware of that name is registered: `NOT_FOUND`.
+pub const MIDDLEWARE_NOT_FOUND: Reason = Reason::new("middleware-not-found");
+/// No resource has the URI that a message links to: `NOT_FOUND`.
+pub const RESOURCE_NOT_FOUND: Reason = Reason::new("resource-not-found");
+/// A tool failed, and with it the generation: `INTERNAL`; the source is the tool's own error.
+pub const TOOL_FAILED: Reason = Reason::new("tool-failed");
+/// A tool paused to ask: never seen by callers of generate, who get an interrupted response instead.
+pub const TOOL_INTERRUPT: Reason = Reason::new("tool-interrupt");
+/// The model asked for tools more often than allowed: `ABORTED`.
+pub const MAX_TURNS_EXCEEDED: Reason = Reason::new("max-turns-exceeded");
+/// The request needs what the model says it cannot do: `INVALID_ARGUMENT`.
+pub const UNSUPPORTED_BY_MODEL: Reason = Reason::new("unsupported-by-model");
+/// A resume left an interrupted tool request unanswered: `INVALID_ARGUMENT`.
+pub const UNRESOLVED_TOOL_REQUEST: Reason = Reason::new("unresolved-tool-request");
+/// The provider refused to answer: `FAILED_PRECONDITION`; the error carries the response.
+pub const GENERATION_BLOCKED: Reason = Reason::new("generation-blocked");
+/// The model returned neither a message nor an operation: `FAILED_PRECONDITION`; the error carries the response.
+pub const NO_MESSAGE: Reason = Reason::new("no-message");
+/// No prompt is defined under the name: `NOT_FOUND`.
+pub const PROMPT_NOT_FOUND: Reason = Reason::new("prompt-not-found");

@@ -1,0 +1,75 @@
+//! Putting the content of resources in the place of the links to them.
+
+use std::sync::Arc;
+
+use everturn_core::{ActionType, Context, Error, Registry, Result};
+use serde_json::Value;
+
+use super::{Resource, ResourceInput};
+use crate::{Feature, Message, Messages, Part, metadata, reason};
+
+/// Exchanges every resource link for the resource's content. Resources at hand are asked before registered ones.
+pub(crate) async fn expand_resources(
+    messages: &mut Messages,
+    at_hand: &[Resource],
+    registry: &Registry,
+    context: &Context,
+) -> Result<()> {
+    let mut start = 0;
+    while let Some(index) = messages.next_with(Feature::Resource, start) {
+        if let Some(message) = messages.get(index) {
+            let expanded = expanded(message, at_hand, registry, context).await?;
+            messages.replace(index, expanded);
+        }
+        start = index + 1;
+    }
+    Ok(())
+}
+
+async fn expanded(
+    message: &Message,
+    at_hand: &[Resource],
+    registry: &Registry,
+    context: &Context,
+) -> Result<Message> {
+    let mut content = Vec::with_capacity(message.content().len());
+    for part in message.content() {
+        let Some(link) = part.as_resource() else {
+            content.push(part.clone());
+            continue;
+        };
+        let (resource, input) = find(&link.uri, at_hand, registry)?;
+        let provenance = resource.provenance(&link.uri);
+        let parts = resource.read(input, context.clone()).await?;
+        content.extend(parts.into_iter().map(|part| stamped(part, &provenance)));
+    }
+    Ok(message.clone().with_content(content))
+}
+
+fn find(uri: &str, at_hand: &[Resource], registry: &Registry) -> Result<(Resource, ResourceInput)> {
+    let serve = |resource: &Resource| {
+        let variables = resource.matches(uri)?;
+        Some((resource.clone(), ResourceInput { uri: uri.to_owned(), variables }))
+    };
+    if let Some(found) = at_hand.iter().find_map(serve) {
+        return Ok(found);
+    }
+    let registered = registry.of_type(&ActionType::RESOURCE);
+    let found = registered.values().find_map(|action| serve(&Resource::from_action(Arc::clone(action))?));
+    found.ok_or_else(|| {
+        Error::not_found(format!("no resource has the URI '{uri}'")).with_reason(reason::RESOURCE_NOT_FOUND)
+    })
+}
+
+/// Records where a part came from; a part that already says so came through this resource from another.
+fn stamped(part: Part, provenance: &Value) -> Part {
+    let entry = match part.metadata_entry(metadata::RESOURCE) {
+        Some(Value::Object(inner)) => {
+            let mut inner = inner.clone();
+            inner.insert("parent".to_owned(), provenance.clone());
+            Value::Object(inner)
+        }
+        _ => provenance.clone(),
+    };
+    part.with_metadata_entry(metadata::RESOURCE, entry)
+}

@@ -1,0 +1,318 @@
+//! Tools: functions that a model may call.
+//!
+//! A [`Tool`] is made from a typed async closure, from a JSON Schema and a closure over JSON, or from any action. It
+//! validates what the model sends, runs in a span of its own and never lets a panic out. A tool may also *interrupt*:
+//! pause the generation, hand typed data to the caller and go on later with a typed answer.
+
+mod action;
+mod body;
+mod context;
+mod definition;
+mod directive;
+mod interrupt;
+mod lookup;
+mod reference;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use everturn_core::{ActionType, DynAction, Result, Schema, SpanKind, catch_panic, in_span};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::body::Body;
+pub use self::{
+    context::ToolContext,
+    interrupt::{interrupt, interrupt_data},
+    lookup::lookup_tool,
+    reference::{IntoTool, ToolReference},
+};
+use crate::{JsonObject, MultipartToolResponse};
+
+/// A function that a model may call. Cloning is cheap.
+///
+/// ```
+/// use everturn_ai::{Tool, ToolContext};
+/// use everturn_core::Result;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let double = Tool::new("double", "Doubles a number.", |n: i64, _cx: ToolContext| async move { Ok(n * 2) });
+///
+/// assert_eq!(double.run(21).await?.output, Some(42.into()));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Tool(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    name: String,
+    description: String,
+    input_schema: Option<Schema>,
+    output_schema: Option<Schema>,
+    metadata: JsonObject,
+    multipart: bool,
+    restartable: bool,
+    strict: bool,
+    /// The key and type of the action behind the tool, when that is not a tool of ours.
+    key: Option<String>,
+    body: Body,
+}
+
+/// The input of a tool that takes none: an empty object, or nothing at all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NoInput {}
+
+/// Models send `{}`, `null` or an object of invented arguments to a tool without parameters; all are fine.
+impl<'de> Deserialize<'de> for NoInput {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self {})
+    }
+}
+
+impl Tool {
+    /// A tool from an async function; the schemas are those of its types.
+    pub fn new<I, O, F, Fut>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
+    where
+        I: DeserializeOwned + JsonSchema + Send + 'static,
+        O: Serialize + JsonSchema + 'static,
+        F: Fn(I, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        let body = Body::function(move |input, context| {
+            let function = Arc::clone(&function);
+            async move {
+                let output = function(body::decode(input)?, context).await?;
+                Ok(body::plain(serde_json::to_value(output)?))
+            }
+        });
+        Self::build(name, description, body)
+            .with_input_schema(Schema::of::<I>())
+            .with_output_schema(Schema::of::<O>())
+    }
+
+    /// A tool whose types are known only at run time; without a schema it takes anything.
+    pub fn dynamic<F, Fut>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Option<Schema>,
+        function: F,
+    ) -> Self
+    where
+        F: Fn(Value, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        let body = Body::function(move |input, context| {
+            let function = Arc::clone(&function);
+            async move { Ok(body::plain(function(input, context).await?)) }
+        });
+        Self::build(name, description, body).with_input_schema(input_schema)
+    }
+
+    /// A tool that answers with content, such as media, beside its output.
+    pub fn multipart<I, F, Fut>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
+    where
+        I: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(I, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<MultipartToolResponse>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        let body = Body::function(move |input, context| {
+            let function = Arc::clone(&function);
+            async move { function(body::decode(input)?, context).await }
+        });
+        Self::build(name, description, body)
+            .with_input_schema(Schema::of::<I>())
+            .edit(|inner| inner.multipart = true)
+    }
+
+    /// A tool that always interrupts: the question is its input, and only the caller can answer it.
+    pub fn interrupt<I, O>(name: impl Into<String>, description: impl Into<String>) -> Self
+    where
+        I: DeserializeOwned + JsonSchema + Send + 'static,
+        O: JsonSchema + 'static,
+    {
+        Self::interrupt_with::<I, O, _>(name, description, |_| ())
+    }
+
+    /// A tool that always interrupts, with data made from its input.
+    pub fn interrupt_with<I, O, D>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        data: impl Fn(I) -> D + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: DeserializeOwned + JsonSchema + Send + 'static,
+        O: JsonSchema + 'static,
+        D: Serialize + 'static,
+    {
+        let data = Arc::new(data);
+        let body = Body::function(move |input, _context| {
+            let data = Arc::clone(&data);
+            async move { Err(interrupt(data(body::decode(input)?))) }
+        });
+        Self::build(name, description, body)
+            .with_input_schema(Schema::of::<I>())
+            .with_output_schema(Schema::of::<O>())
+            .edit(|inner| inner.restartable = false)
+    }
+
+    /// Any action as a tool: a prompt, or a tool that a plugin made in a way of its own.
+    pub fn from_action(action: Arc<dyn DynAction>) -> Self {
+        if let Some(tool) = action::tool_behind(&action) {
+            return tool;
+        }
+        let descriptor = action.descriptor().clone();
+        let is_multipart = descriptor.action_type == ActionType::TOOL_V2;
+        let output_schema = if is_multipart { None } else { descriptor.output_schema };
+        Self::build(descriptor.name, descriptor.description.unwrap_or_default(), Body::Action(action))
+            .with_input_schema(descriptor.input_schema)
+            .with_output_schema(output_schema)
+            .edit(|inner| {
+                inner.multipart = is_multipart;
+                inner.key = Some(descriptor.key);
+            })
+    }
+
+    fn build(name: impl Into<String>, description: impl Into<String>, body: Body) -> Self {
+        Self(Arc::new(Inner {
+            name: name.into(),
+            description: description.into(),
+            input_schema: None,
+            output_schema: None,
+            metadata: JsonObject::new(),
+            multipart: false,
+            restartable: true,
+            strict: false,
+            key: None,
+            body,
+        }))
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// The same tool under another name.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        self.edit(|inner| inner.name = name.into())
+    }
+
+    /// The same tool with another input schema; `None` accepts anything.
+    pub fn with_input_schema(self, schema: impl Into<Option<Schema>>) -> Self {
+        self.edit(|inner| inner.input_schema = schema.into())
+    }
+
+    /// The same tool with another output schema; `None` promises nothing.
+    pub fn with_output_schema(self, schema: impl Into<Option<Schema>>) -> Self {
+        self.edit(|inner| inner.output_schema = schema.into())
+    }
+
+    /// The same tool with metadata for its descriptor.
+    pub fn with_metadata(self, entries: JsonObject) -> Self {
+        self.edit(|inner| inner.metadata.extend(entries))
+    }
+
+    /// The same tool, asking the provider to enforce the input schema exactly.
+    pub fn strict(self) -> Self {
+        self.edit(|inner| inner.strict = true)
+    }
+
+    /// The tool's name, with a plugin's prefix if it has one.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The name by which a model calls the tool: what comes after the last `/`.
+    pub fn short_name(&self) -> &str {
+        let name = self.name();
+        name.rsplit_once('/').map_or(name, |(_, short)| short)
+    }
+
+    /// What the tool is for.
+    pub fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    /// What the tool takes, if that is known.
+    pub fn input_schema(&self) -> Option<&Schema> {
+        self.0.input_schema.as_ref()
+    }
+
+    /// What the tool returns, if that is known.
+    pub fn output_schema(&self) -> Option<&Schema> {
+        self.0.output_schema.as_ref()
+    }
+
+    /// Metadata given to [`Tool::with_metadata`].
+    pub fn metadata(&self) -> &JsonObject {
+        &self.0.metadata
+    }
+
+    /// Whether the tool answers with content beside its output.
+    pub fn is_multipart(&self) -> bool {
+        self.0.multipart
+    }
+
+    /// Whether an interrupted call of the tool can be run again; if not, it can only be answered.
+    pub fn is_restartable(&self) -> bool {
+        self.0.restartable
+    }
+
+    /// Runs the tool in the current context, outside any generation.
+    ///
+    /// # Errors
+    /// As [`Tool::run_in`].
+    pub async fn run(&self, input: impl Serialize) -> Result<MultipartToolResponse> {
+        let input = serde_json::to_value(input)?;
+        self.run_in(Some(input), ToolContext::new(everturn_core::Context::current())).await
+    }
+
+    /// Runs the tool in a span of its own.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the input does not match the schema, `INTERNAL` if the output does not or the tool
+    /// panics, an error with [`reason::TOOL_INTERRUPT`](crate::reason::TOOL_INTERRUPT) if it interrupts, else what it
+    /// fails with.
+    pub async fn run_in(&self, input: Option<Value>, context: ToolContext) -> Result<MultipartToolResponse> {
+        let input = body::completed(input, self.input_schema());
+        let function = match &self.0.body {
+            Body::Action(action) => return body::run_action(action, input, &context, self.is_multipart()).await,
+            Body::Function(function) => function,
+        };
+        let action_type = self.action_type();
+        let kind = SpanKind::Action(&action_type);
+        in_span(self.name(), kind, context.context().clone(), |inner, recorder| async move {
+            recorder.input(&input);
+            body::check_input(self, &input)?;
+            let context = context.within(inner);
+            let work = catch_panic(self.name(), function(input, context.clone()));
+            let mut response = context.context().guard(work).await?;
+            response.content.extend(context.take_attachments());
+            body::check_output(self, &response)?;
+            if self.is_multipart() {
+                recorder.output(&response);
+            } else {
+                recorder.output(&response.output);
+            }
+            Ok(response)
+        })
+        .await
+    }
+
+    fn action_type(&self) -> ActionType {
+        if self.is_multipart() { ActionType::TOOL_V2 } else { ActionType::TOOL }
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Tool").field(&self.name()).finish()
+    }
+}

@@ -1,0 +1,88 @@
+//! A tool as the registry holds it: under `/tool/` it returns its output, under `/tool.v2/` the whole response.
+
+use std::sync::{Arc, LazyLock};
+
+use everturn_core::{ActionType, Descriptor, DynAction, Error, JsonCall, Registry, Result, Schema, downcast};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Tool, ToolContext};
+use crate::MultipartToolResponse;
+
+static ENVELOPE: LazyLock<Schema> = LazyLock::new(Schema::of::<MultipartToolResponse>);
+
+/// One of the two registrations of a tool.
+struct ToolAction {
+    tool: Tool,
+    descriptor: Descriptor,
+}
+
+impl Tool {
+    /// Registers the tool, so that requests, prompts and developer tools find it by name.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a tool of that name.
+    pub fn register(&self, registry: &Registry) -> Result<()> {
+        if !self.is_multipart() {
+            registry.register(Arc::new(self.action(ActionType::TOOL)))?;
+        }
+        registry.register(Arc::new(self.action(ActionType::TOOL_V2)))
+    }
+
+    /// The actions under which the tool is registered, for plugins that provide tools.
+    pub fn actions(&self) -> Vec<Arc<dyn DynAction>> {
+        let types = if self.is_multipart() { vec![ActionType::TOOL_V2] } else { vec![ActionType::TOOL, ActionType::TOOL_V2] };
+        types.into_iter().map(|kind| Arc::new(self.action(kind)) as Arc<dyn DynAction>).collect()
+    }
+
+    fn action(&self, action_type: ActionType) -> ToolAction {
+        let is_v2 = action_type == ActionType::TOOL_V2;
+        let mut descriptor = Descriptor::new(action_type.clone(), self.name());
+        descriptor.description = Some(self.description().to_owned());
+        descriptor.input_schema = self.input_schema().cloned();
+        descriptor.output_schema = if is_v2 { Some(ENVELOPE.clone()) } else { self.output_schema().cloned() };
+        descriptor.metadata.clone_from(self.metadata());
+        descriptor.metadata.insert("type".to_owned(), action_type.as_str().into());
+        descriptor.metadata.insert("tool".to_owned(), self.traits());
+        if let (true, Some(schema)) = (is_v2, self.output_schema()) {
+            descriptor.metadata.insert("originalOutputSchema".to_owned(), schema.as_json().clone());
+        }
+        ToolAction { tool: self.clone(), descriptor }
+    }
+
+    fn traits(&self) -> Value {
+        let mut traits = json!({ "multipart": self.is_multipart() });
+        if self.0.strict {
+            traits["strict"] = true.into();
+        }
+        if !self.is_restartable() {
+            traits["restartable"] = false.into();
+        }
+        traits
+    }
+}
+
+/// The tool behind a registered action, if the action is one of ours.
+pub(super) fn tool_behind(action: &Arc<dyn DynAction>) -> Option<Tool> {
+    downcast::<ToolAction>(Arc::clone(action)).map(|action| action.tool.clone())
+}
+
+impl DynAction for ToolAction {
+    fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    fn run_json(&self, call: JsonCall) -> BoxFuture<'_, Result<Value>> {
+        Box::pin(async move {
+            if call.init.is_some_and(|init| !init.is_null()) {
+                let message = format!("'{}' is not a bidirectional action: call it without 'init'", self.descriptor.key);
+                return Err(Error::invalid_argument(message).with_public());
+            }
+            let response = self.tool.run_in(call.input, ToolContext::new(call.context)).await?;
+            match self.descriptor.action_type == ActionType::TOOL_V2 {
+                true => Ok(serde_json::to_value(response)?),
+                false => Ok(response.output.unwrap_or_default()),
+            }
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! What a tool knows about the call it serves.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_core::{Context, Emitter, Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{ModelResponseChunk, Part, Role, ToolRequest, ToolResponse, metadata};
+
+/// The circumstances of one tool call. Cloning is cheap.
+#[derive(Clone)]
+pub struct ToolContext {
+    context: Context,
+    call: Arc<Call>,
+}
+
+struct Call {
+    /// The tool request as the model, or a restart, wrote it.
+    part: Option<Part>,
+    emitter: Emitter<ModelResponseChunk>,
+    attachments: Mutex<Vec<Part>>,
+}
+
+impl ToolContext {
+    /// A context for running a tool by hand.
+    pub fn new(context: Context) -> Self {
+        Self::build(context, None, Emitter::silent())
+    }
+
+    /// A context for the call that `part`, a tool request, asks for.
+    pub fn for_request(context: Context, part: Part, emitter: Emitter<ModelResponseChunk>) -> Self {
+        Self::build(context, Some(part), emitter)
+    }
+
+    fn build(context: Context, part: Option<Part>, emitter: Emitter<ModelResponseChunk>) -> Self {
+        Self { context, call: Arc::new(Call { part, emitter, attachments: Mutex::default() }) }
+    }
+
+    /// The same call inside another context, such as that of its span.
+    pub(super) fn within(self, context: Context) -> Self {
+        Self { context, ..self }
+    }
+
+    /// Who calls, until when, and what else accompanies the invocation.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// What the model asked for; `None` when the tool is run by hand.
+    pub fn request(&self) -> Option<&ToolRequest> {
+        self.call.part.as_ref()?.as_tool_request()
+    }
+
+    /// Whether this is an interrupted call that was restarted.
+    pub fn is_resumed(&self) -> bool {
+        self.resumed_value().is_some()
+    }
+
+    /// What the caller gave for restarting an interrupted call: `true`, or anything.
+    pub fn resumed_value(&self) -> Option<&Value> {
+        self.entry(metadata::RESUMED)
+    }
+
+    /// What the caller gave for restarting an interrupted call; `None` if the call was not restarted.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the caller gave something else than a `T`.
+    pub fn resumed<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        read(self.resumed_value(), "what the call was restarted with")
+    }
+
+    /// The input before the caller replaced it; `None` if it was not replaced.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it was not a `T`.
+    pub fn original_input<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        read(self.entry(metadata::REPLACED_INPUT), "the original input")
+    }
+
+    fn entry(&self, key: &str) -> Option<&Value> {
+        self.call.part.as_ref()?.metadata_entry(key)
+    }
+
+    /// Adds content, such as media, to the tool's response beside its output.
+    pub fn attach(&self, part: impl Into<Part>) {
+        self.call.attachments.lock().unwrap_or_else(PoisonError::into_inner).push(part.into());
+    }
+
+    pub(super) fn take_attachments(&self) -> Vec<Part> {
+        std::mem::take(&mut *self.call.attachments.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Streams progress: a response marked as partial, which never becomes part of the conversation.
+    ///
+    /// Whether anybody receives it is not the tool's concern, so this does not fail.
+    pub async fn send_partial(&self, output: impl Serialize) {
+        let (Some(request), Ok(output)) = (self.request(), serde_json::to_value(output)) else {
+            return;
+        };
+        let part = Part::from(ToolResponse::to(request, output)).with_metadata_entry(metadata::PARTIAL, true);
+        self.send_chunk(ModelResponseChunk { role: Some(Role::Tool), ..ModelResponseChunk::new(part) }).await;
+    }
+
+    /// Streams a chunk of the tool's own making. Like [`ToolContext::send_partial`] it does not fail.
+    pub async fn send_chunk(&self, chunk: ModelResponseChunk) {
+        if let Err(error) = self.call.emitter.send(chunk).await {
+            tracing::debug!(%error, "a tool's chunk found no receiver");
+        }
+    }
+
+    /// The error with which a tool pauses the generation: `return Err(cx.interrupt(question))`.
+    ///
+    /// The data reaches the caller in the interrupted request's metadata; `()` stands for no data.
+    pub fn interrupt(&self, data: impl Serialize) -> Error {
+        super::interrupt(data)
+    }
+}
+
+fn read<T: DeserializeOwned>(value: Option<&Value>, what: &str) -> Result<Option<T>> {
+    let read = |value: &Value| T::deserialize(value);
+    value
+        .map(read)
+        .transpose()
+        .map_err(|error| Error::invalid_argument(format!("{what} cannot be read: {error}")).with_public())
+}
+
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ToolContext")
+            .field("context", &self.context)
+            .field("part", &self.call.part)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,48 @@
+//! How a request names its tools.
+
+use super::Tool;
+
+/// A tool at hand, or the name of a registered one.
+#[derive(Debug, Clone)]
+pub enum ToolReference {
+    /// The tool itself; it need not be registered.
+    Tool(Tool),
+    /// A name, or a full key such as `/tool/calendar/book`.
+    Name(String),
+}
+
+/// What can be given to a model as a tool: a [`Tool`], a function marked `#[tool]`, or the name of a registered tool.
+pub trait IntoTool {
+    /// The tool, or its name.
+    fn into_tool(self) -> ToolReference;
+}
+
+impl IntoTool for ToolReference {
+    fn into_tool(self) -> ToolReference {
+        self
+    }
+}
+
+impl IntoTool for Tool {
+    fn into_tool(self) -> ToolReference {
+        ToolReference::Tool(self)
+    }
+}
+
+impl IntoTool for &Tool {
+    fn into_tool(self) -> ToolReference {
+        ToolReference::Tool(self.clone())
+    }
+}
+
+impl IntoTool for &str {
+    fn into_tool(self) -> ToolReference {
+        ToolReference::Name(self.to_owned())
+    }
+}
+
+impl IntoTool for String {
+    fn into_tool(self) -> ToolReference {
+        ToolReference::Name(self)
+    }
+}
