@@ -1,0 +1,175 @@
+//! The code that stands in the function's place.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens as _, format_ident, quote};
+use syn::ext::IdentExt as _;
+use syn::{ItemFn, Result, Signature};
+
+use crate::function::Function;
+use crate::input::{Context, Field, Input};
+use crate::options::Options;
+
+/// The unit struct, its methods and its trait.
+pub(crate) fn expand(options: &Options, function: ItemFn) -> Result<TokenStream> {
+    let function = Function::read(options, function)?;
+    let root = &options.root;
+    let private = quote!(#root::__private);
+
+    let Function {
+        visibility,
+        ident,
+        conditions,
+        attributes,
+        block,
+        ..
+    } = &function;
+    let docs = documentation(&function);
+    let signature = Signature {
+        ident: format_ident!("call", span = ident.span()),
+        ..function.signature.clone()
+    };
+    let made = make(&function, &private);
+    let arguments = arguments_struct(&function, &private);
+
+    Ok(quote! {
+        #(#conditions)*
+        #docs
+        #[allow(non_camel_case_types)]
+        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
+        #visibility struct #ident;
+
+        #(#conditions)*
+        impl #ident {
+            #docs
+            #(#attributes)*
+            #[allow(clippy::unused_async, clippy::needless_pass_by_value)]
+            #visibility #signature #block
+
+            /// The tool: its name, its description, its schemas, and the function behind it.
+            #[must_use]
+            #[allow(clippy::unused_self)]
+            #visibility fn tool(self) -> #private::Tool {
+                #arguments
+                #made
+            }
+        }
+
+        #(#conditions)*
+        #[automatically_derived]
+        impl #private::IntoTool for #ident {
+            fn into_tool(self) -> #private::ToolReference {
+                #private::ToolReference::Tool(self.tool())
+            }
+        }
+    })
+}
+
+/// The doc comment; the description stands in for a missing one, so that `missing_docs` is content.
+fn documentation(function: &Function) -> TokenStream {
+    if function.docs.is_empty() {
+        let description = &function.description;
+        return quote!(#[doc = #description]);
+    }
+    let docs = &function.docs;
+    quote!(#(#docs)*)
+}
+
+/// The expression that makes the tool.
+fn make(function: &Function, private: &TokenStream) -> TokenStream {
+    let Function {
+        ident,
+        name,
+        description,
+        output,
+        ..
+    } = function;
+    let input = match &function.input {
+        Input::Nothing => quote!(#private::NoInput),
+        Input::Whole(value) => value.to_token_stream(),
+        Input::Fields(_) => arguments_name(ident).to_token_stream(),
+    };
+    let given = match &function.input {
+        Input::Nothing => quote!(),
+        Input::Whole(_) => quote!(input,),
+        Input::Fields(fields) => {
+            let names = fields.iter().map(|field| &field.name);
+            quote!(#(input.#names,)*)
+        }
+    };
+    let context = match function.context {
+        Context::Ignored => quote!(),
+        Context::Owned => quote!(context),
+        Context::Borrowed => quote!(&context),
+    };
+    let input_name = if given.is_empty() {
+        quote!(_)
+    } else {
+        quote!(input)
+    };
+    let context_name = if context.is_empty() {
+        quote!(_)
+    } else {
+        quote!(context)
+    };
+
+    let again = output.is_fallible.then(|| quote!(?));
+    let value = &output.value;
+    let constructor = if output.is_multipart {
+        quote!(multipart::<#input, _, _>)
+    } else {
+        quote!(new::<#input, #value, _, _>)
+    };
+    quote! {
+        #private::Tool::#constructor(
+            #name,
+            #description,
+            |#input_name: #input, #context_name: #private::ToolContext| async move {
+                let output = #ident::call(#given #context).await #again;
+                ::core::result::Result::Ok(output)
+            },
+        )
+    }
+}
+
+/// The struct that several arguments are decoded into. It lives inside the method, out of everybody's way.
+fn arguments_struct(function: &Function, private: &TokenStream) -> Option<TokenStream> {
+    let Input::Fields(fields) = &function.input else {
+        return None;
+    };
+    let fields = fields.iter().map(
+        |Field {
+             attributes,
+             name,
+             value,
+         }| quote!(#(#attributes)* #name: #value),
+    );
+    let struct_name = arguments_name(&function.ident);
+    let title = &function.name;
+    let [serde, schemars] = ["serde", "schemars"].map(|name| path_text(private, name));
+    Some(quote! {
+        #[derive(#private::serde::Deserialize, #private::schemars::JsonSchema)]
+        #[serde(crate = #serde)]
+        #[schemars(crate = #schemars, rename = #title)]
+        struct #struct_name {
+            #(#fields,)*
+        }
+    })
+}
+
+/// `in_season` becomes `InSeasonArguments`.
+fn arguments_name(ident: &Ident) -> Ident {
+    let name = ident.unraw().to_string();
+    let words = name.split('_').map(|word| {
+        let mut letters = word.chars();
+        letters
+            .next()
+            .map(|first| first.to_uppercase().chain(letters).collect::<String>())
+            .unwrap_or_default()
+    });
+    format_ident!("{}Arguments", words.collect::<String>())
+}
+
+fn path_text(private: &TokenStream, name: &str) -> String {
+    let path = private.to_string().split_whitespace().collect::<String>();
+    format!("{path}::{name}")
+}

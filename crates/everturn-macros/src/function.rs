@@ -1,0 +1,108 @@
+//! The function under `#[tool]`, checked and taken apart.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::ext::IdentExt as _;
+use syn::{Attribute, Block, Error, Ident, ItemFn, LitStr, Result, Safety, Signature, Visibility};
+
+use crate::description;
+use crate::input::{self, Context, Input};
+use crate::options::Options;
+use crate::output::Output;
+
+/// Everything that is known about a tool's function.
+pub(crate) struct Function {
+    pub(crate) visibility: Visibility,
+    pub(crate) ident: Ident,
+    /// The name by which the model calls the tool.
+    pub(crate) name: LitStr,
+    pub(crate) description: TokenStream,
+    /// The doc comment, for people.
+    pub(crate) docs: Vec<Attribute>,
+    /// Conditions under which the function exists at all.
+    pub(crate) conditions: Vec<Attribute>,
+    /// All other attributes of the function.
+    pub(crate) attributes: Vec<Attribute>,
+    pub(crate) signature: Signature,
+    pub(crate) block: Box<Block>,
+    pub(crate) input: Input,
+    pub(crate) context: Context,
+    pub(crate) output: Output,
+}
+
+impl Function {
+    /// Takes the function apart.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its form at once, else the first thing that is wrong with its arguments.
+    pub(crate) fn read(options: &Options, mut function: ItemFn) -> Result<Self> {
+        check_form(&function.sig)?;
+        let (input, context) = input::read(&mut function.sig.inputs, options.fields)?;
+        let ident = function.sig.ident.clone();
+        let description = match &options.description {
+            Some(description) => description.to_token_stream(),
+            None => description::of(&function.attrs).ok_or_else(|| no_description(&ident))?,
+        };
+        let mut attributes = function.attrs;
+        Ok(Self {
+            visibility: function.vis,
+            name: options
+                .name
+                .clone()
+                .unwrap_or_else(|| LitStr::new(&ident.unraw().to_string(), ident.span())),
+            description,
+            docs: attributes
+                .extract_if(.., |attribute| description::is_doc(attribute))
+                .collect(),
+            conditions: attributes
+                .extract_if(.., |attribute| attribute.path().is_ident("cfg"))
+                .collect(),
+            attributes,
+            output: Output::of(&function.sig.output),
+            ident,
+            signature: function.sig,
+            block: function.block,
+            input,
+            context,
+        })
+    }
+}
+
+fn no_description(ident: &Ident) -> Error {
+    let advice =
+        "a tool needs a description for the model: write a doc comment, or `#[tool(description = \"..\")]`";
+    Error::new(ident.span(), advice)
+}
+
+fn check_form(signature: &Signature) -> Result<()> {
+    let mut problems = Vec::new();
+    if signature.asyncness.is_none() {
+        problems.push(Error::new(signature.fn_token.span, "a tool is an `async fn`"));
+    }
+    if let Some(constness) = &signature.constness {
+        problems.push(Error::new(constness.span, "a tool cannot be `const`"));
+    }
+    if let Safety::Unsafe(keyword) = &signature.safety {
+        problems.push(Error::new(
+            keyword.span,
+            "a tool cannot be `unsafe`: a model calls it with what it likes",
+        ));
+    }
+    if let Some(abi) = &signature.abi {
+        problems.push(Error::new_spanned(abi, "a tool cannot have a foreign ABI"));
+    }
+    if !signature.generics.params.is_empty() {
+        problems.push(Error::new_spanned(
+            &signature.generics,
+            "a tool cannot be generic: its schema is that of one type",
+        ));
+    }
+    if let Some(bounds) = &signature.generics.where_clause {
+        problems.push(Error::new_spanned(bounds, "a tool cannot have a `where` clause"));
+    }
+    let together = problems.into_iter().reduce(|mut all, problem| {
+        all.combine(problem);
+        all
+    });
+    together.map_or(Ok(()), Err)
+}

@@ -1,0 +1,120 @@
+//! Streams and emitters as plain lists.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_core::Emitter;
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
+
+/// Everything a stream yields until it ends.
+pub async fn collect<T>(stream: impl Stream<Item = T>) -> Vec<T> {
+    stream.collect().await
+}
+
+/// Everything a stream of results yields until it ends.
+///
+/// # Errors
+/// The first error of the stream.
+pub async fn try_collect<T, E>(stream: impl Stream<Item = Result<T, E>>) -> Result<Vec<T>, E> {
+    stream.try_collect().await
+}
+
+/// Keeps what is sent to an emitter. A clone is another handle to the same list.
+///
+/// ```
+/// use everturn_testkit::Collector;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> everturn_core::Result<()> {
+/// let collector = Collector::new();
+/// collector.emitter().send("soup").await?;
+///
+/// assert_eq!(collector.take(), ["soup"]);
+/// # Ok(()) }
+/// ```
+pub struct Collector<S>(Arc<Mutex<Vec<S>>>);
+
+impl<S: Send + 'static> Collector<S> {
+    /// A collector that has nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An emitter that keeps its chunks here.
+    pub fn emitter(&self) -> Emitter<S> {
+        let collector = self.clone();
+        Emitter::new(move |chunk| {
+            collector.keep(chunk);
+            std::future::ready(Ok(()))
+        })
+    }
+
+    /// An emitter that keeps its chunks here and passes them on; silent if the other is.
+    pub fn tee(&self, emitter: &Emitter<S>) -> Emitter<S>
+    where
+        S: Clone,
+    {
+        let collector = self.clone();
+        emitter.map_from(move |chunk: S| {
+            collector.keep(chunk.clone());
+            Ok(chunk)
+        })
+    }
+
+    /// What came since the last time, in order.
+    pub fn take(&self) -> Vec<S> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn keep(&self, chunk: S) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
+    }
+}
+
+impl<S> Default for Collector<S> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<S> Clone for Collector<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Collector<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Collector").field(&self.0).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tee_keeps_and_passes_on() {
+        let (here, there) = (Collector::new(), Collector::new());
+
+        here.tee(&there.emitter()).send(1).await.unwrap();
+
+        assert_eq!(here.take(), [1]);
+        assert_eq!(there.take(), [1]);
+        assert!(here.take().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_tee_of_a_silent_emitter_is_silent() {
+        let collector = Collector::<u8>::new();
+
+        assert!(!collector.tee(&Emitter::silent()).is_streaming());
+    }
+
+    #[tokio::test]
+    async fn a_stream_of_results_ends_at_the_first_error() {
+        let stream = futures::stream::iter([Ok(1), Err("no"), Ok(3)]);
+
+        assert_eq!(try_collect(stream).await, Err("no"));
+        assert_eq!(collect(futures::stream::iter([1, 2])).await, [1, 2]);
+    }
+}

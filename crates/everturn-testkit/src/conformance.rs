@@ -1,0 +1,52 @@
+//! Published cases for every implementation of the protocols, read where they are and never copied.
+//!
+//! The cases live in a folder that the environment variable `CONFORMANCE_DIR` names; without it, in
+//! `shared/conformance` beside the repository. A test that does not find its data says `skipped: ` and why, and passes;
+//! where the variable `CI` is `true` it fails instead, so that nothing is skipped unseen.
+//!
+//! ```
+//! use everturn_testkit::conformance;
+//!
+//! let Some(cases) = conformance::cases("generate.yaml") else { return };
+//! for case in cases {
+//!     let _replies = conformance::replies(&case).expect("the case has model responses");
+//! }
+//! ```
+
+mod data;
+mod location;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use self::data::{cases, load, replies};
+pub use self::location::{directory, skip};
+use crate::{contains, contains_each};
+
+/// Checks that a value [`contains`] what a case expects.
+///
+/// # Panics
+/// If it does not; the message names the place and shows the whole value.
+#[track_caller]
+pub fn assert_contains(actual: &impl Serialize, expected: &Value) {
+    let actual = serde_json::to_value(actual).expect("the value has a JSON form");
+    if let Err(difference) = contains(&actual, expected) {
+        panic!("{difference}\nthe value was {actual:#}");
+    }
+}
+
+/// Checks chunks against `expectChunks`: as many, in that order, each containing what is expected of it.
+///
+/// # Panics
+/// If they differ; the message names the place and shows all chunks.
+#[track_caller]
+pub fn assert_chunks(actual: &[impl Serialize], expected: &Value) {
+    let actual: Vec<Value> = actual
+        .iter()
+        .map(|chunk| serde_json::to_value(chunk).expect("a chunk has a JSON form"))
+        .collect();
+    let expected = expected.as_array().expect("`expectChunks` is a list");
+    if let Err(difference) = contains_each(&actual, expected) {
+        panic!("{difference}\nthe chunks were {:#}", Value::from(actual));
+    }
+}

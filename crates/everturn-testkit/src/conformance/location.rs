@@ -1,0 +1,74 @@
+//! Where the cases are, and what to do when they are not there.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// The folder with the data; `None` if there is none, after saying so.
+///
+/// # Panics
+/// If there is none and `CI` is `true`.
+pub fn directory() -> Option<PathBuf> {
+    let folder = candidate(env::var_os("CONFORMANCE_DIR"), env::var_os("CARGO_MANIFEST_DIR"));
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    skip(format_args!(
+        "there is no conformance data in {}",
+        folder.display()
+    ));
+    None
+}
+
+/// A crate lies two folders deep in the repository, and the shared folder beside it.
+fn candidate(chosen: Option<OsString>, manifest: Option<OsString>) -> PathBuf {
+    match chosen.filter(|chosen| !chosen.is_empty()) {
+        Some(chosen) => chosen.into(),
+        None => Path::new(&manifest.unwrap_or_default()).join("../../../shared/conformance"),
+    }
+}
+
+/// Says that the running test is skipped, and why.
+///
+/// # Panics
+/// If `CI` is `true`: there, everything that a test needs must be present.
+pub fn skip(reason: impl Display) {
+    assert!(
+        !is_ci(env::var_os("CI")),
+        "a test cannot be skipped in CI: {reason}"
+    );
+    eprintln!("skipped: {reason}");
+}
+
+fn is_ci(value: Option<OsString>) -> bool {
+    value.is_some_and(|value| value == "true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_wins_over_the_folder_beside_the_repository() {
+        let chosen = candidate(Some("/data".into()), Some("/repository/crates/one".into()));
+        let beside = candidate(None, Some("/repository/crates/one".into()));
+
+        assert_eq!(chosen, Path::new("/data"));
+        assert_eq!(
+            beside,
+            Path::new("/repository/crates/one/../../../shared/conformance")
+        );
+        assert_eq!(
+            candidate(Some("".into()), Some("/repository/crates/one".into())),
+            beside
+        );
+    }
+
+    #[test]
+    fn only_the_word_true_means_ci() {
+        assert!(is_ci(Some("true".into())));
+        assert!(!is_ci(Some("1".into())));
+        assert!(!is_ci(None));
+    }
+}

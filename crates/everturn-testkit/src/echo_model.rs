@@ -1,0 +1,53 @@
+//! A model that repeats what it hears.
+
+use std::time::Duration;
+
+use everturn_ai::{
+    Content, Message, Model, ModelAction, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, Role,
+    register_model,
+};
+use everturn_core::{Context, Emitter, Registry, Result};
+
+use crate::words;
+
+/// Repeats the last user message, part for part; streamed, text comes word by word.
+///
+/// Without a user message the answer is an empty text.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EchoModel;
+
+impl EchoModel {
+    /// Registers the model under a name.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a model of that name.
+    pub fn register(self, registry: &Registry, name: impl Into<String>) -> Result<ModelAction> {
+        register_model(registry, name, self)
+    }
+}
+
+impl Model for EchoModel {
+    fn info(&self) -> ModelInfo {
+        ModelInfo {
+            label: Some("Echo".to_owned()),
+            ..ModelInfo::default()
+        }
+    }
+
+    async fn generate(
+        &self,
+        request: ModelRequest,
+        emitter: Emitter<ModelResponseChunk>,
+        _context: Context,
+    ) -> Result<ModelResponse> {
+        let heard = request
+            .messages
+            .iter()
+            .rev()
+            .find(|message| message.role() == Role::User);
+        let answer =
+            Message::model(heard.map_or_else(|| Content::from(""), |message| message.content().into()));
+        words::stream(answer.content(), Duration::ZERO, &emitter).await?;
+        Ok(ModelResponse::new(answer))
+    }
+}

@@ -1,0 +1,58 @@
+//! What tests of agents are made of, ours and yours.
+//!
+//! | to | see |
+//! |---|---|
+//! | say what the model answers, and check what it was asked | [`ScriptedModel`], [`Reply`] |
+//! | stage a race without sleeping | [`Gate`] |
+//! | have any model at all | [`EchoModel`] |
+//! | demonstrate tools and structured output without a network | [`OfflineModel`] |
+//! | test against a real model's answers without calling it each time | [`Recorder`], [`Replayer`] |
+//! | run the published cases of the protocols | [`conformance`] |
+//! | look at chunks and at JSON | [`collect()`], [`Collector`], [`contains`] |
+//!
+//! Nothing here sleeps by itself: pauses are part of a script and go by tokio's clock, which a test can pause.
+//!
+//! ```
+//! use everturn_ai::{Generate, Tool, ToolContext};
+//! use everturn_core::{Registry, Result};
+//! use everturn_testkit::{Reply, ScriptedModel};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+//! let registry = Registry::new();
+//! let model = ScriptedModel::new().reply(Reply::tool("double", 21)).reply("It is 42.");
+//! model.register(&registry, "scripted")?;
+//! let double = Tool::new("double", "Doubles a number.", |n: i64, _: ToolContext| async move { Ok(n * 2) });
+//!
+//! let answer = Generate::new(&registry).model("scripted").prompt("Twice 21?").tool(double).run().await?;
+//!
+//! assert_eq!(answer.text(), "It is 42.");
+//! model.assert_asked(1, &json!({"messages": [{"content": [{"toolResponse": {"output": 42}}]}]}));
+//! model.assert_finished();
+//! # Ok(()) }
+//! ```
+
+mod cassette;
+mod collect;
+pub mod conformance;
+mod difference;
+mod echo_model;
+mod gate;
+mod offline_model;
+mod recorder;
+mod replayer;
+mod reply;
+mod scripted_model;
+mod words;
+
+pub use self::{
+    collect::{Collector, collect, try_collect},
+    difference::{Difference, contains, contains_each},
+    echo_model::EchoModel,
+    gate::Gate,
+    offline_model::OfflineModel,
+    recorder::{RecordedModel, Recorder},
+    replayer::{NO_RECORDING, ReplayedModel, Replayer},
+    reply::Reply,
+    scripted_model::{Call, SCRIPT_OVER, ScriptedModel},
+};

@@ -1,0 +1,96 @@
+//! A stand-in for a model, for demonstrations and tests without a network.
+
+mod input;
+mod sample;
+mod talk;
+mod text;
+mod tool_call;
+
+use std::time::Duration;
+
+use everturn_ai::{
+    ConstrainedSupport, Message, Model, ModelAction, ModelInfo, ModelRequest, ModelResponse,
+    ModelResponseChunk, ModelSupports, Part, Role, register_model,
+};
+use everturn_core::{Context, Emitter, Registry, Result};
+
+use crate::words;
+
+/// A small assistant made of rules. It understands nothing, and says so when asked.
+///
+/// The same request gets the same answer, and every request gets one:
+///
+/// | the request | the answer |
+/// |---|---|
+/// | the last message asks for a tool by words of its name or description, or a tool is required | a call of that tool; the input is made to fit its schema, with texts and numbers taken from the message |
+/// | the last message holds the answers of tools | what the tools answered |
+/// | a schema for the output | a value of that shape, not a sensible one |
+/// | a greeting, thanks, a question about the conversation so far or about what it can do | a fitting sentence |
+/// | anything else | what was said, and that there is no model here |
+///
+/// Streamed, it speaks word by word, at a [pace](OfflineModel::with_pace) if it is given one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OfflineModel {
+    pace: Duration,
+}
+
+impl OfflineModel {
+    /// The model, speaking as fast as it can.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same model, pausing this long before each word that it streams.
+    pub fn with_pace(self, pace: Duration) -> Self {
+        Self { pace }
+    }
+
+    /// Registers the model under a name.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a model of that name.
+    pub fn register(self, registry: &Registry, name: impl Into<String>) -> Result<ModelAction> {
+        register_model(registry, name, self)
+    }
+}
+
+impl Model for OfflineModel {
+    fn info(&self) -> ModelInfo {
+        let supports = ModelSupports {
+            multiturn: Some(true),
+            tools: Some(true),
+            tool_choice: Some(true),
+            system_role: Some(true),
+            constrained: Some(ConstrainedSupport::All),
+            ..ModelSupports::default()
+        };
+        ModelInfo {
+            label: Some("Offline model".to_owned()),
+            supports: Some(supports),
+            ..ModelInfo::default()
+        }
+    }
+
+    async fn generate(
+        &self,
+        request: ModelRequest,
+        emitter: Emitter<ModelResponseChunk>,
+        _context: Context,
+    ) -> Result<ModelResponse> {
+        let answer = Message::model(answer(&request));
+        words::stream(answer.content(), self.pace, &emitter).await?;
+        Ok(ModelResponse::new(answer))
+    }
+}
+
+fn answer(request: &ModelRequest) -> Part {
+    let is_from_user = request
+        .messages
+        .last()
+        .is_some_and(|message| message.role() == Role::User);
+    if is_from_user && let Some(call) = tool_call::wanted(request) {
+        return call.into();
+    }
+    let text = sample::output(request).unwrap_or_else(|| talk::reply(request));
+    Part::text(text)
+}

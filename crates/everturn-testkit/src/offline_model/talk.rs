@@ -1,0 +1,98 @@
+//! What there is to say when nothing else is asked for.
+
+use everturn_ai::{ModelRequest, Part, Role};
+
+use super::text::{last_user_text, user_texts, words};
+
+/// How much of a tool's answer is repeated.
+const MAX_QUOTED_CHARS: usize = 400;
+
+const ABOUT: &str = "I am the offline model: a handful of rules, and nothing that understands you.";
+
+/// A reply in plain words.
+pub(super) fn reply(request: &ModelRequest) -> String {
+    if let Some(report) = tool_report(request) {
+        return report;
+    }
+    let text = last_user_text(request);
+    let said = words(&text);
+    let says = |candidates: &[&str]| said.iter().any(|word| candidates.contains(&word.as_str()));
+    if text.is_empty() {
+        format!("You sent no text. {ABOUT}")
+    } else if says(&["help", "tools", "who"]) || (says(&["what"]) && says(&["can"]) && says(&["you"])) {
+        introduction(request)
+    } else if says(&["remember", "earlier", "before", "history"]) {
+        memory(request)
+    } else if says(&["hello", "hi", "hey", "morning", "evening"]) {
+        format!("Hello! {ABOUT} Ask me for help to see what I can do.")
+    } else if says(&["thanks", "thank"]) {
+        "You are welcome.".to_owned()
+    } else if says(&["bye", "goodbye"]) {
+        "Goodbye. What we said can be taken up again from here.".to_owned()
+    } else {
+        let position = user_texts(request).len();
+        format!(
+            "You said: “{}” {ABOUT} This was your message number {position}.",
+            clipped(&text)
+        )
+    }
+}
+
+fn introduction(request: &ModelRequest) -> String {
+    let tools: Vec<String> = request
+        .tools()
+        .iter()
+        .map(|tool| format!("\n- `{}`: {}", tool.name, tool.description))
+        .collect();
+    let offer = if tools.is_empty() {
+        " I have no tools here, so I can only repeat what you say.".to_owned()
+    } else {
+        format!(
+            " I can call a tool when you use the words of its name:{}",
+            tools.concat()
+        )
+    };
+    format!("{ABOUT}{offer}")
+}
+
+fn memory(request: &ModelRequest) -> String {
+    let mut texts = user_texts(request);
+    texts.pop();
+    if texts.is_empty() {
+        return "This is the first thing you have said to me.".to_owned();
+    }
+    let lines: Vec<String> = texts
+        .iter()
+        .map(|text| format!("\n- {}", clipped(text)))
+        .collect();
+    format!("So far you have said:{}", lines.concat())
+}
+
+/// What the tools answered, if the last message is theirs.
+fn tool_report(request: &ModelRequest) -> Option<String> {
+    let message = request
+        .messages
+        .last()
+        .filter(|message| message.role() == Role::Tool)?;
+    let lines: Vec<String> = message
+        .content()
+        .iter()
+        .filter_map(Part::as_tool_response)
+        .map(|response| {
+            let output = match &response.output {
+                Some(serde_json::Value::String(text)) => text.clone(),
+                Some(output) => output.to_string(),
+                None => "nothing".to_owned(),
+            };
+            format!("The tool `{}` answered: {}", response.name, clipped(&output))
+        })
+        .collect();
+    Some(lines.join("\n"))
+}
+
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
