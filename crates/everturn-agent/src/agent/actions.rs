@@ -1,0 +1,102 @@
+//! An agent as actions: the run and its companions.
+
+use std::any::TypeId;
+use std::sync::Arc;
+
+use everturn_core::{Action, ActionType, BidiAction, Schema};
+use serde_json::{Map, Value};
+
+use super::definition::Definition;
+use super::reading::not_found;
+use crate::invocation::invoke;
+use crate::{
+    AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk, CustomState,
+    GetSnapshotRequest, Snapshot, StateManagement,
+};
+
+/// The action behind an agent: opened once, fed with inputs, streaming chunks, ended by one output.
+pub type AgentAction = BidiAction<AgentInit, AgentInput, AgentOutput, AgentStreamChunk>;
+
+/// The action that reads an agent's snapshots.
+pub type SnapshotAction = Action<GetSnapshotRequest, Snapshot>;
+
+/// The action that aborts an agent's background runs.
+pub type AbortAction = Action<AbortRequest, AbortResponse>;
+
+pub(super) fn metadata<S: CustomState>(definition: &Definition<S>) -> AgentMetadata {
+    let untyped = TypeId::of::<S>() == TypeId::of::<Value>();
+    AgentMetadata {
+        state_management: match definition.store {
+            Some(_) => StateManagement::Server,
+            None => StateManagement::Client,
+        },
+        abortable: definition.store.as_ref().is_some_and(|store| store.can_watch()),
+        state_schema: (!untyped).then(|| Schema::of::<S>().as_json().clone()),
+    }
+}
+
+pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> AgentAction {
+    let mut entries = Map::new();
+    let metadata = serde_json::to_value(metadata(definition)).expect("agent metadata is plain data");
+    entries.insert("agent".into(), metadata);
+    if let Some(description) = &definition.description {
+        entries.insert("description".into(), description.clone().into());
+    }
+    let this = Arc::clone(definition);
+    let action = AgentAction::new(ActionType::AGENT, &definition.name, move |init, inputs, emitter, context| {
+        invoke(Arc::clone(&this), init, inputs, emitter, context)
+    })
+    .with_metadata(entries)
+    .with_output_schema(lenient::<AgentOutput>());
+    match &definition.description {
+        Some(description) => action.with_description(description),
+        None => action,
+    }
+}
+
+/// Only where there is a store.
+pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SnapshotAction> {
+    definition.store.as_ref()?;
+    let this = Arc::clone(definition);
+    let action = Action::new(ActionType::AGENT_SNAPSHOT, &definition.name, move |request, context| {
+        let this = Arc::clone(&this);
+        async move { this.read_snapshot(request, &context).await }
+    });
+    let description = format!("Reads a snapshot of agent '{}'.", definition.name);
+    Some(action.with_description(description).with_output_schema(lenient::<Snapshot>()))
+}
+
+/// Only where there is a store whose rows can be watched: else nobody would notice.
+pub(super) fn abort_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<AbortAction> {
+    definition.store.as_ref().filter(|store| store.can_watch())?;
+    let this = Arc::clone(definition);
+    let action = Action::new(ActionType::AGENT_ABORT, &definition.name, move |request: AbortRequest, context| {
+        let this = Arc::clone(&this);
+        async move {
+            let AbortRequest { snapshot_id } = request;
+            let abort = this.abort_run(&snapshot_id, &context).await?.ok_or_else(|| not_found(&snapshot_id))?;
+            Ok(AbortResponse { snapshot_id, status: Some(abort.status) })
+        }
+    });
+    Some(action.with_description(format!("Aborts a background run of agent '{}'.", definition.name)))
+}
+
+/// The schema of a type without its prohibition of unknown fields: what is stored may hold fields of other versions,
+/// and they must come out again.
+fn lenient<T: schemars::JsonSchema>() -> Schema {
+    fn relax(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                if members.get("additionalProperties") == Some(&Value::Bool(false)) {
+                    members.shift_remove("additionalProperties");
+                }
+                members.values_mut().for_each(relax);
+            }
+            Value::Array(items) => items.iter_mut().for_each(relax),
+            _ => {}
+        }
+    }
+    let mut json = Schema::of::<T>().as_json().clone();
+    relax(&mut json);
+    Schema::from_json(json).expect("a schema with less in it is still one")
+}

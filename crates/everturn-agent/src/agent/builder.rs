@@ -1,0 +1,287 @@
+//! Defining an agent.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::{Context, Error, Registry, Result};
+use serde_json::Value;
+use tokio_util::task::TaskTracker;
+
+use super::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
+use crate::store::{Scope, SessionStore};
+use crate::transform::{StateTransform, StreamTransform};
+use crate::{
+    Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat, SessionState,
+};
+
+/// An agent whose turn loop is `function`.
+///
+/// ```
+/// use everturn_agent::{AgentSession, custom_agent};
+/// use everturn_core::{Registry, Result};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// let parrot = custom_agent(&registry, "parrot", |session: AgentSession| async move {
+///     session
+///         .run(|turn| async move {
+///             let heard = turn.message().map(|message| message.text().into_owned());
+///             turn.add_message(everturn_ai::Message::model(heard.unwrap_or_default()));
+///             Ok(())
+///         })
+///         .await?;
+///     Ok(session.result())
+/// })
+/// .define()?;
+///
+/// assert_eq!(parrot.run_text("hello").await?.text(), "hello");
+/// # Ok(()) }
+/// ```
+pub fn custom_agent<S, F, Fut>(registry: &Registry, name: impl Into<String>, function: F) -> AgentBuilder<S>
+where
+    S: CustomState,
+    F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<AgentResult>> + Send + 'static,
+{
+    AgentBuilder::new(registry, name, Custom(Arc::new(move |session| Box::pin(function(session)))))
+}
+
+/// What can be said about an agent before it is defined. Each thing may be said once; a second time is an error when
+/// the agent is built.
+///
+/// `K` is the kind of agent: one with a turn loop of its own ([`Custom`]), or one around a prompt
+/// ([`InlinePrompt`](crate::InlinePrompt), [`NamedPrompt`](crate::NamedPrompt)).
+#[must_use = "an agent exists once it is built or defined"]
+pub struct AgentBuilder<S, K = Custom<S>> {
+    registry: Registry,
+    name: String,
+    pub(crate) kind: K,
+    options: Options,
+    state: PhantomData<fn() -> S>,
+}
+
+/// Where an agent's function comes from.
+pub trait AgentKind<S>: sealed::Sealed + Sized {
+    /// The function that runs the agent's turns.
+    #[doc(hidden)]
+    fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>>;
+}
+
+/// What a kind of agent needs to know to make the agent's function.
+#[doc(hidden)]
+pub struct AgentOrigin<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) name: &'a str,
+    pub(crate) prompt_input: Option<&'a Arc<Value>>,
+}
+
+pub(crate) mod sealed {
+    /// Kinds of agents are the framework's to define.
+    pub trait Sealed {}
+}
+
+/// The kind of an agent that runs its turns itself.
+pub struct Custom<S>(Arc<AgentFunction<S>>);
+
+impl<S> sealed::Sealed for Custom<S> {}
+
+impl<S> AgentKind<S> for Custom<S> {
+    fn into_function(self, _agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
+        Ok(self.0)
+    }
+}
+
+/// What every kind of agent can be told.
+#[derive(Default)]
+struct Options {
+    description: Option<String>,
+    store: Option<Arc<dyn SessionStore>>,
+    scope: Option<ScopeOf>,
+    state_transform: Option<StateTransform>,
+    stream_transform: Option<StreamTransform>,
+    concurrency: Option<Concurrency>,
+    resume_past_failures: Option<bool>,
+    heartbeat: Option<Heartbeat>,
+    cancellation_grace: Option<Duration>,
+    clock: Option<Clock>,
+    prompt_input: Option<Arc<Value>>,
+    repeated: Option<&'static str>,
+}
+
+impl<S, K> AgentBuilder<S, K> {
+    pub(crate) fn new(registry: &Registry, name: impl Into<String>, kind: K) -> Self {
+        Self {
+            registry: registry.clone(),
+            name: name.into(),
+            kind,
+            options: Options::default(),
+            state: PhantomData,
+        }
+    }
+
+    /// The same agent with another type of custom state.
+    pub(crate) fn with_state<T>(self) -> AgentBuilder<T, K> {
+        AgentBuilder {
+            registry: self.registry,
+            name: self.name,
+            kind: self.kind,
+            options: self.options,
+            state: PhantomData,
+        }
+    }
+}
+
+impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
+    fn once<T>(mut self, what: &'static str, slot: impl FnOnce(&mut Options) -> &mut Option<T>, value: T) -> Self {
+        if slot(&mut self.options).replace(value).is_some() {
+            self.options.repeated.get_or_insert(what);
+        }
+        self
+    }
+
+    /// What the agent is good for, for people and for models that delegate to it.
+    pub fn description(self, description: impl Into<String>) -> Self {
+        self.once("description", |options| &mut options.description, description.into())
+    }
+
+    /// Keeps conversations in a store; without one, the client keeps them.
+    ///
+    /// Agents that are to see each other's turns on a session must be given the same [`Arc`].
+    pub fn store(self, store: impl IntoStore) -> Self {
+        self.once("store", |options| &mut options.store, store.into_store())
+    }
+
+    /// Keeps tenants apart: says from the circumstances of a call whose rows it may see.
+    pub fn scope(self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) -> Self {
+        let scope: ScopeOf = Arc::new(scope);
+        self.once("scope", |options| &mut options.scope, scope)
+    }
+
+    /// Shapes every state that leaves the agent: snapshot reads, client-managed outputs, custom-state patches.
+    ///
+    /// `Ok(None)` shows no state. An error or a panic withholds it and fails the read or the invocation. The transform
+    /// runs while the session is in use and must not change it.
+    pub fn state_transform(
+        self,
+        transform: impl Fn(SessionState, &Context) -> Result<Option<SessionState>> + Send + Sync + 'static,
+    ) -> Self {
+        let transform: StateTransform = Arc::new(transform);
+        self.once("state transform", |options| &mut options.state_transform, transform)
+    }
+
+    /// Shapes every chunk that leaves the agent.
+    ///
+    /// `Ok(None)` drops the chunk; what it stands for still happens. An error or a panic withholds it and all later
+    /// ones and fails the invocation. Dropping the `turnEnd` chunks leaves clients waiting; to redact custom state,
+    /// use [`AgentBuilder::state_transform`], because a changed patch no longer fits the client's view.
+    pub fn stream_transform(
+        self,
+        transform: impl Fn(AgentStreamChunk, &Context) -> Result<Option<AgentStreamChunk>> + Send + Sync + 'static,
+    ) -> Self {
+        let transform: StreamTransform = Arc::new(transform);
+        self.once("stream transform", |options| &mut options.stream_transform, transform)
+    }
+
+    /// What happens when two turns want the same session at once; the default is to reject the second.
+    pub fn concurrency(self, concurrency: Concurrency) -> Self {
+        self.once("concurrency", |options| &mut options.concurrency, concurrency)
+    }
+
+    /// Lets a conversation be resumed by its session id although its latest row is failed, aborted or pending: it goes
+    /// on from the last good one, or begins anew if there is none.
+    pub fn resume_past_failures(self) -> Self {
+        self.once("resume past failures", |options| &mut options.resume_past_failures, true)
+    }
+
+    /// How often background runs give a sign of life, and when one is taken for dead.
+    pub fn heartbeat(self, heartbeat: Heartbeat) -> Self {
+        self.once("heartbeat", |options| &mut options.heartbeat, heartbeat)
+    }
+
+    /// How long cancelled work may go on by itself, to put things in order, before it is dropped.
+    pub fn cancellation_grace(self, grace: Duration) -> Self {
+        self.once("cancellation grace", |options| &mut options.cancellation_grace, grace)
+    }
+
+    /// The clock that rows are stamped with.
+    pub fn clock(self, clock: Clock) -> Self {
+        self.once("clock", |options| &mut options.clock, clock)
+    }
+
+    /// What the agent's prompt is rendered with where the conversation brings nothing of its own.
+    pub fn prompt_input(self, input: impl Into<Value>) -> Self {
+        self.once("prompt input", |options| &mut options.prompt_input, Arc::new(input.into()))
+    }
+
+    /// Makes the agent without registering it; see [`Agent::register`].
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the name is empty or something was said twice; for an agent around a prompt, what is wrong
+    /// with the prompt.
+    pub fn build(self) -> Result<Agent<S>> {
+        if self.name.is_empty() {
+            return Err(Error::invalid_argument("an agent needs a name"));
+        }
+        let options = self.options;
+        if let Some(what) = options.repeated {
+            return Err(Error::invalid_argument(format!("the {what} of agent '{}' was given twice", self.name)));
+        }
+        let prompt_input = options.prompt_input.as_ref();
+        let origin = AgentOrigin { registry: &self.registry, name: &self.name, prompt_input };
+        let function = self.kind.into_function(&origin)?;
+        Ok(Agent::new(Definition {
+            name: self.name,
+            description: options.description,
+            registry: self.registry,
+            function,
+            store: options.store,
+            scope: options.scope,
+            state_transform: options.state_transform,
+            stream_transform: options.stream_transform,
+            concurrency: options.concurrency.unwrap_or_default(),
+            resume_past_failures: options.resume_past_failures.unwrap_or_default(),
+            heartbeat: options.heartbeat.unwrap_or_default(),
+            cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
+            clock: options.clock.unwrap_or_default(),
+            prompt_input: options.prompt_input,
+            invocations: TaskTracker::new(),
+        }))
+    }
+
+    /// Makes the agent and registers it with its companion actions.
+    ///
+    /// # Errors
+    /// As [`AgentBuilder::build`]; `ALREADY_EXISTS` if there is an agent of that name.
+    pub fn define(self) -> Result<Agent<S>> {
+        let registry = self.registry.clone();
+        let agent = self.build()?;
+        agent.register(&registry)?;
+        Ok(agent)
+    }
+}
+
+/// What can be given as an agent's store: a store, or a shared one.
+pub trait IntoStore {
+    /// The store, shared.
+    fn into_store(self) -> Arc<dyn SessionStore>;
+}
+
+impl<T: SessionStore> IntoStore for T {
+    fn into_store(self) -> Arc<dyn SessionStore> {
+        Arc::new(self)
+    }
+}
+
+impl<T: SessionStore> IntoStore for Arc<T> {
+    fn into_store(self) -> Arc<dyn SessionStore> {
+        self
+    }
+}
+
+impl IntoStore for Arc<dyn SessionStore> {
+    fn into_store(self) -> Arc<dyn SessionStore> {
+        self
+    }
+}

@@ -1,0 +1,96 @@
+//! Reading snapshots as clients may see them.
+
+use std::time::Duration;
+
+use everturn_core::{Context, Error, Reason, Result};
+use jiff::Timestamp;
+
+use super::Definition;
+use crate::store::{Detail, SessionStore};
+use crate::transform::shown_state;
+use crate::{GetSnapshotRequest, SessionId, Snapshot, SnapshotId, SnapshotStatus};
+
+/// There is no such snapshot.
+pub const SNAPSHOT_NOT_FOUND: Reason = Reason::new("snapshot-not-found");
+
+/// The agent has no store, so there is nothing to read or to abort.
+pub const STORE_NOT_CONFIGURED: Reason = Reason::new("session-store-not-configured");
+
+/// Under which key a pending row holds the inputs it was accepted with; for workers, not for clients.
+pub(crate) const PENDING_INPUTS: &str = "pendingInputs";
+
+impl<S> Definition<S> {
+    /// The store.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if there is none.
+    pub(crate) fn require_store(&self) -> Result<&dyn SessionStore> {
+        self.store.as_deref().ok_or_else(|| {
+            Error::failed_precondition(format!("agent '{}' has no store: its clients keep the state", self.name))
+                .with_reason(STORE_NOT_CONFIGURED)
+        })
+    }
+
+    /// Finds a row and shapes it for a client; writes nothing.
+    pub(crate) async fn read_snapshot(&self, request: GetSnapshotRequest, context: &Context) -> Result<Snapshot> {
+        let store = self.require_store()?;
+        let scope = self.scope(context);
+        let session_id = request.session_id.and_then(SessionId::given);
+        let row = match (request.snapshot_id.and_then(SnapshotId::given), session_id) {
+            (Some(id), session_id) => {
+                let row = store.get(&scope, &id, Detail::Whole).await?.ok_or_else(|| not_found(&id))?;
+                if let Some(session_id) = session_id {
+                    check_owner(&row, &session_id)?;
+                }
+                row
+            }
+            (None, Some(session_id)) => {
+                store.latest(&scope, &session_id, Detail::Whole).await?.ok_or_else(|| {
+                    Error::not_found(format!("session '{session_id}' has no snapshot"))
+                        .with_reason(SNAPSHOT_NOT_FOUND)
+                        .with_public()
+                })?
+            }
+            (None, None) => {
+                return Err(Error::invalid_argument("a 'snapshotId' or a 'sessionId' is needed").with_public());
+            }
+        };
+        self.shown_row(row, context)
+    }
+
+    fn shown_row(&self, mut row: Snapshot, context: &Context) -> Result<Snapshot> {
+        if is_expired(&row, self.clock.now(), self.heartbeat.expiry) {
+            row.status = SnapshotStatus::Expired;
+        }
+        row.updated_at.get_or_insert(row.created_at);
+        row.extra.shift_remove(PENDING_INPUTS);
+        if let Some(state) = row.state.take() {
+            row.state = shown_state(self.state_transform.as_ref(), state, row.session_id.as_ref(), context)?;
+        }
+        Ok(row)
+    }
+}
+
+/// Whether the worker of a pending row has been silent for too long. A row without any sign of life is given the
+/// benefit of the doubt.
+fn is_expired(row: &Snapshot, now: Timestamp, expiry: Duration) -> bool {
+    row.status == SnapshotStatus::Pending
+        && row.heartbeat_at.is_some_and(|beat| now.duration_since(beat).unsigned_abs() > expiry && now > beat)
+}
+
+pub(crate) fn not_found(id: &SnapshotId) -> Error {
+    Error::not_found(format!("snapshot '{id}' was not found")).with_reason(SNAPSHOT_NOT_FOUND).with_public()
+}
+
+/// # Errors
+/// `INVALID_ARGUMENT` if the row is of another session.
+pub(crate) fn check_owner(row: &Snapshot, session_id: &SessionId) -> Result<()> {
+    if row.session_id.as_ref() == Some(session_id) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "snapshot '{}' does not belong to session '{session_id}'",
+        row.snapshot_id
+    ))
+    .with_public())
+}

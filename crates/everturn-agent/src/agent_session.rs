@@ -1,0 +1,127 @@
+//! The session as an agent's function sees it: the one that runs the turns.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use everturn_core::{Context, Result, SpanKind, in_span};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::turn::TurnStart;
+use crate::{AgentResult, CustomState, Session, SessionState, Turn, TurnResult};
+
+/// What an agent's function is given: the [`Session`], and the turns to run on it. Cloning is cheap.
+pub struct AgentSession<S = Value> {
+    session: Session<S>,
+    context: Context,
+}
+
+/// What a turn's span records as its output.
+#[derive(Serialize)]
+struct TurnOutput {
+    state: SessionState,
+}
+
+impl<S: CustomState> AgentSession<S> {
+    pub(crate) fn new(session: Session<S>, context: Context) -> Self {
+        Self { session, context }
+    }
+
+    /// Runs `handler` on every input, one turn after the other, until the client has no more.
+    ///
+    /// Before a turn its message is added to the session. After it, if there is a store, the session is saved under
+    /// [`Turn::snapshot_id`], and only then the client learns that the turn is over.
+    ///
+    /// # Errors
+    /// What `handler` fails with, or what the store fails with if the turn could not be saved; the client then learns
+    /// that the turn failed. The function may return that error and fail, or call `run` again: inputs still waiting
+    /// are then processed, on the session as the failed turn left it. `CANCELLED` or `DEADLINE_EXCEEDED` if the
+    /// invocation is over.
+    pub async fn run<F, Fut, R>(&self, mut handler: F) -> Result<()>
+    where
+        F: FnMut(Turn<S>) -> Fut + Send,
+        Fut: Future<Output = Result<R>> + Send,
+        R: Into<TurnResult>,
+    {
+        while let Some(start) = self.session.core().outbox().next_turn().await? {
+            self.run_turn(start, &mut handler).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_turn<F, Fut, R>(&self, start: TurnStart, handler: &mut F) -> Result<()>
+    where
+        F: FnMut(Turn<S>) -> Fut + Send,
+        Fut: Future<Output = Result<R>> + Send,
+        R: Into<TurnResult>,
+    {
+        let TurnStart { input, place, mut report } = start;
+        self.session.core().arm_patcher();
+        let name = format!("runTurn-{}", place.turn_index + 1);
+        let place = Arc::new(place);
+        let context = self.context.clone().with_extension(Arc::clone(&place));
+        let session = &self.session;
+        let settle = &mut report;
+        let outcome = in_span(&name, SpanKind::FlowStep, context, |context, recorder| async move {
+            recorder.input(&input);
+            if let Some(message) = &input.message {
+                session.add_message(message.clone());
+            }
+            let turn = Turn::new(session.clone(), input, place, context);
+            let reason = handler(turn).await?.into().finish_reason;
+            if let Some(row) = settle.settle(Ok(reason)).await? {
+                recorder.snapshot_id(row.as_str());
+            }
+            recorder.output(&TurnOutput { state: session.state() });
+            Ok(())
+        })
+        .await;
+        if let Err(error) = &outcome {
+            // The handler's error is what the caller gets, whatever becomes of the report.
+            let _ = report.settle(Err(error.clone())).await;
+        }
+        outcome
+    }
+
+    /// The session's last message and all its artifacts: what most agents return.
+    pub fn result(&self) -> AgentResult {
+        let state = self.session.state();
+        AgentResult {
+            message: state.messages.last().cloned(),
+            artifacts: Arc::unwrap_or_clone(state.artifacts),
+            finish_reason: None,
+        }
+    }
+
+    /// The circumstances: who calls, and whether the work is cancelled.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The session alone.
+    pub fn session(&self) -> &Session<S> {
+        &self.session
+    }
+}
+
+impl<S> Deref for AgentSession<S> {
+    type Target = Session<S>;
+
+    fn deref(&self) -> &Session<S> {
+        &self.session
+    }
+}
+
+impl<S> Clone for AgentSession<S> {
+    fn clone(&self) -> Self {
+        Self { session: self.session.clone(), context: self.context.clone() }
+    }
+}
+
+impl<S: CustomState> fmt::Debug for AgentSession<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AgentSession").field(&self.session).finish()
+    }
+}

@@ -1,0 +1,229 @@
+//! Chats: a conversation with an agent that goes on from turn to turn.
+
+mod builder;
+mod chunk;
+mod interrupt;
+mod reply;
+mod task;
+mod transport;
+mod turn;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use everturn_ai::History;
+use everturn_core::{Context, Error, Result};
+use serde_json::Value;
+
+pub use self::builder::ChatBuilder;
+pub use self::chunk::AgentChunk;
+pub use self::interrupt::Interrupt;
+pub use self::reply::AgentReply;
+pub use self::task::AgentTask;
+pub use self::transport::AgentTransport;
+pub use self::turn::ChatTurn;
+use crate::agent::SNAPSHOT_NOT_FOUND;
+use crate::artifact::put;
+use crate::connection::CustomView;
+use crate::{
+    AgentFinishReason, AgentInit, AgentInput, AgentOutput, Artifact, CustomState, GetSnapshotRequest, Resume,
+    SessionId, SessionState, SnapshotId,
+};
+
+/// A conversation with an agent. Each turn is an invocation of its own that starts where the last one ended, so the
+/// chat can be left and taken up again at any time.
+///
+/// Between turns it knows where it is: snapshot, session, messages, artifacts and custom state. With an agent that
+/// keeps the conversation itself, `messages` holds what was asked and answered through this chat; [`Chat::read`] gets
+/// the whole of it.
+pub struct Chat<S = Value> {
+    agent: Arc<dyn AgentTransport>,
+    context: Context,
+    /// What the first turn starts from.
+    init: AgentInit,
+    snapshot_id: Option<SnapshotId>,
+    session_id: Option<SessionId>,
+    /// What the client keeps, where the client does.
+    kept: Option<SessionState>,
+    messages: History,
+    artifacts: Vec<Artifact>,
+    custom: CustomView,
+    state: PhantomData<fn() -> S>,
+}
+
+impl<S: CustomState> Chat<S> {
+    fn new(agent: Arc<dyn AgentTransport>, init: AgentInit, context: Context) -> Self {
+        let mut chat = Self {
+            agent,
+            context,
+            snapshot_id: init.snapshot_id.clone(),
+            session_id: init.session_id.clone(),
+            kept: init.state.clone(),
+            messages: History::new(),
+            artifacts: Vec::new(),
+            custom: CustomView::default(),
+            init,
+            state: PhantomData,
+        };
+        if let Some(state) = chat.kept.clone() {
+            chat.show(&state);
+        }
+        chat
+    }
+
+    /// Reads where the conversation is, if the agent keeps it and it has begun.
+    ///
+    /// # Errors
+    /// What reading fails with; `NOT_FOUND` if the snapshot the chat is at is gone.
+    pub async fn read(&mut self) -> Result<()> {
+        if self.snapshot_id.is_none() && (self.session_id.is_none() || self.kept.is_some()) {
+            return Ok(());
+        }
+        let request = GetSnapshotRequest {
+            snapshot_id: self.snapshot_id.clone(),
+            session_id: self.session_id.clone(),
+        };
+        match self.agent.snapshot(request, self.context.clone()).await {
+            Ok(row) => {
+                self.snapshot_id = Some(row.snapshot_id);
+                self.session_id = row.session_id.or_else(|| self.session_id.clone());
+                self.show(&row.state.unwrap_or_default());
+                Ok(())
+            }
+            // A session nobody has spoken in yet begins with the first turn.
+            Err(error) if error.is(SNAPSHOT_NOT_FOUND) && self.snapshot_id.is_none() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn show(&mut self, state: &SessionState) {
+        self.messages = state.messages.clone();
+        self.artifacts = state.artifacts.to_vec();
+        self.custom = CustomView::new(state.custom.clone());
+        if state.session_id.is_some() {
+            self.session_id.clone_from(&state.session_id);
+        }
+    }
+
+    /// Where the next turn starts.
+    fn next_init(&self) -> AgentInit {
+        if let Some(snapshot_id) = &self.snapshot_id {
+            return AgentInit { snapshot_id: Some(snapshot_id.clone()), ..AgentInit::default() };
+        }
+        match &self.kept {
+            Some(state) => AgentInit {
+                state: Some(state.clone()),
+                prompt_input: self.init.prompt_input.clone(),
+                ..AgentInit::default()
+            },
+            None => self.init.clone(),
+        }
+    }
+
+    /// Starts a turn on a text, a message, or answers to interrupts.
+    ///
+    /// # Errors
+    /// If the input cannot be sent. Whatever else goes wrong is the turn's: see [`ChatTurn`].
+    pub async fn send(&mut self, input: impl Into<AgentInput>) -> Result<ChatTurn<'_, S>> {
+        let input = input.into();
+        let connection = self.agent.connect(self.next_init(), &self.context);
+        // An invocation that was refused takes no input; its output says why.
+        let _ = connection.send(input.clone()).await;
+        connection.close();
+        Ok(ChatTurn::new(self, input, connection))
+    }
+
+    /// Starts a turn that answers interrupts: with what [`Interrupt::respond`] and [`Interrupt::restart`] give.
+    ///
+    /// # Errors
+    /// As [`Chat::send`].
+    pub async fn resume(&mut self, answers: impl Into<Resume>) -> Result<ChatTurn<'_, S>> {
+        self.send(answers.into()).await
+    }
+
+    /// Runs one turn and gives the reply.
+    ///
+    /// # Errors
+    /// Why the turn was refused, cut short or failed; of a failed one, [`AgentReply::of`] finds the reply.
+    pub async fn run(&mut self, input: impl Into<AgentInput>) -> Result<AgentReply<S>> {
+        self.send(input).await?.output().await
+    }
+
+    /// Has the agent work on an input in the background.
+    ///
+    /// The chat goes on from the run's end: until then, the next turn is refused.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if the agent cannot work in the background; as [`Chat::run`].
+    pub async fn detach(&mut self, input: impl Into<AgentInput>) -> Result<AgentTask<S>> {
+        let reply = self.run(input.into().detached()).await?;
+        match reply.snapshot_id() {
+            Some(id) if reply.finish_reason() == AgentFinishReason::Detached => {
+                Ok(AgentTask::new(Arc::clone(&self.agent), self.context.clone(), id.clone()))
+            }
+            _ => Err(Error::internal("the agent finished without going to the background")),
+        }
+    }
+
+    /// Takes in how a turn ended.
+    fn conclude(&mut self, input: &AgentInput, output: Result<AgentOutput>) -> Result<AgentReply<S>> {
+        let output = output?;
+        if output.session_id.is_some() {
+            self.session_id.clone_from(&output.session_id);
+        }
+        if output.snapshot_id.is_some() {
+            self.snapshot_id.clone_from(&output.snapshot_id);
+        }
+        if let Some(state) = &output.state {
+            self.kept = Some(state.clone());
+            self.show(state);
+        } else if output.finish_reason != Some(AgentFinishReason::Failed) {
+            self.messages.extend(input.message.clone().into_iter().chain(output.message.clone()));
+            output.artifacts.iter().flatten().for_each(|artifact| put(&mut self.artifacts, artifact.clone()));
+        }
+        AgentReply::from_output(output)
+    }
+
+    /// Where the conversation is, if the agent keeps it and it has begun.
+    pub fn snapshot_id(&self) -> Option<&SnapshotId> {
+        self.snapshot_id.as_ref()
+    }
+
+    /// Which conversation this is, once it has begun or if it was resumed.
+    pub fn session_id(&self) -> Option<&SessionId> {
+        self.session_id.as_ref()
+    }
+
+    /// What the client keeps, where the client does.
+    pub fn state(&self) -> Option<&SessionState> {
+        self.kept.as_ref()
+    }
+
+    /// What was said.
+    pub fn messages(&self) -> &History {
+        &self.messages
+    }
+
+    /// What was made.
+    pub fn artifacts(&self) -> &[Artifact] {
+        &self.artifacts
+    }
+
+    /// The custom state, also while a turn changes it; the default if it is not known.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
+    pub fn custom(&self) -> Result<S> {
+        self.custom.decode()
+    }
+}
+
+impl<S> fmt::Debug for Chat<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chat")
+            .field("session_id", &self.session_id)
+            .field("snapshot_id", &self.snapshot_id)
+            .finish_non_exhaustive()
+    }
+}

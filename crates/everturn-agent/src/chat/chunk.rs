@@ -1,0 +1,72 @@
+//! A piece of a turn as a chat shows it.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use everturn_core::{Error, Result};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::session::decode_custom;
+use crate::{AgentStreamChunk, Artifact, CustomState, TurnEnd};
+
+/// A piece of a turn.
+#[derive(Debug, Clone)]
+pub struct AgentChunk<S = Value> {
+    pub(super) raw: AgentStreamChunk,
+    pub(super) accumulated: Arc<str>,
+    pub(super) custom: Option<Arc<Value>>,
+    pub(super) state: PhantomData<fn() -> S>,
+}
+
+impl<S: CustomState> AgentChunk<S> {
+    /// The text the model added; empty if this chunk is something else.
+    pub fn text(&self) -> Cow<'_, str> {
+        self.raw.model_chunk.as_ref().map(|chunk| chunk.text()).unwrap_or_default()
+    }
+
+    /// All text of the turn so far.
+    pub fn accumulated_text(&self) -> &str {
+        &self.accumulated
+    }
+
+    /// The reasoning the model added.
+    pub fn reasoning(&self) -> Cow<'_, str> {
+        self.raw.model_chunk.as_ref().map(|chunk| chunk.reasoning()).unwrap_or_default()
+    }
+
+    /// The artifact that was added or replaced, if this chunk is one.
+    pub fn artifact(&self) -> Option<&Artifact> {
+        self.raw.artifact.as_ref()
+    }
+
+    /// The custom state with every change up to this chunk, if it is known.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
+    pub fn custom(&self) -> Result<Option<S>> {
+        self.custom.as_deref().map(|custom| decode_custom(Some(custom))).transpose()
+    }
+
+    /// What the agent says it is doing, if this chunk says so.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is not a `T`.
+    pub fn status<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        let decode = |status: &Value| {
+            T::deserialize(status).map_err(|error| Error::invalid_argument(error.to_string()))
+        };
+        self.raw.status.as_ref().map(decode).transpose()
+    }
+
+    /// The end of the turn, if this chunk is it.
+    pub fn turn_end(&self) -> Option<&TurnEnd> {
+        self.raw.turn_end.as_ref()
+    }
+
+    /// The chunk as it travels.
+    pub fn raw(&self) -> &AgentStreamChunk {
+        &self.raw
+    }
+}

@@ -1,0 +1,108 @@
+//! A tool request that waits for an answer.
+
+use everturn_ai::{Part, ToolRequest};
+use everturn_core::{Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::Resume;
+
+/// A tool request that was interrupted: the agent waits for a person, or whoever answers in their place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interrupt(Part);
+
+impl Interrupt {
+    /// The interrupt in a part, if it is one.
+    pub fn of(part: &Part) -> Option<Self> {
+        part.interrupt().map(|_| Self(part.clone()))
+    }
+
+    fn request(&self) -> Option<&ToolRequest> {
+        self.0.as_tool_request()
+    }
+
+    /// The tool's name.
+    pub fn name(&self) -> &str {
+        self.request().map_or("", |request| request.name.as_str())
+    }
+
+    /// Tells calls of one message apart, if the model does.
+    pub fn reference(&self) -> Option<&str> {
+        self.request()?.reference.as_deref()
+    }
+
+    /// What the model wants the tool called with.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is not a `T`.
+    pub fn input<T: DeserializeOwned>(&self) -> Result<T> {
+        let input = self.request().and_then(|request| request.input.clone()).unwrap_or_default();
+        decode(input)
+    }
+
+    /// What the tool wants to know: the data it interrupted with.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is not a `T`.
+    pub fn data<T: DeserializeOwned>(&self) -> Result<T> {
+        decode(self.0.interrupt().cloned().unwrap_or_default())
+    }
+
+    /// The part itself.
+    pub fn part(&self) -> &Part {
+        &self.0
+    }
+
+    /// The answer that takes the place of the tool's output.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the output cannot be written as JSON.
+    pub fn respond(&self, output: impl Serialize) -> Result<Part> {
+        let output = serde_json::to_value(output)?;
+        self.0.respond(output, None).ok_or_else(not_a_request)
+    }
+
+    /// The answer that runs the tool again, with `resumed` for it to see.
+    ///
+    /// # Errors
+    /// `INTERNAL` if `resumed` cannot be written as JSON.
+    pub fn restart(&self, resumed: impl Serialize) -> Result<Part> {
+        let resumed = Some(serde_json::to_value(resumed)?).filter(|resumed| !resumed.is_null());
+        self.0.restart(resumed, None).ok_or_else(not_a_request)
+    }
+}
+
+fn decode<T: DeserializeOwned>(value: Value) -> Result<T> {
+    serde_json::from_value(value).map_err(|error| Error::invalid_argument(error.to_string()))
+}
+
+fn not_a_request() -> Error {
+    Error::internal("an interrupt is always a tool request")
+}
+
+/// Tool responses respond, tool requests restart.
+impl FromIterator<Part> for Resume {
+    fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> Self {
+        let (restart, respond) = parts.into_iter().partition(|part| part.as_tool_request().is_some());
+        Self { respond, restart, metadata: None }
+    }
+}
+
+impl From<Part> for Resume {
+    fn from(part: Part) -> Self {
+        Self::from_iter([part])
+    }
+}
+
+impl From<Vec<Part>> for Resume {
+    fn from(parts: Vec<Part>) -> Self {
+        Self::from_iter(parts)
+    }
+}
+
+impl<const N: usize> From<[Part; N]> for Resume {
+    fn from(parts: [Part; N]) -> Self {
+        Self::from_iter(parts)
+    }
+}

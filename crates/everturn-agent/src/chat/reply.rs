@@ -1,0 +1,168 @@
+//! What came of a turn.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::marker::PhantomData;
+
+use everturn_ai::{Message, Part};
+use everturn_core::{Error, Result, RuntimeError, Status};
+use serde_json::Value;
+
+use super::Interrupt;
+use crate::session::decode_custom;
+use crate::{AgentFinishReason, AgentOutput, Artifact, CustomState, SessionId, SessionState, Snapshot, SnapshotId};
+
+/// What an agent answered.
+pub struct AgentReply<S = Value> {
+    output: AgentOutput,
+    state: PhantomData<fn() -> S>,
+}
+
+impl<S> AgentReply<S> {
+    fn new(output: AgentOutput) -> Self {
+        Self { output, state: PhantomData }
+    }
+
+    /// The reply in an output.
+    ///
+    /// # Errors
+    /// If the output says `failed`: its error, in which [`AgentReply::of`] finds the reply.
+    pub fn from_output(output: AgentOutput) -> Result<Self> {
+        if output.finish_reason != Some(AgentFinishReason::Failed) {
+            return Ok(Self::new(output));
+        }
+        let error = output.error.clone().unwrap_or_else(|| RuntimeError {
+            status: Some(Status::Unknown),
+            message: "the turn failed and did not say why".to_owned(),
+            details: None,
+        });
+        Err(Error::from(error).with_source(TurnFailed(output)))
+    }
+
+    /// The reply in the row of a background run that is over.
+    ///
+    /// # Errors
+    /// What the run failed with; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent.
+    pub(crate) fn from_row(row: Snapshot) -> Result<Self> {
+        use crate::SnapshotStatus::{Aborted, Expired, Failed};
+        let id = row.snapshot_id.clone();
+        let why = match row.status {
+            Failed => None,
+            Aborted => Some(Error::aborted(format!("run '{id}' was aborted"))),
+            Expired => Some(Error::unavailable(format!("the worker of run '{id}' went silent"))),
+            _ => return Ok(Self::new(output_of(row))),
+        };
+        let error = row.error.clone().map(Error::from);
+        let error = why.or(error).unwrap_or_else(|| Error::unknown(format!("run '{id}' failed")));
+        Err(error.with_source(TurnFailed(output_of(row))))
+    }
+
+    /// The reply of a failed turn, from the error that reported it: where to resume, and the last good state.
+    pub fn of(error: &Error) -> Option<Self> {
+        error.find_source::<TurnFailed>().map(|failed| Self::new(failed.0.clone()))
+    }
+
+    /// The text of the answer.
+    pub fn text(&self) -> Cow<'_, str> {
+        self.output.message.as_ref().map(Message::text).unwrap_or_default()
+    }
+
+    /// The answer.
+    pub fn message(&self) -> Option<&Message> {
+        self.output.message.as_ref()
+    }
+
+    /// The tool requests that wait for an answer.
+    pub fn interrupts(&self) -> Vec<Interrupt> {
+        self.message().into_iter().flat_map(|message| message.interrupts()).filter_map(Interrupt::of).collect()
+    }
+
+    /// The tool requests in the answer.
+    pub fn tool_requests(&self) -> impl Iterator<Item = &Part> {
+        self.message().into_iter().flat_map(Message::tool_request_parts)
+    }
+
+    /// How the turn ended; `unknown` if nobody said.
+    pub fn finish_reason(&self) -> AgentFinishReason {
+        self.output.finish_reason.unwrap_or(AgentFinishReason::Unknown)
+    }
+
+    /// The conversation; empty if an agent elsewhere did not name it.
+    pub fn session_id(&self) -> SessionId {
+        self.output.session_id.clone().unwrap_or_else(|| "".into())
+    }
+
+    /// Where to resume, if the agent keeps the conversation.
+    pub fn snapshot_id(&self) -> Option<&SnapshotId> {
+        self.output.snapshot_id.as_ref()
+    }
+
+    /// Where to resume, if the client keeps the conversation.
+    pub fn state(&self) -> Option<&SessionState> {
+        self.output.state.as_ref()
+    }
+
+    /// What was made.
+    pub fn artifacts(&self) -> &[Artifact] {
+        self.output.artifacts.as_deref().unwrap_or_default()
+    }
+
+    /// The output as it travels.
+    pub fn output(&self) -> &AgentOutput {
+        &self.output
+    }
+
+    /// The output as it travels, taken out.
+    pub fn into_output(self) -> AgentOutput {
+        self.output
+    }
+}
+
+impl<S: CustomState> AgentReply<S> {
+    /// The custom state, where the reply carries the state.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
+    pub fn custom(&self) -> Result<Option<S>> {
+        self.state().map(|state| decode_custom(state.custom.as_deref())).transpose()
+    }
+}
+
+fn output_of(row: Snapshot) -> AgentOutput {
+    let message = row.state.as_ref().and_then(|state| state.messages.last().cloned());
+    let artifacts = row.state.as_ref().map(|state| state.artifacts.to_vec()).filter(|all| !all.is_empty());
+    AgentOutput {
+        session_id: row.session_id,
+        snapshot_id: Some(row.snapshot_id),
+        state: row.state,
+        message,
+        artifacts,
+        finish_reason: row.finish_reason,
+        error: row.error,
+    }
+}
+
+/// The output of a failed turn, behind the error that reports it.
+#[derive(Debug)]
+struct TurnFailed(AgentOutput);
+
+impl fmt::Display for TurnFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.error.as_ref().map_or("the turn failed", |error| &error.message))
+    }
+}
+
+impl StdError for TurnFailed {}
+
+impl<S> Clone for AgentReply<S> {
+    fn clone(&self) -> Self {
+        Self::new(self.output.clone())
+    }
+}
+
+impl<S> fmt::Debug for AgentReply<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AgentReply").field(&self.output).finish()
+    }
+}

@@ -1,0 +1,57 @@
+//! How a chat reaches its agent.
+
+use everturn_core::{Connection, Context, Result};
+use futures::future::BoxFuture;
+
+use crate::store::StatusStream;
+use crate::{
+    Abort, Agent, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest, Snapshot,
+    SnapshotId,
+};
+
+/// The way to an agent, in this process or elsewhere.
+pub trait AgentTransport: Send + Sync + 'static {
+    /// Opens an invocation.
+    fn connect(
+        &self,
+        init: AgentInit,
+        context: &Context,
+    ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk>;
+
+    /// Reads a snapshot.
+    ///
+    /// Fails with `NOT_FOUND` if there is none.
+    fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>>;
+
+    /// Asks a background run to stop; `None` if there is no such run.
+    fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>>;
+
+    /// The statuses of a background run as they change, where the way can tell; else it is asked again and again.
+    fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
+        let _ = (id, context);
+        None
+    }
+}
+
+impl<S: CustomState> AgentTransport for Agent<S> {
+    fn connect(
+        &self,
+        init: AgentInit,
+        context: &Context,
+    ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
+        self.action().connect_in(init, context)
+    }
+
+    fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>> {
+        Box::pin(async move { self.definition().read_snapshot(request, &context).await })
+    }
+
+    fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>> {
+        Box::pin(async move { self.definition().abort_run(&id, &context).await })
+    }
+
+    fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
+        let definition = self.definition();
+        definition.store.as_ref()?.watch(&definition.scope(context), id)
+    }
+}

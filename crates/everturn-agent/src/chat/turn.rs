@@ -1,0 +1,120 @@
+//! One turn of a chat, while it is under way.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use everturn_core::{Connection, Result};
+use futures::Stream;
+use futures::future::BoxFuture;
+
+use super::{AgentChunk, AgentReply, Chat};
+use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
+
+/// A turn under way: a stream of chunks, then [`ChatTurn::output`].
+///
+/// A turn that is refused or fails ends the stream with its error. Dropping the turn cancels it; the chat then stays
+/// where it was.
+pub struct ChatTurn<'a, S> {
+    chat: &'a mut Chat<S>,
+    input: AgentInput,
+    progress: Progress,
+    text: String,
+    outcome: Option<Result<AgentReply<S>>>,
+}
+
+enum Progress {
+    Streaming(Connection<AgentInput, AgentOutput, AgentStreamChunk>),
+    Settling(BoxFuture<'static, Result<AgentOutput>>),
+    Over,
+}
+
+impl<'a, S: CustomState> ChatTurn<'a, S> {
+    pub(super) fn new(
+        chat: &'a mut Chat<S>,
+        input: AgentInput,
+        connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>,
+    ) -> Self {
+        Self { chat, input, progress: Progress::Streaming(connection), text: String::new(), outcome: None }
+    }
+
+    /// The next chunk; `None` after the last.
+    pub async fn next(&mut self) -> Option<Result<AgentChunk<S>>> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    /// Drops unread chunks and waits for the reply.
+    ///
+    /// # Errors
+    /// Why the turn was refused, cut short or failed; of a failed one, [`AgentReply::of`] finds the reply.
+    pub async fn output(mut self) -> Result<AgentReply<S>> {
+        loop {
+            if let Some(outcome) = self.outcome.take() {
+                return outcome;
+            }
+            self.next().await;
+        }
+    }
+
+    /// Cancels the turn; its output is then an error.
+    pub fn cancel(&self) {
+        if let Progress::Streaming(connection) = &self.progress {
+            connection.cancel();
+        }
+    }
+
+    fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S> {
+        self.chat.custom.take_in(&raw);
+        if let Some(chunk) = &raw.model_chunk {
+            if chunk.aggregated {
+                self.text.clear();
+            }
+            self.text.push_str(&chunk.text());
+        }
+        AgentChunk {
+            accumulated: Arc::from(self.text.as_str()),
+            custom: self.chat.custom.json().cloned(),
+            raw,
+            state: PhantomData,
+        }
+    }
+}
+
+impl<S: CustomState> Stream for ChatTurn<'_, S> {
+    type Item = Result<AgentChunk<S>>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.progress {
+                Progress::Streaming(connection) => {
+                    let next = ready!(Pin::new(&mut connection.receive()).poll_next(cx));
+                    if let Some(raw) = next {
+                        return Poll::Ready(Some(Ok(this.chunk(raw))));
+                    }
+                    let Progress::Streaming(connection) = std::mem::replace(&mut this.progress, Progress::Over) else {
+                        return Poll::Ready(None);
+                    };
+                    this.progress = Progress::Settling(Box::pin(connection.into_output()));
+                }
+                Progress::Settling(output) => {
+                    let output = ready!(output.as_mut().poll(cx));
+                    this.progress = Progress::Over;
+                    let outcome = this.chat.conclude(&this.input, output);
+                    let error = outcome.as_ref().err().cloned();
+                    this.outcome = Some(outcome);
+                    return Poll::Ready(error.map(Err));
+                }
+                Progress::Over => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl<S> fmt::Debug for ChatTurn<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatTurn").field("input", &self.input).field("text", &self.text).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,197 @@
+//! An open invocation, from the caller's side.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use everturn_ai::Message;
+use everturn_core::{Connection, Result, Sender};
+use futures::Stream;
+use serde_json::Value;
+
+use crate::session::decode_custom;
+use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState, Resume};
+
+/// The custom state as a client sees it: kept up to date by the patches it receives.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CustomView(Option<Arc<Value>>);
+
+impl CustomView {
+    pub(crate) fn new(custom: Option<Arc<Value>>) -> Self {
+        Self(custom)
+    }
+
+    /// Takes a chunk's patch in. A patch that does not fit leaves the view as it was: the next turn sets it right.
+    pub(crate) fn take_in(&mut self, chunk: &AgentStreamChunk) {
+        if let Some(patch) = &chunk.custom_patch
+            && let Ok(patched) = patch.apply(self.0.as_deref().unwrap_or(&Value::Null))
+        {
+            self.0 = Some(Arc::new(patched));
+        }
+    }
+
+    pub(crate) fn json(&self) -> Option<&Arc<Value>> {
+        self.0.as_ref()
+    }
+
+    pub(crate) fn decode<S: CustomState>(&self) -> Result<S> {
+        decode_custom(self.0.as_deref())
+    }
+}
+
+/// An open invocation: many turns over one connection.
+///
+/// Inputs are processed one after the other, each answered by chunks up to its `turnEnd`. Dropping the connection
+/// cancels the work unless it was detached. See [`Connection`] for what holds of every connection.
+pub struct AgentConnection<S = Value> {
+    connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>,
+    custom: CustomView,
+    state: PhantomData<fn() -> S>,
+}
+
+impl<S: CustomState> AgentConnection<S> {
+    pub(crate) fn new(connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>) -> Self {
+        Self { connection, custom: CustomView::default(), state: PhantomData }
+    }
+
+    /// Sends one input and waits until there is room for it.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` after the agent completed, or after [`AgentConnection::close`].
+    pub async fn send(&self, input: impl Into<AgentInput>) -> Result<()> {
+        self.connection.send(input.into()).await
+    }
+
+    /// Sends a text; as [`AgentConnection::send`].
+    ///
+    /// # Errors
+    /// As [`AgentConnection::send`].
+    pub async fn send_text(&self, text: impl Into<String>) -> Result<()> {
+        self.send(text.into()).await
+    }
+
+    /// Sends a message; as [`AgentConnection::send`].
+    ///
+    /// # Errors
+    /// As [`AgentConnection::send`].
+    pub async fn send_message(&self, message: impl Into<Message>) -> Result<()> {
+        self.send(message.into()).await
+    }
+
+    /// Answers interrupts; as [`AgentConnection::send`].
+    ///
+    /// # Errors
+    /// As [`AgentConnection::send`].
+    pub async fn resume(&self, resume: impl Into<Resume>) -> Result<()> {
+        self.send(resume.into()).await
+    }
+
+    /// Leaves: what was sent so far goes on in the background. [`AgentConnection::output`] then names its row.
+    ///
+    /// # Errors
+    /// As [`AgentConnection::send`].
+    pub async fn detach(&self) -> Result<()> {
+        self.send(AgentInput::default().detached()).await
+    }
+
+    /// A handle that sends from elsewhere, for example while another task receives.
+    pub fn sender(&self) -> Sender<AgentInput> {
+        self.connection.sender()
+    }
+
+    /// Says that no more input comes.
+    pub fn close(&self) {
+        self.connection.close();
+    }
+
+    /// The next chunk, or `None` once there are no more.
+    pub async fn next(&mut self) -> Option<AgentStreamChunk> {
+        let chunk = self.connection.receive().next().await;
+        if let Some(chunk) = &chunk {
+            self.custom.take_in(chunk);
+        }
+        chunk
+    }
+
+    /// The chunks of one turn: up to and with its `turnEnd`.
+    pub fn receive(&mut self) -> TurnChunks<'_, S> {
+        TurnChunks { connection: self, over: false }
+    }
+
+    /// The custom state as the chunks received so far tell it; the default before the first.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
+    pub fn custom(&self) -> Result<S> {
+        self.custom.decode()
+    }
+
+    /// Closes the input, drops unread chunks and waits for the output. Asking again gives the same answer.
+    ///
+    /// An agent that failed has an output that says so.
+    ///
+    /// # Errors
+    /// Why the invocation was refused or cut short.
+    pub async fn output(&mut self) -> Result<AgentOutput> {
+        self.connection.close();
+        while self.next().await.is_some() {}
+        self.connection.output().await
+    }
+
+    /// Cancels the work.
+    pub fn cancel(&self) {
+        self.connection.cancel();
+    }
+
+    /// Waits until the agent has completed. It may need its chunks received to get there.
+    pub async fn done(&self) {
+        self.connection.done().await;
+    }
+
+    /// The connection as any action has it.
+    pub fn into_inner(self) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
+        self.connection
+    }
+}
+
+impl<S> fmt::Debug for AgentConnection<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AgentConnection").field(&self.connection).finish()
+    }
+}
+
+/// The chunks of one turn as they arrive; ends with its `turnEnd`.
+#[derive(Debug)]
+pub struct TurnChunks<'a, S> {
+    connection: &'a mut AgentConnection<S>,
+    over: bool,
+}
+
+impl<S: CustomState> TurnChunks<'_, S> {
+    /// The next chunk of the turn, or `None` after its last.
+    pub async fn next(&mut self) -> Option<AgentStreamChunk> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl<S: CustomState> Stream for TurnChunks<'_, S> {
+    type Item = AgentStreamChunk;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<AgentStreamChunk>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        let mut receive = self.connection.connection.receive();
+        let next = std::task::ready!(Pin::new(&mut receive).poll_next(cx));
+        match &next {
+            Some(chunk) => {
+                self.connection.custom.take_in(chunk);
+                self.over = chunk.turn_end.is_some();
+            }
+            None => self.over = true,
+        }
+        Poll::Ready(next)
+    }
+}

@@ -1,0 +1,268 @@
+//! Executes what the machine decides.
+//!
+//! One driver per invocation, in a task of its own. It turns what happens around it into events, hands them to the
+//! [machine](crate::machine) one at a time, and executes the commands that come back. It decides nothing. What waits (a
+//! store, a slow client, the session's claim) runs beside it and reports back as an event.
+
+mod background;
+mod client;
+mod execute;
+mod function;
+mod output;
+mod turns;
+mod wire;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use everturn_core::{Context, Emitter, Error, Inputs, Result};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use self::background::Background;
+use self::client::Client;
+use self::function::{Function, Report};
+use self::turns::{Admissions, Turns};
+use self::wire::{Wire, WireEvent};
+use crate::agent::Definition;
+use crate::ledger::Ledger;
+use crate::machine::{Event, Machine, StoreSupport, TurnOutcome};
+use crate::opening::Opening;
+use crate::session::{Core, Outbox, Signal};
+use crate::transform::shown_chunk;
+use crate::{
+    AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState, Snapshot,
+};
+
+type AgentEvent = Event<AgentInput, Error>;
+
+/// One invocation under way.
+pub(crate) struct Driver<S> {
+    machine: Machine<AgentInput, Error>,
+    /// Events that follow from commands; they come before anything from outside.
+    raised: VecDeque<AgentEvent>,
+    definition: Arc<Definition<S>>,
+    session: Arc<Core<S>>,
+    outbox: Outbox,
+    client: Client,
+    wire: Wire,
+    function: Function,
+    turns: Turns,
+    admissions: Admissions,
+    ledger: Option<Ledger>,
+    writes: FuturesUnordered<BoxFuture<'static, Written>>,
+    background: Background,
+    /// The state to give back if the invocation fails; kept where the client keeps the state.
+    last_good: Option<SessionState>,
+    /// The state to give back, once it was shaped.
+    shown: Option<SessionState>,
+    result: Option<Result<AgentResult>>,
+    /// Why the work is being cancelled.
+    why: Option<Error>,
+}
+
+/// A store's answer to a command.
+enum Written {
+    Turn(Result<Box<Snapshot>>),
+    Pending(Result<Box<Snapshot>>),
+    Final(Result<bool>),
+    /// What a beat found instead of its row, if it did not find it.
+    Beat(Option<AgentEvent>),
+}
+
+/// What happened, where it is not an event of the machine's already.
+enum Happened {
+    Event(AgentEvent),
+    Written(Written),
+    Admitted(Result<crate::ledger::Admitted>),
+    Wire(WireEvent),
+    Function(Report),
+}
+
+impl<S: CustomState> Driver<S> {
+    /// Starts the agent's function on a session.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the session's custom state does not fit the agent.
+    pub(crate) fn start(
+        definition: Arc<Definition<S>>,
+        opening: Opening,
+        inputs: Inputs<AgentInput>,
+        emitter: Emitter<AgentStreamChunk>,
+        caller: Context,
+        answer: oneshot::Sender<Result<AgentOutput>>,
+    ) -> Result<Self> {
+        let Opening { session_id, state, ledger } = opening;
+        let work = CancellationToken::new();
+        let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming());
+        let transform = definition.state_transform.clone();
+        let session = Core::new(session_id, state, outbox.clone(), transform, caller.clone())?;
+        let session = Arc::new(session);
+        let last_good = ledger.is_none().then(|| session.state());
+
+        let handle = Session::new(Arc::clone(&session));
+        let context = handle.enter(caller.detached().with_cancellation(work));
+        let context = context.with_extension(Arc::new(definition.registry.clone()));
+        let running = (definition.function)(AgentSession::new(handle, context.clone()));
+        let function = Function::spawn(&definition.name, running, context, signals);
+
+        let support = match &ledger {
+            None => StoreSupport::None,
+            Some(ledger) if ledger.can_watch() => StoreSupport::WithSubscription,
+            Some(_) => StoreSupport::WithoutSubscription,
+        };
+        Ok(Self {
+            machine: Machine::new(support),
+            raised: VecDeque::new(),
+            client: Client::new(inputs, caller, answer),
+            wire: Wire::new(emitter),
+            function,
+            turns: Turns::default(),
+            admissions: Admissions::default(),
+            ledger,
+            writes: FuturesUnordered::new(),
+            background: Background::new(definition.heartbeat.interval),
+            last_good,
+            shown: None,
+            result: None,
+            why: None,
+            definition,
+            session,
+            outbox,
+        })
+    }
+
+    /// Runs the invocation to its end.
+    pub(crate) async fn run(mut self) {
+        while !self.machine.is_released() {
+            let event = match self.raised.pop_front() {
+                Some(event) => Some(event),
+                None => {
+                    let happened = self.next().await;
+                    self.interpret(happened)
+                }
+            };
+            if let Some(event) = event {
+                self.note(&event);
+                for command in self.machine.handle(event) {
+                    self.execute(command);
+                }
+            }
+        }
+    }
+
+    /// The next thing that happens. Of several that have happened, the client's input is first, then its departure,
+    /// then answers to commands, then the function: so a detach that could be read wins over everything.
+    async fn next(&mut self) -> Happened {
+        tokio::select! {
+            biased;
+            event = self.client.next() => Happened::Event(event),
+            Some(written) = self.writes.next() => Happened::Written(written),
+            admitted = self.admissions.next() => Happened::Admitted(admitted),
+            event = self.background.next() => Happened::Event(event),
+            event = self.wire.flush() => Happened::Wire(event),
+            report = self.function.next() => Happened::Function(report),
+        }
+    }
+
+    /// Makes an event of what happened, if it is one.
+    fn interpret(&mut self, happened: Happened) -> Option<AgentEvent> {
+        match happened {
+            Happened::Event(event) => Some(event),
+            Happened::Written(written) => self.written(written),
+            Happened::Admitted(admitted) => self.admitted(admitted),
+            Happened::Wire(WireEvent::Broken(error)) => Some(Event::ClientGone(error)),
+            Happened::Wire(WireEvent::Empty) => Some(self.drained()),
+            Happened::Function(Report::Signal(signal)) => self.signalled(signal),
+            Happened::Function(Report::Returned(result)) => Some(self.returned(result)),
+        }
+    }
+
+    fn signalled(&mut self, signal: Signal) -> Option<AgentEvent> {
+        match signal {
+            Signal::Chunk { chunk, taken } => {
+                let shown = match chunk {
+                    _ if self.wire.is_silent() => Ok(None),
+                    Some(chunk) => {
+                        let transform = self.definition.stream_transform.as_ref();
+                        shown_chunk(transform, *chunk, self.client.context())
+                    }
+                    None => Ok(None),
+                };
+                match shown {
+                    Ok(chunk) => {
+                        self.wire.queue(chunk, taken);
+                        None
+                    }
+                    Err(error) => Some(Event::TransformFailed(error)),
+                }
+            }
+            Signal::Fault(error) => Some(Event::TransformFailed(error)),
+            Signal::NextTurn(answer) => {
+                self.turns.ask(answer);
+                Some(Event::NextInput)
+            }
+            Signal::TurnDone { outcome, settled } => {
+                let ended = if outcome.is_ok() { TurnOutcome::Succeeded } else { TurnOutcome::Failed };
+                self.turns.end(outcome, settled);
+                Some(Event::TurnEnded(ended))
+            }
+        }
+    }
+
+    fn returned(&mut self, result: Result<AgentResult>) -> AgentEvent {
+        let event = Event::Returned(result.as_ref().map(|_| ()).map_err(Clone::clone));
+        self.result = Some(result);
+        match self.admissions.give_up_start() {
+            // A turn that still waits for the session never began.
+            Some(input) => {
+                self.raised.push_back(event);
+                Event::TurnRefused(input)
+            }
+            None => event,
+        }
+    }
+
+    fn written(&mut self, written: Written) -> Option<AgentEvent> {
+        let note = |ledger: &mut Option<Ledger>, row: &Snapshot| {
+            if let Some(ledger) = ledger {
+                ledger.wrote(row);
+            }
+        };
+        Some(match written {
+            Written::Turn(Ok(row)) => {
+                note(&mut self.ledger, &row);
+                self.turns.committed(row.snapshot_id);
+                Event::TurnCommitted
+            }
+            Written::Turn(Err(error)) => Event::CommitFailed(error.context("the turn could not be saved")),
+            Written::Pending(Ok(row)) => {
+                note(&mut self.ledger, &row);
+                self.background.begin(row.snapshot_id);
+                Event::PendingWritten
+            }
+            Written::Pending(Err(error)) => Event::PendingFailed(error),
+            Written::Final(Ok(true)) => Event::FinalizeWritten,
+            Written::Final(Ok(false)) => Event::FinalizeFailed(Error::aborted("the run's row is no longer ours")),
+            Written::Final(Err(error)) => {
+                tracing::error!(session = %self.session.session_id(), %error, "the end of a background run was not saved");
+                Event::FinalizeFailed(error)
+            }
+            Written::Beat(found) => return found,
+        })
+    }
+
+    /// Remembers why work is about to be cancelled, for whoever is cancelled.
+    fn note(&mut self, event: &AgentEvent) {
+        let why = match event {
+            Event::ClientGone(error) | Event::TransformFailed(error) | Event::InputRejected(error) => error.clone(),
+            Event::AbortSeen => Error::aborted("the run was aborted"),
+            Event::LeaseLost => Error::aborted("another worker has taken the run over"),
+            _ => return,
+        };
+        self.why.get_or_insert(why);
+    }
+}

@@ -1,0 +1,103 @@
+//! The client's side of an invocation: what it sends, and whether it is still there.
+
+use everturn_core::{Context, Error, Inputs, Result};
+use futures::FutureExt;
+use tokio::sync::oneshot;
+
+use super::AgentEvent;
+use crate::machine::Event;
+use crate::{AgentInput, AgentOutput};
+
+pub(super) struct Client {
+    /// Gone when no more is read.
+    inputs: Option<Inputs<AgentInput>>,
+    context: Context,
+    /// Gone once the client has its answer.
+    answer: Option<oneshot::Sender<Result<AgentOutput>>>,
+    /// Whether the client's departure ends the work.
+    followed: bool,
+    /// Whether the client has asked for the work to go on without it.
+    detached: bool,
+}
+
+impl Client {
+    pub(super) fn new(
+        inputs: Inputs<AgentInput>,
+        context: Context,
+        answer: oneshot::Sender<Result<AgentOutput>>,
+    ) -> Self {
+        Self { inputs: Some(inputs), context, answer: Some(answer), followed: true, detached: false }
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The next thing the client says or, if it says nothing, its departure; waits for ever once neither matters.
+    pub(super) async fn next(&mut self) -> AgentEvent {
+        tokio::select! {
+            biased;
+            event = next_input(&mut self.inputs, &mut self.detached) => event,
+            error = departure(&self.context, self.answer.as_mut().filter(|_| self.followed)) => {
+                self.followed = false;
+                Event::ClientGone(error)
+            }
+        }
+    }
+
+    pub(super) fn has_detached(&self) -> bool {
+        self.detached
+    }
+
+    /// From now on the client's departure changes nothing.
+    pub(super) fn let_go(&mut self) {
+        self.followed = false;
+    }
+
+    /// Gives the client its answer, if it still waits for one.
+    pub(super) fn answer(&mut self, output: Result<AgentOutput>) {
+        self.inputs = None;
+        if let Some(answer) = self.answer.take() {
+            // A client that left meanwhile is owed nothing.
+            let _ = answer.send(output);
+        }
+    }
+}
+
+async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool) -> AgentEvent {
+    let Some(source) = inputs else {
+        return std::future::pending().await;
+    };
+    match source.next().await {
+        None => {
+            *inputs = None;
+            Event::InputClosed
+        }
+        Some(input) if input.is_detach() => {
+            let mut riding = vec![input];
+            while let Some(Some(more)) = source.next().now_or_never() {
+                riding.push(more);
+            }
+            *inputs = None;
+            *detached = true;
+            Event::Detach(riding.into_iter().filter(AgentInput::has_payload).map(without_directive).collect())
+        }
+        Some(input) => Event::Input(input),
+    }
+}
+
+/// Waits until nobody waits for the output any more, and says why.
+async fn departure(context: &Context, answer: Option<&mut oneshot::Sender<Result<AgentOutput>>>) -> Error {
+    let Some(answer) = answer else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        biased;
+        error = context.ended() => error,
+        () = answer.closed() => Error::cancelled("the caller is gone"),
+    }
+}
+
+fn without_directive(input: AgentInput) -> AgentInput {
+    AgentInput { detach: None, ..input }
+}

@@ -1,0 +1,73 @@
+//! The agent's function, running in a task of its own.
+
+use std::time::Duration;
+
+use everturn_core::{Context, Error, Result, catch_panic};
+use futures::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
+
+use crate::AgentResult;
+use crate::session::Signal;
+
+pub(super) struct Function {
+    signals: mpsc::UnboundedReceiver<Signal>,
+    /// Gone once the function has returned.
+    task: Option<AbortOnDropHandle<Result<AgentResult>>>,
+    /// When a cancelled function is dropped.
+    dropped_at: Option<Instant>,
+}
+
+/// What the function says.
+pub(super) enum Report {
+    Signal(Signal),
+    Returned(Result<AgentResult>),
+}
+
+impl Function {
+    pub(super) fn spawn(
+        agent: &str,
+        running: BoxFuture<'static, Result<AgentResult>>,
+        context: Context,
+        signals: mpsc::UnboundedReceiver<Signal>,
+    ) -> Self {
+        let what = format!("agent '{agent}'");
+        let work = context.scope(async move { catch_panic(&what, running).await });
+        let task = AbortOnDropHandle::new(tokio::spawn(work.in_current_span()));
+        Self { signals, task: Some(task), dropped_at: None }
+    }
+
+    /// Gives cancelled work this long to end by itself.
+    pub(super) fn drop_after(&mut self, grace: Duration) {
+        self.dropped_at.get_or_insert(Instant::now() + grace);
+    }
+
+    /// The next thing the function says: everything it signalled before it returned, then that it returned.
+    pub(super) async fn next(&mut self) -> Report {
+        let Some(task) = &mut self.task else {
+            return std::future::pending().await;
+        };
+        let joined = loop {
+            let patience = async {
+                match self.dropped_at {
+                    Some(moment) => tokio::time::sleep_until(moment).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(signal) = self.signals.recv() => return Report::Signal(signal),
+                joined = &mut *task => break joined,
+                () = patience => {
+                    // The task is gone when it next yields; what it signals until then still counts.
+                    task.abort();
+                    self.dropped_at = None;
+                }
+            }
+        };
+        self.task = None;
+        Report::Returned(joined.unwrap_or_else(|_| Err(Error::cancelled("the work was cancelled and did not end"))))
+    }
+}

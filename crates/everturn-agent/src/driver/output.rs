@@ -1,0 +1,93 @@
+//! What the caller of an invocation gets.
+
+use everturn_core::{Error, Exposure, Result};
+
+use super::background::{no_pending_row, no_store, no_subscription};
+use super::{AgentEvent, Driver};
+use crate::ledger::Ledger;
+use crate::machine::{Cause, Event, Resolution};
+use crate::transform::shown_state;
+use crate::{AgentFinishReason, AgentOutput, AgentResult, CustomState, SessionState};
+
+impl<S: CustomState> Driver<S> {
+    /// Every chunk was taken: shapes the state that goes with the output.
+    pub(super) fn drained(&mut self) -> AgentEvent {
+        if self.ledger.is_some() || !matches!(self.result, Some(Ok(_))) {
+            return Event::Drained;
+        }
+        match self.shape(self.session.state()) {
+            Ok(shown) => {
+                self.shown = shown;
+                Event::Drained
+            }
+            Err(error) => Event::TransformFailed(error),
+        }
+    }
+
+    fn shape(&self, state: SessionState) -> Result<Option<SessionState>> {
+        let transform = self.definition.state_transform.as_ref();
+        shown_state(transform, state, Some(self.session.session_id()), self.client.context())
+    }
+
+    pub(super) fn output(&mut self, resolution: Resolution<Error>) -> Result<AgentOutput> {
+        match resolution {
+            Resolution::Completed => Ok(self.completed()),
+            Resolution::Failed(cause) => Ok(self.failed(&error(cause))),
+            Resolution::Detached => Ok(AgentOutput {
+                snapshot_id: self.background.row().cloned(),
+                finish_reason: Some(AgentFinishReason::Detached),
+                ..self.identity()
+            }),
+            Resolution::Rejected(cause) => Err(error(cause)),
+        }
+    }
+
+    fn identity(&self) -> AgentOutput {
+        AgentOutput {
+            session_id: Some(self.session.session_id().clone()),
+            snapshot_id: self.ledger.as_ref().and_then(Ledger::last).cloned(),
+            ..AgentOutput::default()
+        }
+    }
+
+    fn completed(&mut self) -> AgentOutput {
+        let finish_reason = self.finish_reason();
+        let AgentResult { message, artifacts, .. } = self.result.take().and_then(Result::ok).unwrap_or_default();
+        AgentOutput {
+            state: self.shown.take(),
+            message,
+            artifacts: (!artifacts.is_empty()).then_some(artifacts),
+            finish_reason,
+            ..self.identity()
+        }
+    }
+
+    /// A failed output holds the last good state. If that cannot be shown either, it holds none: what went wrong first
+    /// is what the caller must learn.
+    fn failed(&mut self, error: &Error) -> AgentOutput {
+        let state = self.last_good.take().and_then(|state| self.shape(state).ok().flatten());
+        AgentOutput {
+            state,
+            finish_reason: Some(AgentFinishReason::Failed),
+            error: Some(error.to_wire(Exposure::Full)),
+            ..self.identity()
+        }
+    }
+
+    /// How the invocation ended: what the function says, else what the last turn said.
+    pub(super) fn finish_reason(&self) -> Option<AgentFinishReason> {
+        let said = self.result.as_ref().and_then(|result| result.as_ref().ok()?.finish_reason);
+        said.or_else(|| self.turns.reason())
+    }
+}
+
+fn error(cause: Cause<Error>) -> Error {
+    match cause {
+        Cause::Function(error) | Cause::Transform(error) | Cause::InvalidInput(error) | Cause::ClientGone(error) => {
+            error
+        }
+        Cause::DetachWithoutStore => no_store(),
+        Cause::DetachWithoutSubscription => no_subscription(),
+        Cause::PendingRow(error) => no_pending_row(error),
+    }
+}

@@ -1,0 +1,45 @@
+//! How a turn or an invocation ended.
+
+use everturn_ai::FinishReason;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Why a turn, a run or an invocation is over: the model's reasons and three of an agent's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum AgentFinishReason {
+    /// The model had nothing more to say.
+    Stop,
+    /// The model reached its limit.
+    Length,
+    /// The model's provider refused.
+    Blocked,
+    /// A tool waits for an answer from outside.
+    Interrupted,
+    /// Something else.
+    Other,
+    /// The run was aborted.
+    Aborted,
+    /// The client left; the work goes on.
+    Detached,
+    /// The turn or the agent failed.
+    Failed,
+    /// Nobody said; also what a reason this version does not know is read as.
+    #[serde(other)]
+    Unknown,
+}
+
+impl From<FinishReason> for AgentFinishReason {
+    fn from(reason: FinishReason) -> Self {
+        match reason {
+            FinishReason::Stop => Self::Stop,
+            FinishReason::Length => Self::Length,
+            FinishReason::Blocked => Self::Blocked,
+            FinishReason::Aborted => Self::Aborted,
+            FinishReason::Interrupted => Self::Interrupted,
+            FinishReason::Other => Self::Other,
+            _ => Self::Unknown,
+        }
+    }
+}

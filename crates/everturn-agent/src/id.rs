@@ -1,0 +1,76 @@
+//! Identities of conversations and of points in them.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $fresh:expr, $fresh_doc:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+        #[serde(transparent)]
+        #[schemars(with = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            #[doc = $fresh_doc]
+            pub fn fresh() -> Self {
+                Self($fresh.to_string().into())
+            }
+
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// The id, unless it is empty: on the wire an empty id is as good as none.
+            pub(crate) fn given(self) -> Option<Self> {
+                (!self.0.is_empty()).then_some(self)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(id: &str) -> Self {
+                Self(id.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(id: String) -> Self {
+                Self(id.into())
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", self.0)
+            }
+        }
+    };
+}
+
+id! {
+    /// Names a conversation; any non-empty string. Cloning is cheap.
+    SessionId, Uuid::new_v4(), "A new random id."
+}
+
+id! {
+    /// Names a snapshot: one point in a conversation. Cloning is cheap.
+    SnapshotId, Uuid::now_v7(), "A new id that sorts after those made before it."
+}

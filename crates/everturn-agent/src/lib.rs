@@ -1,0 +1,116 @@
+//! Sessions, turns, snapshots and agents: conversations that survive.
+//!
+//! An **agent** is a named function that runs *turns* on a *session*: messages, custom state, artifacts. With a store
+//! it keeps its conversations itself, and each turn leaves a *snapshot* to resume from; without one, its clients keep
+//! them. Clients see a turn as a stream of chunks and one output.
+//!
+//! ```
+//! use everturn_agent::{AgentSession, Artifact, custom_agent, store::MemoryStore};
+//! use everturn_ai::{FinishReason, Message};
+//! use everturn_core::{Registry, Result};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+//! struct Kitchen {
+//!     mood: String,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+//! let registry = Registry::new();
+//! let chef = custom_agent(&registry, "chef", |session: AgentSession<Kitchen>| async move {
+//!     session
+//!         .run(|turn| async move {
+//!             turn.send_chunk("Leek ").await?;
+//!             turn.send_chunk("soup.").await?;
+//!             turn.add_message(Message::model("Leek soup."));
+//!             turn.update_custom(|kitchen| kitchen.mood = "proud".into());
+//!             turn.send_artifact(Artifact::text("menu", "Leek soup")).await?;
+//!             Ok(FinishReason::Stop)
+//!         })
+//!         .await?;
+//!     Ok(session.result())
+//! })
+//! .store(MemoryStore::new())
+//! .define()?;
+//!
+//! let reply = chef.run_text("Something with leeks?").await?;
+//! assert_eq!(reply.text(), "Leek soup.");
+//!
+//! let mut chat = chef.chat().resume(reply.session_id()).open().await?;
+//! let mut turn = chat.send("And without butter?").await?;
+//! let mut text = String::new();
+//! while let Some(chunk) = turn.next().await {
+//!     text.push_str(&chunk?.text());
+//! }
+//! let reply = turn.output().await?;
+//!
+//! assert_eq!(text, "Leek soup.");
+//! assert_eq!(chat.custom()?.mood, "proud");
+//! assert_eq!(chef.latest_snapshot(reply.session_id()).await?.snapshot_id, *reply.snapshot_id().unwrap());
+//! # Ok(()) }
+//! ```
+//!
+//! | to | see |
+//! |---|---|
+//! | define an agent | [`agent`], [`prompt_agent`], [`custom_agent`], [`AgentBuilder`] |
+//! | run turns yourself | [`AgentSession`], [`Turn`] |
+//! | talk to one | [`Agent`], [`Chat`], [`AgentConnection`], [`AgentReply`] |
+//! | reach the conversation from a tool | [`Session::current`], [`SessionHandle::current`] |
+//! | hand tasks to other agents | [`Delegation`] |
+//! | keep conversations | [`store`], [`Snapshot`] |
+//! | work in the background | [`Chat::detach`], [`AgentTask`] |
+//! | follow custom state | [`patch`] |
+
+pub mod patch;
+pub mod store;
+
+mod agent;
+mod agent_session;
+mod artifact;
+mod chat;
+mod claim;
+mod clock;
+mod connection;
+mod driver;
+mod finish_reason;
+mod id;
+mod invocation;
+mod ledger;
+mod machine;
+mod middleware;
+mod opening;
+mod prompt_agent;
+mod resume;
+mod session;
+mod snapshot;
+mod state;
+mod transform;
+mod turn;
+mod wire;
+
+pub use self::agent::{
+    Abort, AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, Heartbeat, IntoStore,
+    SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, SnapshotAction, custom_agent,
+};
+pub use self::agent_session::AgentSession;
+pub use self::artifact::Artifact;
+pub use self::chat::{
+    AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt,
+};
+pub use self::claim::{Concurrency, SESSION_BUSY};
+pub use self::clock::Clock;
+pub use self::connection::{AgentConnection, TurnChunks};
+pub use self::finish_reason::AgentFinishReason;
+pub use self::id::{SessionId, SnapshotId};
+pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, register_agent_middleware};
+pub use self::prompt_agent::{InlinePrompt, NamedPrompt, TurnGenerate, agent, prompt_agent};
+pub use self::resume::validate_resume;
+pub use self::session::{CustomState, Session, SessionHandle};
+pub use self::snapshot::{Snapshot, SnapshotEvent, SnapshotStatus};
+pub use self::state::SessionState;
+pub use self::turn::{Turn, TurnContext, TurnResult};
+pub use self::wire::{
+    AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult, AgentStreamChunk,
+    GetSnapshotRequest, Resume, StateManagement, TurnEnd,
+};

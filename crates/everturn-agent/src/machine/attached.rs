@@ -1,0 +1,197 @@
+//! A client sends inputs and receives chunks.
+
+use std::collections::VecDeque;
+
+use super::detaching::Detaching;
+use super::draining::Draining;
+use super::state::{Meanwhile, Step};
+use super::stopping::Stopping;
+use super::{Cause, Command, EndOfInput, Event, StoreSupport, TurnOutcome, TurnRow};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Attached<I, E> {
+    store: StoreSupport,
+    function: Function<I, E>,
+    queue: VecDeque<I>,
+    input: InputSide,
+}
+
+/// What the agent function is doing. It asks only while the queue is empty and the input open: otherwise it was
+/// answered at once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Function<I, E> {
+    /// It runs code of its own, outside any turn.
+    Between,
+    Asking,
+    /// It runs a turn on this input.
+    InTurn(I),
+    /// Its turn succeeded and is being made durable.
+    Committing(Meanwhile<E>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum InputSide {
+    Open,
+    Closed,
+}
+
+impl<I: Clone, E> Attached<I, E> {
+    pub(super) fn new(store: StoreSupport) -> Self {
+        Self {
+            store,
+            function: Function::Between,
+            queue: VecDeque::new(),
+            input: InputSide::Open,
+        }
+    }
+
+    pub(super) fn handle(self, event: Event<I, E>) -> Step<I, E> {
+        match event {
+            Event::Input(input) => self.accept(input),
+            Event::InputClosed => self.close_input(),
+            Event::Detach(inputs) => self.detach(inputs),
+            Event::NextInput => self.ask(),
+            Event::TurnRefused(input) => self.take_back(input),
+            Event::TurnEnded(outcome) => self.end_turn(outcome),
+            Event::TurnCommitted => self.settle(Ok(())),
+            Event::CommitFailed(error) => self.settle(Err(error)),
+            Event::Returned(result) => self.finish(result),
+            // What a client sends to a function that is done does not matter.
+            Event::InputRejected(error) if !self.has_returned() => self.stop(Cause::InvalidInput(error)),
+            Event::ClientGone(error) => self.stop(Cause::ClientGone(error)),
+            Event::TransformFailed(error) => self.stop(Cause::Transform(error)),
+            _ => Step::to(self),
+        }
+    }
+
+    fn accept(mut self, input: I) -> Step<I, E> {
+        if self.input == InputSide::Open {
+            self.queue.push_back(input);
+        }
+        self.feed()
+    }
+
+    fn close_input(mut self) -> Step<I, E> {
+        self.input = InputSide::Closed;
+        self.feed()
+    }
+
+    fn ask(mut self) -> Step<I, E> {
+        match &mut self.function {
+            Function::Committing(meanwhile @ Meanwhile::Running) => *meanwhile = Meanwhile::Asking,
+            function @ Function::Between => *function = Function::Asking,
+            _ => {}
+        }
+        self.feed()
+    }
+
+    /// Answers a function that asks, if there is an answer.
+    fn feed(mut self) -> Step<I, E> {
+        if !matches!(self.function, Function::Asking) {
+            return Step::to(self);
+        }
+        if let Some(input) = self.queue.pop_front() {
+            self.function = Function::InTurn(input.clone());
+            Step::to(self).emit(Command::StartTurn {
+                input,
+                row: TurnRow::Own,
+            })
+        } else if self.input == InputSide::Closed {
+            self.function = Function::Between;
+            Step::to(self).emit(Command::EndInput(EndOfInput::Closed))
+        } else {
+            Step::to(self)
+        }
+    }
+
+    fn take_back(mut self, input: I) -> Step<I, E> {
+        if matches!(self.function, Function::InTurn(_)) {
+            self.function = Function::Between;
+            self.queue.push_front(input);
+        }
+        Step::to(self)
+    }
+
+    fn end_turn(mut self, outcome: TurnOutcome) -> Step<I, E> {
+        if !matches!(self.function, Function::InTurn(_)) {
+            return Step::to(self);
+        }
+        match outcome {
+            TurnOutcome::Succeeded => {
+                self.function = Function::Committing(Meanwhile::Running);
+                Step::to(self).emit(Command::CommitTurn)
+            }
+            TurnOutcome::Failed => {
+                self.function = Function::Between;
+                Step::to(self)
+                    .emit(Command::SendTurnEnd(TurnOutcome::Failed))
+                    .emit(Command::SettleTurn(Ok(())))
+            }
+        }
+    }
+
+    fn settle(mut self, commit: Result<(), E>) -> Step<I, E> {
+        let Function::Committing(meanwhile) = self.function else {
+            return Step::to(self);
+        };
+        let outcome = if commit.is_ok() {
+            TurnOutcome::Succeeded
+        } else {
+            TurnOutcome::Failed
+        };
+        let next = match meanwhile {
+            Meanwhile::Running => {
+                self.function = Function::Between;
+                Step::to(self)
+            }
+            Meanwhile::Asking => {
+                self.function = Function::Asking;
+                self.feed()
+            }
+            Meanwhile::Returned(result) => Draining::begin(self.store, result),
+        };
+        next.preceded_by([Command::SendTurnEnd(outcome), Command::SettleTurn(commit)])
+    }
+
+    fn finish(mut self, result: Result<(), E>) -> Step<I, E> {
+        match self.function {
+            Function::Between | Function::Asking => Draining::begin(self.store, result),
+            // Whoever counts turns must see this one end, though the function did not wait for it.
+            Function::InTurn(_) => {
+                Draining::begin(self.store, result).preceded_by([Command::SendTurnEnd(TurnOutcome::Failed)])
+            }
+            Function::Committing(_) => {
+                self.function = Function::Committing(Meanwhile::Returned(result));
+                Step::to(self)
+            }
+        }
+    }
+
+    fn detach(mut self, inputs: Vec<I>) -> Step<I, E> {
+        if let Err(cause) = self.store.admit_detach() {
+            return self.stop(cause);
+        }
+        self.queue.extend(inputs);
+        let step = match self.function {
+            Function::Between => Detaching::write(Meanwhile::Running, None, self.queue),
+            Function::Asking => Detaching::write(Meanwhile::Asking, None, self.queue),
+            Function::InTurn(input) => Detaching::write(Meanwhile::Running, Some(input), self.queue),
+            Function::Committing(meanwhile) => Detaching::await_commit(meanwhile, self.queue),
+        };
+        step.preceded_by([Command::SuppressWire])
+    }
+
+    fn stop(self, cause: Cause<E>) -> Step<I, E> {
+        let stopping = Stopping::because(cause);
+        let step = match self.function {
+            Function::Between | Function::InTurn(_) => stopping.begin(Meanwhile::Running),
+            Function::Asking => stopping.begin(Meanwhile::Asking),
+            Function::Committing(meanwhile) => stopping.with_commit_in_flight().begin(meanwhile),
+        };
+        step.preceded_by([Command::SuppressWire])
+    }
+
+    fn has_returned(&self) -> bool {
+        matches!(self.function, Function::Committing(Meanwhile::Returned(_)))
+    }
+}

@@ -1,0 +1,62 @@
+//! The function returned; the last chunks are on their way to the client.
+
+use std::collections::VecDeque;
+
+use super::detaching::Detaching;
+use super::state::{Meanwhile, Phase, Step};
+use super::{Cause, Command, Event, Resolution, StoreSupport};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Draining<E> {
+    store: StoreSupport,
+    result: Result<(), E>,
+}
+
+impl<E> Draining<E> {
+    pub(super) fn begin<I>(store: StoreSupport, result: Result<(), E>) -> Step<I, E> {
+        Step::to(Self { store, result }).emit(Command::Drain)
+    }
+
+    pub(super) fn handle<I: Clone>(self, event: Event<I, E>) -> Step<I, E> {
+        match event {
+            Event::Drained => self.deliver(),
+            Event::TransformFailed(error) => self.fail(Cause::Transform(error)),
+            Event::ClientGone(error) => self.reject(Cause::ClientGone(error)),
+            Event::Detach(_) => self.detach(),
+            _ => Step::to(self),
+        }
+    }
+
+    fn deliver<I>(self) -> Step<I, E> {
+        resolve(match self.result {
+            Ok(()) => Resolution::Completed,
+            Err(error) => Resolution::Failed(Cause::Function(error)),
+        })
+    }
+
+    /// Fails the invocation, with the function's own error if there is one: it came first.
+    fn fail<I>(self, cause: Cause<E>) -> Step<I, E> {
+        let cause = self.result.err().map_or(cause, Cause::Function);
+        resolve(Resolution::Failed(cause)).preceded_by([Command::SuppressWire])
+    }
+
+    fn reject<I>(self, cause: Cause<E>) -> Step<I, E> {
+        let cause = self.result.err().map_or(cause, Cause::Function);
+        resolve(Resolution::Rejected(cause)).preceded_by([Command::SuppressWire])
+    }
+
+    fn detach<I: Clone>(self) -> Step<I, E> {
+        if let Err(cause) = self.store.admit_detach() {
+            return self.fail(cause);
+        }
+        Detaching::write(Meanwhile::Returned(self.result), None, VecDeque::new())
+            .preceded_by([Command::SuppressWire])
+    }
+}
+
+/// Answers the caller of an invocation whose function is done, and ends it.
+pub(super) fn resolve<I, E>(resolution: Resolution<E>) -> Step<I, E> {
+    Step::to(Phase::Released)
+        .emit(Command::Resolve(resolution))
+        .emit(Command::Release)
+}

@@ -1,0 +1,158 @@
+//! The machine and its phases.
+
+use super::attached::Attached;
+use super::background::{Background, Finalizing, WindingDown};
+use super::detaching::Detaching;
+use super::draining::Draining;
+use super::stopping::Stopping;
+use super::{Cause, Command, Event};
+
+/// One invocation, from its start to its release.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Machine<I, E> {
+    phase: Phase<I, E>,
+}
+
+impl<I: Clone, E> Machine<I, E> {
+    /// An invocation with a client at the other end; its function is about to run.
+    pub(crate) fn new(store: StoreSupport) -> Self {
+        Self {
+            phase: Attached::new(store).into(),
+        }
+    }
+
+    /// A detached run that this worker claimed from another: nobody listens, and `inputs` are all there will be. Its
+    /// function is about to run on the last committed state.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "runs are taken over once workers recover them")
+    )]
+    pub(crate) fn take_over(inputs: Vec<I>) -> (Self, Vec<Command<I, E>>) {
+        let Step { phase, commands } = Background::take_over(inputs.into());
+        (Self { phase }, commands)
+    }
+
+    /// Takes note of an event and says what follows from it. An event that means nothing in the present phase changes
+    /// nothing.
+    pub(crate) fn handle(&mut self, event: Event<I, E>) -> Vec<Command<I, E>> {
+        let step = match std::mem::replace(&mut self.phase, Phase::Released) {
+            Phase::Attached(phase) => phase.handle(event),
+            Phase::Draining(phase) => phase.handle(event),
+            Phase::Stopping(phase) => phase.handle(event),
+            Phase::Detaching(phase) => phase.handle(event),
+            Phase::Background(phase) => phase.handle(event),
+            Phase::WindingDown(phase) => phase.handle(event),
+            Phase::Finalizing(phase) => phase.handle(&event),
+            Phase::Released => Step::to(Phase::Released),
+        };
+        self.phase = step.phase;
+        step.commands
+    }
+
+    /// Whether the invocation is over.
+    pub(crate) fn is_released(&self) -> bool {
+        matches!(self.phase, Phase::Released)
+    }
+}
+
+/// What the agent's store can do: a detach needs one that pushes status changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum StoreSupport {
+    /// There is no store; the client keeps the state.
+    None,
+    /// Rows can be written, but nobody is told when their status changes.
+    WithoutSubscription,
+    /// Rows can be written and watched.
+    WithSubscription,
+}
+
+impl StoreSupport {
+    /// Whether a detach can be accepted; if not, why.
+    pub(super) fn admit_detach<E>(self) -> Result<(), Cause<E>> {
+        match self {
+            Self::None => Err(Cause::DetachWithoutStore),
+            Self::WithoutSubscription => Err(Cause::DetachWithoutSubscription),
+            Self::WithSubscription => Ok(()),
+        }
+    }
+}
+
+/// Where an invocation stands.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Phase<I, E> {
+    /// A client sends inputs and receives chunks.
+    Attached(Attached<I, E>),
+    /// The function returned; the last chunks are on their way.
+    Draining(Draining<E>),
+    /// The work was cancelled before any detach; the function has yet to return.
+    Stopping(Stopping<E>),
+    /// A detach was accepted; its pending row is not yet written.
+    Detaching(Detaching<I, E>),
+    /// The work goes on without a client.
+    Background(Background<I>),
+    /// Background work was cancelled; the function has yet to return.
+    WindingDown(WindingDown),
+    /// The final write of a detached run is under way.
+    Finalizing(Finalizing),
+    /// All is done.
+    Released,
+}
+
+macro_rules! phase_from {
+    ($($phase:ident $(<$($parameter:ident),+>)?),+ $(,)?) => {
+        $(impl<I, E> From<$phase $(<$($parameter),+>)?> for Phase<I, E> {
+            fn from(phase: $phase $(<$($parameter),+>)?) -> Self {
+                Self::$phase(phase)
+            }
+        })+
+    };
+}
+
+phase_from!(
+    Attached<I, E>,
+    Draining<E>,
+    Stopping<E>,
+    Detaching<I, E>,
+    Background<I>,
+    WindingDown,
+    Finalizing,
+);
+
+/// What the function has been doing while the machine waits for a write.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Meanwhile<E> {
+    /// It runs, or waits for its turn to be settled.
+    Running,
+    /// It waits for an input.
+    Asking,
+    /// It is done.
+    Returned(Result<(), E>),
+}
+
+/// The outcome of one event: where the invocation stands now, and what must be done.
+pub(super) struct Step<I, E> {
+    pub(super) phase: Phase<I, E>,
+    pub(super) commands: Vec<Command<I, E>>,
+}
+
+impl<I, E> Step<I, E> {
+    /// A step without commands; to the same phase, an event without effect.
+    pub(super) fn to(phase: impl Into<Phase<I, E>>) -> Self {
+        Self {
+            phase: phase.into(),
+            commands: Vec::new(),
+        }
+    }
+
+    /// Adds a command after those already there.
+    pub(super) fn emit(mut self, command: Command<I, E>) -> Self {
+        self.commands.push(command);
+        self
+    }
+
+    /// Puts commands before those already there.
+    pub(super) fn preceded_by(mut self, commands: impl IntoIterator<Item = Command<I, E>>) -> Self {
+        self.commands.splice(0..0, commands);
+        self
+    }
+}

@@ -1,0 +1,121 @@
+//! The session's artifacts as the model's tools.
+
+use async_trait::async_trait;
+use everturn_ai::{GenerateTurn, Middleware, ModelResponse, NextTurn, Tool, ToolContext, place_system_part};
+use everturn_core::Result;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Artifact, SessionHandle};
+
+/// The metadata entry that marks the part with the list of artifacts.
+const MARKER: &str = "artifacts-middleware-listing";
+
+/// Tells the model which artifacts the session has and lets it read them and, unless read-only, write them.
+///
+/// The list is in the system prompt and is kept up to date turn by turn. The tools are `read_artifact` and
+/// `write_artifact`; outside a session they say so. What is written is streamed to the client like any artifact.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Artifacts {
+    /// Whether the model may only read.
+    readonly: bool,
+}
+
+impl Artifacts {
+    /// Artifacts that the model may read and not write.
+    pub fn readonly() -> Self {
+        Self { readonly: true }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Read {
+    /// The artifact's name.
+    name: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Found {
+    name: String,
+    content: String,
+    found: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Write {
+    /// The artifact's name; one of that name is replaced.
+    name: String,
+    /// Its whole text.
+    content: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Written {
+    status: String,
+}
+
+#[async_trait]
+impl Middleware for Artifacts {
+    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+        if let Some(session) = SessionHandle::of(&turn.context) {
+            let artifacts = session.artifacts();
+            if !artifacts.is_empty() {
+                place_system_part(&mut turn.request.messages, MARKER, listing(&artifacts));
+            }
+        }
+        next.run(turn).await
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let read = Tool::new("read_artifact", "Reads the text of an artifact.", |input: Read, cx| async move {
+            Ok(read(input, &cx))
+        });
+        if self.readonly {
+            return vec![read];
+        }
+        let write = Tool::new("write_artifact", "Writes an artifact, or replaces it.", |input: Write, cx| async move {
+            Ok(write(input, &cx))
+        });
+        vec![read, write]
+    }
+}
+
+fn read(input: Read, cx: &ToolContext) -> Found {
+    let artifacts = SessionHandle::of(cx.context()).map(|session| session.artifacts()).unwrap_or_default();
+    let found = artifacts.iter().find(|artifact| artifact.given_name() == Some(&input.name));
+    let content = found.map_or_else(|| "There is no such artifact.".to_owned(), Artifact::content_text);
+    Found { found: found.is_some(), content, name: input.name }
+}
+
+fn write(input: Write, cx: &ToolContext) -> Written {
+    let status = match SessionHandle::of(cx.context()) {
+        None => "There is no session to keep artifacts in.".to_owned(),
+        Some(session) => {
+            let status = format!("Wrote '{}'.", input.name);
+            session.add_artifacts([Artifact::text(input.name, input.content)]);
+            status
+        }
+    };
+    Written { status }
+}
+
+/// One line per artifact: its name, how much text it has, and which sub-agent made it.
+fn listing(artifacts: &[Artifact]) -> String {
+    let mut text = String::from("<artifacts>\n");
+    for artifact in artifacts {
+        text.push_str("  - ");
+        text.push_str(artifact.given_name().unwrap_or("(unnamed)"));
+        let length = artifact.content_text().chars().count();
+        if length > 0 {
+            text.push_str(&format!(" ({length} chars)"));
+        }
+        let source = artifact.metadata.as_ref().and_then(|metadata| metadata.get("source")?.as_str());
+        if let Some(source) = source {
+            text.push_str(&format!(" [from: {source}]"));
+        }
+        text.push('\n');
+    }
+    text.push_str("</artifacts>");
+    text
+}

@@ -1,0 +1,293 @@
+//! Handing tasks to other agents.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use everturn_ai::{
+    GenerateTurn, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse, NextTurn, Tool, ToolContext,
+    place_system_part,
+};
+use everturn_core::{ActionType, Error, Registry, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::subagent;
+
+/// The metadata entry that marks the part with the list of sub-agents.
+const MARKER: &str = "agents-middleware-instructions";
+
+/// Gives the model one tool per sub-agent, to hand tasks to it.
+///
+/// The tool is called `delegate_to_<agent>` and takes a task in words; its result is the sub-agent's answer and what
+/// it made. Whatever goes wrong with a sub-agent is told to the model as a result, never as an error. Named artifacts
+/// of a sub-agent become artifacts of the session, under `<agent>_<n>/<name>`.
+///
+/// ```
+/// use everturn_agent::{Delegation, SubAgent};
+///
+/// let team = Delegation::to(["researcher", "writer"]).max_delegations(4);
+/// let named = Delegation::to([SubAgent::new("researcher").description("Knows where to look.")]);
+/// # let _ = (team, named);
+/// ```
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Delegation {
+    /// The sub-agents: names, or names with descriptions.
+    agents: Vec<SubAgent>,
+    /// What the tools' names begin with; empty for the bare names of the agents.
+    #[serde(default = "default_prefix")]
+    tool_prefix: String,
+    /// How many tasks may be handed on in one generation; no limit if not given.
+    #[serde(default)]
+    max_delegations: Option<u32>,
+    /// How many messages of the conversation a sub-agent is shown; only for agents that keep no sessions.
+    #[serde(default)]
+    history_length: usize,
+    /// How the model learns what a sub-agent made.
+    #[serde(default)]
+    artifact_strategy: ArtifactStrategy,
+}
+
+/// How the model learns what a sub-agent made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ArtifactStrategy {
+    /// Names and text, in the tool's result.
+    #[default]
+    Inline,
+    /// Names only; the text is in the session.
+    Session,
+}
+
+/// An agent that tasks can be handed to.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(from = "SubAgentForm")]
+#[schemars(with = "SubAgentForm")]
+pub struct SubAgent {
+    pub(super) name: String,
+    description: Option<String>,
+}
+
+/// A name, or an object with more.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum SubAgentForm {
+    Name(String),
+    Described {
+        name: String,
+        #[serde(default)]
+        description: Option<String>,
+    },
+}
+
+impl From<SubAgentForm> for SubAgent {
+    fn from(form: SubAgentForm) -> Self {
+        match form {
+            SubAgentForm::Name(name) => Self { name, description: None },
+            SubAgentForm::Described { name, description } => Self { name, description },
+        }
+    }
+}
+
+impl SubAgent {
+    /// The registered agent of that name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), description: None }
+    }
+
+    /// What the model is told about it; the agent's own description if not given.
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+}
+
+impl From<&str> for SubAgent {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+impl From<String> for SubAgent {
+    fn from(name: String) -> Self {
+        Self::new(name)
+    }
+}
+
+fn default_prefix() -> String {
+    "delegate_to".to_owned()
+}
+
+impl Delegation {
+    /// Delegation to these agents.
+    pub fn to(agents: impl IntoIterator<Item = impl Into<SubAgent>>) -> Self {
+        Self {
+            agents: agents.into_iter().map(Into::into).collect(),
+            tool_prefix: default_prefix(),
+            max_delegations: None,
+            history_length: 0,
+            artifact_strategy: ArtifactStrategy::default(),
+        }
+    }
+
+    /// What the tools' names begin with; empty for the bare names of the agents.
+    pub fn tool_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.tool_prefix = prefix.into();
+        self
+    }
+
+    /// How many tasks may be handed on in one generation.
+    pub fn max_delegations(mut self, limit: u32) -> Self {
+        self.max_delegations = Some(limit);
+        self
+    }
+
+    /// How many of the last messages a sub-agent is shown, text only; only for agents that keep no sessions.
+    pub fn history_length(mut self, messages: usize) -> Self {
+        self.history_length = messages;
+        self
+    }
+
+    /// How the model learns what a sub-agent made.
+    pub fn artifact_strategy(mut self, strategy: ArtifactStrategy) -> Self {
+        self.artifact_strategy = strategy;
+        self
+    }
+
+    /// The bundle for one generation.
+    pub(super) fn start(self, registry: &Registry) -> Result<Delegating> {
+        if self.agents.is_empty() {
+            return Err(Error::invalid_argument("delegation needs at least one agent"));
+        }
+        let shared = Shared {
+            config: self,
+            registry: registry.clone(),
+            delegations: AtomicU32::new(0),
+            conversation: Mutex::default(),
+        };
+        Ok(Delegating(Arc::new(shared)))
+    }
+}
+
+impl IntoMiddleware for Delegation {
+    fn into_middleware(self) -> MiddlewareSource {
+        MiddlewareSource::factory(move |registry| Ok(Arc::new(self.clone().start(registry)?)))
+    }
+}
+
+/// Delegation during one generation.
+pub(super) struct Delegating(Arc<Shared>);
+
+struct Shared {
+    config: Delegation,
+    registry: Registry,
+    delegations: AtomicU32,
+    /// The conversation as the model last saw it.
+    conversation: Mutex<Messages>,
+}
+
+/// A task for a sub-agent.
+#[derive(Deserialize, JsonSchema)]
+struct Task {
+    /// What the agent is to do, with everything it needs to know.
+    task: String,
+}
+
+/// What came of a task.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Outcome {
+    pub(super) response: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) artifacts: Vec<Made>,
+}
+
+impl Outcome {
+    pub(super) fn said(response: impl Into<String>) -> Self {
+        Self { response: response.into(), artifacts: Vec::new() }
+    }
+}
+
+/// Something a sub-agent made.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Made {
+    pub(super) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) content: Option<String>,
+}
+
+#[async_trait]
+impl Middleware for Delegating {
+    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+        *self.0.conversation.lock().unwrap_or_else(PoisonError::into_inner) = turn.request.messages.clone();
+        let instructions = self.0.instructions().await?;
+        place_system_part(&mut turn.request.messages, MARKER, instructions);
+        next.run(turn).await
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        self.0.config.agents.iter().map(|agent| Shared::tool(&self.0, agent)).collect()
+    }
+}
+
+impl Shared {
+    fn tool_name(&self, agent: &SubAgent) -> String {
+        match self.config.tool_prefix.as_str() {
+            "" => agent.name.clone(),
+            prefix => format!("{prefix}_{}", agent.name),
+        }
+    }
+
+    fn tool(this: &Arc<Self>, agent: &SubAgent) -> Tool {
+        let generic = || format!("Hands a task to the agent '{}' and returns its answer.", agent.name);
+        let description = agent.description.clone().unwrap_or_else(generic);
+        let (this_, agent) = (Arc::clone(this), agent.clone());
+        Tool::new(this.tool_name(&agent), description, move |input: Task, cx: ToolContext| {
+            let (this, agent) = (Arc::clone(&this_), agent.clone());
+            async move { Ok(this.delegate(&agent, input.task, cx).await) }
+        })
+    }
+
+    async fn delegate(&self, agent: &SubAgent, task: String, cx: ToolContext) -> Outcome {
+        let number = self.delegations.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.config.max_delegations.is_some_and(|limit| number > limit) {
+            return Outcome::said("No more tasks can be handed on now: finish with what there is.");
+        }
+        let conversation = self.conversation.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let errand = subagent::Errand {
+            registry: &self.registry,
+            agent: &agent.name,
+            task,
+            shown: subagent::last_texts(&conversation, self.config.history_length),
+            invocation: format!("{}_{number}", agent.name),
+            inline: self.config.artifact_strategy == ArtifactStrategy::Inline,
+        };
+        errand.run(cx.context().clone()).await
+    }
+
+    /// What the model is told about its sub-agents.
+    async fn instructions(&self) -> Result<String> {
+        let mut text = String::from("<sub-agents>\nTasks can be handed to these agents:\n");
+        for agent in &self.config.agents {
+            let description = match &agent.description {
+                Some(description) => Some(description.clone()),
+                None => self.discover(&agent.name).await?,
+            };
+            let tool = self.tool_name(agent);
+            // Writing to a string cannot fail.
+            let _ = match description {
+                Some(description) => writeln!(text, "  - {} (tool {tool}): {description}", agent.name),
+                None => writeln!(text, "  - {} (tool {tool})", agent.name),
+            };
+        }
+        text.push_str("</sub-agents>");
+        Ok(text)
+    }
+
+    /// The agent's own description; an agent that is not there is reported when it is given a task.
+    async fn discover(&self, name: &str) -> Result<Option<String>> {
+        let action = self.registry.lookup(&ActionType::AGENT.key(name)).await?;
+        Ok(action.and_then(|action| action.descriptor().description.clone()))
+    }
+}

@@ -1,0 +1,132 @@
+//! Running an agent for another one.
+
+use everturn_ai::{History, Message, Messages, Part, Role};
+use everturn_core::{ActionType, Context, DynAction, Error, JsonCall, Registry, Result, downcast};
+use serde_json::Value;
+
+use super::delegation::{Made, Outcome};
+use crate::{
+    AgentAction, AgentFinishReason, AgentInit, AgentInput, AgentOutput, Artifact, SessionHandle, SessionState,
+};
+
+/// One task on its way to a sub-agent and back.
+pub(super) struct Errand<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) agent: &'a str,
+    pub(super) task: String,
+    /// What of the conversation the sub-agent is shown, if it keeps no session of its own.
+    pub(super) shown: History,
+    /// Tells this run's artifacts from those of others.
+    pub(super) invocation: String,
+    /// Whether the text of artifacts is part of the answer.
+    pub(super) inline: bool,
+}
+
+impl Errand<'_> {
+    /// Runs the agent; every outcome is something to tell the model.
+    pub(super) async fn run(self, context: Context) -> Outcome {
+        let output = match self.call(&context).await {
+            Ok(output) => output,
+            Err(error) => return Outcome::said(format!("Error: {error}")),
+        };
+        match output.finish_reason {
+            Some(AgentFinishReason::Failed) => {
+                let reason = output.error.map_or_else(|| "no reason was given".to_owned(), |error| error.message);
+                Outcome::said(format!("Error: the agent '{}' failed: {reason}", self.agent))
+            }
+            Some(AgentFinishReason::Interrupted) => Outcome::said(format!(
+                "The agent '{}' needs an answer from a person, which cannot be given here.",
+                self.agent
+            )),
+            _ => self.outcome(&output, &context),
+        }
+    }
+
+    async fn call(&self, context: &Context) -> Result<AgentOutput> {
+        let key = ActionType::AGENT.key(self.agent);
+        let action = self.registry.lookup(&key).await?;
+        let action = action.ok_or_else(|| Error::not_found(format!("there is no agent '{}'", self.agent)))?;
+        let is_client_managed = action.descriptor().metadata.get("agent").and_then(|agent| agent.get("stateManagement"))
+            == Some(&Value::from("client"));
+        let state = SessionState { messages: self.shown.clone(), ..SessionState::default() };
+        let init = AgentInit {
+            state: (is_client_managed && !self.shown.is_empty()).then_some(state),
+            ..AgentInit::default()
+        };
+        let input = AgentInput::message(self.task.clone());
+        match downcast::<AgentAction>(action.clone()) {
+            Some(agent) => {
+                let connection = agent.connect_in(init, context);
+                connection.send(input).await?;
+                connection.into_output().await
+            }
+            None => call_json(action.as_ref(), init, input, context).await,
+        }
+    }
+
+    fn outcome(&self, output: &AgentOutput, context: &Context) -> Outcome {
+        let text = output.message.as_ref().map(joined_text).unwrap_or_default();
+        let response = if text.is_empty() { "(no response)".to_owned() } else { text };
+        let made: Vec<Artifact> = output.artifacts.iter().flatten().filter_map(|made| self.adopted(made)).collect();
+        let artifacts = made
+            .iter()
+            .map(|artifact| Made {
+                name: artifact.given_name().unwrap_or_default().to_owned(),
+                content: self.inline.then(|| artifact.content_text()),
+            })
+            .collect();
+        if let Some(session) = SessionHandle::of(context) {
+            session.add_artifacts(made);
+        }
+        Outcome { response, artifacts }
+    }
+
+    /// A sub-agent's artifact under a name that is this run's; one without a name is not kept.
+    fn adopted(&self, artifact: &Artifact) -> Option<Artifact> {
+        let name = format!("{}/{}", self.invocation, artifact.given_name()?);
+        let adopted = Artifact { name: Some(name), ..artifact.clone() };
+        Some(
+            adopted
+                .with_metadata_entry("source", self.agent)
+                .with_metadata_entry("invocationId", self.invocation.clone()),
+        )
+    }
+}
+
+async fn call_json(
+    action: &dyn DynAction,
+    init: AgentInit,
+    input: AgentInput,
+    context: &Context,
+) -> Result<AgentOutput> {
+    let call = JsonCall {
+        input: Some(serde_json::to_value(input)?),
+        init: Some(serde_json::to_value(init)?),
+        context: context.clone(),
+        emitter: None,
+    };
+    Ok(serde_json::from_value(action.run_json(call).await?)?)
+}
+
+/// The last messages of user and model that have text, with nothing but their text.
+pub(super) fn last_texts(conversation: &Messages, count: usize) -> History {
+    if count == 0 {
+        return History::new();
+    }
+    let said = conversation.iter().filter(|message| matches!(message.role(), Role::User | Role::Model));
+    let mut texts: Vec<Message> = said
+        .filter_map(|message| {
+            let parts: Vec<Part> =
+                message.content().iter().filter_map(Part::as_text).filter(|text| !text.is_empty()).map(Part::text).collect();
+            (!parts.is_empty()).then(|| Message::new(message.role(), parts))
+        })
+        .collect();
+    texts.drain(..texts.len().saturating_sub(count));
+    texts.into_iter().collect()
+}
+
+fn joined_text(message: &Message) -> String {
+    let texts: Vec<&str> =
+        message.content().iter().filter_map(Part::as_text).filter(|text| !text.is_empty()).collect();
+    texts.join("\n")
+}

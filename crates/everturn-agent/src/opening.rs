@@ -1,0 +1,186 @@
+//! What an invocation starts from: the rules of `init`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use everturn_core::{Context, Error, Result};
+use serde_json::Value;
+
+use crate::agent::{Definition, check_owner, not_found};
+use crate::ledger::Ledger;
+use crate::store::{Detail, Scope, SessionStore};
+use crate::{AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
+
+/// Where an invocation starts.
+pub(crate) struct Opening {
+    pub(crate) session_id: SessionId,
+    pub(crate) state: SessionState,
+    /// Where the session's rows go; `None` if the client keeps the state.
+    pub(crate) ledger: Option<Ledger>,
+}
+
+/// Finds out where an invocation starts. Nothing is written, and nothing runs if this fails.
+pub(crate) async fn open<S: CustomState>(
+    definition: &Definition<S>,
+    init: AgentInit,
+    context: &Context,
+) -> Result<Opening> {
+    let init = AgentInit {
+        session_id: init.session_id.and_then(SessionId::given),
+        snapshot_id: init.snapshot_id.and_then(SnapshotId::given),
+        ..init
+    };
+    init.check_sources()?;
+    let prompt_input = init.prompt_input.clone();
+    let mut opening = match &definition.store {
+        Some(store) => resume_stored(definition, store, init, context).await?,
+        None => resume_given(&definition.name, init)?,
+    };
+    settle_prompt_input(&mut opening.state, prompt_input, definition.prompt_input.as_ref())?;
+    Ok(opening)
+}
+
+/// The client keeps the state.
+fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
+    // How an agent is wired is not for strangers to know, so these messages are not public.
+    let refused = |field: &str| {
+        Error::failed_precondition(format!(
+            "Cannot use '{field}' with agent '{agent}': it has no store; send the 'state' of the last output instead"
+        ))
+    };
+    if init.snapshot_id.is_some() {
+        return Err(refused("snapshotId"));
+    }
+    if init.session_id.is_some() {
+        return Err(refused("sessionId"));
+    }
+    let state = init.state.unwrap_or_default();
+    let session_id = state.session_id.clone().and_then(SessionId::given).unwrap_or_else(SessionId::fresh);
+    Ok(Opening { session_id, state, ledger: None })
+}
+
+/// The agent keeps the state.
+async fn resume_stored<S>(
+    definition: &Definition<S>,
+    store: &Arc<dyn SessionStore>,
+    init: AgentInit,
+    context: &Context,
+) -> Result<Opening> {
+    if init.state.is_some() {
+        return Err(Error::failed_precondition(format!(
+            "Cannot send 'state' to agent '{}': it keeps its sessions itself; send a 'snapshotId' or a 'sessionId'",
+            definition.name
+        )));
+    }
+    let scope = definition.scope(context);
+    let begin = |session_id: SessionId| {
+        Ledger::new(Arc::clone(store), scope.clone(), session_id, definition.concurrency, definition.clock.clone())
+    };
+    match (init.snapshot_id, init.session_id) {
+        (Some(id), session_id) => {
+            let row = read(store.get(&scope, &id, Detail::Whole).await)?.ok_or_else(|| not_found(&id))?;
+            if let Some(session_id) = &session_id {
+                check_owner(&row, session_id)?;
+            }
+            let row = resumable(row)?;
+            let session_id = row.session_id.clone().unwrap_or_else(SessionId::fresh);
+            let mut ledger = begin(session_id.clone());
+            let latest = read(store.latest(&scope, &session_id, Detail::Metadata).await)?;
+            ledger.resume(Some(&row), latest.as_ref());
+            Ok(resumed(session_id, Some(row), ledger))
+        }
+        (None, Some(session_id)) => {
+            let mut ledger = begin(session_id.clone());
+            let latest = read(store.latest(&scope, &session_id, Detail::Whole).await)?;
+            let row = match &latest {
+                Some(latest) => {
+                    check_answer(latest, &session_id)?;
+                    match resumable(latest.clone()) {
+                        Err(_) if definition.resume_past_failures => {
+                            last_completed(store.as_ref(), &scope, latest).await?
+                        }
+                        row => Some(row?),
+                    }
+                }
+                None => None,
+            };
+            ledger.resume(row.as_ref(), latest.as_ref());
+            Ok(resumed(session_id, row, ledger))
+        }
+        (None, None) => {
+            let session_id = SessionId::fresh();
+            let ledger = begin(session_id.clone());
+            Ok(resumed(session_id, None, ledger))
+        }
+    }
+}
+
+fn resumed(session_id: SessionId, row: Option<Snapshot>, ledger: Ledger) -> Opening {
+    let state = row.and_then(|row| row.state).unwrap_or_default();
+    Opening { session_id, state, ledger: Some(ledger) }
+}
+
+fn read<T>(answer: Result<T>) -> Result<T> {
+    answer.map_err(|error| error.context("the session could not be loaded"))
+}
+
+/// A store that answers with a stranger's row must not be believed.
+fn check_answer(row: &Snapshot, session_id: &SessionId) -> Result<()> {
+    if row.session_id.as_ref() == Some(session_id) {
+        return Ok(());
+    }
+    Err(Error::internal(format!(
+        "the store violates its contract: asked for session '{session_id}', it answered with snapshot '{}' of another",
+        row.snapshot_id
+    )))
+}
+
+/// The row, if a conversation can go on from it.
+///
+/// # Errors
+/// `FAILED_PRECONDITION` if it is not completed.
+pub(crate) fn resumable(row: Snapshot) -> Result<Snapshot> {
+    let why = match row.status {
+        SnapshotStatus::Completed => return Ok(row),
+        SnapshotStatus::Failed => {
+            let error = row.error.as_ref().map_or("no reason was recorded", |error| error.message.as_str());
+            format!("failed: {error}")
+        }
+        SnapshotStatus::Aborted => "was aborted".to_owned(),
+        SnapshotStatus::Pending | SnapshotStatus::Expired => "is still pending".to_owned(),
+    };
+    Err(Error::failed_precondition(format!("cannot resume from snapshot '{}': it {why}", row.snapshot_id)))
+}
+
+/// The nearest completed ancestor of a row.
+async fn last_completed(store: &dyn SessionStore, scope: &Scope, row: &Snapshot) -> Result<Option<Snapshot>> {
+    let mut seen = HashSet::from([row.snapshot_id.clone()]);
+    let mut parent = row.parent_id.clone();
+    while let Some(id) = parent {
+        if !seen.insert(id.clone()) {
+            return Err(Error::failed_precondition(format!("the ancestors of snapshot '{id}' form a circle")));
+        }
+        let Some(ancestor) = read(store.get(scope, &id, Detail::Metadata).await)? else {
+            return Ok(None);
+        };
+        if ancestor.status == SnapshotStatus::Completed {
+            return read(store.get(scope, &id, Detail::Whole).await);
+        }
+        parent = ancestor.parent_id;
+    }
+    Ok(None)
+}
+
+/// A conversation has one prompt input from its beginning: given then, or the agent's own.
+fn settle_prompt_input(state: &mut SessionState, given: Option<Value>, own: Option<&Arc<Value>>) -> Result<()> {
+    match (&state.prompt_input, given) {
+        (Some(settled), Some(given)) if **settled != given => Err(Error::invalid_argument(
+            "'promptInput' is set when a conversation begins, and this one began with another",
+        )),
+        (Some(_), _) => Ok(()),
+        (None, given) => {
+            state.prompt_input = given.map(Arc::new).or_else(|| own.cloned());
+            Ok(())
+        }
+    }
+}

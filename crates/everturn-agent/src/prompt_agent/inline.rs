@@ -1,0 +1,136 @@
+//! Agents that say their prompt where they are defined.
+
+use std::sync::Arc;
+
+use everturn_ai::prompt::{ContentSlot, MessagesSlot, PromptDefinition};
+use everturn_ai::{Document, IntoMiddleware, IntoTool, ModelReference, OutputInstructions, ToolChoice};
+use everturn_core::{Registry, Result};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::turn::prompt_function;
+use crate::agent::{AgentFunction, AgentOrigin, sealed};
+use crate::{AgentBuilder, AgentKind, CustomState};
+
+/// An agent around a prompt of its own, which is registered under the agent's name.
+///
+/// ```
+/// use everturn_agent::agent;
+/// use everturn_ai::{ModelInfo, ModelResponse, define_model};
+/// use everturn_core::{Registry, Result};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// define_model(&registry, "cook", ModelInfo::default(), |_request, _emitter, _context| async {
+///     Ok(ModelResponse::text_of("Leek soup."))
+/// })?;
+///
+/// let chef = agent(&registry, "chef").model("cook").system("You are a chef.").define()?;
+///
+/// assert_eq!(chef.run_text("Something with leeks?").await?.text(), "Leek soup.");
+/// # Ok(()) }
+/// ```
+pub fn agent(registry: &Registry, name: impl Into<String>) -> AgentBuilder<Value, InlinePrompt> {
+    let name = name.into();
+    let prompt = PromptDefinition::new(name.clone());
+    AgentBuilder::new(registry, name, InlinePrompt { prompt })
+}
+
+/// The kind of an agent around a prompt of its own.
+pub struct InlinePrompt {
+    prompt: PromptDefinition,
+}
+
+impl<S> AgentBuilder<S, InlinePrompt> {
+    fn define_prompt(mut self, change: impl FnOnce(PromptDefinition) -> PromptDefinition) -> Self {
+        self.kind.prompt = change(self.kind.prompt);
+        self
+    }
+
+    /// The type of the agent's custom state.
+    pub fn state<T: CustomState>(self) -> AgentBuilder<T, InlinePrompt> {
+        self.with_state()
+    }
+
+    /// The model, by name or with settings; the registry's default if not given.
+    pub fn model(self, model: impl Into<ModelReference>) -> Self {
+        self.define_prompt(|prompt| prompt.model(model))
+    }
+
+    /// Settings for the model.
+    pub fn config(self, config: impl Serialize) -> Self {
+        self.define_prompt(|prompt| prompt.config(config))
+    }
+
+    /// The system text: a template, parts, or [computed](ContentSlot::computed).
+    pub fn system(self, system: impl Into<ContentSlot>) -> Self {
+        self.define_prompt(|prompt| prompt.system(system))
+    }
+
+    /// The messages around the conversation: a template with roles, or [computed](MessagesSlot::computed).
+    pub fn messages(self, messages: impl Into<MessagesSlot>) -> Self {
+        self.define_prompt(|prompt| prompt.messages(messages))
+    }
+
+    /// What is said after the conversation, as the user, on every turn.
+    pub fn user_prompt(self, prompt: impl Into<ContentSlot>) -> Self {
+        self.define_prompt(|definition| definition.prompt(prompt))
+    }
+
+    /// A tool that the model may call.
+    pub fn tool(self, tool: impl IntoTool) -> Self {
+        self.define_prompt(|prompt| prompt.tool(tool))
+    }
+
+    /// Tools that the model may call.
+    pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
+        self.define_prompt(|prompt| prompt.tools(tools))
+    }
+
+    /// Whether the model may, must or must not call tools.
+    pub fn tool_choice(self, choice: ToolChoice) -> Self {
+        self.define_prompt(|prompt| prompt.tool_choice(choice))
+    }
+
+    /// How often tools may be run in a turn before the model has to be done.
+    pub fn max_turns(self, turns: u32) -> Self {
+        self.define_prompt(|prompt| prompt.max_turns(turns))
+    }
+
+    /// Documents to answer from.
+    pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
+        self.define_prompt(|prompt| prompt.docs(docs))
+    }
+
+    /// Answers are JSON of this type; [`AgentReply::data`](crate::AgentReply::data) reads them.
+    pub fn output<T: JsonSchema>(self) -> Self {
+        let schema = everturn_core::Schema::of::<T>();
+        self.define_prompt(|prompt| prompt.output_schema(&schema))
+    }
+
+    /// Answers have this format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    pub fn output_format(self, format: impl Into<String>) -> Self {
+        self.define_prompt(|prompt| prompt.output_format(format))
+    }
+
+    /// Whether the model is told the format in words, and in which.
+    pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
+        self.define_prompt(|prompt| prompt.output_instructions(instructions))
+    }
+
+    /// Middleware for every turn; of several the first is the outermost.
+    pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
+        self.define_prompt(|prompt| prompt.use_middleware(middleware))
+    }
+}
+
+impl sealed::Sealed for InlinePrompt {}
+
+impl<S: CustomState> AgentKind<S> for InlinePrompt {
+    /// Fails as [`PromptDefinition::define`] does.
+    fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
+        let prompt = self.prompt.define(agent.registry)?;
+        Ok(prompt_function(prompt, agent.prompt_input.cloned().unwrap_or_default()))
+    }
+}

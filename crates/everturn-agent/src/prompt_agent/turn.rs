@@ -1,0 +1,131 @@
+//! One turn of an agent around a prompt.
+
+use std::sync::Arc;
+
+use everturn_ai::prompt::{Prompt, with_prompt_state};
+use everturn_ai::{
+    FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, PartKind, ResumeOptions, Role,
+};
+use everturn_core::{Error, Result};
+use serde_json::Value;
+
+use super::kept::{conversation_of, marked};
+use crate::agent::AgentFunction;
+use crate::{AgentInput, CustomState, Resume, Turn, validate_resume};
+
+/// The function of an agent around a prompt; `input` is for conversations that bring none of their own.
+pub(super) fn prompt_function<S: CustomState>(prompt: Prompt, input: Arc<Value>) -> Arc<AgentFunction<S>> {
+    Arc::new(move |session| {
+        let (prompt, input) = (prompt.clone(), Arc::clone(&input));
+        Box::pin(async move {
+            session.run(|turn| prompt_turn(turn, prompt.clone(), Arc::clone(&input))).await?;
+            let mut result = session.result();
+            // A model that was blocked may have said nothing, and the user's own words are no answer.
+            result.message = result.message.filter(|message| message.role() != Role::User);
+            Ok(result)
+        })
+    })
+}
+
+async fn prompt_turn<S: CustomState>(turn: Turn<S>, prompt: Prompt, input: Arc<Value>) -> Result<Option<FinishReason>> {
+    check_input(turn.input())?;
+    let history = turn.messages();
+    let input = turn.prompt_input().unwrap_or(input);
+    let session = turn.session().clone();
+    let context = with_prompt_state(turn.context().clone(), move || session.custom_json());
+    let resume = answers(turn.input());
+    let (conversation, since) = match resume {
+        Some(_) => at_the_interrupted_turn(&history),
+        None => (history.clone(), Messages::new()),
+    };
+
+    let rendered = prompt
+        .render_around(&input, conversation, context.clone())
+        .await
+        .map_err(|error| error.context("prompt render"))?;
+    let mut messages = marked(&rendered);
+    messages.append(since);
+    let mut generate = rendered
+        .generate(prompt.registry())
+        .messages(messages)
+        .context(context)
+        .emitter(turn.emitter())
+        .allow_blocked();
+    if let Some(resume) = resume {
+        validate_resume(&history, resume)?;
+        generate = generate.resume(resume_options(resume));
+    }
+    let reply = generate.run().await.map_err(|error| error.context("generate"))?;
+
+    remember(&turn, &reply);
+    send_interrupts(&turn, &reply).await?;
+    Ok(reply.finish_reason)
+}
+
+/// Refuses what no turn can be made of, before the model is asked.
+fn check_input(input: &AgentInput) -> Result<()> {
+    if !input.has_payload() {
+        return Err(Error::invalid_argument("a turn needs a message, or answers to interrupts in 'resume'"));
+    }
+    let Some(message) = &input.message else {
+        return Ok(());
+    };
+    if message.role() != Role::User {
+        return Err(Error::invalid_argument(format!(
+            "a client speaks as the user; a message of role '{}' is not accepted",
+            message.role()
+        )));
+    }
+    let is_tool_part = |part: &Part| matches!(part.kind(), PartKind::ToolRequest(_) | PartKind::ToolResponse(_));
+    if message.content().iter().any(is_tool_part) {
+        return Err(Error::invalid_argument("answers to tool requests go into 'resume', not into a message"));
+    }
+    Ok(())
+}
+
+/// Answers to interrupts, if the input brings any.
+fn answers(input: &AgentInput) -> Option<&Resume> {
+    input.resume.as_ref().filter(|resume| !(resume.respond.is_empty() && resume.restart.is_empty()))
+}
+
+/// The conversation as it was when the turn began that was interrupted, and what was said since.
+///
+/// The prompt stands where it stood then. Around the whole conversation, a prompt that speaks after it would come
+/// between a tool request and its answer.
+fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
+    let since_user = history.iter().rev().position(|message| message.role() == Role::User);
+    let begin = history.len() - since_user.unwrap_or(history.len());
+    (history.truncate_to(begin), Messages::from(history).slice(begin..history.len()))
+}
+
+fn resume_options(resume: &Resume) -> ResumeOptions {
+    let given = |parts: &Vec<Part>| (!parts.is_empty()).then(|| parts.clone());
+    ResumeOptions {
+        respond: given(&resume.respond),
+        restart: given(&resume.restart),
+        metadata: resume.metadata.clone(),
+    }
+}
+
+/// Makes what was said, by tools and by the model, part of the conversation.
+pub(super) fn remember<S: CustomState>(turn: &Turn<S>, reply: &ModelResponse) {
+    let history = turn.messages();
+    let mut conversation = match &reply.request {
+        Some(request) => conversation_of(&request.messages, &history),
+        None => (&history).into(),
+    };
+    if let Some(message) = &reply.message {
+        conversation.push(message.clone());
+    }
+    turn.set_messages(conversation);
+}
+
+/// Shows the client which tool requests wait for an answer.
+async fn send_interrupts<S: CustomState>(turn: &Turn<S>, reply: &ModelResponse) -> Result<()> {
+    if reply.finish_reason != Some(FinishReason::Interrupted) {
+        return Ok(());
+    }
+    let waiting: Vec<Part> = reply.message.iter().flat_map(Message::interrupts).cloned().collect();
+    let chunk = ModelResponseChunk { role: Some(Role::Tool), content: waiting, ..ModelResponseChunk::default() };
+    turn.send_chunk(chunk).await
+}

@@ -1,0 +1,154 @@
+//! Whether a resume answers what is actually pending.
+//!
+//! References of tool calls are unique only within one model message, so only the most recent model message counts:
+//! looking further back would let a client replay a settled call with input of its own making.
+
+use everturn_ai::{History, Message, Part, Role, ToolRequest};
+use everturn_core::{Error, Result};
+use serde_json::Value;
+
+use crate::Resume;
+
+/// Checks a resume against the conversation: every entry must name a tool request of the most recent model message, and
+/// a restart must repeat that request's input (the order of object members and the spelling of numbers apart).
+///
+/// Prompt-backed agents do this on every turn; a custom agent that takes resumes from clients should too. An entry
+/// that is neither a tool request nor a tool response is left for the generate loop to reject.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a request that was never made, one that is no longer pending, and a restart whose input was
+/// changed.
+pub fn validate_resume(history: &History, resume: &Resume) -> Result<()> {
+    let latest = history.iter().rev().position(|message| message.role() == Role::Model);
+    let asked = latest.and_then(|back| history.get(history.len() - 1 - back));
+    for restart in resume.restart.iter().filter_map(Part::as_tool_request) {
+        let recorded = pending(history, asked, &restart.name, restart.reference.as_deref())?;
+        if !same_json(recorded.input.as_ref(), restart.input.as_ref()) {
+            return Err(Error::invalid_argument(format!(
+                "the restart of '{restart}' has modified inputs; only the recorded input may run again"
+            )));
+        }
+    }
+    for response in resume.respond.iter().filter_map(Part::as_tool_response) {
+        pending(history, asked, &response.name, response.reference.as_deref())?;
+    }
+    Ok(())
+}
+
+/// The pending request of that name and reference, the newest first.
+fn pending<'a>(
+    history: &'a History,
+    asked: Option<&'a Message>,
+    name: &str,
+    reference: Option<&str>,
+) -> Result<&'a ToolRequest> {
+    let matches = |request: &&ToolRequest| {
+        request.name == name && request.reference.as_deref().unwrap_or("") == reference.unwrap_or("")
+    };
+    let found = asked.and_then(|message| message.content().iter().rev().filter_map(Part::as_tool_request).find(matches));
+    found.ok_or_else(|| {
+        let call = reference.filter(|reference| !reference.is_empty());
+        let call = call.map_or_else(|| name.to_owned(), |reference| format!("{name}#{reference}"));
+        let earlier = history.iter().any(|message| message.tool_requests().any(|request| matches(&request)));
+        Error::invalid_argument(if earlier {
+            format!("the tool request '{call}' is no longer pending: the conversation has gone on since")
+        } else {
+            format!("the tool request '{call}' was not found in session history")
+        })
+    })
+}
+
+/// JSON equality that does not care how a number is spelt; a missing input is null.
+fn same_json(one: Option<&Value>, other: Option<&Value>) -> bool {
+    same_value(one.unwrap_or(&Value::Null), other.unwrap_or(&Value::Null))
+}
+
+fn same_value(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_value(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(key, one)| other.get(key).is_some_and(|other| same_value(one, other)))
+        }
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_ai::ToolResponse;
+    use everturn_core::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(reference: &str, input: Value) -> Part {
+        Part::tool_request(ToolRequest::new("pay", input).with_reference(reference))
+    }
+
+    fn restart(part: Part) -> Resume {
+        Resume { restart: vec![part], ..Resume::default() }
+    }
+
+    fn respond(name: &str, reference: &str) -> Resume {
+        let request = ToolRequest::new(name, json!(null)).with_reference(reference);
+        Resume { respond: vec![Part::tool_response(ToolResponse::to(&request, "ok"))], ..Resume::default() }
+    }
+
+    fn conversation() -> History {
+        History::from_iter([
+            Message::user("pay twice"),
+            Message::model(vec![request("1", json!({"to": "ann", "sum": 5}))]),
+            Message::tool(vec![Part::tool_response(ToolResponse::to(&ToolRequest::new("pay", json!({})), "done"))]),
+            Message::model(vec![request("2", json!({"to": "bob", "sum": 7}))]),
+        ])
+    }
+
+    fn refusal(resume: &Resume) -> String {
+        let error = validate_resume(&conversation(), resume).unwrap_err();
+        assert_eq!(error.status(), Status::InvalidArgument);
+        error.message().to_owned()
+    }
+
+    #[test]
+    fn a_restart_may_spell_the_same_input_differently() {
+        let spelt = restart(request("2", json!({"sum": 7.0, "to": "bob"})));
+
+        assert!(validate_resume(&conversation(), &spelt).is_ok());
+        assert!(validate_resume(&conversation(), &respond("pay", "2")).is_ok());
+    }
+
+    #[test]
+    fn a_changed_input_is_refused() {
+        let message = refusal(&restart(request("2", json!({"to": "bob", "sum": 700}))));
+
+        assert!(message.contains("modified inputs"), "{message}");
+    }
+
+    #[test]
+    fn a_settled_call_is_no_longer_pending() {
+        let message = refusal(&respond("pay", "1"));
+
+        assert!(message.contains("no longer pending"), "{message}");
+    }
+
+    #[test]
+    fn a_call_nobody_made_is_not_found() {
+        let message = refusal(&respond("steal", "2"));
+
+        assert!(message.contains("not found in session history"), "{message}");
+    }
+
+    #[test]
+    fn a_missing_reference_is_an_empty_one_and_later_messages_do_not_hide_the_request() {
+        let history = History::from_iter([
+            Message::model(vec![Part::tool_request(ToolRequest::new("ask", json!(null)))]),
+            Message::user("hello?"),
+        ]);
+
+        assert!(validate_resume(&history, &respond("ask", "")).is_ok());
+    }
+}

@@ -1,0 +1,236 @@
+//! The live state of a session, shared by everything that runs in one invocation.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn_ai::{History, Message, Messages, messages::Segment};
+use everturn_core::{Context, Error, Result};
+use serde_json::Value;
+
+use super::Outbox;
+use super::patcher::Patcher;
+use crate::artifact::put;
+use crate::transform::{StateTransform, shown_state};
+use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
+
+/// One session while an invocation lives.
+///
+/// Locks are short and never held across an await. `patcher` is taken before `live` and spans a change and its patch,
+/// so that patches leave in the order in which the changes happened; `live` alone guards the state.
+pub(crate) struct Core<S> {
+    session_id: SessionId,
+    live: Mutex<Live<S>>,
+    patcher: Mutex<Patcher>,
+    outbox: Outbox,
+    transform: Option<StateTransform>,
+    /// What the caller brought along, for the transform.
+    caller: Context,
+}
+
+struct Live<S> {
+    state: SessionState,
+    /// The same document as `state.custom`, decoded; the default where that is absent.
+    custom: S,
+}
+
+/// No critical section leaves the state half changed, so a panic elsewhere does not make it unusable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads the custom state; absent and null are the default.
+pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S> {
+    match custom {
+        None | Some(Value::Null) => Ok(S::default()),
+        Some(custom) => S::deserialize(custom)
+            .map_err(|error| Error::invalid_argument(format!("the custom state does not fit the agent: {error}"))),
+    }
+}
+
+impl<S: CustomState> Core<S> {
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the custom state is not an `S`.
+    pub(crate) fn new(
+        session_id: SessionId,
+        mut state: SessionState,
+        outbox: Outbox,
+        transform: Option<StateTransform>,
+        caller: Context,
+    ) -> Result<Self> {
+        let custom = decode_custom(state.custom.as_deref())?;
+        state.session_id = Some(session_id.clone());
+        Ok(Self {
+            session_id,
+            live: Mutex::new(Live { state, custom }),
+            patcher: Mutex::default(),
+            outbox,
+            transform,
+            caller,
+        })
+    }
+
+    pub(crate) fn session_id(&self) -> &SessionId {
+        &self.session_id
+    }
+
+    pub(crate) fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    pub(crate) fn state(&self) -> SessionState {
+        lock(&self.live).state.clone()
+    }
+
+    /// Goes on from another state of the same session.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if its custom state is not an `S`.
+    pub(crate) fn reload(&self, mut state: SessionState) -> Result<()> {
+        let custom = decode_custom(state.custom.as_deref())?;
+        state.session_id = Some(self.session_id.clone());
+        *lock(&self.live) = Live { state, custom };
+        Ok(())
+    }
+
+    /// The next patch is a whole document.
+    pub(crate) fn arm_patcher(&self) {
+        lock(&self.patcher).arm();
+    }
+
+    pub(super) fn edit<T>(&self, change: impl FnOnce(&mut SessionState) -> T) -> T {
+        change(&mut lock(&self.live).state)
+    }
+
+    pub(super) fn custom(&self) -> S {
+        lock(&self.live).custom.clone()
+    }
+
+    /// The custom state as JSON, the default included.
+    pub(super) fn custom_json(&self) -> Arc<Value> {
+        let live = lock(&self.live);
+        let encode = || Arc::new(serde_json::to_value(&live.custom).unwrap_or_default());
+        live.state.custom.clone().unwrap_or_else(encode)
+    }
+
+    /// Changes the custom state, all or nothing, and tells the client.
+    pub(super) fn update_custom<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
+        let mut patcher = lock(&self.patcher);
+        let (answer, encoded) = {
+            let mut live = lock(&self.live);
+            let mut custom = live.custom.clone();
+            let answer = change(&mut custom);
+            let encoded = serde_json::to_value(&custom).map(|document| {
+                live.state.custom = Some(Arc::new(document));
+                live.custom = custom;
+                live.state.clone()
+            });
+            (answer, encoded)
+        };
+        match encoded {
+            Ok(state) => self.publish(&mut patcher, state),
+            Err(error) => self.outbox.fault(Error::from(error).context("the custom state cannot be written as JSON")),
+        }
+        answer
+    }
+
+    fn publish(&self, patcher: &mut Patcher, state: SessionState) {
+        if self.outbox.is_silenced() {
+            return;
+        }
+        match shown_state(self.transform.as_ref(), state, Some(&self.session_id), &self.caller) {
+            Ok(shown) => {
+                let custom = shown.and_then(|shown| shown.custom).unwrap_or_default();
+                if let Some(patch) = patcher.tell(custom) {
+                    self.outbox.post(AgentStreamChunk::patch(patch));
+                }
+            }
+            Err(error) => self.outbox.fault(error),
+        }
+    }
+
+    /// Adds artifacts and tells the client of each.
+    pub(super) fn add_artifacts(&self, artifacts: impl IntoIterator<Item = Artifact>) {
+        let mut live = lock(&self.live);
+        for artifact in artifacts {
+            put(Arc::make_mut(&mut live.state.artifacts), artifact.clone());
+            self.outbox.post(AgentStreamChunk::artifact(artifact));
+        }
+    }
+}
+
+/// The history that holds `wanted`, sharing with `current` all they have in common and adding the rest.
+///
+/// Costs what was added, whatever the length of the conversation.
+pub(super) fn adopt(current: &History, wanted: &Messages) -> History {
+    let kept = shared_prefix(current, wanted);
+    let mut history = current.truncate_to(kept);
+    history.extend(wanted.slice(kept..wanted.len()).iter().cloned());
+    history
+}
+
+fn shared_prefix(current: &History, wanted: &Messages) -> usize {
+    let mut kept = 0;
+    for segment in wanted.segments() {
+        let (within, len) = match segment {
+            Segment::Run(run) => {
+                let same = |(index, message): &(usize, &Message)| {
+                    current.get(kept + index).is_some_and(|mine| mine.is_same(message))
+                };
+                (run.iter().enumerate().take_while(same).count(), run.len())
+            }
+            Segment::History { history, from } if from == kept => {
+                (history.shared_prefix(current).saturating_sub(from), history.len() - from)
+            }
+            Segment::History { .. } => (0, 1),
+        };
+        kept += within;
+        if within < len {
+            break;
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(texts: &[&str]) -> History {
+        texts.iter().map(|text| Message::user(*text)).collect()
+    }
+
+    #[test]
+    fn a_request_around_the_conversation_is_adopted_without_copying_it() {
+        let current = history(&["a", "b"]);
+        let mut wanted = Messages::from(&current);
+        wanted.push("c");
+
+        let adopted = adopt(&current, &wanted);
+
+        assert_eq!(adopted.len(), 3);
+        assert_eq!(adopted.shared_prefix(&current), 2);
+        assert_eq!(adopted.lineage().id(), current.lineage().id());
+    }
+
+    #[test]
+    fn a_rewritten_conversation_shares_what_was_kept() {
+        let current = history(&["a", "b", "c"]);
+        let mut wanted = Messages::from(&current).slice(0..1);
+        wanted.push("summary");
+
+        let adopted = adopt(&current, &wanted);
+
+        let texts: Vec<_> = adopted.iter().map(|message| message.text().into_owned()).collect();
+        assert_eq!(texts, ["a", "summary"]);
+        assert_eq!(adopted.shared_prefix(&current), 1);
+        assert_eq!(current.len(), 3);
+    }
+
+    #[test]
+    fn messages_taken_out_one_by_one_are_recognised() {
+        let current = history(&["a", "b", "c"]);
+        let wanted: Messages = current.iter().cloned().collect();
+
+        assert_eq!(shared_prefix(&current, &wanted), 3);
+        assert_eq!(shared_prefix(&current, &wanted.slice(1..3)), 0);
+    }
+}

@@ -1,0 +1,150 @@
+//! The way from an agent's function to the driver of its invocation.
+//!
+//! Everything takes one queue, so that what the function did first arrives first: a patch precedes whatever is sent
+//! after it, and all of a turn's chunks precede its end. Code that cannot wait (a change of the custom state) leaves its
+//! chunk there and goes on; code that can waits until the client's side has taken it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use everturn_ai::ModelResponseChunk;
+use everturn_core::{Emitter, Error, Result};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::turn::TurnStart;
+use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId};
+
+/// What an agent's function tells the driver.
+pub(crate) enum Signal {
+    /// Send this to the client, if it is anything, and say when it and all before it were taken.
+    Chunk { chunk: Option<Box<AgentStreamChunk>>, taken: Option<oneshot::Sender<()>> },
+    /// Something that must not be shown could not be withheld in any other way than by failing.
+    Fault(Error),
+    /// The function is ready for a turn; the answer is `None` when no more come.
+    NextTurn(Answer<Option<TurnStart>>),
+    /// The turn's handler is done; the answer is the row that holds the turn, if one was written.
+    TurnDone { outcome: Result<Option<AgentFinishReason>>, settled: Option<Answer<Option<SnapshotId>>> },
+}
+
+pub(crate) type Answer<T> = oneshot::Sender<Result<T>>;
+
+/// The function's end of the queue. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct Outbox(Arc<Shared>);
+
+struct Shared {
+    signals: mpsc::UnboundedSender<Signal>,
+    /// Whether anybody listens to the model's chunks.
+    streaming: bool,
+    silenced: AtomicBool,
+    work: CancellationToken,
+    /// Why the work was cancelled.
+    end: OnceLock<Error>,
+}
+
+impl Outbox {
+    /// A queue whose senders stop waiting when `work` is cancelled.
+    pub(crate) fn new(work: CancellationToken, streaming: bool) -> (Self, mpsc::UnboundedReceiver<Signal>) {
+        let (signals, receiver) = mpsc::unbounded_channel();
+        let silenced = AtomicBool::new(false);
+        (Self(Arc::new(Shared { signals, streaming, silenced, work, end: OnceLock::new() })), receiver)
+    }
+
+    /// From now on chunks are dropped here; everything else still passes.
+    pub(crate) fn silence(&self) {
+        self.0.silenced.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_silenced(&self) -> bool {
+        self.0.silenced.load(Ordering::Acquire)
+    }
+
+    /// Cancels the work; whoever waits here is told why.
+    pub(crate) fn end(&self, why: Error) {
+        // The first reason stays.
+        let _ = self.0.end.set(why);
+        self.0.work.cancel();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        // The driver outlives the function except when the process shuts down; then nobody is owed anything.
+        let _ = self.0.signals.send(signal);
+    }
+
+    /// Leaves a chunk in the queue.
+    pub(crate) fn post(&self, chunk: AgentStreamChunk) {
+        if !self.is_silenced() {
+            self.signal(Signal::Chunk { chunk: Some(Box::new(chunk)), taken: None });
+        }
+    }
+
+    /// Leaves a chunk in the queue and waits until the client's side has taken it.
+    ///
+    /// # Errors
+    /// Why the work was cancelled, if it is before that.
+    pub(crate) async fn send(&self, chunk: AgentStreamChunk) -> Result<()> {
+        self.pass(Some(Box::new(chunk))).await
+    }
+
+    /// Waits until the client's side has taken everything posted so far.
+    ///
+    /// # Errors
+    /// As [`Outbox::send`].
+    pub(crate) async fn taken(&self) -> Result<()> {
+        self.pass(None).await
+    }
+
+    async fn pass(&self, chunk: Option<Box<AgentStreamChunk>>) -> Result<()> {
+        if self.is_silenced() {
+            return if self.0.work.is_cancelled() { Err(self.why_ended()) } else { Ok(()) };
+        }
+        let (taken, wait) = oneshot::channel();
+        self.signal(Signal::Chunk { chunk, taken: Some(taken) });
+        tokio::select! {
+            biased;
+            () = self.0.work.cancelled() => Err(self.why_ended()),
+            // A driver that drops the chunk instead of sending it has released the sender too.
+            _ = wait => Ok(()),
+        }
+    }
+
+    /// Where the chunks of a generation go; silent if nobody listens.
+    pub(crate) fn model_emitter(&self) -> Emitter<ModelResponseChunk> {
+        if !self.0.streaming || self.is_silenced() {
+            return Emitter::silent();
+        }
+        let outbox = self.clone();
+        Emitter::new(move |chunk| {
+            let outbox = outbox.clone();
+            async move { outbox.send(AgentStreamChunk::model(chunk)).await }
+        })
+    }
+
+    /// Fails the invocation.
+    pub(crate) fn fault(&self, error: Error) {
+        self.signal(Signal::Fault(error));
+    }
+
+    /// Asks for the next turn; `None` when no more come.
+    pub(crate) async fn next_turn(&self) -> Result<Option<TurnStart>> {
+        self.ask(Signal::NextTurn).await
+    }
+
+    /// Reports the end of a turn's handler and waits for the row that holds the turn.
+    pub(crate) async fn turn_done(&self, outcome: Result<Option<AgentFinishReason>>) -> Result<Option<SnapshotId>> {
+        self.ask(|settled| Signal::TurnDone { outcome, settled: Some(settled) }).await
+    }
+
+    async fn ask<T>(&self, question: impl FnOnce(Answer<T>) -> Signal) -> Result<T> {
+        let (answer, wait) = oneshot::channel();
+        // If the driver is gone, so is the sender of the answer.
+        self.signal(question(answer));
+        wait.await.unwrap_or_else(|_| Err(self.why_ended()))
+    }
+
+    /// Why the work was cancelled.
+    pub(crate) fn why_ended(&self) -> Error {
+        self.0.end.get().cloned().unwrap_or_else(|| Error::cancelled("the invocation is over"))
+    }
+}

@@ -1,0 +1,192 @@
+//! Snapshots: a conversation at one point, with its place in the line of points and its life-cycle.
+
+use everturn_ai::JsonObject;
+use everturn_core::RuntimeError;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{AgentFinishReason, SessionId, SessionState, SnapshotId};
+
+/// Where a snapshot is in its life.
+///
+/// ```text
+/// (no row) ── turn end ──► completed
+/// (no row) ── detach ────► pending ──► completed | failed | aborted
+/// ```
+///
+/// The three on the right are final: a store never changes them again. `expired` is what a pending row whose worker
+/// went silent is *reported* as; it is never stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum SnapshotStatus {
+    /// Background work is under way.
+    Pending,
+    /// The turn, or the background run, ended well. Also what a row without a status is.
+    #[default]
+    Completed,
+    /// The background run was aborted.
+    Aborted,
+    /// The background run failed.
+    Failed,
+    /// The background run's worker has gone silent.
+    Expired,
+}
+
+impl SnapshotStatus {
+    /// Whether a stored row with this status never changes again.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Aborted | Self::Failed)
+    }
+}
+
+/// What a snapshot was taken at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum SnapshotEvent {
+    /// A turn ended.
+    TurnEnd,
+    /// All tool calls of one model iteration were answered, and the model has not seen the answers yet.
+    ToolIterationEnd,
+    /// The invocation ended.
+    InvocationEnd,
+}
+
+/// One stored point of a conversation.
+///
+/// The fields' owners: the *store* makes ids where none is given and keeps the session id of an existing row; the
+/// *caller* sets all times and the status; nobody else writes. Unknown fields survive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// Its name.
+    pub snapshot_id: SnapshotId,
+    /// The conversation it belongs to. Only rows of older peers lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "non_empty")]
+    pub session_id: Option<SessionId>,
+    /// The point it goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "non_empty")]
+    pub parent_id: Option<SnapshotId>,
+    /// When it was first written; never changes.
+    #[schemars(with = "String")]
+    pub created_at: Timestamp,
+    /// When it last changed, heartbeats apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub updated_at: Option<Timestamp>,
+    /// When the worker of a pending row last gave a sign of life.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub heartbeat_at: Option<Timestamp>,
+    /// Where it is in its life.
+    #[serde(default, deserialize_with = "status_or_completed")]
+    pub status: SnapshotStatus,
+    /// How the turn or run it captures ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<AgentFinishReason>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RuntimeError>,
+    /// Its number in the session, counted from zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+    /// The number of the turn it captures, counted from zero over the whole line of its ancestors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_index: Option<u64>,
+    /// What it was taken at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<SnapshotEvent>,
+    /// Whether a rewind left it behind.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub orphaned: bool,
+    /// What a person called it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// What a person wrote about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The conversation at this point; a pending row has none yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<SessionState>,
+    /// Fields of other versions.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub extra: JsonObject,
+}
+
+impl Snapshot {
+    /// A row with nothing but its identity and its time; the status is `completed`.
+    pub fn new(snapshot_id: SnapshotId, session_id: SessionId, created_at: Timestamp) -> Self {
+        Self {
+            snapshot_id,
+            session_id: Some(session_id),
+            parent_id: None,
+            created_at,
+            updated_at: None,
+            heartbeat_at: None,
+            status: SnapshotStatus::Completed,
+            finish_reason: None,
+            error: None,
+            index: None,
+            turn_index: None,
+            event: None,
+            orphaned: false,
+            labels: Vec::new(),
+            note: None,
+            state: None,
+            extra: JsonObject::new(),
+        }
+    }
+
+    /// The order of snapshots in a session: by creation, and by id where two were created at the same moment.
+    pub fn position(&self) -> (Timestamp, &SnapshotId) {
+        (self.created_at, &self.snapshot_id)
+    }
+}
+
+/// Some peers write an empty string where there is nothing.
+fn non_empty<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.filter(|text| !text.is_empty()).map(T::from))
+}
+
+fn status_or_completed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SnapshotStatus, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Status(SnapshotStatus),
+        Empty(Option<String>),
+    }
+    match Stored::deserialize(deserializer)? {
+        Stored::Status(status) => Ok(status),
+        Stored::Empty(None) => Ok(SnapshotStatus::Completed),
+        Stored::Empty(Some(text)) if text.is_empty() => Ok(SnapshotStatus::Completed),
+        Stored::Empty(Some(text)) => Err(serde::de::Error::custom(format!("'{text}' is not a snapshot status"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rows_of_other_peers_are_read_and_unknown_fields_survive() {
+        let row = json!({
+            "snapshotId": "s1", "parentId": "", "createdAt": "2026-01-02T03:04:05Z", "status": "",
+            "state": {"messages": [], "novelty": 1}, "shelf": "top",
+        });
+
+        let snapshot: Snapshot = serde_json::from_value(row).unwrap();
+        let written = serde_json::to_value(&snapshot).unwrap();
+
+        assert_eq!(snapshot.status, SnapshotStatus::Completed);
+        assert_eq!(snapshot.parent_id, None);
+        assert_eq!(written["shelf"], "top");
+        assert_eq!(written["state"]["novelty"], 1);
+        assert_eq!(written["status"], "completed");
+    }
+}

@@ -1,0 +1,47 @@
+//! The state of a conversation: what was said, what the user keeps beside it, what was made.
+
+use std::sync::Arc;
+
+use everturn_ai::{History, JsonObject};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Artifact, SessionId};
+
+/// Everything a conversation is at one moment.
+///
+/// A clone shares all it has in common with the original: the messages are a position in a shared history, the rest is
+/// behind shared pointers. On the wire it is a plain object; fields this version does not know survive.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct SessionState {
+    /// Which conversation this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// What was said.
+    #[serde(default)]
+    pub messages: History,
+    /// The user's own document; absent is `null`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Value>")]
+    pub custom: Option<Arc<Value>>,
+    /// What was made.
+    #[serde(default, skip_serializing_if = "no_artifacts")]
+    #[schemars(with = "Vec<Artifact>")]
+    pub artifacts: Arc<Vec<Artifact>>,
+    /// What the agent's prompt is rendered with, for the whole conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Value>")]
+    pub prompt_input: Option<Arc<Value>>,
+    /// Fields of other versions.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub extra: JsonObject,
+}
+
+#[expect(clippy::ptr_arg, reason = "serde passes the field by reference")]
+fn no_artifacts(artifacts: &Arc<Vec<Artifact>>) -> bool {
+    artifacts.is_empty()
+}

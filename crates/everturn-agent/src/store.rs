@@ -1,0 +1,160 @@
+//! Where conversations are kept.
+//!
+//! # What a store guarantees
+//!
+//! - **Atomic read-modify-write.** [`SessionStore::save`] reads the row, computes the new one and writes it as one step:
+//!   concurrent saves of one row behave as if they ran one after the other, in every process that shares the store.
+//! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write.
+//! - **Read your writes.** Once `save` has returned, every later read in any process sees the row or a newer one.
+//! - **Terminal rows never change status.** A save that would change the status of a completed, failed or aborted row
+//!   fails with `FAILED_PRECONDITION`; one that would move a row to another session fails likewise.
+//! - **Tenants are apart.** A row written under one [`Scope`] cannot be reached under another by any id.
+//! - **Durability** is each store's own promise, stated in its documentation.
+//!
+//! A store owns the ids it is not given and keeps the session id of an existing row; times and status belong to the
+//! caller and are stored as they come.
+
+mod memory;
+mod query;
+mod scope;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_core::{Error, Reason, Result};
+use futures::stream::BoxStream;
+
+pub use self::memory::MemoryStore;
+pub use self::query::{
+    Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
+};
+pub use self::scope::Scope;
+use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
+
+/// The session's tip is no longer where a turn started: another turn was faster.
+pub const TIP_MOVED: Reason = Reason::new("session-tip-moved");
+
+/// The statuses a row goes through, the current one first; see [`SessionStore::watch`].
+pub type StatusStream = BoxStream<'static, SnapshotStatus>;
+
+/// Computes a row from the one that is there. It may be called more than once, so it must depend on nothing else and
+/// change nothing. `Ok(None)` writes nothing.
+pub type Mutation = Arc<dyn Fn(Option<&Snapshot>) -> Result<Option<Snapshot>> + Send + Sync>;
+
+/// What must be true at the moment of the write.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Precondition {
+    /// Nothing.
+    #[default]
+    None,
+    /// The latest snapshot of the row's session is this one, or there is none yet; otherwise the save fails with
+    /// `ABORTED` and [`TIP_MOVED`]. Only the creation of a row can be subject to it.
+    Tip(Option<SnapshotId>),
+}
+
+/// How much of a snapshot to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Detail {
+    /// The row with its state.
+    #[default]
+    Whole,
+    /// The row without its state: cheap, whatever the conversation's length.
+    Metadata,
+}
+
+/// A place that keeps snapshots. Small and object-safe; what it must guarantee is in the [module](self)'s text.
+#[async_trait]
+pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
+    /// The row of that id, if there is one.
+    async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>>;
+
+    /// The session's row with the greatest creation time, of any status, ties broken by the greatest id.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the session id is empty.
+    async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>>;
+
+    /// Reads the row, applies `mutation` and writes what it returns, as one step. `None` as the id makes a new one.
+    ///
+    /// Returns the row as written, or `None` if the mutation wrote nothing.
+    ///
+    /// # Errors
+    /// What the mutation returns; `INVALID_ARGUMENT` for a row without a session id or an id the store cannot keep;
+    /// `ABORTED` with [`TIP_MOVED`] if the precondition does not hold; `FAILED_PRECONDITION` for a change of a terminal
+    /// row's status or of a row's session.
+    async fn save(
+        &self,
+        scope: &Scope,
+        id: Option<&SnapshotId>,
+        precondition: Precondition,
+        mutation: Mutation,
+    ) -> Result<Option<Snapshot>>;
+
+    /// One page of a session's snapshots.
+    async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>>;
+
+    /// One page of the tenant's sessions, ordered by their latest snapshots.
+    async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>>;
+
+    /// The rows that name this one as their parent, without their states, oldest first.
+    async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>>;
+
+    /// Deletes rows for good and says how many there were. What is not there is no error.
+    async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64>;
+
+    /// The row's statuses: the current one at once, then every later one or, if they come faster than they are read,
+    /// at least the last. The stream of a row that does not exist is over at once.
+    ///
+    /// `None` means that this store cannot tell; background runs need one that can.
+    fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
+        let _ = (scope, id);
+        None
+    }
+
+    /// Whether [`SessionStore::watch`] works.
+    fn can_watch(&self) -> bool {
+        false
+    }
+}
+
+/// The rules every store applies to a row before it is written, given the row that is there.
+///
+/// Sets the id, keeps the session id of an existing row, and refuses what no row may become.
+///
+/// # Errors
+/// As [`SessionStore::save`].
+pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) -> Result<Snapshot> {
+    row.snapshot_id = id.clone();
+    row.session_id = row.session_id.take().and_then(SessionId::given);
+    if let Some(existing) = existing {
+        if row.session_id.is_some() && existing.session_id.is_some() && row.session_id != existing.session_id {
+            return Err(Error::failed_precondition(format!("snapshot '{id}' cannot move to another session")));
+        }
+        if existing.session_id.is_some() {
+            row.session_id.clone_from(&existing.session_id);
+        }
+        if existing.status.is_final() && existing.status != row.status {
+            return Err(Error::failed_precondition(format!("snapshot '{id}' is final and keeps its status")));
+        }
+    }
+    if row.session_id.is_none() {
+        return Err(Error::invalid_argument(format!("snapshot '{id}' needs a session id")));
+    }
+    if row.status == SnapshotStatus::Expired {
+        return Err(Error::invalid_argument("'expired' is how a pending row is reported; it is never stored"));
+    }
+    Ok(row)
+}
+
+/// The error of a precondition that does not hold.
+pub fn tip_moved(session: &SessionId, expected: Option<&SnapshotId>, found: Option<&SnapshotId>) -> Error {
+    let place = |id: Option<&SnapshotId>| id.map_or_else(|| "its beginning".to_owned(), |id| format!("'{id}'"));
+    Error::aborted(format!(
+        "session '{session}' has moved on: this turn started at {}, the latest is now {}; resume from there and retry",
+        place(expected),
+        place(found),
+    ))
+    .with_reason(TIP_MOVED)
+    .with_public()
+}

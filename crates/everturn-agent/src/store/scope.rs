@@ -1,0 +1,32 @@
+//! Tenants.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Whose rows a store call may see: a tenant's prefix. Cloning is cheap.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope(Arc<str>);
+
+impl Scope {
+    /// The scope of a tenant.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The tenant's name; `global` where there is only one.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self::new("global")
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scope({:?})", self.0)
+    }
+}

@@ -1,0 +1,52 @@
+//! What clients are shown of a conversation.
+//!
+//! A *state transform* shapes every state that leaves the agent: snapshot reads, a client-managed output, and the value
+//! behind every custom patch. A *stream transform* sees every chunk. Both fail closed: when one fails or panics, what it
+//! was to shape is withheld, and the read or the invocation fails. Stored rows and the agent's own view stay raw.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use everturn_core::{Context, Result, panic_error};
+
+use crate::{AgentStreamChunk, SessionId, SessionState};
+
+pub(crate) type StateTransform =
+    Arc<dyn Fn(SessionState, &Context) -> Result<Option<SessionState>> + Send + Sync>;
+
+pub(crate) type StreamTransform =
+    Arc<dyn Fn(AgentStreamChunk, &Context) -> Result<Option<AgentStreamChunk>> + Send + Sync>;
+
+/// The state as clients see it, or `None` if they see none. The session id survives any transform.
+pub(crate) fn shown_state(
+    transform: Option<&StateTransform>,
+    state: SessionState,
+    session_id: Option<&SessionId>,
+    context: &Context,
+) -> Result<Option<SessionState>> {
+    let shown = match transform {
+        Some(transform) => guarded("the state transform", || transform(state, context))?,
+        None => Some(state),
+    };
+    Ok(shown.map(|shown| SessionState { session_id: session_id.cloned(), ..shown }))
+}
+
+/// The chunk as clients see it, or `None` if they do not see it at all.
+pub(crate) fn shown_chunk(
+    transform: Option<&StreamTransform>,
+    chunk: AgentStreamChunk,
+    context: &Context,
+) -> Result<Option<AgentStreamChunk>> {
+    match transform {
+        Some(transform) => guarded("the stream transform", || transform(chunk, context)),
+        None => Ok(Some(chunk)),
+    }
+}
+
+/// Runs a transform; its panic is an `INTERNAL` error. Nothing it was given is looked at again after a panic.
+fn guarded<T>(what: &str, transform: impl FnOnce() -> Result<Option<T>>) -> Result<Option<T>> {
+    match catch_unwind(AssertUnwindSafe(transform)) {
+        Ok(result) => result.map_err(|error| error.context(format_args!("{what} failed"))),
+        Err(payload) => Err(panic_error(what, payload.as_ref())),
+    }
+}
