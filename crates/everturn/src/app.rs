@@ -1,0 +1,225 @@
+//! The application: one registry with everything in it, and short ways to use it.
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use everturn_agent::{
+    AgentBuilder, AgentResult, AgentSession, CustomState, InlinePrompt, NamedPrompt, register_agent_middleware,
+};
+use everturn_ai::catalogue::register_catalogue;
+use everturn_ai::prompt::{Prompt, PromptFolder, load_prompts};
+use everturn_ai::{Generate, IntoTool, Model, ModelReference, ToolReference, register_generate, register_model, set_default_model};
+use everturn_core::{
+    BidiFlow, Emitter, Error, Flow, Inputs, Payload, Plugin, Registry, Result, StreamingFlow,
+};
+use serde_json::Value;
+
+/// An application: models, tools, prompts, flows and agents that know each other by name. Cloning is cheap.
+///
+/// ```
+/// use everturn::prelude::*;
+/// use everturn::testkit::EchoModel;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let app = Everturn::builder().model("echo", EchoModel::default()).default_model("echo").build().await?;
+///
+/// let parrot = app.agent("parrot").system("Repeat what you hear.").define()?;
+///
+/// assert!(parrot.run_text("hello").await?.text().contains("hello"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Everturn {
+    registry: Registry,
+}
+
+/// What an application is made of.
+#[must_use = "an application exists once it is built"]
+#[derive(Default)]
+pub struct EverturnBuilder {
+    plugins: Vec<Arc<dyn Plugin>>,
+    setup: Vec<Box<dyn FnOnce(&Registry) -> Result<()> + Send>>,
+    default_model: Option<ModelReference>,
+    prompts: Vec<PathBuf>,
+}
+
+impl EverturnBuilder {
+    /// Adds a plugin, such as the models of a provider.
+    pub fn plugin(mut self, plugin: impl Plugin) -> Self {
+        self.plugins.push(Arc::new(plugin));
+        self
+    }
+
+    /// Adds a model under a name.
+    pub fn model(mut self, name: impl Into<String>, model: impl Model) -> Self {
+        let name = name.into();
+        self.setup.push(Box::new(move |registry| register_model(registry, name, model).map(drop)));
+        self
+    }
+
+    /// Registers a tool, so that prompts can name it.
+    pub fn tool(mut self, tool: impl IntoTool) -> Self {
+        let tool = tool.into_tool();
+        self.setup.push(Box::new(move |registry| match tool {
+            ToolReference::Tool(tool) => tool.register(registry),
+            ToolReference::Name(name) => {
+                Err(Error::invalid_argument(format!("'{name}' is the name of a tool; register the tool itself")))
+            }
+        }));
+        self
+    }
+
+    /// The model that is asked where none is named.
+    pub fn default_model(mut self, model: impl Into<ModelReference>) -> Self {
+        self.default_model = Some(model.into());
+        self
+    }
+
+    /// Defines the prompts of a folder of `.prompt` files.
+    ///
+    /// With `EVERTURN_ENV=dev` or `GENKIT_ENV=dev` in the environment, files that change are read again.
+    pub fn prompts(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.prompts.push(folder.into());
+        self
+    }
+
+    /// Makes the application.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` for two things of one name, `NOT_FOUND` for a folder that does not exist, `INVALID_ARGUMENT`
+    /// for a prompt that does not compile.
+    // Nothing waits yet; plugins that look around before they start will.
+    #[expect(clippy::unused_async, reason = "building an application may have to wait for its plugins")]
+    pub async fn build(self) -> Result<Everturn> {
+        let registry = Registry::new();
+        for plugin in self.plugins {
+            registry.install(plugin)?;
+        }
+        register_generate(&registry)?;
+        register_catalogue(&registry)?;
+        register_agent_middleware(&registry)?;
+        for set_up in self.setup {
+            set_up(&registry)?;
+        }
+        if let Some(model) = self.default_model {
+            set_default_model(&registry, model);
+        }
+        for folder in self.prompts {
+            if is_development() {
+                PromptFolder::reloading(&registry, folder)?;
+            } else {
+                load_prompts(&registry, folder)?;
+            }
+        }
+        Ok(Everturn { registry })
+    }
+}
+
+/// Whether the environment says that somebody is working on the program.
+fn is_development() -> bool {
+    ["EVERTURN_ENV", "GENKIT_ENV"].iter().any(|name| std::env::var(name).is_ok_and(|value| value == "dev"))
+}
+
+impl Everturn {
+    /// An application to be put together.
+    pub fn builder() -> EverturnBuilder {
+        EverturnBuilder::default()
+    }
+
+    /// Everything in the application, by key.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// An agent around a prompt that is said here.
+    pub fn agent(&self, name: impl Into<String>) -> AgentBuilder<Value, InlinePrompt> {
+        everturn_agent::agent(&self.registry, name)
+    }
+
+    /// An agent around a prompt that is defined elsewhere.
+    pub fn prompt_agent(&self, name: impl Into<String>) -> AgentBuilder<Value, NamedPrompt> {
+        everturn_agent::prompt_agent(&self.registry, name)
+    }
+
+    /// An agent that runs its turns itself.
+    pub fn custom_agent<S, F, Fut>(&self, name: impl Into<String>, function: F) -> AgentBuilder<S>
+    where
+        S: CustomState,
+        F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<AgentResult>> + Send + 'static,
+    {
+        everturn_agent::custom_agent(&self.registry, name, function)
+    }
+
+    /// A generation without a session.
+    pub fn generate(&self) -> Generate {
+        Generate::new(&self.registry)
+    }
+
+    /// The prompt of that name.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is none.
+    pub fn prompt(&self, name: &str) -> Result<Prompt> {
+        Prompt::lookup(&self.registry, name)
+    }
+
+    /// Defines a flow; see [`Registry::define_flow`].
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a flow of that name.
+    pub fn flow<I, O, F, Fut>(&self, name: &str, function: F) -> Result<Flow<I, O>>
+    where
+        I: Payload,
+        O: Payload,
+        F: Fn(I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.registry.define_flow(name, function)
+    }
+
+    /// Defines a flow that streams; see [`Registry::define_streaming_flow`].
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a flow of that name.
+    pub fn streaming_flow<I, O, S, F, Fut>(&self, name: &str, function: F) -> Result<StreamingFlow<I, O, S>>
+    where
+        I: Payload,
+        O: Payload,
+        S: Payload,
+        F: Fn(I, Emitter<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.registry.define_streaming_flow(name, function)
+    }
+
+    /// Defines a bidirectional flow; see [`Registry::define_bidi_flow`].
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a flow of that name.
+    pub fn bidi_flow<T, I, O, S, F, Fut>(&self, name: &str, function: F) -> Result<BidiFlow<T, I, O, S>>
+    where
+        T: Payload + Default,
+        I: Payload,
+        O: Payload,
+        S: Payload,
+        F: Fn(T, Inputs<I>, Emitter<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.registry.define_bidi_flow(name, function)
+    }
+}
+
+impl fmt::Debug for Everturn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Everturn").field("registry", &self.registry).finish()
+    }
+}
+
+impl fmt::Debug for EverturnBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EverturnBuilder").field("default_model", &self.default_model).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! AI agents whose conversations survive: multi-turn, streamed, snapshotted at every turn, resumable and branchable from
+//! any point, and able to go on in the background.
+//!
+//! ```
+//! use everturn::prelude::*;
+//! use everturn::testkit::OfflineModel;
+//!
+//! #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+//! struct Kitchen {
+//!     pantry: Vec<String>,
+//! }
+//!
+//! /// Puts something into the pantry.
+//! #[tool]
+//! async fn stock(item: String) -> Result<String> {
+//!     let kitchen = Session::<Kitchen>::current().ok_or_else(|| Error::failed_precondition("no kitchen"))?;
+//!     kitchen.update_custom(|kitchen| kitchen.pantry.push(item.clone()));
+//!     Ok(format!("{item} is in the pantry"))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+//! let app = Everturn::builder().model("offline", OfflineModel::new()).default_model("offline").build().await?;
+//!
+//! let chef = app
+//!     .agent("chef")
+//!     .state::<Kitchen>()
+//!     .system("You are a chef. The pantry holds {{@state.pantry}}.")
+//!     .tool(stock)
+//!     .store(MemoryStore::new())
+//!     .define()?;
+//!
+//! let reply = chef.run_text("Something with leeks?").await?;
+//! let mut chat = chef.chat().resume(reply.session_id()).open().await?;
+//! let mut turn = chat.send("And without butter?").await?;
+//! while let Some(chunk) = turn.next().await {
+//!     print!("{}", chunk?.text());
+//! }
+//! let reply = turn.output().await?;
+//! assert_eq!(chef.get_snapshot(reply.snapshot_id().cloned().unwrap()).await?.status, SnapshotStatus::Completed);
+//! # Ok(()) }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `macros` | yes | the `#[tool]` attribute |
+//! | `filesystem` | yes | middleware that reads folders: `filesystem` and `skills` |
+//! | `download` | no | fetching media over HTTP for models that cannot do it themselves |
+//! | `testkit` | no | models without a network, for tests and demonstrations |
+//!
+//! # Where things are
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`prelude`] | what most programs use |
+//! | [`core`] | actions, flows, the registry, schemas, errors, spans |
+//! | [`ai`] | messages, models, tools, generate, prompts, middleware |
+//! | [`agent`] | agents, sessions, snapshots, stores, chats |
+
+mod app;
+
+pub use everturn_agent as agent;
+pub use everturn_ai as ai;
+pub use everturn_core as core;
+#[cfg(feature = "macros")]
+pub use everturn_macros::tool;
+#[cfg(feature = "testkit")]
+pub use everturn_testkit as testkit;
+
+pub use self::app::{Everturn, EverturnBuilder};
+
+pub use everturn_core::{Error, Result};
+
+/// What most programs use.
+pub mod prelude {
+    pub use everturn_agent::store::{MemoryStore, SessionStore};
+    pub use everturn_agent::{
+        Agent, AgentFinishReason, AgentInput, AgentReply, AgentSession, Artifact, Artifacts, Chat, Concurrency, Delegation,
+        Resume, Session, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Turn,
+    };
+    pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
+    pub use everturn_ai::prompt::PromptDefinition;
+    pub use everturn_ai::{
+        FinishReason, Generate, History, Message, Messages, Part, Role, Tool, ToolChoice, ToolContext,
+    };
+    pub use everturn_core::{Context, Emitter, Error, Inputs, Result, Status, run};
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+    pub use serde_json::{Value, json};
+
+    #[cfg(feature = "macros")]
+    pub use everturn_macros::tool;
+
+    pub use crate::Everturn;
+}
+
+#[doc(hidden)]
+pub mod __private {
+    //! What the code of `#[tool]` refers to.
+    pub use everturn_ai::{IntoTool, NoInput, Tool, ToolContext, ToolReference};
+    pub use {schemars, serde};
+}
+
+/// The examples of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
