@@ -206,14 +206,11 @@ impl Error {
 
     /// Whether a span was blamed for this failure or for what caused it.
     pub(crate) fn is_traced(&self) -> bool {
-        let mut causes = self
-            .0
-            .source
-            .as_deref()
-            .map(|source| chain(source))
-            .into_iter()
-            .flatten();
-        self.0.traced || causes.any(|cause| cause.downcast_ref::<Boxed>().is_some_and(|own| own.0.0.traced))
+        let blamed = |cause: &(dyn StdError + 'static)| {
+            let own = cause.downcast_ref::<Boxed>();
+            own.is_some_and(|own| own.0.0.traced)
+        };
+        self.0.traced || self.causes().any(blamed)
     }
 
     pub(crate) fn traced(self) -> Self {
@@ -231,14 +228,15 @@ impl Error {
 
     /// The cause as a concrete type, looked for through the whole source chain.
     pub fn find_source<E: StdError + 'static>(&self) -> Option<&E> {
-        let mut next: Option<&(dyn StdError + 'static)> = self.0.source.as_deref().map(|source| source as _);
-        while let Some(error) = next {
-            if let Some(found) = error.downcast_ref::<E>() {
-                return Some(found);
-            }
-            next = error.source();
-        }
-        None
+        self.causes().find_map(|cause| cause.downcast_ref())
+    }
+
+    fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+        self.0
+            .source
+            .as_deref()
+            .into_iter()
+            .flat_map(|source| chain(source))
     }
 
     /// The form that travels, with private text withheld unless `exposure` allows it.
@@ -347,14 +345,7 @@ impl fmt::Debug for Error {
         if let Some(details) = &self.0.details {
             write!(f, " {details}")?;
         }
-        let causes = self
-            .0
-            .source
-            .as_deref()
-            .map(|source| chain(source))
-            .into_iter()
-            .flatten();
-        for cause in causes {
+        for cause in self.causes() {
             let text = cause.to_string();
             if text != self.0.message {
                 write!(f, "\n  caused by: {text}")?;

@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use everturn_core::{Action, ActionType, Connection, Context, Emitter, Inputs, Reason, Status};
 use support::{Counter, Dropped, assert_failed, idle, within};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// Never returns by itself; `dropped` tells when it is gone.
 fn endless(dropped: &Dropped) -> Connection<u8, (), u8> {
@@ -47,6 +49,26 @@ async fn an_action_that_had_no_time_to_begin_never_does() {
     idle().await;
 
     assert_eq!(begun.get(), 0);
+}
+
+#[tokio::test]
+async fn an_action_that_could_go_on_does_not() {
+    let gate = Arc::new(Notify::new());
+    let (opened, gone_on) = (Arc::clone(&gate), Counter::default());
+    let counted = gone_on.clone();
+    let connection: Connection<(), (), ()> =
+        Connection::open("waits", &Context::new(), |_, _, _| async move {
+            opened.notified().await;
+            counted.add();
+            Ok(())
+        });
+    idle().await;
+
+    gate.notify_one();
+    drop(connection);
+    idle().await;
+
+    assert_eq!(gone_on.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
