@@ -7,6 +7,7 @@
 //! | have any model at all | [`EchoModel`] |
 //! | demonstrate tools and structured output without a network | [`OfflineModel`] |
 //! | test against a real model's answers without calling it each time | [`Recorder`], [`Replayer`] |
+//! | know whether a store keeps its promises | [`certify`] |
 //! | run the published cases of the protocols | [`conformance`] |
 //! | look at chunks and at JSON | [`collect()`], [`Collector`], [`contains`] |
 //!
@@ -33,6 +34,7 @@
 //! ```
 
 mod cassette;
+pub mod certify;
 mod collect;
 pub mod conformance;
 mod difference;

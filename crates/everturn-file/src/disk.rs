@@ -1,0 +1,112 @@
+//! The file operations a store is made of.
+//!
+//! They are few and behind a trait, so that a test can stop the world between any two of them, or lose what was not
+//! yet forced to the device, and look at what is left.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// What a store asks of the file system. All methods block.
+pub trait Disk: fmt::Debug + Send + Sync + 'static {
+    /// Creates a folder and those above it, readable by their owner only.
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// The content of a file; `None` if it does not exist.
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
+
+    /// Writes a new file.
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()>;
+
+    /// Forces a file's content to the device.
+    fn sync_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Puts a file in another's place, atomically.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Forces a folder's entries to the device.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a file; a missing one is no error.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The files of a folder; none if it does not exist.
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Waits for the exclusive lock behind a path, across processes, and holds it until the guard is dropped.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>>;
+}
+
+/// The file system as it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(path) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)?
+            .write_all(content)
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        // Elsewhere a folder cannot be opened as a file; a rename is durable there by other means.
+        if cfg!(unix) {
+            File::open(path)?.sync_all()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        match fs::read_dir(path) {
+            Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
+        // Released when the file is closed, also by the death of the process.
+        file.lock()?;
+        Ok(Box::new(file))
+    }
+}

@@ -1,0 +1,132 @@
+//! Where things are on disk: `<root>/<scope>/<snapshot>.json` and `<root>/<scope>/.pointers/<session>.json`.
+//!
+//! Names that reach the file system come from clients, so every segment is checked before it becomes part of a path.
+
+use std::path::{Path, PathBuf};
+
+use everturn_agent::store::Scope;
+use everturn_agent::{SessionId, SnapshotId};
+use everturn_core::{Error, Result};
+
+/// The longest name a row can have; file systems allow 255 bytes, and a temporary name is a little longer.
+const MAX_SEGMENT: usize = 200;
+
+/// The folder of one scope.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// The folder of a scope; a scope may nest with `/`.
+    pub(crate) fn of(root: &Path, scope: &Scope) -> Result<Self> {
+        if scope.as_str().contains('\\') {
+            return Err(Error::invalid_argument("a scope must not contain a backslash"));
+        }
+        let segments: Vec<&str> = scope
+            .as_str()
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .collect();
+        if segments.is_empty() {
+            return Err(Error::invalid_argument("a scope must not be empty"));
+        }
+        let mut folder = root.to_owned();
+        for segment in segments {
+            folder.push(safe("scope", segment)?);
+        }
+        Ok(Self(folder))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn pointers(&self) -> PathBuf {
+        self.0.join(".pointers")
+    }
+
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.0.join(".lock")
+    }
+
+    pub(crate) fn row(&self, id: &SnapshotId) -> Result<PathBuf> {
+        Ok(self.0.join(format!("{}.json", safe("snapshot id", id.as_str())?)))
+    }
+
+    pub(crate) fn pointer(&self, session: &SessionId) -> Result<PathBuf> {
+        Ok(self
+            .pointers()
+            .join(format!("{}.json", safe("session id", session.as_str())?)))
+    }
+}
+
+/// Whether a name is fit to be one segment of a path.
+fn safe<'a>(what: &str, name: &'a str) -> Result<&'a str> {
+    let fault = if name.is_empty() {
+        "is empty"
+    } else if name.len() > MAX_SEGMENT {
+        "is too long"
+    } else if name.contains(['/', '\\']) {
+        "contains a path separator"
+    } else if name.contains("..") {
+        "contains '..'"
+    } else if name.starts_with('.') {
+        "starts with a dot"
+    } else if name.chars().any(|character| character < '\u{20}') {
+        "contains a control character"
+    } else {
+        return Ok(name);
+    };
+    Err(Error::invalid_argument(format!(
+        "the {what} {fault}; use letters, digits and dashes"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_core::Status;
+
+    use super::*;
+
+    #[test]
+    fn hostile_names_never_become_paths() {
+        let folder = Folder::of(Path::new("/data"), &Scope::default()).unwrap();
+        let long = "x".repeat(10_000);
+
+        for name in [
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/b",
+            "a\\b",
+            ".hidden",
+            "a..b",
+            "a\0b",
+            "a\nb",
+            long.as_str(),
+        ] {
+            let error = folder.row(&SnapshotId::from(name)).unwrap_err();
+
+            assert_eq!(error.status(), Status::InvalidArgument, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_any_script_are_fine() {
+        let folder = Folder::of(Path::new("/data"), &Scope::new("tenants/küche")).unwrap();
+
+        let path = folder.row(&SnapshotId::from("スープ 1")).unwrap();
+
+        assert_eq!(path, Path::new("/data/tenants/küche/スープ 1.json"));
+    }
+
+    #[test]
+    fn a_scope_cannot_leave_the_root() {
+        for scope in ["", "/", "..", "a/../b", "a\\b", "a/.b"] {
+            assert!(
+                Folder::of(Path::new("/data"), &Scope::new(scope)).is_err(),
+                "{scope:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Stores that break one promise each, to show that the kit can tell.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_agent::store::{
+    Deletion, Detail, MemoryStore, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore,
+    SessionSummary, SnapshotQuery, StatusStream,
+};
+use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_core::Result;
+use futures::StreamExt;
+
+/// What is wrong with a [`DefectiveStore`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Defect {
+    /// Reads, computes and writes in three steps: what others wrote in between is lost.
+    LostUpdate,
+    /// Checks a precondition before it takes its turn instead of inside it.
+    LockThatDoesNotExclude,
+    /// Leaves out the end of a long conversation.
+    TornWrite,
+    /// Tells watchers the current status and nothing after it.
+    DroppedNotification,
+    /// Takes the row with the greatest id for the latest.
+    WrongLatest,
+    /// Breaks ties by the smallest id.
+    WrongTie,
+    /// Lets a row that is over change its status.
+    MutableEnding,
+    /// Keeps all tenants' rows in one place.
+    SharedTenants,
+    /// Says that rows were deleted and keeps them.
+    IdleDeletion,
+    /// Starts every page at the beginning.
+    LostCursor,
+    /// Forgets fields it does not know.
+    ForgetsUnknownFields,
+}
+
+impl Defect {
+    /// Every defect.
+    pub const ALL: [Self; 11] = [
+        Self::LostUpdate,
+        Self::LockThatDoesNotExclude,
+        Self::TornWrite,
+        Self::DroppedNotification,
+        Self::WrongLatest,
+        Self::WrongTie,
+        Self::MutableEnding,
+        Self::SharedTenants,
+        Self::IdleDeletion,
+        Self::LostCursor,
+        Self::ForgetsUnknownFields,
+    ];
+
+    /// The row as the defect leaves it.
+    fn damaged(self, mut row: Snapshot) -> Snapshot {
+        match (self, &mut row.state) {
+            (Self::TornWrite, Some(state)) if state.messages.len() > 40 => {
+                state.messages = state.messages.truncate_to(40);
+            }
+            (Self::ForgetsUnknownFields, Some(state)) => {
+                row.extra.clear();
+                state.extra.clear();
+            }
+            _ => {}
+        }
+        row
+    }
+}
+
+/// A store in memory with a defect.
+#[derive(Debug)]
+pub struct DefectiveStore {
+    store: MemoryStore,
+    defect: Defect,
+}
+
+impl DefectiveStore {
+    /// A store with this defect.
+    pub fn new(defect: Defect) -> Self {
+        Self {
+            store: MemoryStore::new(),
+            defect,
+        }
+    }
+
+    fn scope(&self, scope: &Scope) -> Scope {
+        if self.defect == Defect::SharedTenants {
+            Scope::new("everybody")
+        } else {
+            scope.clone()
+        }
+    }
+
+    /// Gives others the time to come in between.
+    async fn dawdle() {
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The mutation, with the defect's damage done to what it returns.
+    fn damaging(&self, mutation: Mutation) -> Mutation {
+        let defect = self.defect;
+        Arc::new(move |existing| Ok(mutation(existing)?.map(|row| defect.damaged(row))))
+    }
+
+    async fn all_rows(&self, scope: &Scope, session: &SessionId) -> Result<Vec<Snapshot>> {
+        let mut query = SnapshotQuery::of(session.clone());
+        query.order = Order::Oldest;
+        query.orphaned = true;
+        query.limit = usize::MAX;
+        query.detail = Detail::Whole;
+        Ok(self.store.list(scope, &query).await?.items)
+    }
+}
+
+#[async_trait]
+impl SessionStore for DefectiveStore {
+    async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
+        self.store.get(&self.scope(scope), id, detail).await
+    }
+
+    async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
+        let scope = self.scope(scope);
+        let latest = self.store.latest(&scope, session, detail).await?;
+        match self.defect {
+            Defect::WrongLatest => {
+                let rows = self.all_rows(&scope, session).await?;
+                Ok(rows.into_iter().max_by_key(|row| row.snapshot_id.clone()))
+            }
+            Defect::WrongTie => {
+                let rows = self.all_rows(&scope, session).await?;
+                let first = rows.into_iter().find(|row| {
+                    latest
+                        .as_ref()
+                        .is_some_and(|tip| tip.created_at == row.created_at)
+                });
+                Ok(first)
+            }
+            _ => Ok(latest),
+        }
+    }
+
+    async fn save(
+        &self,
+        scope: &Scope,
+        id: Option<&SnapshotId>,
+        precondition: Precondition,
+        mutation: Mutation,
+    ) -> Result<Option<Snapshot>> {
+        let scope = self.scope(scope);
+        match (self.defect, id) {
+            (Defect::LostUpdate, Some(id)) => {
+                let seen = self.store.get(&scope, id, Detail::Whole).await?;
+                let Some(row) = mutation(seen.as_ref())? else {
+                    return Ok(None);
+                };
+                Self::dawdle().await;
+                self.store
+                    .save(
+                        &scope,
+                        Some(id),
+                        precondition,
+                        Arc::new(move |_| Ok(Some(row.clone()))),
+                    )
+                    .await
+            }
+            (Defect::LockThatDoesNotExclude, Some(id)) => {
+                if let Precondition::Tip(expected) = &precondition
+                    && let Some(row) = mutation(None)?
+                    && let Some(session) = &row.session_id
+                {
+                    let tip = self
+                        .store
+                        .latest(&scope, session, Detail::Metadata)
+                        .await?
+                        .map(|tip| tip.snapshot_id);
+                    if tip != *expected {
+                        return self.store.save(&scope, Some(id), precondition, mutation).await;
+                    }
+                    Self::dawdle().await;
+                }
+                self.store
+                    .save(&scope, Some(id), Precondition::None, mutation)
+                    .await
+            }
+            (Defect::MutableEnding, Some(id)) => {
+                let before = self.store.get(&scope, id, Detail::Whole).await?;
+                let after = mutation(before.as_ref())?;
+                if let (Some(before), Some(after)) = (&before, &after)
+                    && before.status != after.status
+                {
+                    self.store
+                        .delete(&scope, &Deletion::Snapshots(vec![id.clone()]))
+                        .await?;
+                }
+                let put: Mutation = Arc::new(move |_| Ok(after.clone()));
+                self.store.save(&scope, Some(id), precondition, put).await
+            }
+            _ => {
+                self.store
+                    .save(&scope, id, precondition, self.damaging(mutation))
+                    .await
+            }
+        }
+    }
+
+    async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
+        let mut query = query.clone();
+        if self.defect == Defect::LostCursor && query.after.take().is_some() {
+            let mut page = self.store.list(&self.scope(scope), &query).await?;
+            page.next = None;
+            return Ok(page);
+        }
+        self.store.list(&self.scope(scope), &query).await
+    }
+
+    async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>> {
+        self.store.sessions(&self.scope(scope), query).await
+    }
+
+    async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>> {
+        self.store.children(&self.scope(scope), id).await
+    }
+
+    async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
+        match (self.defect, deletion) {
+            (Defect::IdleDeletion, Deletion::Snapshots(ids)) => Ok(ids.len() as u64),
+            (Defect::IdleDeletion, Deletion::Session(session)) => {
+                Ok(self.all_rows(&self.scope(scope), session).await?.len() as u64)
+            }
+            _ => self.store.delete(&self.scope(scope), deletion).await,
+        }
+    }
+
+    fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
+        let statuses = self.store.watch(&self.scope(scope), id)?;
+        Some(match self.defect {
+            Defect::DroppedNotification => statuses.take(1).chain(futures::stream::pending()).boxed(),
+            _ => statuses,
+        })
+    }
+
+    fn can_watch(&self) -> bool {
+        true
+    }
+}

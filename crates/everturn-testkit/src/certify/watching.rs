@@ -1,0 +1,85 @@
+//! That watchers hear of changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_agent::SnapshotStatus;
+use everturn_agent::store::{SessionStore, StatusStream};
+use futures::StreamExt;
+
+use super::row::{row, save, scope};
+use super::{Verdict, ensure, list_promises};
+
+list_promises! {
+    "a watcher hears the current status at once" => the_current_status_comes_first,
+    "a watcher hears of the last change" => the_last_change_is_heard,
+    "watching a missing row ends at once" => a_missing_row_ends_the_watch,
+}
+
+/// How long a notification may take.
+const SOON: Duration = Duration::from_secs(5);
+
+async fn next(statuses: &mut StatusStream) -> Result<Option<SnapshotStatus>, String> {
+    tokio::time::timeout(SOON, statuses.next())
+        .await
+        .map_err(|_| "no status came".to_owned())
+}
+
+async fn the_current_status_comes_first(store: Arc<dyn SessionStore>) -> Verdict {
+    for status in [SnapshotStatus::Pending, SnapshotStatus::Completed] {
+        let id = format!("{status:?}");
+        let mut written = row("s", &id, 1);
+        written.status = status;
+        save(&*store, written).await?;
+        let Some(mut statuses) = store.watch(&scope(), &id.as_str().into()) else {
+            ensure!(!store.can_watch(), "the store says that it can watch, and cannot");
+            return Ok(());
+        };
+        let first = next(&mut statuses).await?;
+        ensure!(
+            first == Some(status),
+            "the row is {status:?}, and the watcher heard {first:?}"
+        );
+    }
+    Ok(())
+}
+
+async fn the_last_change_is_heard(store: Arc<dyn SessionStore>) -> Verdict {
+    if !store.can_watch() {
+        return Ok(());
+    }
+    for round in 0..20 {
+        let id = format!("run-{round}");
+        let mut written = row("s", &id, 1);
+        written.status = SnapshotStatus::Pending;
+        save(&*store, written.clone()).await?;
+        let mut statuses = store
+            .watch(&scope(), &id.as_str().into())
+            .ok_or("the store cannot watch after all")?;
+        if round % 2 == 0 {
+            next(&mut statuses).await?;
+        }
+
+        // Beats change the row and not its status.
+        save(&*store, written.clone()).await?;
+        written.status = SnapshotStatus::Aborted;
+        save(&*store, written).await?;
+
+        loop {
+            match next(&mut statuses).await? {
+                Some(SnapshotStatus::Pending) => {}
+                Some(SnapshotStatus::Aborted) => break,
+                other => return Err(format!("the watcher heard {other:?}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn a_missing_row_ends_the_watch(store: Arc<dyn SessionStore>) -> Verdict {
+    if let Some(mut statuses) = store.watch(&scope(), &"nowhere".into()) {
+        let first = next(&mut statuses).await?;
+        ensure!(first.is_none(), "a row that does not exist is {first:?}");
+    }
+    Ok(())
+}
