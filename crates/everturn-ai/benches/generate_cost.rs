@@ -13,21 +13,40 @@ const ROUNDS: usize = 40;
 const CALLS: u32 = 500;
 
 fn history(len: usize) -> History {
-    let message = |n: usize| if n.is_multiple_of(2) { Message::user("And then?") } else { Message::model("Then this.") };
+    let message = |n: usize| {
+        if n.is_multiple_of(2) {
+            Message::user("And then?")
+        } else {
+            Message::model("Then this.")
+        }
+    };
     (0..len).map(message).collect()
 }
 
 fn registry() -> Registry {
     let registry = Registry::new();
-    define_model(&registry, "plain", ModelInfo::default(), |_request, _emitter, _context| async {
-        Ok(ModelResponse::text_of("ok"))
-    })
+    define_model(
+        &registry,
+        "plain",
+        ModelInfo::default(),
+        |_request, _emitter, _context| async { Ok(ModelResponse::text_of("ok")) },
+    )
     .expect("the model is registered once");
-    let supports = ModelSupports { system_role: Some(false), media: Some(false), ..ModelSupports::default() };
-    let simple = ModelInfo { supports: Some(supports), ..ModelInfo::default() };
-    define_model(&registry, "simple", simple, |_request, _emitter, _context| async {
-        Ok(ModelResponse::text_of("ok"))
-    })
+    let supports = ModelSupports {
+        system_role: Some(false),
+        media: Some(false),
+        ..ModelSupports::default()
+    };
+    let simple = ModelInfo {
+        supports: Some(supports),
+        ..ModelInfo::default()
+    };
+    define_model(
+        &registry,
+        "simple",
+        simple,
+        |_request, _emitter, _context| async { Ok(ModelResponse::text_of("ok")) },
+    )
     .expect("the model is registered once");
     registry
 }
@@ -35,7 +54,11 @@ fn registry() -> Registry {
 async fn time(registry: &Registry, model: &str, history: &History) -> Duration {
     let started = Instant::now();
     for _ in 0..CALLS {
-        let generate = Generate::new(registry).model(model).system("You cook.").messages(history).prompt("Soup?");
+        let generate = Generate::new(registry)
+            .model(model)
+            .system("You cook.")
+            .messages(history)
+            .prompt("Soup?");
         let generate = generate.docs(["Leeks are in season."]);
         black_box(generate.run().await.expect("the model answers"));
     }
@@ -49,7 +72,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     let registry = registry();
     let (short, long) = (history(10), history(10_000));
     for model in ["plain", "simple"] {

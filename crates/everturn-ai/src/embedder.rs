@@ -23,7 +23,10 @@ where
     F: Fn(EmbedRequest, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<EmbedResponse>> + Send + 'static,
 {
-    let custom = options.map(|schema| json!({ "customOptions": schema.as_json() })).unwrap_or_else(|| json!({}));
+    let custom = options.map_or_else(
+        || json!({}),
+        |schema| json!({ "customOptions": schema.as_json() }),
+    );
     Action::new(ActionType::EMBEDDER, name, function).with_metadata(metadata([
         ("type", json!("embedder")),
         ("info", json!(info)),
@@ -59,8 +62,13 @@ pub async fn embed(
     embedder: &str,
     documents: impl IntoIterator<Item = impl Into<Document>>,
 ) -> Result<Vec<Embedding>> {
-    let request = EmbedRequest { input: documents.into_iter().map(Into::into).collect(), options: None };
-    embed_with(registry, embedder, request).await.map(|response| response.embeddings)
+    let request = EmbedRequest {
+        input: documents.into_iter().map(Into::into).collect(),
+        options: None,
+    };
+    embed_with(registry, embedder, request)
+        .await
+        .map(|response| response.embeddings)
 }
 
 /// Calls the embedder of that name with a whole request.

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::primitive::{call, metadata};
-use crate::{EvalDataPoint, EvalFnResponse, EvalRequest, EvalResponse, EvalStatus, Evaluation, EvaluatorInfo, Score};
+use crate::{
+    EvalDataPoint, EvalFnResponse, EvalRequest, EvalResponse, EvalStatus, Evaluation, EvaluatorInfo, Score,
+};
 
 /// An evaluator as the registry holds it.
 pub type EvaluatorAction = Action<EvalRequest, EvalResponse>;
@@ -46,19 +48,32 @@ where
     Ok(action)
 }
 
-async fn score<F, Fut>(function: &F, mut case: EvalDataPoint, options: Option<Value>, context: Context) -> EvalFnResponse
+async fn score<F, Fut>(
+    function: &F,
+    mut case: EvalDataPoint,
+    options: Option<Value>,
+    context: Context,
+) -> EvalFnResponse
 where
     F: Fn(EvalDataPoint, Option<Value>) -> Fut,
     Fut: Future<Output = Result<Evaluation>>,
 {
-    let id = case.test_case_id.get_or_insert_with(|| Uuid::new_v4().to_string()).clone();
+    let id = case
+        .test_case_id
+        .get_or_insert_with(|| Uuid::new_v4().to_string())
+        .clone();
     let name = format!("Test Case {id}");
-    let scored = in_span(&name, SpanKind::Action(&ActionType::EVALUATOR), context, |_context, recorder| async move {
-        recorder.input(&case);
-        let evaluation = catch_panic("the evaluator", async { function(case, options).await }).await?;
-        recorder.output(&evaluation);
-        Ok(evaluation)
-    })
+    let scored = in_span(
+        &name,
+        SpanKind::Action(&ActionType::EVALUATOR),
+        context,
+        |_context, recorder| async move {
+            recorder.input(&case);
+            let evaluation = catch_panic("the evaluator", async { function(case, options).await }).await?;
+            recorder.output(&evaluation);
+            Ok(evaluation)
+        },
+    )
     .await;
     EvalFnResponse {
         sample_index: None,

@@ -5,28 +5,74 @@
 //! written back whole. Long conversations are shared, never copied: a [`History`] is a position in an append-only
 //! lineage, and a request's [`Messages`] borrow histories instead of holding copies.
 //!
+//! A model with a tool, and a typed answer:
+//!
 //! ```
-//! use everturn_ai::{History, Message, ModelRequest};
+//! use everturn_ai::{Generate, History, Message, ModelInfo, ModelResponse, Tool, ToolContext, define_model};
+//! use everturn_core::{Registry, Result};
+//! use schemars::JsonSchema;
+//! use serde::Deserialize;
 //!
-//! let mut history = History::new();
-//! history.push(Message::user("Something with leeks?"));
-//! history.push(Message::model("Leek soup."));
+//! #[derive(Debug, Deserialize, JsonSchema)]
+//! struct Dish {
+//!     name: String,
+//!     minutes: u32,
+//! }
 //!
-//! let mut request = ModelRequest::new(&history);
-//! request.messages.push("And without butter?");
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+//! let registry = Registry::new();
+//! define_model(&registry, "cook", ModelInfo::default(), |_request, _emitter, _context| async {
+//!     Ok(ModelResponse::text_of(r#"{"name": "leek soup", "minutes": 30}"#))
+//! })?;
+//! let season = Tool::new("season", "What is in season.", |month: u8, _cx: ToolContext| async move {
+//!     Ok(if month < 4 { "leeks" } else { "peas" })
+//! });
+//! let history = History::from_iter([Message::user("Hello."), Message::model("Good evening.")]);
 //!
-//! assert_eq!(request.messages.len(), 3);
-//! assert_eq!(history.len(), 2);
+//! let reply = Generate::new(&registry)
+//!     .model("cook")
+//!     .system("You are a chef.")
+//!     .messages(&history)
+//!     .prompt("Something for March?")
+//!     .tool(season)
+//!     .output::<Dish>()
+//!     .await?;
+//!
+//! assert_eq!(reply.output()?.name, "leek soup");
+//! assert_eq!(reply.messages().len(), 5);
+//! # Ok(()) }
 //! ```
+//!
+//! | to | see |
+//! |---|---|
+//! | say something | [`Message`], [`Part`], [`History`], [`Messages`] |
+//! | ask a model | [`Generate`], [`Generated`], [`GenerateStream`] |
+//! | be a model | [`Model`], [`define_model`], [`BackgroundModel`] |
+//! | let a model act | [`Tool`], [`ToolContext`], [`interrupt`] |
+//! | stand in between | [`Middleware`], [`model_hook`], [`catalogue`] |
+//! | ask for structure | [`Generate::output`], [`mod@format`] |
+//! | write prompts down | [`prompt`] |
+//! | give models something to read | [`Document`], [`Resource`], [`retrieve`], [`embed`] |
+//! | keep the conversation | [`GenerateObserver`] |
+//! | tell failures apart | [`reason`], [`unusable_response`] |
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `download` | fetching media over HTTP for models that cannot do it themselves |
+//! | `filesystem` | the middleware that reads folders: `filesystem` and `skills` |
 
+pub mod catalogue;
 mod chunk;
 mod content;
 mod document;
 mod embed;
+mod embedder;
 mod evaluate;
+mod evaluator;
 mod fields;
 mod finish_reason;
 pub mod format;
+mod generate;
 mod generate_options;
 mod generation_config;
 pub mod history;
@@ -34,33 +80,53 @@ mod json;
 mod message;
 pub mod messages;
 pub mod metadata;
+mod middleware;
 mod middleware_ref;
+mod model;
 mod model_info;
 mod number;
 mod operation;
 mod output_config;
 mod part;
+mod primitive;
+pub mod prompt;
+pub mod reason;
 mod request;
 mod rerank;
+mod reranker;
+mod resource;
 mod response;
 mod retrieve;
+mod retriever;
 mod role;
 mod tally;
+mod tool;
 mod tool_choice;
 mod tool_definition;
 mod tool_output;
 mod usage;
 
+pub use async_trait::async_trait;
+pub use everturn_core as core;
+
+#[cfg(feature = "download")]
+pub use self::model::HttpMediaFetcher;
 pub use self::{
     chunk::ModelResponseChunk,
     content::Content,
     document::Document,
     embed::{EmbedRequest, EmbedResponse, EmbedderInfo, EmbedderSupports, Embedding},
+    embedder::{EmbedderAction, define_embedder, embed, embed_with, embedder_action},
     evaluate::{
         EvalDataPoint, EvalFnResponse, EvalRequest, EvalResponse, EvalStatus, Evaluation, EvaluatorInfo,
         Score, ScoreValue,
     },
+    evaluator::{EvaluatorAction, define_evaluator, evaluate},
     finish_reason::FinishReason,
+    generate::{
+        Chunk, Generate, GenerateObserver, GenerateStream, Generated, define_format, register_generate,
+        unusable_response, with_observer,
+    },
     generate_options::{
         GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions, ResumeOptions,
     },
@@ -69,7 +135,19 @@ pub use self::{
     json::{ItemCursor, JsonObject, complete_json, extract_items, extract_json, parse_json},
     message::Message,
     messages::Messages,
+    middleware::{
+        GenerateHook, GenerateTurn, IntoMiddleware, Middleware, MiddlewareDefinition, MiddlewareSource,
+        ModelCall, ModelHook, Next, NextModel, NextTool, NextTurn, ToolCall, ToolHook, define_middleware,
+        generate_hook, middleware_descriptions, model_hook, place_system_part, tool_hook,
+    },
     middleware_ref::{MiddlewareDesc, MiddlewareRef},
+    model::{
+        BackgroundModel, Citation, ContextAugmentation, FetchedMedia, MediaDownload, MediaFetcher, Model,
+        ModelAction, SystemPromptWording, augment_with_context, call_model, cancel_operation,
+        check_operation, default_model, define_model, model_action, needs_simulation, register_model,
+        set_default_model, simulate_constrained, simulate_system_prompt, simulate_system_prompt_with,
+        validate_support,
+    },
     model_info::{ConstrainedSupport, ModelInfo, ModelReference, ModelStage, ModelSupports},
     operation::{Operation, OperationError},
     output_config::OutputConfig,
@@ -78,55 +156,16 @@ pub use self::{
     rerank::{
         CommonRerankerOptions, RankedDocument, RankedDocumentMetadata, RerankerRequest, RerankerResponse,
     },
+    reranker::{RerankerAction, define_reranker, rerank},
+    resource::{Resource, ResourceInput, ResourceOutput, define_resource},
     response::ModelResponse,
     retrieve::{CommonRetrieverOptions, IndexerRequest, RetrieverRequest, RetrieverResponse},
+    retriever::{IndexerAction, RetrieverAction, define_indexer, define_retriever, index, retrieve},
     role::Role,
     tally::{Feature, Tally},
+    tool::{IntoTool, NoInput, Tool, ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool},
     tool_choice::ToolChoice,
     tool_definition::ToolDefinition,
     tool_output::MultipartToolResponse,
     usage::Usage,
-};
-
-pub mod catalogue;
-mod embedder;
-mod evaluator;
-mod generate;
-mod middleware;
-mod model;
-mod primitive;
-pub mod prompt;
-pub mod reason;
-mod reranker;
-mod resource;
-mod retriever;
-mod tool;
-
-pub use async_trait::async_trait;
-pub use everturn_core as core;
-
-#[cfg(feature = "download")]
-pub use self::model::HttpMediaFetcher;
-pub use self::{
-    embedder::{EmbedderAction, define_embedder, embed, embed_with, embedder_action},
-    evaluator::{EvaluatorAction, define_evaluator, evaluate},
-    generate::{
-        Chunk, Generate, GenerateObserver, GenerateStream, Generated, define_format, register_generate,
-        unusable_response, with_observer,
-    },
-    middleware::{
-        GenerateHook, GenerateTurn, IntoMiddleware, Middleware, MiddlewareDefinition, MiddlewareSource, ModelCall,
-        ModelHook, Next, NextModel, NextTool, NextTurn, ToolCall, ToolHook, define_middleware, generate_hook,
-        middleware_descriptions, model_hook, place_system_part, tool_hook,
-    },
-    model::{
-        BackgroundModel, Citation, ContextAugmentation, FetchedMedia, MediaDownload, MediaFetcher, Model,
-        ModelAction, SystemPromptWording, augment_with_context, call_model, cancel_operation, check_operation,
-        default_model, define_model, model_action, needs_simulation, register_model, set_default_model,
-        simulate_constrained, simulate_system_prompt, simulate_system_prompt_with, validate_support,
-    },
-    reranker::{RerankerAction, define_reranker, rerank},
-    resource::{Resource, ResourceInput, ResourceOutput, define_resource},
-    retriever::{IndexerAction, RetrieverAction, define_indexer, define_retriever, index, retrieve},
-    tool::{IntoTool, NoInput, Tool, ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool},
 };

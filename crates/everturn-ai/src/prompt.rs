@@ -84,13 +84,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::call::PromptCall;
+use self::definition::Parts;
 pub use self::definition::PromptDefinition;
 pub use self::folder::{PromptFolder, load_prompts};
 pub use self::library::{define_helper, define_partial};
 pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
 pub use self::state::with_prompt_state;
-use self::definition::Parts;
 use crate::{GenerateStream, Generated, Messages, ModelRequest};
 
 /// The registry value under which a prompt is found by name.
@@ -123,20 +123,31 @@ impl Prompt {
     pub fn lookup(registry: &Registry, name: &str) -> Result<Self> {
         let found = registry.value::<Registered>(&value_key(name));
         let source = found.ok_or_else(|| {
-            Error::not_found(format!("no prompt '{name}' is defined")).with_reason(crate::reason::PROMPT_NOT_FOUND)
+            Error::not_found(format!("no prompt '{name}' is defined"))
+                .with_reason(crate::reason::PROMPT_NOT_FOUND)
         })?;
         Ok(Self::from_source(registry, name, Arc::clone(&source.0)))
     }
 
     /// The same prompt with Rust types for its input and output, for one that was found by name.
     pub fn typed<I: Serialize, O>(self) -> Prompt<I, O> {
-        Prompt { name: self.name, shared: self.shared, registry: self.registry, types: PhantomData }
+        Prompt {
+            name: self.name,
+            shared: self.shared,
+            registry: self.registry,
+            types: PhantomData,
+        }
     }
 }
 
 impl<I: Serialize, O> Prompt<I, O> {
     pub(crate) fn from_source(registry: &Registry, name: &str, shared: Arc<dyn PromptSource>) -> Self {
-        Self { name: name.into(), shared, registry: registry.clone(), types: PhantomData }
+        Self {
+            name: name.into(),
+            shared,
+            registry: registry.clone(),
+            types: PhantomData,
+        }
     }
 
     /// The prompt's name.
@@ -178,9 +189,13 @@ impl<I: Serialize, O> Prompt<I, O> {
     /// # Errors
     /// `INVALID_ARGUMENT` if the input cannot be written as JSON.
     pub fn call(&self, input: I) -> Result<PromptCall<O>> {
-        let input = serde_json::to_value(input)
-            .map_err(|error| Error::invalid_argument(format!("the input of prompt '{}': {error}", self.name)))?;
-        Ok(PromptCall::new(Prompt::from_source(&self.registry, &self.name, Arc::clone(&self.shared)), input))
+        let input = serde_json::to_value(input).map_err(|error| {
+            Error::invalid_argument(format!("the input of prompt '{}': {error}", self.name))
+        })?;
+        Ok(PromptCall::new(
+            Prompt::from_source(&self.registry, &self.name, Arc::clone(&self.shared)),
+            input,
+        ))
     }
 
     /// Renders the prompt around a conversation and says which messages are whose.

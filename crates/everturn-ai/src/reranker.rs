@@ -16,13 +16,20 @@ pub type RerankerAction = Action<RerankerRequest, RerankerResponse>;
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if there is a reranker of that name.
-pub fn define_reranker<F, Fut>(registry: &Registry, name: impl Into<String>, function: F) -> Result<RerankerAction>
+pub fn define_reranker<F, Fut>(
+    registry: &Registry,
+    name: impl Into<String>,
+    function: F,
+) -> Result<RerankerAction>
 where
     F: Fn(RerankerRequest, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<RerankerResponse>> + Send + 'static,
 {
     let name = name.into();
-    let metadata = metadata([("type", json!("reranker")), ("reranker", json!({ "label": name }))]);
+    let metadata = metadata([
+        ("type", json!("reranker")),
+        ("reranker", json!({ "label": name })),
+    ]);
     let action = Action::new(ActionType::RERANKER, name, function).with_metadata(metadata);
     registry.register(Arc::new(action.clone()))?;
     Ok(action)
@@ -40,7 +47,11 @@ pub async fn rerank(
     options: Option<Value>,
 ) -> Result<Vec<RankedDocument>> {
     let documents = documents.into_iter().map(Into::into).collect();
-    let request = RerankerRequest { query: query.into(), documents, options };
+    let request = RerankerRequest {
+        query: query.into(),
+        documents,
+        options,
+    };
     let response: RerankerResponse = call(registry, &ActionType::RERANKER, reranker, request).await?;
     Ok(response.documents)
 }

@@ -8,13 +8,14 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, downcast};
+use everturn_core::{Action, ActionType, Context, DynAction, Error, Registry, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub(crate) use self::expansion::expand_resources;
 use self::template::Template;
+use crate::primitive::run;
 use crate::{Content, JsonObject, Part};
 
 /// What a resource is asked for.
@@ -83,7 +84,11 @@ impl Resource {
         Fut: Future<Output = Result<C>> + Send + 'static,
         C: Into<Content>,
     {
-        Ok(Self::build(template, Pattern::Template(Template::parse(template)?), function))
+        Ok(Self::build(
+            template,
+            Pattern::Template(Template::parse(template)?),
+            function,
+        ))
     }
 
     fn build<F, Fut, C>(name: &str, pattern: Pattern, function: F) -> Self
@@ -95,13 +100,23 @@ impl Resource {
         let function = Arc::new(function);
         let action: ResourceAction = Action::new(ActionType::RESOURCE, name, move |input, _context| {
             let function = Arc::clone(&function);
-            async move { Ok(ResourceOutput { content: function(input).await?.into().into_parts() }) }
+            async move {
+                Ok(ResourceOutput {
+                    content: function(input).await?.into().into_parts(),
+                })
+            }
         });
         let metadata = JsonObject::from_iter([
             ("type".to_owned(), json!("resource")),
-            ("resource".to_owned(), json!({ "uri": pattern.uri(), "template": pattern.template() })),
+            (
+                "resource".to_owned(),
+                json!({ "uri": pattern.uri(), "template": pattern.template() }),
+            ),
         ]);
-        Self { pattern: Arc::new(pattern), action: Arc::new(action.with_metadata(metadata)) }
+        Self {
+            pattern: Arc::new(pattern),
+            action: Arc::new(action.with_metadata(metadata)),
+        }
     }
 
     /// The resource behind a registered action; `None` if the action does not say which URIs it serves.
@@ -113,7 +128,10 @@ impl Resource {
             (None, Some(template)) => Pattern::Template(Template::parse(template).ok()?),
             (None, None) => return None,
         };
-        Some(Self { pattern: Arc::new(pattern), action })
+        Some(Self {
+            pattern: Arc::new(pattern),
+            action,
+        })
     }
 
     /// The resource's name: its URI or template, unless the action says otherwise.
@@ -130,13 +148,7 @@ impl Resource {
     }
 
     async fn read(&self, input: ResourceInput, context: Context) -> Result<Vec<Part>> {
-        let output = match downcast::<ResourceAction>(Arc::clone(&self.action)) {
-            Some(action) => action.call(input, context, Emitter::silent()).await?,
-            None => {
-                let call = JsonCall { context, ..JsonCall::new(serde_json::to_value(input)?) };
-                serde_json::from_value(self.action.run_json(call).await?)?
-            }
-        };
+        let output: ResourceOutput = run(Arc::clone(&self.action), input, context).await?;
         Ok(output.content)
     }
 
@@ -181,9 +193,14 @@ pub fn define_resource(registry: &Registry, resource: &Resource) -> Result<()> {
 
 /// The registered resource of that name or key.
 pub(crate) async fn lookup_resource(registry: &Registry, name: &str) -> Result<Resource> {
-    let key = if name.starts_with('/') { name.to_owned() } else { ActionType::RESOURCE.key(name) };
+    let key = if name.starts_with('/') {
+        name.to_owned()
+    } else {
+        ActionType::RESOURCE.key(name)
+    };
     let action = registry.lookup(&key).await?;
     action.and_then(Resource::from_action).ok_or_else(|| {
-        Error::not_found(format!("no resource '{name}' is registered")).with_reason(crate::reason::RESOURCE_NOT_FOUND)
+        Error::not_found(format!("no resource '{name}' is registered"))
+            .with_reason(crate::reason::RESOURCE_NOT_FOUND)
     })
 }

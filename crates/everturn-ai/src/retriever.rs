@@ -19,13 +19,20 @@ pub type IndexerAction = Action<IndexerRequest, ()>;
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if there is a retriever of that name.
-pub fn define_retriever<F, Fut>(registry: &Registry, name: impl Into<String>, function: F) -> Result<RetrieverAction>
+pub fn define_retriever<F, Fut>(
+    registry: &Registry,
+    name: impl Into<String>,
+    function: F,
+) -> Result<RetrieverAction>
 where
     F: Fn(RetrieverRequest, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<RetrieverResponse>> + Send + 'static,
 {
     let name = name.into();
-    let metadata = metadata([("type", json!("retriever")), ("retriever", json!({ "label": name }))]);
+    let metadata = metadata([
+        ("type", json!("retriever")),
+        ("retriever", json!({ "label": name })),
+    ]);
     let action = Action::new(ActionType::RETRIEVER, name, function).with_metadata(metadata);
     registry.register(Arc::new(action.clone()))?;
     Ok(action)
@@ -41,7 +48,10 @@ pub async fn retrieve(
     query: impl Into<Document>,
     options: Option<Value>,
 ) -> Result<Vec<Document>> {
-    let request = RetrieverRequest { query: query.into(), options };
+    let request = RetrieverRequest {
+        query: query.into(),
+        options,
+    };
     let response: RetrieverResponse = call(registry, &ActionType::RETRIEVER, retriever, request).await?;
     Ok(response.documents)
 }
@@ -50,7 +60,11 @@ pub async fn retrieve(
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if there is an indexer of that name.
-pub fn define_indexer<F, Fut>(registry: &Registry, name: impl Into<String>, function: F) -> Result<IndexerAction>
+pub fn define_indexer<F, Fut>(
+    registry: &Registry,
+    name: impl Into<String>,
+    function: F,
+) -> Result<IndexerAction>
 where
     F: Fn(IndexerRequest, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
@@ -72,6 +86,9 @@ pub async fn index(
     documents: impl IntoIterator<Item = impl Into<Document>>,
     options: Option<Value>,
 ) -> Result<()> {
-    let request = IndexerRequest { documents: documents.into_iter().map(Into::into).collect(), options };
+    let request = IndexerRequest {
+        documents: documents.into_iter().map(Into::into).collect(),
+        options,
+    };
     call(registry, &ActionType::INDEXER, indexer, request).await
 }

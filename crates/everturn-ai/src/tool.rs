@@ -169,14 +169,22 @@ impl Tool {
         }
         let descriptor = action.descriptor().clone();
         let is_multipart = descriptor.action_type == ActionType::TOOL_V2;
-        let output_schema = if is_multipart { None } else { descriptor.output_schema };
-        Self::build(descriptor.name, descriptor.description.unwrap_or_default(), Body::Action(action))
-            .with_input_schema(descriptor.input_schema)
-            .with_output_schema(output_schema)
-            .edit(|inner| {
-                inner.multipart = is_multipart;
-                inner.key = Some(descriptor.key);
-            })
+        let output_schema = if is_multipart {
+            None
+        } else {
+            descriptor.output_schema
+        };
+        Self::build(
+            descriptor.name,
+            descriptor.description.unwrap_or_default(),
+            Body::Action(action),
+        )
+        .with_input_schema(descriptor.input_schema)
+        .with_output_schema(output_schema)
+        .edit(|inner| {
+            inner.multipart = is_multipart;
+            inner.key = Some(descriptor.key);
+        })
     }
 
     fn build(name: impl Into<String>, description: impl Into<String>, body: Body) -> Self {
@@ -271,7 +279,8 @@ impl Tool {
     /// As [`Tool::run_in`].
     pub async fn run(&self, input: impl Serialize) -> Result<MultipartToolResponse> {
         let input = serde_json::to_value(input)?;
-        self.run_in(Some(input), ToolContext::new(everturn_core::Context::current())).await
+        self.run_in(Some(input), ToolContext::new(everturn_core::Context::current()))
+            .await
     }
 
     /// Runs the tool in a span of its own.
@@ -283,31 +292,42 @@ impl Tool {
     pub async fn run_in(&self, input: Option<Value>, context: ToolContext) -> Result<MultipartToolResponse> {
         let input = body::completed(input, self.input_schema());
         let function = match &self.0.body {
-            Body::Action(action) => return body::run_action(action, input, &context, self.is_multipart()).await,
+            Body::Action(action) => {
+                return body::run_action(action, input, &context, self.is_multipart()).await;
+            }
             Body::Function(function) => function,
         };
         let action_type = self.action_type();
         let kind = SpanKind::Action(&action_type);
-        in_span(self.name(), kind, context.context().clone(), |inner, recorder| async move {
-            recorder.input(&input);
-            body::check_input(self, &input)?;
-            let context = context.within(inner);
-            let work = catch_panic(self.name(), function(input, context.clone()));
-            let mut response = context.context().guard(work).await?;
-            response.content.extend(context.take_attachments());
-            body::check_output(self, &response)?;
-            if self.is_multipart() {
-                recorder.output(&response);
-            } else {
-                recorder.output(&response.output);
-            }
-            Ok(response)
-        })
+        in_span(
+            self.name(),
+            kind,
+            context.context().clone(),
+            |inner, recorder| async move {
+                recorder.input(&input);
+                body::check_input(self, &input)?;
+                let context = context.within(inner);
+                let work = catch_panic(self.name(), function(input, context.clone()));
+                let mut response = context.context().guard(work).await?;
+                response.content.extend(context.take_attachments());
+                body::check_output(self, &response)?;
+                if self.is_multipart() {
+                    recorder.output(&response);
+                } else {
+                    recorder.output(&response.output);
+                }
+                Ok(response)
+            },
+        )
         .await
     }
 
     fn action_type(&self) -> ActionType {
-        if self.is_multipart() { ActionType::TOOL_V2 } else { ActionType::TOOL }
+        if self.is_multipart() {
+            ActionType::TOOL_V2
+        } else {
+            ActionType::TOOL
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The published cases of the generate action.
 
+#![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
+
 mod generate_support;
 
 use everturn_ai::{ModelInfo, ModelSupports, Tool, ToolContext, register_generate};
@@ -10,7 +12,9 @@ use std::sync::{Arc, Mutex};
 
 #[tokio::test]
 async fn the_generate_action_passes_the_published_cases() {
-    let Some(text) = published("generate.yaml") else { return };
+    let Some(text) = published("generate.yaml") else {
+        return;
+    };
     let cases: Value = yaml_serde::from_str(&text).expect("the cases are YAML");
 
     for case in cases["tests"].as_array().expect("a list of cases") {
@@ -21,30 +25,61 @@ async fn the_generate_action_passes_the_published_cases() {
 async fn passes(case: &Value) {
     let registry = harness(case);
     let chunks = Arc::new(Mutex::new(Vec::new()));
-    let call = JsonCall { emitter: emitter(case, &chunks), ..JsonCall::new(case["input"].clone()) };
+    let call = JsonCall {
+        emitter: emitter(case, &chunks),
+        ..JsonCall::new(case["input"].clone())
+    };
 
-    let response = registry.resolve("/util/generate").await.unwrap().run_json(call).await.unwrap();
+    let response = registry
+        .resolve("/util/generate")
+        .await
+        .unwrap()
+        .run_json(call)
+        .await
+        .unwrap();
 
-    assert_eq!(as_compared(response), as_compared(case["expectResponse"].clone()), "{}", case["name"]);
+    assert_eq!(
+        as_compared(response),
+        as_compared(case["expectResponse"].clone()),
+        "{}",
+        case["name"]
+    );
     if let Some(expected) = case.get("expectChunks") {
-        assert_eq!(Value::from(chunks.lock().unwrap().clone()), *expected, "{}", case["name"]);
+        assert_eq!(
+            Value::from(chunks.lock().unwrap().clone()),
+            *expected,
+            "{}",
+            case["name"]
+        );
     }
 }
 
 fn harness(case: &Value) -> Registry {
     let registry = Registry::new();
     register_generate(&registry).unwrap();
-    let supports = ModelSupports { tools: Some(true), multiturn: Some(true), ..ModelSupports::default() };
-    let info = ModelInfo { supports: Some(supports), ..ModelInfo::default() };
+    let supports = ModelSupports {
+        tools: Some(true),
+        multiturn: Some(true),
+        ..ModelSupports::default()
+    };
+    let info = ModelInfo {
+        supports: Some(supports),
+        ..ModelInfo::default()
+    };
     let responses = case["modelResponses"].as_array().expect("model responses");
     let steps = responses.iter().enumerate().map(|(call, response)| Step {
         chunks: case["streamChunks"][call].as_array().cloned().unwrap_or_default(),
         response: response.clone(),
     });
     Script::define(&registry, info, steps);
-    Tool::dynamic("testTool", "description", None, |_input, _cx: ToolContext| async { Ok(json!("tool called")) })
-        .register(&registry)
-        .unwrap();
+    Tool::dynamic(
+        "testTool",
+        "description",
+        None,
+        |_input, _cx: ToolContext| async { Ok(json!("tool called")) },
+    )
+    .register(&registry)
+    .unwrap();
     registry
 }
 
@@ -61,7 +96,9 @@ fn emitter(case: &Value, chunks: &Arc<Mutex<Vec<Value>>>) -> Option<Emitter<Valu
 /// The harness compares neither measurements nor the keys and metadata of tools.
 fn as_compared(response: Value) -> Value {
     let mut response = comparable(response);
-    let tools = response.pointer_mut("/request/tools").and_then(Value::as_array_mut);
+    let tools = response
+        .pointer_mut("/request/tools")
+        .and_then(Value::as_array_mut);
     for tool in tools.into_iter().flatten().filter_map(Value::as_object_mut) {
         tool.remove("key");
         tool.remove("metadata");

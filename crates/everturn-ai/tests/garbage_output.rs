@@ -1,5 +1,7 @@
 //! Whatever a model returns, each format gives valid output or an error, and never panics.
 
+#![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
+
 mod generate_support;
 
 use everturn_core::{Error, Reason, Schema, Status};
@@ -49,12 +51,18 @@ async fn garbage_is_an_internal_error_in_every_structured_format() {
             if let Ok(output) = &result {
                 // Lenient reading may save a part; what it saves is valid.
                 let schema = Schema::from_json(schema.clone().unwrap()).unwrap();
-                assert!(schema.validate(output).is_ok(), "{format}: {text:?} gave {output}");
+                assert!(
+                    schema.validate(output).is_ok(),
+                    "{format}: {text:?} gave {output}"
+                );
                 continue;
             }
             let error = result.unwrap_err();
             assert_eq!(error.status(), Status::Internal, "{format}: {text:?}");
-            assert!(error.is(Reason::INVALID_OUTPUT), "{format}: {text:?} gave {error}");
+            assert!(
+                error.is(Reason::INVALID_OUTPUT),
+                "{format}: {text:?} gave {error}"
+            );
         }
     }
 }

@@ -32,19 +32,29 @@ struct Receipt {
 }
 
 fn transfer() -> Tool {
-    Tool::new("transfer", "Sends money.", |order: Transfer, cx: ToolContext| async move {
-        let Some(approval) = cx.resumed::<Approval>()? else {
-            return Err(cx.interrupt(Question { limit: 100 }));
-        };
-        Ok(Receipt { text: format!("{} euros, approved by {}", order.euros, approval.by) })
-    })
+    Tool::new(
+        "transfer",
+        "Sends money.",
+        |order: Transfer, cx: ToolContext| async move {
+            let Some(approval) = cx.resumed::<Approval>()? else {
+                return Err(cx.interrupt(Question { limit: 100 }));
+            };
+            Ok(Receipt {
+                text: format!("{} euros, approved by {}", order.euros, approval.by),
+            })
+        },
+    )
 }
 
 fn balance() -> Tool {
-    Tool::new("balance", "What there is.", |(): (), cx: ToolContext| async move {
-        cx.attach(Part::text("as of today"));
-        Ok(7)
-    })
+    Tool::new(
+        "balance",
+        "What there is.",
+        |(): (), cx: ToolContext| async move {
+            cx.attach(Part::text("as of today"));
+            Ok(7)
+        },
+    )
     .with_input_schema(None)
 }
 
@@ -56,7 +66,10 @@ fn process(steps: Vec<Step>) -> (Registry, Script) {
 }
 
 fn asks() -> Value {
-    message(json!([request("balance", "1", Value::Null), request("transfer", "2", json!({ "euros": 500 }))]))
+    message(json!([
+        request("balance", "1", Value::Null),
+        request("transfer", "2", json!({ "euros": 500 }))
+    ]))
 }
 
 /// Runs until the tool asks, and gives all that is left of the process.
@@ -73,7 +86,10 @@ async fn interrupted() -> Result<String> {
 
 fn reload(stored: &str) -> Result<(Vec<Message>, Part)> {
     let messages: Vec<Message> = serde_json::from_str(stored)?;
-    let waiting = messages.last().and_then(|message| message.interrupts().next()).cloned();
+    let waiting = messages
+        .last()
+        .and_then(|message| message.interrupts().next())
+        .cloned();
     Ok((messages, waiting.expect("a tool waits")))
 }
 
@@ -88,33 +104,54 @@ async fn the_question_is_typed_and_so_is_the_restart() {
         .model("programmableModel")
         .messages(messages)
         .tools([balance(), transfer()])
-        .restart(transfer().restart(&waiting, Approval { by: "Bob".to_owned() }).unwrap())
+        .restart(
+            transfer()
+                .restart(&waiting, Approval { by: "Bob".to_owned() })
+                .unwrap(),
+        )
         .await
         .unwrap();
 
     assert_eq!(question, Question { limit: 100 });
     assert_eq!(reply.text(), "Done.");
     let answers = script.last_request()["messages"][2]["content"].clone();
-    assert_eq!(answers[1]["toolResponse"]["output"], json!({ "text": "500 euros, approved by Bob" }));
+    assert_eq!(
+        answers[1]["toolResponse"]["output"],
+        json!({ "text": "500 euros, approved by Bob" })
+    );
 }
 
 #[tokio::test]
 async fn what_a_sibling_finished_before_is_not_run_again_and_nothing_of_it_is_lost() {
     let (messages, waiting) = reload(&interrupted().await.unwrap()).unwrap();
     let (registry, script) = process(vec![step(says("Done."))]);
-    let must_not_run = Tool::dynamic("balance", "d", None, |_input, _cx: ToolContext| async { panic!("ran again") });
+    let must_not_run = Tool::dynamic("balance", "d", None, |_input, _cx: ToolContext| async {
+        panic!("ran again")
+    });
 
     Generate::new(&registry)
         .model("programmableModel")
         .messages(messages)
         .tools([must_not_run, transfer()])
-        .respond(transfer().respond(&waiting, Receipt { text: "by hand".to_owned() }).unwrap())
+        .respond(
+            transfer()
+                .respond(
+                    &waiting,
+                    Receipt {
+                        text: "by hand".to_owned(),
+                    },
+                )
+                .unwrap(),
+        )
         .await
         .unwrap();
 
     let answers = script.last_request()["messages"][2]["content"].clone();
     assert_eq!(answers[0]["toolResponse"]["output"], 7);
-    assert_eq!(answers[0]["toolResponse"]["content"], json!([{ "text": "as of today" }]));
+    assert_eq!(
+        answers[0]["toolResponse"]["content"],
+        json!([{ "text": "as of today" }])
+    );
     assert_eq!(answers[1]["toolResponse"]["output"], json!({ "text": "by hand" }));
 }
 
@@ -124,19 +161,28 @@ async fn an_input_may_be_replaced_and_the_tool_knows_the_old_one() {
     let (registry, script) = process(vec![step(says("Done."))]);
     let careful = Tool::new("transfer", "d", |order: Transfer, cx: ToolContext| async move {
         let before = cx.original_input::<Transfer>()?.map(|transfer| transfer.euros);
-        Ok(Receipt { text: format!("{} instead of {before:?}", order.euros) })
+        Ok(Receipt {
+            text: format!("{} instead of {before:?}", order.euros),
+        })
     });
 
     Generate::new(&registry)
         .model("programmableModel")
         .messages(messages)
         .tools([balance(), careful.clone()])
-        .restart(careful.restart_with_input(&waiting, (), Transfer { euros: 5 }).unwrap())
+        .restart(
+            careful
+                .restart_with_input(&waiting, (), Transfer { euros: 5 })
+                .unwrap(),
+        )
         .await
         .unwrap();
 
     let answers = script.last_request()["messages"][2]["content"].clone();
-    assert_eq!(answers[1]["toolResponse"]["output"], json!({ "text": "5 instead of Some(500)" }));
+    assert_eq!(
+        answers[1]["toolResponse"]["output"],
+        json!({ "text": "5 instead of Some(500)" })
+    );
 }
 
 #[tokio::test]
@@ -145,13 +191,18 @@ async fn answers_of_the_wrong_shape_are_refused() {
 
     let by_the_tool = transfer().respond(&waiting, json!({ "wrong": 1 })).unwrap_err();
     let other_tool = balance().respond(&waiting, 1).unwrap_err();
-    let wrong_input = transfer().restart_with_input(&waiting, (), json!({ "euros": "all" })).unwrap_err();
+    let wrong_input = transfer()
+        .restart_with_input(&waiting, (), json!({ "euros": "all" }))
+        .unwrap_err();
     assert_eq!(by_the_tool.status(), Status::InvalidArgument);
     assert_eq!(other_tool.status(), Status::InvalidArgument);
     assert_eq!(wrong_input.status(), Status::InvalidArgument);
 
     let (registry, script) = process(vec![]);
-    let generate = Generate::new(&registry).model("programmableModel").messages(messages).tools([balance(), transfer()]);
+    let generate = Generate::new(&registry)
+        .model("programmableModel")
+        .messages(messages)
+        .tools([balance(), transfer()]);
     let forged = waiting.respond(json!({ "wrong": 1 }), None).unwrap();
     let by_the_loop = generate.clone().respond(forged).await.unwrap_err();
     let not_an_answer = generate.respond(waiting).await.unwrap_err();
@@ -168,8 +219,13 @@ async fn a_tool_that_interrupts_again_when_restarted_fails_the_call() {
         Err::<Receipt, _>(cx.interrupt(Question { limit: 1 }))
     });
 
-    let generate = Generate::new(&registry).model("programmableModel").messages(messages);
-    let error = generate.tools([balance(), stubborn.clone()]).restart(stubborn.restart(&waiting, ()).unwrap()).await;
+    let generate = Generate::new(&registry)
+        .model("programmableModel")
+        .messages(messages);
+    let error = generate
+        .tools([balance(), stubborn.clone()])
+        .restart(stubborn.restart(&waiting, ()).unwrap())
+        .await;
 
     assert_eq!(error.unwrap_err().status(), Status::FailedPrecondition);
 }
@@ -177,17 +233,77 @@ async fn a_tool_that_interrupts_again_when_restarted_fails_the_call() {
 #[tokio::test]
 async fn falsy_outputs_of_siblings_survive() {
     for output in [Value::Null, json!(0), json!(""), json!(false)] {
-        let asks = message(json!([request("quiet", "1", json!({})), request("ask", "2", json!({}))]));
+        let asks = message(json!([
+            request("quiet", "1", json!({})),
+            request("ask", "2", json!({}))
+        ]));
         let (registry, _script) = process(vec![step(asks)]);
-        let tools = || [generate_support::constant("quiet", output.clone()), Tool::interrupt::<Value, Value>("ask", "d")];
-        let reply = Generate::new(&registry).model("programmableModel").prompt("p").tools(tools()).await.unwrap();
+        let tools = || {
+            [
+                generate_support::constant("quiet", output.clone()),
+                Tool::interrupt::<Value, Value>("ask", "d"),
+            ]
+        };
+        let reply = Generate::new(&registry)
+            .model("programmableModel")
+            .prompt("p")
+            .tools(tools())
+            .await
+            .unwrap();
         let waiting = reply.interrupts().next().cloned().unwrap();
 
         let (registry, script) = process(vec![step(says("x"))]);
-        let generate = Generate::new(&registry).model("programmableModel").messages(reply.messages()).tools(tools());
-        generate.respond(waiting.respond("yes", None).unwrap()).await.unwrap();
+        let generate = Generate::new(&registry)
+            .model("programmableModel")
+            .messages(reply.messages())
+            .tools(tools());
+        generate
+            .respond(waiting.respond("yes", None).unwrap())
+            .await
+            .unwrap();
 
         let answers = script.last_request()["messages"][2]["content"].clone();
         assert_eq!(answers[0]["toolResponse"].get("output"), Some(&output));
     }
+}
+
+/// What the other process reads its conversation from.
+const STORED: &str = "EVERTURN_TEST_STORED_CONVERSATION";
+
+/// Not a test of its own: the process that answers, when it is started by the test below.
+#[tokio::test]
+async fn the_other_process() {
+    let Ok(stored) = std::env::var(STORED) else { return };
+    let (messages, waiting) = reload(&stored).unwrap();
+    let (registry, _script) = process(vec![step(says("Done in another process."))]);
+
+    let reply = Generate::new(&registry)
+        .model("programmableModel")
+        .messages(messages)
+        .tools([balance(), transfer()])
+        .restart(
+            transfer()
+                .restart(&waiting, Approval { by: "Bob".to_owned() })
+                .unwrap(),
+        )
+        .await
+        .unwrap();
+
+    println!("{}", json!(reply.messages()));
+}
+
+#[tokio::test]
+async fn another_process_goes_on_with_a_typed_answer() {
+    let stored = interrupted().await.unwrap();
+
+    let other = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_other_process", "--nocapture"])
+        .env(STORED, stored)
+        .output()
+        .unwrap();
+
+    let said = String::from_utf8(other.stdout).unwrap();
+    assert!(other.status.success(), "{said}");
+    assert!(said.contains("500 euros, approved by Bob"), "{said}");
+    assert!(said.contains("Done in another process."), "{said}");
 }

@@ -1,5 +1,7 @@
 //! A model that streams without end is not kept in memory.
 
+#![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
+
 mod generate_support;
 
 use everturn_ai::{Generate, ModelInfo, ModelResponse, ModelResponseChunk, define_model};
@@ -16,13 +18,18 @@ fn resident_bytes() -> Option<usize> {
 
 fn talkative() -> (Registry, Generate) {
     let registry = Registry::new();
-    define_model(&registry, "talker", ModelInfo::default(), |_request, emitter, _context| async move {
-        let text = "x".repeat(CHUNK_BYTES);
-        for _ in 0..CHUNKS {
-            emitter.send(ModelResponseChunk::from(text.as_str())).await?;
-        }
-        Ok(ModelResponse::text_of("that was all"))
-    })
+    define_model(
+        &registry,
+        "talker",
+        ModelInfo::default(),
+        |_request, emitter, _context| async move {
+            let text = "x".repeat(CHUNK_BYTES);
+            for _ in 0..CHUNKS {
+                emitter.send(ModelResponseChunk::from(text.as_str())).await?;
+            }
+            Ok(ModelResponse::text_of("that was all"))
+        },
+    )
     .unwrap();
     let generate = Generate::new(&registry).model("talker").prompt("go on");
     (registry, generate)
@@ -44,7 +51,10 @@ async fn a_hundred_thousand_chunks_take_no_more_memory_than_a_few() {
     assert_eq!(stream.response().await.unwrap().text(), "that was all");
     if let (Some(before), Some(after)) = (before, resident_bytes()) {
         let grown = after.saturating_sub(before);
-        assert!(grown < CHUNKS * CHUNK_BYTES / 20, "the process grew by {grown} bytes");
+        assert!(
+            grown < CHUNKS * CHUNK_BYTES / 20,
+            "the process grew by {grown} bytes"
+        );
     }
 }
 

@@ -9,7 +9,10 @@ use serde_json::json;
 fn five_hundred_rounds_fit_into_a_small_stack() {
     const ROUNDS: usize = 500;
     let run = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let asks = (0..ROUNDS).map(|_| step(message(json!([request("t", "1", json!({}))]))));
             let (_registry, script, generate) = scripted(asks.chain([step(says("done"))]));
@@ -22,7 +25,10 @@ fn five_hundred_rounds_fit_into_a_small_stack() {
         });
     };
 
-    let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(run).unwrap();
+    let thread = std::thread::Builder::new()
+        .stack_size(2 * 1024 * 1024)
+        .spawn(run)
+        .unwrap();
 
     assert!(thread.join().is_ok());
 }

@@ -1,14 +1,16 @@
 //! What hooks may do, and how they are found.
 
+#![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
+
 mod generate_support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everturn_ai::{
-    FinishReason, GenerateTurn, Message, Middleware, MiddlewareDefinition, MiddlewareRef, ModelInfo, ModelResponse,
-    MultipartToolResponse, NextTurn, Tool, ToolContext, async_trait, define_middleware, define_model, generate_hook,
-    interrupt, middleware_descriptions, model_hook, reason, tool_hook,
+    FinishReason, GenerateTurn, Message, Middleware, MiddlewareDefinition, MiddlewareRef, ModelInfo,
+    ModelResponse, MultipartToolResponse, NextTurn, Tool, ToolContext, async_trait, define_middleware,
+    define_model, generate_hook, interrupt, middleware_descriptions, model_hook, reason, tool_hook,
 };
 use everturn_core::{Error, Registry, Result, Status};
 use generate_support::{Chunks, constant, message, request, says, scripted, step, streaming};
@@ -29,7 +31,10 @@ struct Counter {
 
 impl Clone for Counter {
     fn clone(&self) -> Self {
-        Self { turns: AtomicUsize::new(0), report: Arc::clone(&self.report) }
+        Self {
+            turns: AtomicUsize::new(0),
+            report: Arc::clone(&self.report),
+        }
     }
 }
 
@@ -46,7 +51,10 @@ impl Middleware for Counter {
 async fn state_spans_the_turns_of_one_call_and_no_more() {
     let (_registry, _script, generate) = scripted([asks(), step(says("x")), asks(), step(says("x"))]);
     let counter = Counter::default();
-    let generate = generate.prompt("p").tool(constant("t", "o")).use_middleware(counter.clone());
+    let generate = generate
+        .prompt("p")
+        .tool(constant("t", "o"))
+        .use_middleware(counter.clone());
 
     generate.clone().await.unwrap();
     generate.await.unwrap();
@@ -66,14 +74,24 @@ async fn an_edit_of_the_messages_stays_for_later_turns_and_leaves_the_callers_al
     });
     let chunks = Chunks::default();
 
-    let generate = generate.messages(messages.clone()).tool(constant("t", "o")).use_middleware(edit);
+    let generate = generate
+        .messages(messages.clone())
+        .tool(constant("t", "o"))
+        .use_middleware(edit);
     generate.emitter(chunks.emitter()).await.unwrap();
 
-    let texts: Vec<usize> =
-        script.requests().iter().map(|request| request["messages"].as_array().unwrap().len()).collect();
+    let texts: Vec<usize> = script
+        .requests()
+        .iter()
+        .map(|request| request["messages"].as_array().unwrap().len())
+        .collect();
     assert_eq!(texts, [2, 4]);
     assert_eq!(messages.len(), 1);
-    let indices: Vec<_> = chunks.all().iter().map(|chunk| (chunk["role"].clone(), chunk["index"].clone())).collect();
+    let indices: Vec<_> = chunks
+        .all()
+        .iter()
+        .map(|chunk| (chunk["role"].clone(), chunk["index"].clone()))
+        .collect();
     assert_eq!(json!(indices), json!([["user", 0], ["tool", 1]]));
 }
 
@@ -86,7 +104,12 @@ async fn a_hooks_own_chunks_are_the_models_at_the_turns_index() {
     });
     let chunks = Chunks::default();
 
-    generate.prompt("p").use_middleware(chatty).emitter(chunks.emitter()).await.unwrap();
+    generate
+        .prompt("p")
+        .use_middleware(chatty)
+        .emitter(chunks.emitter())
+        .await
+        .unwrap();
 
     let part = |text: &str| json!({ "role": "model", "index": 0, "content": [{ "text": text }] });
     assert_eq!(chunks.all(), [part("a"), part("b")]);
@@ -95,9 +118,12 @@ async fn a_hooks_own_chunks_are_the_models_at_the_turns_index() {
 #[tokio::test]
 async fn a_model_hook_may_repeat_replace_or_redirect_the_call() {
     let (registry, script, generate) = scripted([step(says("one")), step(says("two"))]);
-    define_model(&registry, "other", ModelInfo::default(), |_request, _emitter, _context| async {
-        Ok(ModelResponse::text_of("other"))
-    })
+    define_model(
+        &registry,
+        "other",
+        ModelInfo::default(),
+        |_request, _emitter, _context| async { Ok(ModelResponse::text_of("other")) },
+    )
     .unwrap();
     let generate = generate.prompt("p");
 
@@ -111,8 +137,14 @@ async fn a_model_hook_may_repeat_replace_or_redirect_the_call() {
         next.run(call).await
     });
 
-    assert_eq!(generate.clone().use_middleware(twice).await.unwrap().text(), "two");
-    assert_eq!(generate.clone().use_middleware(never).await.unwrap().text(), "cached");
+    assert_eq!(
+        generate.clone().use_middleware(twice).await.unwrap().text(),
+        "two"
+    );
+    assert_eq!(
+        generate.clone().use_middleware(never).await.unwrap().text(),
+        "cached"
+    );
     assert_eq!(generate.use_middleware(redirected).await.unwrap().text(), "other");
     assert_eq!(script.calls(), 2);
 }
@@ -120,11 +152,18 @@ async fn a_model_hook_may_repeat_replace_or_redirect_the_call() {
 #[tokio::test]
 async fn a_tool_hook_may_answer_or_interrupt_in_the_tools_place() {
     let (_registry, script, generate) = scripted([asks(), step(says("x")), asks()]);
-    let never = || Tool::dynamic("t", "d", None, |_input, _cx: ToolContext| async { panic!("the tool ran") });
+    let never = || {
+        Tool::dynamic("t", "d", None, |_input, _cx: ToolContext| async {
+            panic!("the tool ran")
+        })
+    };
     let generate = generate.prompt("p").tool(never());
 
     let answer = tool_hook(|_call, _next| async {
-        Ok(MultipartToolResponse { output: Some(json!("instead")), ..MultipartToolResponse::default() })
+        Ok(MultipartToolResponse {
+            output: Some(json!("instead")),
+            ..MultipartToolResponse::default()
+        })
     });
     generate.clone().use_middleware(answer).await.unwrap();
     let pause = tool_hook(|_call, _next| async { Err(interrupt(json!({ "ask": 1 }))) });
@@ -133,7 +172,10 @@ async fn a_tool_hook_may_answer_or_interrupt_in_the_tools_place() {
     let answered = script.requests()[1]["messages"][2]["content"][0]["toolResponse"]["output"].clone();
     assert_eq!(answered, "instead");
     assert_eq!(paused.finish_reason(), FinishReason::Interrupted);
-    assert_eq!(paused.interrupts().next().unwrap().interrupt(), Some(&json!({ "ask": 1 })));
+    assert_eq!(
+        paused.interrupts().next().unwrap().interrupt(),
+        Some(&json!({ "ask": 1 }))
+    );
 }
 
 struct Toolbox;
@@ -158,10 +200,26 @@ async fn tools_of_middleware_come_after_the_declared_ones_and_may_not_clash() {
     let (registry, script, generate) = scripted([step(says("x"))]);
     toolbox(&registry);
 
-    generate.clone().prompt("p").tool(constant("t", "o")).use_middleware("toolbox").await.unwrap();
-    let clash = generate.prompt("p").tool(constant("extra", "o")).use_middleware("toolbox").await.unwrap_err();
+    generate
+        .clone()
+        .prompt("p")
+        .tool(constant("t", "o"))
+        .use_middleware("toolbox")
+        .await
+        .unwrap();
+    let clash = generate
+        .prompt("p")
+        .tool(constant("extra", "o"))
+        .use_middleware("toolbox")
+        .await
+        .unwrap_err();
 
-    let names: Vec<_> = script.last_request()["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+    let names: Vec<_> = script.last_request()["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].clone())
+        .collect();
     assert_eq!(names, ["t", "extra"]);
     assert_eq!(clash.status(), Status::InvalidArgument);
 }
@@ -171,13 +229,30 @@ async fn middleware_is_found_under_both_spellings_of_its_name() {
     let (registry, _script, generate) = scripted([step(says("x")), step(says("x"))]);
     toolbox(&registry);
 
-    assert!(generate.clone().prompt("p").use_middleware("toolbox").await.is_ok());
-    assert!(generate.clone().prompt("p").use_middleware("genkit-middleware/toolbox").await.is_ok());
+    assert!(
+        generate
+            .clone()
+            .prompt("p")
+            .use_middleware("toolbox")
+            .await
+            .is_ok()
+    );
+    assert!(
+        generate
+            .clone()
+            .prompt("p")
+            .use_middleware("genkit-middleware/toolbox")
+            .await
+            .is_ok()
+    );
     let missing = generate.prompt("p").use_middleware("toolbax").await.unwrap_err();
 
     assert_eq!(missing.status(), Status::NotFound);
     assert!(missing.is(reason::MIDDLEWARE_NOT_FOUND));
-    let described: Vec<_> = middleware_descriptions(&registry).into_iter().map(|described| described.name).collect();
+    let described: Vec<_> = middleware_descriptions(&registry)
+        .into_iter()
+        .map(|described| described.name)
+        .collect();
     assert_eq!(described, ["toolbox"]);
 }
 
@@ -193,7 +268,12 @@ async fn a_middleware_that_cannot_be_made_is_the_callers_mistake() {
         _ => Ok(Toolbox),
     });
     define_middleware(&registry, definition).unwrap();
-    let with = |config: Value| generate.clone().prompt("p").use_middleware(MiddlewareRef::new("picky").with_config(config));
+    let with = |config: Value| {
+        generate
+            .clone()
+            .prompt("p")
+            .use_middleware(MiddlewareRef::new("picky").with_config(config))
+    };
 
     for config in [json!({}), json!({ "level": "high" }), json!({ "level": 0 })] {
         let error = with(config).await.unwrap_err();

@@ -1,10 +1,12 @@
 //! What stands between a request and a provider.
 
+#![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
+
 mod generate_support;
 
 use everturn_ai::{
-    FetchedMedia, Generate, MediaDownload, MediaFetcher, Message, Model, ModelInfo, ModelRequest, ModelResponse,
-    ModelResponseChunk, ModelSupports, Part, ToolChoice, reason, register_model,
+    FetchedMedia, Generate, MediaDownload, MediaFetcher, Message, Model, ModelInfo, ModelRequest,
+    ModelResponse, ModelResponseChunk, ModelSupports, Part, ToolChoice, reason, register_model,
 };
 use everturn_core::{Context, Emitter, Error, Registry, Result, Schema, Status};
 use futures::future::BoxFuture;
@@ -12,20 +14,41 @@ use generate_support::{constant, says, scripted_with, step};
 use serde_json::json;
 
 fn supporting(supports: ModelSupports) -> ModelInfo {
-    ModelInfo { supports: Some(supports), ..ModelInfo::default() }
+    ModelInfo {
+        supports: Some(supports),
+        ..ModelInfo::default()
+    }
 }
 
 #[tokio::test]
 async fn what_a_model_declares_impossible_is_refused_before_it_is_called() {
     let no = Some(false);
     let (_registry, script, generate) = scripted_with(
-        supporting(ModelSupports { tools: no, tool_choice: no, media: no, ..ModelSupports::default() }),
+        supporting(ModelSupports {
+            tools: no,
+            tool_choice: no,
+            media: no,
+            ..ModelSupports::default()
+        }),
         [],
     );
 
-    let with_tools = generate.clone().prompt("p").tool(constant("t", "o")).await.unwrap_err();
-    let with_choice = generate.clone().prompt("p").tool_choice(ToolChoice::Required).await.unwrap_err();
-    let with_media = generate.prompt(Part::media("data:image/png;base64,AA==")).await.unwrap_err();
+    let with_tools = generate
+        .clone()
+        .prompt("p")
+        .tool(constant("t", "o"))
+        .await
+        .unwrap_err();
+    let with_choice = generate
+        .clone()
+        .prompt("p")
+        .tool_choice(ToolChoice::Required)
+        .await
+        .unwrap_err();
+    let with_media = generate
+        .prompt(Part::media("data:image/png;base64,AA=="))
+        .await
+        .unwrap_err();
 
     for error in [with_tools, with_choice, with_media] {
         assert_eq!(error.status(), Status::InvalidArgument);
@@ -36,12 +59,19 @@ async fn what_a_model_declares_impossible_is_refused_before_it_is_called() {
 
 #[tokio::test]
 async fn a_system_prompt_is_simulated_for_the_model_and_not_in_the_history() {
-    let info = supporting(ModelSupports { system_role: Some(false), ..ModelSupports::default() });
+    let info = supporting(ModelSupports {
+        system_role: Some(false),
+        ..ModelSupports::default()
+    });
     let (_registry, script, generate) = scripted_with(info, [step(says("x"))]);
 
     let response = generate.system("You cook.").prompt("p").await.unwrap();
 
-    let roles: Vec<_> = script.raw_requests()[0].messages.iter().map(Message::role).collect();
+    let roles: Vec<_> = script.raw_requests()[0]
+        .messages
+        .iter()
+        .map(Message::role)
+        .collect();
     assert_eq!(json!(roles), json!(["user", "model", "user"]));
     assert_eq!(response.messages().first(), Some(&Message::system("You cook.")));
 }
@@ -53,7 +83,10 @@ async fn usage_counts_characters_and_media() {
     let content = [Part::text("éa"), Part::media("data:image/png;base64,AA==")];
     let usage = generate.prompt(content).await.unwrap().usage.clone().unwrap();
 
-    assert_eq!((usage.input_characters, usage.output_characters), (Some(2), Some(3)));
+    assert_eq!(
+        (usage.input_characters, usage.output_characters),
+        (Some(2), Some(3))
+    );
     assert_eq!((usage.input_images, usage.output_images), (Some(1), Some(0)));
 }
 
@@ -65,9 +98,10 @@ impl MediaFetcher for Gallery {
         Box::pin(async move {
             match url {
                 "https://x.test/cat" if max_bytes < 3 => Err(Error::invalid_argument("too large")),
-                "https://x.test/cat" => {
-                    Ok(FetchedMedia { content_type: Some("image/png".to_owned()), bytes: vec![1, 2, 3] })
-                }
+                "https://x.test/cat" => Ok(FetchedMedia {
+                    content_type: Some("image/png".to_owned()),
+                    bytes: vec![1, 2, 3],
+                }),
                 _ => Err(Error::not_found("no such picture")),
             }
         })
@@ -82,7 +116,11 @@ impl Model for Looker {
     }
 
     fn media_download(&self) -> Option<MediaDownload> {
-        Some(MediaDownload::new(Gallery).max_bytes(self.0).filter(|media| !media.url.ends_with("keep")))
+        Some(
+            MediaDownload::new(Gallery)
+                .max_bytes(self.0)
+                .filter(|media| !media.url.ends_with("keep")),
+        )
     }
 
     async fn generate(
@@ -91,7 +129,12 @@ impl Model for Looker {
         _emitter: Emitter<ModelResponseChunk>,
         _context: Context,
     ) -> Result<ModelResponse> {
-        let urls: Vec<_> = request.messages.iter().flat_map(|message| message.media()).map(|media| &media.url).collect();
+        let urls: Vec<_> = request
+            .messages
+            .iter()
+            .flat_map(Message::media)
+            .map(|media| &media.url)
+            .collect();
         Ok(ModelResponse::text_of(json!(urls).to_string()))
     }
 }
@@ -111,15 +154,29 @@ async fn media_is_inlined_where_a_model_asks_for_it() {
     let response = generate.prompt(parts).await.unwrap();
 
     let seen: Vec<String> = serde_json::from_str(&response.text()).unwrap();
-    assert_eq!(seen, ["data:image/png;base64,AQID", "https://x.test/keep", "gs://x/cat"]);
+    assert_eq!(
+        seen,
+        ["data:image/png;base64,AQID", "https://x.test/keep", "gs://x/cat"]
+    );
     let kept = response.messages();
-    assert_eq!(kept.first().unwrap().media().next().unwrap().url, "https://x.test/cat");
+    assert_eq!(
+        kept.first().unwrap().media().next().unwrap().url,
+        "https://x.test/cat"
+    );
 }
 
 #[tokio::test]
 async fn media_that_is_too_large_or_missing_fails_the_call() {
-    let too_large = looking(2).1.prompt(Part::media("https://x.test/cat")).await.unwrap_err();
-    let missing = looking(3).1.prompt(Part::media("https://x.test/dog")).await.unwrap_err();
+    let too_large = looking(2)
+        .1
+        .prompt(Part::media("https://x.test/cat"))
+        .await
+        .unwrap_err();
+    let missing = looking(3)
+        .1
+        .prompt(Part::media("https://x.test/dog"))
+        .await
+        .unwrap_err();
 
     assert_eq!(too_large.status(), Status::InvalidArgument);
     assert_eq!(missing.status(), Status::NotFound);
@@ -128,7 +185,12 @@ async fn media_that_is_too_large_or_missing_fails_the_call() {
 
 #[tokio::test]
 async fn a_configuration_that_the_model_does_not_know_is_refused() {
-    let error = looking(3).1.prompt("p").config(json!({ "zoom": "in" })).await.unwrap_err();
+    let error = looking(3)
+        .1
+        .prompt("p")
+        .config(json!({ "zoom": "in" }))
+        .await
+        .unwrap_err();
 
     assert_eq!(error.status(), Status::InvalidArgument);
     assert!(error.message().contains("/zoom"), "{error}");
@@ -142,5 +204,8 @@ async fn what_a_model_is_told_about_itself_is_in_its_descriptor() {
 
     assert_eq!(descriptor.metadata["type"], "model");
     assert_eq!(descriptor.metadata["model"]["label"], "looker");
-    assert_eq!(descriptor.metadata["model"]["customOptions"]["properties"]["zoom"]["type"], "integer");
+    assert_eq!(
+        descriptor.metadata["model"]["customOptions"]["properties"]["zoom"]["type"],
+        "integer"
+    );
 }

@@ -8,7 +8,12 @@ use generate_support::{constant, message, request, says, scripted, step};
 use serde_json::{Value, json};
 
 fn panics_at_once() -> Tool {
-    Tool::dynamic("t", "d", None, |_input, _cx: ToolContext| -> std::future::Ready<Result<Value>> { panic!("at once") })
+    Tool::dynamic(
+        "t",
+        "d",
+        None,
+        |_input, _cx: ToolContext| -> std::future::Ready<Result<Value>> { panic!("at once") },
+    )
 }
 
 fn panics_later() -> Tool {

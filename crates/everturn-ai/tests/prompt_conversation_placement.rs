@@ -1,5 +1,7 @@
 //! Where a prompt puts the conversation it is rendered around.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
 use everturn_ai::prompt::{MessagesSlot, PromptDefinition, PromptPiece};
 use everturn_ai::{History, Message, Messages};
 use everturn_core::{Context, Registry};

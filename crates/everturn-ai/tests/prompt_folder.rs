@@ -1,5 +1,7 @@
 //! Prompts from a folder: names, variants, partials, frontmatter, reloading.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
 use std::fs;
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 //! What a template can print: input, defaults, context and state.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

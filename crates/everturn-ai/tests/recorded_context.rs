@@ -12,10 +12,16 @@ fn with(document: &str, key: &str, value: &str) -> Document {
 
 #[tokio::test]
 async fn documents() {
-    let Some(recorded) = recording("docs_context") else { return };
+    let Some(recorded) = recording("docs_context") else {
+        return;
+    };
     let (_registry, script, generate) = scripted([step(says("x"))]);
 
-    let docs = [with("d1", "ref", "R"), with("d2", "id", "I"), Document::from("d3")];
+    let docs = [
+        with("d1", "ref", "R"),
+        with("d2", "id", "I"),
+        Document::from("d3"),
+    ];
     let response = generate.prompt("p").docs(docs).await.unwrap();
 
     assert_eq!(comparable(script.last_request()), recorded);
@@ -25,12 +31,21 @@ async fn documents() {
 
 #[tokio::test]
 async fn a_resource() {
-    let Some(recorded) = recording("resource") else { return };
+    let Some(recorded) = recording("resource") else {
+        return;
+    };
     let (registry, script, generate) = scripted([step(says("x"))]);
-    let resource = Resource::template("my://{id}", |input| async move { Ok(format!("res {}", input.uri)) }).unwrap();
+    let resource = Resource::template(
+        "my://{id}",
+        |input| async move { Ok(format!("res {}", input.uri)) },
+    )
+    .unwrap();
     define_resource(&registry, &resource).unwrap();
 
-    generate.prompt([Part::text("a"), Part::resource("my://7")]).await.unwrap();
+    generate
+        .prompt([Part::text("a"), Part::resource("my://7")])
+        .await
+        .unwrap();
 
     assert_eq!(comparable(script.last_request()), recorded);
 }
@@ -38,7 +53,9 @@ async fn a_resource() {
 /// The rendering of templates is tested with the prompts; here, that what it gives reaches the model in this order.
 #[tokio::test]
 async fn a_rendered_prompt() {
-    let Some(recorded) = recording("prompt_render") else { return };
+    let Some(recorded) = recording("prompt_render") else {
+        return;
+    };
     let (_registry, script, generate) = scripted([step(says("x"))]);
 
     generate

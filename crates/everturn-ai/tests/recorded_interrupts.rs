@@ -2,10 +2,10 @@
 
 mod generate_support;
 
-use everturn_ai::{JsonObject, Message, Part, Tool, ToolContext, reason};
+use everturn_ai::{JsonObject, Message, Part, ResumeOptions, Tool, ToolContext, reason};
 use generate_support::{
-    Chunks, assert_fails_as_recorded, comparable, constant, message, object_schema, recording, request, says, scripted,
-    streaming,
+    Chunks, assert_fails_as_recorded, comparable, constant, message, object_schema, recording, request, says,
+    scripted, streaming,
 };
 use serde_json::{Value, json};
 
@@ -27,27 +27,38 @@ fn ask() -> Tool {
 
 #[tokio::test]
 async fn an_interrupt_its_pending_sibling_and_the_resumption() {
-    let Some(recorded) = recording("interrupt_and_pending") else { return };
+    let Some(recorded) = recording("interrupt_and_pending") else {
+        return;
+    };
     let asks = message(json!([
         { "text": "thinking" },
         request("ok", "1", json!({})),
         request("ask", "2", json!({ "q": "?" })),
         request("conf", "3", json!({})),
     ]));
-    let (_registry, script, generate) = scripted([streaming(&["s"], asks), streaming(&["after"], says("end"))]);
+    let (_registry, script, generate) =
+        scripted([streaming(&["s"], asks), streaming(&["after"], says("end"))]);
     let generate = generate.tools([constant("ok", json!({ "v": 1 })), ask(), confirm()]);
     let (first_chunks, second_chunks) = (Chunks::default(), Chunks::default());
 
-    let first = generate.clone().prompt("hi").emitter(first_chunks.emitter()).await.unwrap();
+    let first = generate
+        .clone()
+        .prompt("hi")
+        .emitter(first_chunks.emitter())
+        .await
+        .unwrap();
 
-    assert_eq!(comparable(json!(first.clone().into_response())), recorded["first"]);
+    assert_eq!(
+        comparable(json!(first.clone().into_response())),
+        recorded["first"]
+    );
     assert_eq!(comparable(first_chunks.all()), recorded["chunks"]);
 
     let interrupts: Vec<Part> = first.interrupts().cloned().collect();
     let answer = ask().respond(&interrupts[0], json!({ "a": "yes" })).unwrap();
     let again = confirm().restart(&interrupts[1], json!({ "k": 1 })).unwrap();
     let metadata = JsonObject::from_iter([("m".to_owned(), json!(1))]);
-    let resume = everturn_ai::ResumeOptions {
+    let resume = ResumeOptions {
         respond: Some(vec![answer]),
         restart: Some(vec![again]),
         metadata: Some(metadata),
@@ -67,7 +78,12 @@ async fn an_interrupt_left_unanswered() {
     let waiting: Message = serde_json::from_value(json!({ "role": "model", "content": [waiting] })).unwrap();
     let messages = [Message::user("hi"), waiting];
 
-    let error = generate.tool(ask()).messages(messages).resume(Default::default()).await.unwrap_err();
+    let error = generate
+        .tool(ask())
+        .messages(messages)
+        .resume(ResumeOptions::default())
+        .await
+        .unwrap_err();
 
     assert_fails_as_recorded("resume_unresolved", &error);
     assert!(error.is(reason::UNRESOLVED_TOOL_REQUEST));
@@ -79,7 +95,12 @@ async fn an_interrupt_left_unanswered() {
 async fn a_resumption_without_an_interrupt() {
     let (_registry, _script, generate) = scripted([]);
 
-    let error = generate.tool(ask()).messages([Message::user("hi")]).resume(Default::default()).await.unwrap_err();
+    let error = generate
+        .tool(ask())
+        .messages([Message::user("hi")])
+        .resume(ResumeOptions::default())
+        .await
+        .unwrap_err();
 
     assert_fails_as_recorded("resume_bad_last", &error);
 }

@@ -17,7 +17,12 @@ fn insatiable() -> impl Iterator<Item = generate_support::Step> {
 async fn one_round() {
     let (_registry, script, generate) = scripted(insatiable());
 
-    let error = generate.prompt("p").tool(constant("t", "o")).max_turns(1).await.unwrap_err();
+    let error = generate
+        .prompt("p")
+        .tool(constant("t", "o"))
+        .max_turns(1)
+        .await
+        .unwrap_err();
 
     assert_fails_as_recorded("max_turns_1", &error);
     assert!(error.is(reason::MAX_TURNS_EXCEEDED));
@@ -29,7 +34,12 @@ async fn one_round() {
 async fn no_rounds_is_honoured() {
     let (_registry, script, generate) = scripted(insatiable());
 
-    let error = generate.prompt("p").tool(constant("t", "o")).max_turns(0).await.unwrap_err();
+    let error = generate
+        .prompt("p")
+        .tool(constant("t", "o"))
+        .max_turns(0)
+        .await
+        .unwrap_err();
 
     assert_fails_as_recorded("max_turns_0", &error);
     assert!(error.message().ends_with("(0)"), "{error}");
@@ -38,7 +48,9 @@ async fn no_rounds_is_honoured() {
 
 #[tokio::test]
 async fn five_rounds_unless_said_otherwise() {
-    let Some(recorded) = recording("max_turns_default_model_calls") else { return };
+    let Some(recorded) = recording("max_turns_default_model_calls") else {
+        return;
+    };
     let (_registry, script, generate) = scripted(insatiable());
 
     let error = generate.prompt("p").tool(constant("t", "o")).await.unwrap_err();
@@ -50,10 +62,17 @@ async fn five_rounds_unless_said_otherwise() {
 
 #[tokio::test]
 async fn tool_requests_given_back() {
-    let Some(recorded) = recording("return_tool_requests") else { return };
+    let Some(recorded) = recording("return_tool_requests") else {
+        return;
+    };
     let (_registry, _script, generate) = scripted(insatiable());
 
-    let response = generate.prompt("p").tool(constant("t", "o")).return_tool_requests(true).await.unwrap();
+    let response = generate
+        .prompt("p")
+        .tool(constant("t", "o"))
+        .return_tool_requests(true)
+        .await
+        .unwrap();
 
     assert_eq!(response.tool_requests().count(), 1);
     assert_eq!(comparable(json!(response.into_response())), recorded);

@@ -1,12 +1,14 @@
 //! Recorded: the order of hooks.
 
+#![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
+
 mod generate_support;
 
 use std::sync::{Arc, Mutex};
 
 use everturn_ai::{
-    GenerateTurn, Middleware, ModelCall, ModelResponse, MultipartToolResponse, NextModel, NextTool, NextTurn, ToolCall,
-    async_trait,
+    GenerateTurn, Middleware, ModelCall, ModelResponse, MultipartToolResponse, NextModel, NextTool, NextTurn,
+    ToolCall, async_trait,
 };
 use everturn_core::Result;
 use generate_support::{constant, message, recording, request, says, scripted, step};
@@ -47,13 +49,17 @@ impl Middleware for Witness {
 
 #[tokio::test]
 async fn the_first_is_the_outermost_and_turns_nest() {
-    let Some(recorded) = recording("middleware_order") else { return };
+    let Some(recorded) = recording("middleware_order") else {
+        return;
+    };
     let asks = message(json!([request("t", "1", json!({}))]));
     let (_registry, _script, generate) = scripted([step(asks), step(says("x"))]);
     let notes = Arc::default();
 
     let generate = generate.prompt("p").tool(constant("t", "o"));
-    let generate = generate.use_middleware(Witness("A", Arc::clone(&notes))).use_middleware(Witness("B", Arc::clone(&notes)));
+    let generate = generate
+        .use_middleware(Witness("A", Arc::clone(&notes)))
+        .use_middleware(Witness("B", Arc::clone(&notes)));
     generate.await.unwrap();
 
     assert_eq!(json!(*notes.lock().unwrap()), recorded);

@@ -17,12 +17,23 @@ const TESTED: [(&str, &[&str]); 7] = [
             "multipart_tool",
         ],
     ),
-    ("recorded_interrupts.rs", &["interrupt_and_pending", "resume_unresolved", "resume_bad_last"]),
+    (
+        "recorded_interrupts.rs",
+        &["interrupt_and_pending", "resume_unresolved", "resume_bad_last"],
+    ),
     (
         "recorded_limits.rs",
-        &["max_turns_1", "max_turns_0", "max_turns_default_model_calls", "return_tool_requests"],
+        &[
+            "max_turns_1",
+            "max_turns_0",
+            "max_turns_default_model_calls",
+            "return_tool_requests",
+        ],
     ),
-    ("recorded_unusable.rs", &["blocked", "no_message", "json_schema_mismatch"]),
+    (
+        "recorded_unusable.rs",
+        &["blocked", "no_message", "json_schema_mismatch"],
+    ),
     (
         "recorded_output.rs",
         &[
@@ -35,7 +46,10 @@ const TESTED: [(&str, &[&str]); 7] = [
             "format_text",
         ],
     ),
-    ("recorded_context.rs", &["docs_context", "resource", "prompt_render"]),
+    (
+        "recorded_context.rs",
+        &["docs_context", "resource", "prompt_render"],
+    ),
     ("recorded_middleware.rs", &["middleware_order"]),
 ];
 
@@ -43,7 +57,10 @@ const TESTED: [(&str, &[&str]); 7] = [
 fn no_recorded_scenario_is_left_out() {
     let Some(recordings) = recordings() else { return };
     let mut recorded: Vec<&str> = recordings.keys().map(String::as_str).collect();
-    let mut tested: Vec<&str> = TESTED.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let mut tested: Vec<&str> = TESTED
+        .iter()
+        .flat_map(|(_, names)| names.iter().copied())
+        .collect();
 
     recorded.sort_unstable();
     tested.sort_unstable();
@@ -55,11 +72,16 @@ fn no_recorded_scenario_is_left_out() {
 #[test]
 fn every_scenario_is_compared_in_the_file_that_is_named() {
     for (file, names) in TESTED {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests")
+            .join(file);
         let text = std::fs::read_to_string(&path).expect("the test file exists");
 
         for name in names {
-            assert!(text.contains(&format!("\"{name}\"")), "{file} does not compare {name}");
+            assert!(
+                text.contains(&format!("\"{name}\"")),
+                "{file} does not compare {name}"
+            );
         }
     }
 }

@@ -37,10 +37,16 @@ async fn an_answer_without_a_message() {
 
 #[tokio::test]
 async fn output_that_does_not_match_its_schema() {
-    let Some(recorded) = recording("json_schema_mismatch") else { return };
+    let Some(recorded) = recording("json_schema_mismatch") else {
+        return;
+    };
     let (_registry, _script, generate) = scripted([step(says("{\"a\": \"s\"}"))]);
 
-    let error = generate.prompt("p").output_schema(&object_schema("a", "number")).await.unwrap_err();
+    let error = generate
+        .prompt("p")
+        .output_schema(&object_schema("a", "number"))
+        .await
+        .unwrap_err();
 
     // Rule: INTERNAL, since the caller did nothing wrong. The recording has INVALID_ARGUMENT.
     assert_eq!(recorded["error"]["status"], "INVALID_ARGUMENT");

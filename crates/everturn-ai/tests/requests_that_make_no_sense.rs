@@ -18,7 +18,11 @@ async fn no_model_and_an_unknown_model() {
     let registry = Registry::new();
 
     let none = Generate::new(&registry).prompt("p").await.unwrap_err();
-    let unknown = Generate::new(&registry).model("nobody").prompt("p").await.unwrap_err();
+    let unknown = Generate::new(&registry)
+        .model("nobody")
+        .prompt("p")
+        .await
+        .unwrap_err();
 
     assert_eq!(none.status(), Status::InvalidArgument);
     assert_eq!(unknown.status(), Status::NotFound);
@@ -29,11 +33,17 @@ async fn no_model_and_an_unknown_model() {
 async fn the_default_model_and_its_settings_are_used_when_none_is_named() {
     let (registry, script, _generate) = scripted([step(says("x"))]);
     let model = everturn_ai::ModelReference::new("programmableModel");
-    set_default_model(&registry, model.with_config(serde_json::json!({ "temperature": 1 })));
+    set_default_model(
+        &registry,
+        model.with_config(serde_json::json!({ "temperature": 1 })),
+    );
 
     Generate::new(&registry).prompt("p").await.unwrap();
 
-    assert_eq!(script.last_request()["config"], serde_json::json!({ "temperature": 1 }));
+    assert_eq!(
+        script.last_request()["config"],
+        serde_json::json!({ "temperature": 1 })
+    );
 }
 
 #[tokio::test]
@@ -41,7 +51,12 @@ async fn an_unknown_tool_format_or_resource() {
     let (_registry, script, generate) = scripted([]);
 
     let tool = generate.clone().prompt("p").tool("hammer").await.unwrap_err();
-    let format = generate.clone().prompt("p").output_format("yaml").await.unwrap_err();
+    let format = generate
+        .clone()
+        .prompt("p")
+        .output_format("yaml")
+        .await
+        .unwrap_err();
     let resource = generate.prompt(Part::resource("my://7")).await.unwrap_err();
 
     assert!(tool.is(reason::TOOL_NOT_FOUND), "{tool}");

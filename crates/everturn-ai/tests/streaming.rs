@@ -11,11 +11,15 @@ use serde_json::json;
 #[tokio::test]
 async fn text_accumulates_per_message_when_asked_to() {
     let asks = message(json!([request("t", "1", json!({}))]));
-    let (_registry, _script, generate) = scripted([streaming(&["a", "b"], asks), streaming(&["c", "d"], says("cd"))]);
+    let (_registry, _script, generate) =
+        scripted([streaming(&["a", "b"], asks), streaming(&["c", "d"], says("cd"))]);
     let generate = generate.prompt("p").tool(constant("t", "o"));
 
     let stream = generate.stream().accumulating();
-    let seen: Vec<_> = stream.map(|chunk| chunk.unwrap().accumulated_text().unwrap()).collect().await;
+    let seen: Vec<_> = stream
+        .map(|chunk| chunk.unwrap().accumulated_text().unwrap())
+        .collect()
+        .await;
 
     assert_eq!(seen, ["a", "ab", "", "c", "cd"]);
 }
@@ -32,16 +36,24 @@ async fn text_does_not_accumulate_unless_asked_to() {
 #[tokio::test]
 async fn an_error_is_the_last_item_and_the_answer() {
     let (registry, _script, generate) = scripted([]);
-    define_model(&registry, "half", ModelInfo::default(), |_request, emitter, _context| async move {
-        emitter.send("a".into()).await?;
-        Err::<ModelResponse, _>(Error::unavailable("gone"))
-    })
+    define_model(
+        &registry,
+        "half",
+        ModelInfo::default(),
+        |_request, emitter, _context| async move {
+            emitter.send("a".into()).await?;
+            Err::<ModelResponse, _>(Error::unavailable("gone"))
+        },
+    )
     .unwrap();
 
     let mut stream = generate.model("half").prompt("p").stream();
 
     assert_eq!(stream.next().await.unwrap().unwrap().text(), "a");
-    assert_eq!(stream.next().await.unwrap().unwrap_err().status(), Status::Unavailable);
+    assert_eq!(
+        stream.next().await.unwrap().unwrap_err().status(),
+        Status::Unavailable
+    );
     assert!(stream.next().await.is_none());
     assert_eq!(stream.response().await.unwrap_err().message(), "gone");
 }
@@ -49,29 +61,47 @@ async fn an_error_is_the_last_item_and_the_answer() {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_callers_context_is_reported() {
     let (registry, _script, generate) = scripted([]);
-    define_model(&registry, "slow", ModelInfo::default(), |_request, _emitter, _context| std::future::pending()).unwrap();
+    define_model(
+        &registry,
+        "slow",
+        ModelInfo::default(),
+        |_request, _emitter, _context| std::future::pending(),
+    )
+    .unwrap();
     let soon = tokio::time::Instant::now() + std::time::Duration::from_secs(1);
 
-    let mut stream = generate.model("slow").prompt("p").context(Context::new().with_deadline(soon)).stream();
+    let mut stream = generate
+        .model("slow")
+        .prompt("p")
+        .context(Context::new().with_deadline(soon))
+        .stream();
 
-    assert_eq!(stream.next().await.unwrap().unwrap_err().status(), Status::DeadlineExceeded);
+    assert_eq!(
+        stream.next().await.unwrap().unwrap_err().status(),
+        Status::DeadlineExceeded
+    );
 }
 
 #[tokio::test]
 async fn dropping_the_stream_cancels_the_model() {
     let (registry, _script, generate) = scripted([]);
     let (gone, mut hears) = tokio::sync::mpsc::channel::<()>(1);
-    define_model(&registry, "slow", ModelInfo::default(), move |_request, emitter, context: Context| {
-        let gone = gone.clone();
-        tokio::spawn(async move {
-            context.cancellation().cancelled().await;
-            let _ = gone.send(()).await;
-        });
-        async move {
-            emitter.send("a".into()).await?;
-            std::future::pending::<everturn_core::Result<ModelResponse>>().await
-        }
-    })
+    define_model(
+        &registry,
+        "slow",
+        ModelInfo::default(),
+        move |_request, emitter, context: Context| {
+            let gone = gone.clone();
+            tokio::spawn(async move {
+                context.cancellation().cancelled().await;
+                let _ = gone.send(()).await;
+            });
+            async move {
+                emitter.send("a".into()).await?;
+                std::future::pending::<everturn_core::Result<ModelResponse>>().await
+            }
+        },
+    )
     .unwrap();
 
     let mut stream = generate.model("slow").prompt("p").stream();
@@ -84,9 +114,14 @@ async fn dropping_the_stream_cancels_the_model() {
 #[tokio::test]
 async fn a_model_sees_that_nobody_listens() {
     let (registry, _script, generate) = scripted([]);
-    define_model(&registry, "curious", ModelInfo::default(), |_request, emitter, _context| async move {
-        Ok(ModelResponse::text_of(emitter.is_streaming().to_string()))
-    })
+    define_model(
+        &registry,
+        "curious",
+        ModelInfo::default(),
+        |_request, emitter, _context| async move {
+            Ok(ModelResponse::text_of(emitter.is_streaming().to_string()))
+        },
+    )
     .unwrap();
     let generate = generate.model("curious").prompt("p");
 
@@ -104,7 +139,12 @@ async fn a_tools_progress_is_streamed_and_not_kept() {
     });
     let chunks = Chunks::default();
 
-    generate.prompt("p").tool(tool).emitter(chunks.emitter()).await.unwrap();
+    generate
+        .prompt("p")
+        .tool(tool)
+        .emitter(chunks.emitter())
+        .await
+        .unwrap();
 
     let progress = json!({
         "role": "tool",
@@ -116,7 +156,13 @@ async fn a_tools_progress_is_streamed_and_not_kept() {
     });
     assert_eq!(chunks.all()[1], progress);
     assert_eq!(chunks.all()[2]["index"], 1);
-    assert_eq!(script.last_request()["messages"][2]["content"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        script.last_request()["messages"][2]["content"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -131,15 +177,31 @@ async fn a_receiver_that_fails_stops_the_model() {
 
 #[tokio::test]
 async fn requests_without_a_reference_get_one() {
-    let asks = message(json!([{ "toolRequest": { "name": "t", "input": {} } }, { "toolRequest": { "name": "t" } }]));
+    let asks =
+        message(json!([{ "toolRequest": { "name": "t", "input": {} } }, { "toolRequest": { "name": "t" } }]));
     let (_registry, _script, generate) = scripted([step(asks), step(says("x"))]);
 
     let response = generate.prompt("p").tool(constant("t", "o")).await.unwrap();
 
     let messages = response.messages();
-    let asked: Vec<_> = messages.get(1).unwrap().tool_requests().map(|request| request.reference.clone()).collect();
-    let answers = messages.iter().find(|message| message.role() == Role::Tool).unwrap().content();
-    let answered: Vec<_> = answers.iter().map(|part| part.as_tool_response().unwrap().reference.clone()).collect();
-    assert!(asked.iter().all(Option::is_some) && asked[0] != asked[1], "{asked:?}");
+    let asked: Vec<_> = messages
+        .get(1)
+        .unwrap()
+        .tool_requests()
+        .map(|request| request.reference.clone())
+        .collect();
+    let answers = messages
+        .iter()
+        .find(|message| message.role() == Role::Tool)
+        .unwrap()
+        .content();
+    let answered: Vec<_> = answers
+        .iter()
+        .map(|part| part.as_tool_response().unwrap().reference.clone())
+        .collect();
+    assert!(
+        asked.iter().all(Option::is_some) && asked[0] != asked[1],
+        "{asked:?}"
+    );
     assert_eq!(asked, answered);
 }

@@ -1,5 +1,7 @@
 //! Whoever keeps the conversation hears of it after each round of tools.
 
+#![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
+
 mod generate_support;
 
 use std::sync::{Arc, Mutex};
@@ -19,7 +21,11 @@ struct Keeper {
 impl GenerateObserver for Keeper {
     async fn tool_iteration_end(&self, messages: &Messages) -> Result<()> {
         self.kept.lock().unwrap().push(messages.len());
-        if self.is_full { Err(Error::resource_exhausted("full")) } else { Ok(()) }
+        if self.is_full {
+            Err(Error::resource_exhausted("full"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -34,7 +40,12 @@ async fn it_hears_the_conversation_after_each_round() {
     let observed = Arc::clone(&keeper) as Arc<dyn GenerateObserver>;
 
     let context = with_observer(Context::new(), observed);
-    generate.prompt("p").tool(constant("t", "o")).context(context).await.unwrap();
+    generate
+        .prompt("p")
+        .tool(constant("t", "o"))
+        .context(context)
+        .await
+        .unwrap();
 
     assert_eq!(*keeper.kept.lock().unwrap(), [3, 5]);
 }
@@ -42,9 +53,20 @@ async fn it_hears_the_conversation_after_each_round() {
 #[tokio::test]
 async fn if_it_fails_the_model_does_not_see_the_answers() {
     let (_registry, script, generate) = scripted([asks(), step(says("x"))]);
-    let context = with_observer(Context::new(), Arc::new(Keeper { is_full: true, ..Keeper::default() }));
+    let context = with_observer(
+        Context::new(),
+        Arc::new(Keeper {
+            is_full: true,
+            ..Keeper::default()
+        }),
+    );
 
-    let error = generate.prompt("p").tool(constant("t", "o")).context(context).await.unwrap_err();
+    let error = generate
+        .prompt("p")
+        .tool(constant("t", "o"))
+        .context(context)
+        .await
+        .unwrap_err();
 
     assert_eq!(error.status(), Status::ResourceExhausted);
     assert_eq!(script.calls(), 1);

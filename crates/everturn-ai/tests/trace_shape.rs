@@ -1,5 +1,7 @@
 //! The spans of a generation: `generate → {model, tool..., generate → {model}}`.
 
+#![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
+
 mod generate_support;
 
 use std::sync::{Arc, Mutex};
@@ -35,7 +37,11 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Shape {
         attributes.record(&mut name);
         let span = context.span(id).expect("the span exists");
         let path = match span.parent() {
-            Some(parent) => format!("{}/{}", parent.extensions().get::<Name>().map_or("", |name| &name.0), name.0),
+            Some(parent) => format!(
+                "{}/{}",
+                parent.extensions().get::<Name>().map_or("", |name| &name.0),
+                name.0
+            ),
             None => name.0,
         };
         self.0.lock().unwrap().push(path.clone());
@@ -49,19 +55,23 @@ impl Shape {
         let shape = Self::default();
         let subscriber = tracing_subscriber::registry().with(shape.clone());
         work.with_subscriber(subscriber).await;
-        let spans = shape.0.lock().unwrap().clone();
-        spans
+        std::mem::take(&mut *shape.0.lock().unwrap())
     }
 }
 
 fn asks() -> generate_support::Step {
-    step(message(json!([request("t", "1", json!({})), request("u", "2", json!({}))])))
+    step(message(json!([
+        request("t", "1", json!({})),
+        request("u", "2", json!({}))
+    ])))
 }
 
 #[tokio::test]
 async fn turns_nest_and_hold_their_model_and_tools() {
     let (_registry, _script, generate) = scripted([asks(), step(says("x"))]);
-    let generate = generate.prompt("p").tools([constant("t", "o"), constant("u", "o")]);
+    let generate = generate
+        .prompt("p")
+        .tools([constant("t", "o"), constant("u", "o")]);
 
     let spans = Shape::of(generate.run()).await;
 
@@ -101,7 +111,9 @@ async fn the_action_is_the_first_turn() {
 #[tokio::test]
 async fn a_hook_that_answers_for_a_tool_leaves_the_tools_span() {
     let (_registry, _script, generate) = scripted([asks(), step(says("x"))]);
-    let generate = generate.prompt("p").tools([constant("t", "o"), constant("u", "o")]);
+    let generate = generate
+        .prompt("p")
+        .tools([constant("t", "o"), constant("u", "o")]);
     let instead = tool_hook(|_call, _next| async { Ok(MultipartToolResponse::default()) });
 
     let spans = Shape::of(generate.use_middleware(instead).run()).await;

@@ -27,8 +27,25 @@ async fn a_struct() {
 
     let reply: Generated<Recipe> = generate.prompt("p").output::<Recipe>().await.unwrap();
 
-    assert_eq!(reply.output().unwrap(), Recipe { name: "Soup".to_owned(), minutes: 20 });
-    assert_eq!(reply.request.as_ref().unwrap().output.as_ref().unwrap().format.as_deref(), Some("json"));
+    assert_eq!(
+        reply.output().unwrap(),
+        Recipe {
+            name: "Soup".to_owned(),
+            minutes: 20
+        }
+    );
+    assert_eq!(
+        reply
+            .request
+            .as_ref()
+            .unwrap()
+            .output
+            .as_ref()
+            .unwrap()
+            .format
+            .as_deref(),
+        Some("json")
+    );
     assert_eq!(script.last_request()["output"], json!({ "constrained": false }));
 }
 
@@ -54,13 +71,28 @@ async fn an_enumeration_and_a_string() {
 
 #[tokio::test]
 async fn items_of_a_streamed_array_come_once_each() {
-    let texts = ["[{\"name\": \"So", "up\", \"minutes\": 20}, {\"name\"", ": \"Pie\", \"minutes\": 40}]"];
+    let texts = [
+        "[{\"name\": \"So",
+        "up\", \"minutes\": 20}, {\"name\"",
+        ": \"Pie\", \"minutes\": 40}]",
+    ];
     let (_registry, _script, generate) = scripted([streaming(&texts, says(&texts.concat()))]);
 
-    let mut stream = generate.prompt("p").output_format("array").output::<Vec<Recipe>>().stream();
+    let mut stream = generate
+        .prompt("p")
+        .output_format("array")
+        .output::<Vec<Recipe>>()
+        .stream();
     let mut names = Vec::new();
     while let Some(chunk) = stream.next().await {
-        names.extend(chunk.unwrap().output().unwrap_or_default().into_iter().map(|recipe| recipe.name));
+        names.extend(
+            chunk
+                .unwrap()
+                .output()
+                .unwrap_or_default()
+                .into_iter()
+                .map(|recipe| recipe.name),
+        );
     }
 
     assert_eq!(names, ["Soup", "Pie"]);
@@ -78,7 +110,13 @@ async fn a_partial_value_is_seen_before_it_is_a_whole_one() {
     let second = stream.next().await.unwrap().unwrap();
 
     assert_eq!(partial, (Some(json!({ "name": "Soup" })), None));
-    assert_eq!(second.output(), Some(Recipe { name: "Soup".to_owned(), minutes: 20 }));
+    assert_eq!(
+        second.output(),
+        Some(Recipe {
+            name: "Soup".to_owned(),
+            minutes: 20
+        })
+    );
 }
 
 #[tokio::test]

@@ -14,12 +14,18 @@ use crate::{GenerateActionOptions, ModelResponse, ModelResponseChunk};
 /// # Errors
 /// `ALREADY_EXISTS` if it is registered already.
 pub fn register_generate(registry: &Registry) -> Result<()> {
-    let own = registry.clone();
+    // The action is kept in the registry, so it must not keep the registry.
+    let own = registry.downgrade();
     let action: Action<GenerateActionOptions, ModelResponse, ModelResponseChunk> =
         Action::streaming(ActionType::UTIL, "generate", move |options, context, emitter| {
-            let registry = own.clone();
+            let registry = own.upgrade();
             async move {
-                let plan = Plan { context: Some(context), emitter, ..Plan::from_options(&registry, options) };
+                let registry = registry?;
+                let plan = Plan {
+                    context: Some(context),
+                    emitter,
+                    ..Plan::from_options(&registry, options)
+                };
                 Ok(Box::new(plan).run(FirstSpan::Callers, |_| ()).await?.response)
             }
         });

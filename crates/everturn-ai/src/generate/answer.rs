@@ -15,7 +15,11 @@ impl Call {
             return Err(blocked(response));
         }
         let Some(message) = response.message.take() else {
-            return if is_blocked || response.operation.is_some() { Ok(response) } else { Err(no_message(response)) };
+            return if is_blocked || response.operation.is_some() {
+                Ok(response)
+            } else {
+                Err(no_message(response))
+            };
         };
         let message = self.output.noted(with_references(message));
         if is_finished(&message, response.finish_reason) {

@@ -14,8 +14,8 @@ use super::plan::{FirstSpan, Plan, ResourceReference};
 use super::{GenerateStream, Generated};
 use crate::middleware::IntoMiddleware;
 use crate::{
-    Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoTool, Messages, ModelReference, ModelRequest, ModelResponseChunk,
-    OutputInstructions, Part, Resource, ResumeOptions, ToolChoice,
+    Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoTool, Messages, ModelReference,
+    ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource, ResumeOptions, ToolChoice,
 };
 
 /// A generation to be run: everything is optional but something to generate from.
@@ -54,12 +54,18 @@ pub struct Generate<T = Value> {
 impl Generate {
     /// A generation with the models, tools and middleware of a registry.
     pub fn new(registry: &Registry) -> Self {
-        Self { plan: Box::new(Plan::new(registry)), output: PhantomData }
+        Self {
+            plan: Box::new(Plan::new(registry)),
+            output: PhantomData,
+        }
     }
 
     /// A generation from options that name everything, as prompts and remote callers give them.
     pub fn from_options(registry: &Registry, options: GenerateActionOptions) -> Self {
-        Self { plan: Box::new(Plan::from_options(registry, options)), output: PhantomData }
+        Self {
+            plan: Box::new(Plan::from_options(registry, options)),
+            output: PhantomData,
+        }
     }
 }
 
@@ -141,7 +147,10 @@ impl<T> Generate<T> {
     pub fn output<U: JsonSchema>(self) -> Generate<U> {
         let schema = Schema::of::<U>();
         let format = natural_format(schema.as_json());
-        let typed = Generate { plan: self.plan, output: PhantomData };
+        let typed = Generate {
+            plan: self.plan,
+            output: PhantomData,
+        };
         typed.edit(|plan| {
             if plan.output.format.is_none() {
                 plan.output.format = format.map(str::to_owned);
@@ -183,7 +192,10 @@ impl<T> Generate<T> {
 
     /// The same generation, whose output is read as another type.
     pub(crate) fn read_as<U>(self) -> Generate<U> {
-        Generate { plan: self.plan, output: PhantomData }
+        Generate {
+            plan: self.plan,
+            output: PhantomData,
+        }
     }
 
     /// Goes on after an interrupt: answers to the tool requests of the last message.
@@ -194,13 +206,25 @@ impl<T> Generate<T> {
     /// Goes on after an interrupt with an answer, made by [`Tool::respond`](crate::Tool::respond) or
     /// [`Part::respond`].
     pub fn respond(self, answer: Part) -> Self {
-        self.edit(|plan| plan.resume.get_or_insert_default().respond.get_or_insert_default().push(answer))
+        self.edit(|plan| {
+            plan.resume
+                .get_or_insert_default()
+                .respond
+                .get_or_insert_default()
+                .push(answer);
+        })
     }
 
     /// Goes on after an interrupt by running a tool again, made by [`Tool::restart`](crate::Tool::restart) or
     /// [`Part::restart`].
     pub fn restart(self, request: Part) -> Self {
-        self.edit(|plan| plan.resume.get_or_insert_default().restart.get_or_insert_default().push(request))
+        self.edit(|plan| {
+            plan.resume
+                .get_or_insert_default()
+                .restart
+                .get_or_insert_default()
+                .push(request);
+        })
     }
 
     /// Middleware for this generation; of several the first is the outermost.
@@ -274,7 +298,10 @@ fn natural_format(schema: &Value) -> Option<&'static str> {
 
 impl<T> Clone for Generate<T> {
     fn clone(&self) -> Self {
-        Self { plan: self.plan.clone(), output: PhantomData }
+        Self {
+            plan: self.plan.clone(),
+            output: PhantomData,
+        }
     }
 }
 

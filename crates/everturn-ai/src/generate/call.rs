@@ -1,14 +1,16 @@
 //! One generate call: everything that is resolved once and stays the same for all its turns.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use everturn_core::{Context, Emitter, Registry};
+use everturn_core::{Context, Emitter, Registry, Result};
+use futures::future::BoxFuture;
 
 use super::output::OutputPlan;
 use super::tool_table::ToolTable;
 use crate::middleware::{GenerateTurn, Middleware, ModelCall, NextModel};
 use crate::model::ModelHandle;
-use crate::{ModelRequest, ModelResponse, ModelResponseChunk, Resource};
+use crate::{ModelRequest, ModelResponse, ModelResponseChunk, Resource, ResumeOptions, Role};
 
 pub(super) struct Call {
     pub(super) registry: Registry,
@@ -22,6 +24,8 @@ pub(super) struct Call {
     pub(super) returns_tool_requests: bool,
     pub(super) allows_blocked: bool,
     pub(super) step_name: String,
+    /// Where the turn that runs now streams its first message.
+    pub(super) message_index: Arc<AtomicU32>,
 }
 
 impl Call {
@@ -31,9 +35,9 @@ impl Call {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
-    ) -> everturn_core::Result<ModelResponse> {
+    ) -> Result<ModelResponse> {
         let call = Arc::clone(self);
-        let core = move |asked: ModelCall| -> futures::future::BoxFuture<'static, _> {
+        let core = move |asked: ModelCall| -> BoxFuture<'static, _> {
             let call = Arc::clone(&call);
             Box::pin(async move {
                 let model = call.model_for(&asked.model).await?;
@@ -51,7 +55,7 @@ impl Call {
     }
 
     /// A hook may have chosen another model.
-    async fn model_for(&self, name: &str) -> everturn_core::Result<ModelHandle> {
+    async fn model_for(&self, name: &str) -> Result<ModelHandle> {
         if name == self.model_name {
             return Ok(self.model.clone());
         }
@@ -62,10 +66,33 @@ impl Call {
     pub(super) fn opening(
         &self,
         request: ModelRequest,
-        resume: Option<crate::ResumeOptions>,
-        emitter: Emitter<ModelResponseChunk>,
+        resume: Option<ResumeOptions>,
+        emitter: &Emitter<ModelResponseChunk>,
         context: Context,
     ) -> GenerateTurn {
-        GenerateTurn { request, resume, turn: 0, message_index: 0, emitter, context, registry: self.registry.clone() }
+        GenerateTurn {
+            request,
+            resume,
+            turn: 0,
+            message_index: 0,
+            emitter: self.with_defaults(emitter),
+            context,
+            registry: self.registry.clone(),
+        }
+    }
+
+    /// What hooks stream without saying as whom and where is the model's next message.
+    fn with_defaults(&self, emitter: &Emitter<ModelResponseChunk>) -> Emitter<ModelResponseChunk> {
+        if self.chain.is_empty() {
+            return emitter.clone();
+        }
+        let message_index = Arc::clone(&self.message_index);
+        emitter.map_from(move |mut chunk: ModelResponseChunk| {
+            chunk.role.get_or_insert(Role::Model);
+            chunk
+                .index
+                .get_or_insert_with(|| message_index.load(Ordering::Relaxed));
+            Ok(chunk)
+        })
     }
 }

@@ -17,7 +17,7 @@ use crate::{ModelResponseChunk, Role};
 
 /// A piece of a streamed answer.
 pub struct Chunk<T = Value> {
-    chunk: ModelResponseChunk,
+    inner: ModelResponseChunk,
     partial: Option<Arc<Mutex<PartialOutput>>>,
     value: OnceLock<Option<Value>>,
     text: Option<(Arc<Mutex<String>>, usize)>,
@@ -51,7 +51,7 @@ impl<T> Chunk<T> {
 
     /// The chunk as it travels.
     pub fn into_inner(self) -> ModelResponseChunk {
-        self.chunk
+        self.inner
     }
 }
 
@@ -59,13 +59,13 @@ impl<T> Deref for Chunk<T> {
     type Target = ModelResponseChunk;
 
     fn deref(&self) -> &ModelResponseChunk {
-        &self.chunk
+        &self.inner
     }
 }
 
 impl<T> fmt::Debug for Chunk<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Chunk").field(&self.chunk).finish()
+        formatter.debug_tuple("Chunk").field(&self.inner).finish()
     }
 }
 
@@ -93,7 +93,12 @@ impl Accumulation {
         if chunk.index != self.index {
             let parser = plan.and_then(OutputPlan::chunk_parser);
             let partial = parser.map(|parser| Arc::new(Mutex::new(PartialOutput::new(parser))));
-            *self = Self { keeps_text: self.keeps_text, index: chunk.index, partial, ..Self::default() };
+            *self = Self {
+                keeps_text: self.keeps_text,
+                index: chunk.index,
+                partial,
+                ..Self::default()
+            };
         }
         let is_models = chunk.role == Some(Role::Model);
         let partial = self.partial.clone().filter(|_| is_models);
@@ -105,7 +110,13 @@ impl Accumulation {
             text.push_str(&self.added.added(&chunk));
             (Arc::clone(&self.text), text.len())
         });
-        Chunk { chunk, partial, value: OnceLock::new(), text, output: PhantomData }
+        Chunk {
+            inner: chunk,
+            partial,
+            value: OnceLock::new(),
+            text,
+            output: PhantomData,
+        }
     }
 }
 
@@ -130,7 +141,10 @@ impl Waiting {
 
 impl PartialOutput {
     fn new(parser: Box<dyn ChunkParser>) -> Self {
-        Self { parser, waiting: Waiting::default() }
+        Self {
+            parser,
+            waiting: Waiting::default(),
+        }
     }
 
     /// Parsing is put off until somebody asks: to parse all that came so far with every chunk is quadratic.

@@ -21,7 +21,11 @@ struct Position {
 
 impl ChunkIndex {
     pub(super) fn starting_at(index: u32) -> Self {
-        Self(Arc::new(Mutex::new(Position { index, role: Role::Model, has_streamed: false })))
+        Self(Arc::new(Mutex::new(Position {
+            index,
+            role: Role::Model,
+            has_streamed: false,
+        })))
     }
 
     pub(super) fn stamped(&self, mut chunk: ModelResponseChunk) -> ModelResponseChunk {
@@ -70,7 +74,11 @@ mod tests {
     use super::*;
 
     fn stamp(index: &ChunkIndex, role: Option<Role>) -> (Option<Role>, Option<u32>) {
-        let chunk = index.stamped(ModelResponseChunk { role, index: Some(9), ..ModelResponseChunk::default() });
+        let chunk = index.stamped(ModelResponseChunk {
+            role,
+            index: Some(9),
+            ..ModelResponseChunk::default()
+        });
         (chunk.role, chunk.index)
     }
 

@@ -17,7 +17,10 @@ struct Registered(Arc<dyn Format>);
 pub fn define_format(registry: &Registry, format: impl Format + 'static) -> Result<()> {
     let key = format!("{KEY}{}", format.name());
     if registry.value::<Registered>(&key).is_some() {
-        return Err(Error::already_exists(format!("a format is already registered as '{}'", format.name())));
+        return Err(Error::already_exists(format!(
+            "a format is already registered as '{}'",
+            format.name()
+        )));
     }
     registry.set_value(key, Registered(Arc::new(format)));
     Ok(())
@@ -28,5 +31,6 @@ pub(super) fn lookup_format(registry: &Registry, name: &str) -> Result<Arc<dyn F
         return Ok(Arc::clone(&registered.0));
     }
     let builtin = builtin_formats().into_iter().find(|format| format.name() == name);
-    builtin.ok_or_else(|| Error::invalid_argument(format!("there is no output format '{name}'")).with_public())
+    builtin
+        .ok_or_else(|| Error::invalid_argument(format!("there is no output format '{name}'")).with_public())
 }

@@ -24,7 +24,11 @@ pub struct Generated<T = Value> {
 
 impl<T> Generated<T> {
     pub(super) fn new(finished: Finished) -> Self {
-        Self { response: finished.response, plan: finished.output, output: PhantomData }
+        Self {
+            response: finished.response,
+            plan: finished.output,
+            output: PhantomData,
+        }
     }
 
     /// The output, read as the format says; JSON found in the text if there is no format.
@@ -35,7 +39,9 @@ impl<T> Generated<T> {
     where
         T: DeserializeOwned,
     {
-        let value = self.output_value()?.ok_or_else(|| invalid("the answer holds no output"))?;
+        let value = self
+            .output_value()?
+            .ok_or_else(|| invalid("the answer holds no output"))?;
         serde_json::from_value(value).map_err(|error| invalid(&format!("the output cannot be read: {error}")))
     }
 
@@ -44,12 +50,20 @@ impl<T> Generated<T> {
     /// # Errors
     /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the answer is not of the format.
     pub fn output_value(&self) -> Result<Option<Value>> {
-        self.response.message.as_ref().map_or(Ok(None), |message| self.plan.read(message))
+        self.response
+            .message
+            .as_ref()
+            .map_or(Ok(None), |message| self.plan.read(message))
     }
 
     /// The whole conversation: what was asked, and the answer.
     pub fn messages(&self) -> Messages {
-        let mut messages = self.response.request.as_ref().map(|request| request.messages.clone()).unwrap_or_default();
+        let mut messages = self
+            .response
+            .request
+            .as_ref()
+            .map(|request| request.messages.clone())
+            .unwrap_or_default();
         messages.extend(self.response.message.clone());
         messages
     }
@@ -89,7 +103,11 @@ impl<T> Deref for Generated<T> {
 
 impl<T> Clone for Generated<T> {
     fn clone(&self) -> Self {
-        Self { response: self.response.clone(), plan: Arc::clone(&self.plan), output: PhantomData }
+        Self {
+            response: self.response.clone(),
+            plan: Arc::clone(&self.plan),
+            output: PhantomData,
+        }
     }
 }
 

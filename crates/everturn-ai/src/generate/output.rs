@@ -23,10 +23,18 @@ impl OutputPlan {
     /// Resolves the format; a schema without a format means `json`.
     pub(super) fn resolve(registry: &Registry, asked: &GenerateActionOutputConfig) -> Result<Self> {
         let schema = asked.json_schema.clone().map(Schema::from_json).transpose()?;
-        let name = asked.format.as_deref().or_else(|| schema.is_some().then_some("json"));
+        let name = asked
+            .format
+            .as_deref()
+            .or_else(|| schema.is_some().then_some("json"));
         let Some(name) = name.filter(|&name| name != MEDIA) else {
             let config = FormatConfig::default().resolve(asked);
-            return Ok(Self { config, instructions: None, schema, handler: None });
+            return Ok(Self {
+                config,
+                instructions: None,
+                schema,
+                handler: None,
+            });
         };
         let format = lookup_format(registry, name)?;
         let handler = format
@@ -38,7 +46,12 @@ impl OutputPlan {
         // Nobody else will tell the model the schema if the provider is not to enforce it.
         let is_untold = asked.instructions.is_none() && config.constrained == Some(false);
         let instructions = instructions.or_else(|| is_untold.then(|| handler.instructions()).flatten());
-        Ok(Self { config, instructions, schema, handler: Some(handler) })
+        Ok(Self {
+            config,
+            instructions,
+            schema,
+            handler: Some(handler),
+        })
     }
 
     /// Checks that a finished message holds the output that was asked for.
@@ -46,9 +59,13 @@ impl OutputPlan {
         let Some(handler) = &self.handler else {
             return Ok(());
         };
-        let output = handler.parse_message(message).map_err(|error| unreadable(&error))?;
+        let output = handler
+            .parse_message(message)
+            .map_err(|error| unreadable(&error))?;
         match &self.schema {
-            Some(schema) => schema.validate(&output.unwrap_or_default()).map_err(|error| mismatch(&error)),
+            Some(schema) => schema
+                .validate(&output.unwrap_or_default())
+                .map_err(|error| mismatch(&error)),
             None => Ok(()),
         }
     }
@@ -67,7 +84,9 @@ impl OutputPlan {
 
     /// The model's message with a note of what was asked for, so that whoever reads the history later can parse it.
     pub(super) fn noted(&self, message: Message) -> Message {
-        let OutputConfig { format, content_type, .. } = &self.config;
+        let OutputConfig {
+            format, content_type, ..
+        } = &self.config;
         let mut output = json!({});
         for (key, value) in [("contentType", content_type), ("format", format)] {
             if let Some(value) = value {

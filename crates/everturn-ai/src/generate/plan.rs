@@ -104,15 +104,30 @@ impl Plan {
             model: options.model.map(ModelReference::from),
             config: Ok(options.config),
             messages: options.messages,
-            tools: options.tools.into_iter().flatten().map(ToolReference::Name).collect(),
+            tools: options
+                .tools
+                .into_iter()
+                .flatten()
+                .map(ToolReference::Name)
+                .collect(),
             tool_choice: options.tool_choice,
             returns_tool_requests: options.return_tool_requests.unwrap_or_default(),
             max_turns: options.max_turns,
             docs: options.docs.unwrap_or_default(),
-            resources: options.resources.into_iter().flatten().map(ResourceReference::Name).collect(),
+            resources: options
+                .resources
+                .into_iter()
+                .flatten()
+                .map(ResourceReference::Name)
+                .collect(),
             output: options.output.unwrap_or_default(),
             resume: options.resume,
-            middleware: options.middleware.into_iter().flatten().map(MiddlewareSource::named).collect(),
+            middleware: options
+                .middleware
+                .into_iter()
+                .flatten()
+                .map(MiddlewareSource::named)
+                .collect(),
             step_name: options.step_name,
             ..Self::new(registry)
         }
@@ -142,7 +157,7 @@ impl Plan {
         let call = Arc::new(call);
         let output = Arc::clone(&call.output);
         announce(&output);
-        let turn = call.opening(request, resume, emitter, context);
+        let turn = call.opening(request, resume, &emitter, context);
         let response = match first {
             FirstSpan::Own => call.turn(turn).await?,
             FirstSpan::Callers => call.turn_in_current_span(turn).await?,
@@ -154,9 +169,8 @@ impl Plan {
     async fn resolve(self: Box<Self>) -> Result<(Call, ModelRequest)> {
         self.check_messages()?;
         let model = self.model.clone().or_else(|| default_model(&self.registry));
-        let model = model.ok_or_else(|| {
-            Error::invalid_argument("no model was named, and there is no default model")
-        })?;
+        let model = model
+            .ok_or_else(|| Error::invalid_argument("no model was named, and there is no default model"))?;
         let handle = ModelHandle::resolve(&self.registry, &model.name).await?;
         let registry = self.registry.clone();
         let max_turns = self.max_turns.unwrap_or(DEFAULT_MAX_TURNS);
@@ -175,6 +189,7 @@ impl Plan {
             returns_tool_requests,
             allows_blocked,
             step_name,
+            message_index: Arc::default(),
         };
         Ok((call, request))
     }
@@ -188,7 +203,9 @@ impl Plan {
 
     fn check_messages(&self) -> Result<()> {
         if self.messages.is_empty() && self.system.is_none() && self.prompt.is_none() {
-            return Err(Error::invalid_argument("there is nothing to generate from: give a prompt or messages"));
+            return Err(Error::invalid_argument(
+                "there is nothing to generate from: give a prompt or messages",
+            ));
         }
         Ok(())
     }
@@ -196,8 +213,11 @@ impl Plan {
     /// Looks up middleware, tools, resources and the format, and builds the request; `reference` is the model's config.
     async fn assemble(self, reference: Option<Value>) -> Result<(ModelRequest, Assembled)> {
         let mut messages = self.all_messages();
-        let chain: Vec<Arc<dyn Middleware>> =
-            self.middleware.iter().map(|source| source.make(&self.registry)).collect::<Result<_>>()?;
+        let chain: Vec<Arc<dyn Middleware>> = self
+            .middleware
+            .iter()
+            .map(|source| source.make(&self.registry))
+            .collect::<Result<_>>()?;
         let tools = ToolTable::resolve(self.tools, &chain, &self.registry).await?;
         let resources = resolve_resources(self.resources, &self.registry).await?;
         let output = OutputPlan::resolve(&self.registry, &self.output)?;
@@ -212,7 +232,15 @@ impl Plan {
             output: Some(output.config.clone()),
             docs: (!self.docs.is_empty()).then(|| self.docs.into()),
         };
-        Ok((request, Assembled { chain, tools, resources, output }))
+        Ok((
+            request,
+            Assembled {
+                chain,
+                tools,
+                resources,
+                output,
+            },
+        ))
     }
 
     /// System first, then the conversation, then the prompt.

@@ -53,7 +53,10 @@ impl Call {
         if restart.iter().any(|part| part.as_tool_request().is_none()) {
             return Err(wrong_directive("restart", "tool requests"));
         }
-        interrupted.tool_request_parts().map(|part| self.settlement(part, respond, restart)).collect()
+        interrupted
+            .tool_request_parts()
+            .map(|part| self.settlement(part, respond, restart))
+            .collect()
     }
 
     fn settlement(&self, part: &Part, respond: &[Part], restart: &[Part]) -> Result<Settlement> {
@@ -64,11 +67,14 @@ impl Call {
         }
         let answers = |part: &&Part| {
             let response = part.as_tool_response();
-            response.is_some_and(|response| request.is_same_call(&response.name, response.reference.as_deref()))
+            response
+                .is_some_and(|response| request.is_same_call(&response.name, response.reference.as_deref()))
         };
         if let Some(response) = respond.iter().find(answers) {
             let tool = self.tools.get(&request.name)?;
-            let output = response.as_tool_response().and_then(|response| response.output.as_ref());
+            let output = response
+                .as_tool_response()
+                .and_then(|response| response.output.as_ref());
             tool.check_answer(output.unwrap_or(&Value::Null))?;
             return Ok(Settlement::Answered(response.clone()));
         }
@@ -92,13 +98,18 @@ impl Call {
             Settlement::Restarted(part) => Some(part.clone()),
             Settlement::Answered(_) => None,
         });
-        let mut outcomes = self.run_requests(turn, restarts.collect(), index).await?.into_iter();
+        let mut outcomes = self
+            .run_requests(turn, restarts.collect(), index)
+            .await?
+            .into_iter();
         settlements
             .into_iter()
             .map(|settlement| match settlement {
                 Settlement::Answered(part) => Ok(part),
                 Settlement::Restarted(part) => match outcomes.next() {
-                    Some(Outcome::Finished(response)) => answer(&part, response).ok_or_else(|| interrupted_again(interrupted)),
+                    Some(Outcome::Finished(response)) => {
+                        answer(&part, response).ok_or_else(|| interrupted_again(interrupted))
+                    }
                     _ => Err(interrupted_again(interrupted)),
                 },
             })
@@ -108,7 +119,8 @@ impl Call {
 
 fn interrupted_message(turn: &GenerateTurn) -> Result<Message> {
     let last = turn.request.messages.last();
-    let is_interrupted = |message: &&Message| message.role() == Role::Model && message.tool_requests().next().is_some();
+    let is_interrupted =
+        |message: &&Message| message.role() == Role::Model && message.tool_requests().next().is_some();
     last.filter(is_interrupted).cloned().ok_or_else(|| {
         let message = "cannot resume: the last message is not a model's with at least one tool request";
         Error::failed_precondition(message).with_public()
@@ -119,8 +131,14 @@ fn interrupted_message(turn: &GenerateTurn) -> Result<Message> {
 fn pending_answer(part: &Part) -> Option<Part> {
     let output = part.metadata_entry(metadata::PENDING_OUTPUT)?.clone();
     let content = part.metadata_entry(metadata::PENDING_CONTENT).cloned();
-    let content = content.and_then(|content| serde_json::from_value(content).ok()).unwrap_or_default();
-    let response = MultipartToolResponse { output: Some(output), content, metadata: None };
+    let content = content
+        .and_then(|content| serde_json::from_value(content).ok())
+        .unwrap_or_default();
+    let response = MultipartToolResponse {
+        output: Some(output),
+        content,
+        metadata: None,
+    };
     Some(answer(part, response)?.with_metadata_entry(metadata::SOURCE, metadata::SOURCE_PENDING))
 }
 
@@ -141,7 +159,9 @@ fn settled(interrupted: &Message) -> Message {
             None => part,
         }
     };
-    interrupted.clone().with_content(interrupted.content().iter().map(settled).collect::<Vec<_>>())
+    interrupted
+        .clone()
+        .with_content(interrupted.content().iter().map(settled).collect::<Vec<_>>())
 }
 
 fn wrong_directive(list: &str, wanted: &str) -> Error {

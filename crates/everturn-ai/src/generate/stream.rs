@@ -34,23 +34,32 @@ impl<T> GenerateStream<T> {
         let announced = Arc::new(OnceLock::new());
         let announce = Arc::clone(&announced);
         // The connection has a context of its own, so that the end of the caller's is still reported as an error.
-        let connection = Connection::open("generate", &Context::new(), move |_inputs, emitter, _own| async move {
-            let context = context.child();
-            let _cancel = context.cancellation().clone().drop_guard();
-            plan.context = Some(context.clone());
-            plan.emitter = emitter.map_from(|chunk| Ok(Ok(chunk)));
-            let running = plan.run(FirstSpan::Own, move |output| {
-                // Only this task announces, and only once.
-                let _ = announce.set(Arc::clone(output));
-            });
-            let result = context.guard(running).await;
-            if let Err(error) = &result {
-                // A consumer that is gone needs no error.
-                let _ = emitter.send(Err(error.clone())).await;
-            }
-            result
-        });
-        Self { connection, plan: announced, accumulation: Accumulation::default(), output: PhantomData }
+        let connection = Connection::open(
+            "generate",
+            &Context::new(),
+            move |_inputs, emitter, _own| async move {
+                let context = context.child();
+                let _cancel = context.cancellation().clone().drop_guard();
+                plan.context = Some(context.clone());
+                plan.emitter = emitter.map_from(|chunk| Ok(Ok(chunk)));
+                let running = plan.run(FirstSpan::Own, move |output| {
+                    // Only this task announces, and only once.
+                    let _ = announce.set(Arc::clone(output));
+                });
+                let result = context.guard(running).await;
+                if let Err(error) = &result {
+                    // A consumer that is gone needs no error.
+                    let _ = emitter.send(Err(error.clone())).await;
+                }
+                result
+            },
+        );
+        Self {
+            connection,
+            plan: announced,
+            accumulation: Accumulation::default(),
+            output: PhantomData,
+        }
     }
 
     /// The same stream, whose chunks also know the [text so far](Chunk::accumulated_text).
@@ -91,6 +100,9 @@ impl<T> Stream for GenerateStream<T> {
 
 impl<T> fmt::Debug for GenerateStream<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("GenerateStream").field("connection", &self.connection).finish_non_exhaustive()
+        formatter
+            .debug_struct("GenerateStream")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
     }
 }

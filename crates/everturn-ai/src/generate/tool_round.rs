@@ -34,7 +34,9 @@ pub(super) struct ToolRound {
 
 impl ToolRound {
     pub(super) fn is_interrupted(&self) -> bool {
-        self.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Interrupted(_)))
+        self.outcomes
+            .iter()
+            .any(|outcome| matches!(outcome, Outcome::Interrupted(_)))
     }
 
     /// The tools' answers as a message.
@@ -43,7 +45,13 @@ impl ToolRound {
             Outcome::Finished(response) => answer(request, response.clone()),
             Outcome::Interrupted(_) => None,
         };
-        Message::tool(self.message.tool_request_parts().zip(&self.outcomes).filter_map(answer).collect::<Vec<_>>())
+        Message::tool(
+            self.message
+                .tool_request_parts()
+                .zip(&self.outcomes)
+                .filter_map(answer)
+                .collect::<Vec<_>>(),
+        )
     }
 
     /// The model's response as it waits for an answer: finished calls keep their output, the others say what they ask.
@@ -102,7 +110,10 @@ impl Call {
     ) -> Result<ToolRound> {
         let calls = message.tool_request_parts().cloned().collect();
         let outcomes = self.run_requests(turn, calls, index).await?;
-        Ok(ToolRound { message: message.clone(), outcomes })
+        Ok(ToolRound {
+            message: message.clone(),
+            outcomes,
+        })
     }
 
     /// Runs tool requests at once and gives their outcomes in order.
@@ -116,7 +127,10 @@ impl Call {
         let emitter = index.stamping_in_turn(&turn.emitter);
         let mut calls = Vec::with_capacity(parts.len());
         for part in parts {
-            let name = part.as_tool_request().map(|request| request.name.as_str()).unwrap_or_default();
+            let name = part
+                .as_tool_request()
+                .map(|request| request.name.as_str())
+                .unwrap_or_default();
             let tool = self.tools.get(name)?.clone();
             calls.push(self.run_tool(part, tool, emitter.clone(), context.clone()));
         }
@@ -135,7 +149,13 @@ impl Call {
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
     ) -> BoxFuture<'static, Result<Outcome>> {
-        let call = ToolCall { part, tool, emitter, context, registry: self.registry.clone() };
+        let call = ToolCall {
+            part,
+            tool,
+            emitter,
+            context,
+            registry: self.registry.clone(),
+        };
         let chain = Arc::clone(&self.chain);
         Box::pin(async move {
             let (tool, context) = (call.tool.clone(), call.context.clone());
@@ -166,7 +186,12 @@ fn core(
         has_run.store(true, Ordering::Relaxed);
         Box::pin(async move {
             let input = call.request().and_then(|request| request.input.clone());
-            call.tool.run_in(input, ToolContext::for_request(call.context, call.part, call.emitter)).await
+            call.tool
+                .run_in(
+                    input,
+                    ToolContext::for_request(call.context, call.part, call.emitter),
+                )
+                .await
         })
     }
 }
@@ -178,13 +203,17 @@ async fn record_short_circuit(
     result: &Result<MultipartToolResponse>,
     context: Context,
 ) {
-    let recorded: Result<()> =
-        in_span(tool.name(), SpanKind::Action(&ActionType::TOOL), context, |_, recorder| async move {
+    let recorded: Result<()> = in_span(
+        tool.name(),
+        SpanKind::Action(&ActionType::TOOL),
+        context,
+        |_, recorder| async move {
             recorder.input(&input);
             recorder.output(&result.as_ref().map_err(Clone::clone)?.output);
             Ok(())
-        })
-        .await;
+        },
+    )
+    .await;
     // The failure, if it was one, is reported by whoever called the hooks.
     drop(recorded);
 }
@@ -216,7 +245,9 @@ async fn in_order<T>(calls: Vec<BoxFuture<'static, Result<T>>>) -> Result<Vec<T>
             Err(_aborted) => {}
             Ok(Ok(value)) => finished[position] = Some(value),
             Ok(Err(error)) if failed.as_ref().is_none_or(|(first, _)| position < *first) => {
-                handles[position..].iter().for_each(futures::future::AbortHandle::abort);
+                handles[position..]
+                    .iter()
+                    .for_each(futures::future::AbortHandle::abort);
                 failed = Some((position, error));
             }
             Ok(Err(_)) => {}

@@ -29,7 +29,10 @@ impl ToolTable {
                 ToolReference::Name(name) => lookup_tool(registry, &name).await?,
             })?;
         }
-        middleware.iter().flat_map(|layer| layer.tools()).try_for_each(|tool| table.add(tool))?;
+        middleware
+            .iter()
+            .flat_map(|layer| layer.tools())
+            .try_for_each(|tool| table.add(tool))?;
         Ok(table)
     }
 
@@ -38,7 +41,10 @@ impl ToolTable {
             Entry::Vacant(entry) => entry.insert(self.tools.len()),
             Entry::Occupied(entry) => {
                 let other = self.tools[*entry.get()].name();
-                let message = format!("cannot provide two tools with the same name: '{}' and '{other}'", tool.name());
+                let message = format!(
+                    "cannot provide two tools with the same name: '{}' and '{other}'",
+                    tool.name()
+                );
                 return Err(Error::invalid_argument(message));
             }
         };
@@ -49,10 +55,14 @@ impl ToolTable {
     /// The tool that a model calls: by its short name, or else by its full name.
     pub(super) fn get(&self, name: &str) -> Result<&Tool> {
         let found = self.by_short_name.get(name).map(|&index| &self.tools[index]);
-        found.or_else(|| self.tools.iter().find(|tool| tool.name() == name)).ok_or_else(|| {
-            Error::not_found(format!("the model asked for a tool '{name}', which it was not given"))
+        found
+            .or_else(|| self.tools.iter().find(|tool| tool.name() == name))
+            .ok_or_else(|| {
+                Error::not_found(format!(
+                    "the model asked for a tool '{name}', which it was not given"
+                ))
                 .with_reason(reason::TOOL_NOT_FOUND)
-        })
+            })
     }
 
     pub(super) fn definitions(&self) -> Arc<[ToolDefinition]> {

@@ -1,9 +1,11 @@
 //! One turn: ask the model, run what it asks for, and take the next turn inside this one.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use everturn_core::{Emitter, Error, Result, SpanKind, in_span, panic_error};
 use futures::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::instrument::{Instrument, WithSubscriber};
 
@@ -25,8 +27,13 @@ impl Call {
             let context = turn.context.clone();
             let name = self.step_name.clone();
             in_span(&name, SpanKind::Util, context, |context, recorder| async move {
-                recorder.input(&TurnInput { call: &self, turn: &turn });
-                let response = self.turn_in_current_span(GenerateTurn { context, ..turn }).await?;
+                recorder.input(&TurnInput {
+                    call: &self,
+                    turn: &turn,
+                });
+                let response = self
+                    .turn_in_current_span(GenerateTurn { context, ..turn })
+                    .await?;
                 recorder.output(&response);
                 Ok(response)
             })
@@ -37,11 +44,9 @@ impl Call {
     /// Takes a turn, through the generate hooks.
     pub(super) fn turn_in_current_span(
         self: Arc<Self>,
-        mut turn: GenerateTurn,
+        turn: GenerateTurn,
     ) -> BoxFuture<'static, Result<ModelResponse>> {
-        if !self.chain.is_empty() {
-            turn.emitter = with_defaults(&turn.emitter, turn.message_index);
-        }
+        self.message_index.store(turn.message_index, Ordering::Relaxed);
         let chain = Arc::clone(&self.chain);
         NextTurn::around_turn(&chain, move |turn| Box::pin(Arc::clone(&self).step(turn))).run(turn)
     }
@@ -51,7 +56,13 @@ impl Call {
             let following = Box::pin(self.resume(turn, resume)).await?;
             return self.turn(following).await;
         }
-        expand_resources(&mut turn.request.messages, &self.resources, &self.registry, &turn.context).await?;
+        expand_resources(
+            &mut turn.request.messages,
+            &self.resources,
+            &self.registry,
+            &turn.context,
+        )
+        .await?;
         let index = ChunkIndex::starting_at(turn.message_index);
         let chunks = index.stamping(&turn.emitter);
         let response = Box::pin(self.ask(turn.request.clone(), chunks, turn.context.clone())).await?;
@@ -73,11 +84,13 @@ impl Call {
     /// Takes a turn inside another. Each takes its share of the thread's stack while it is polled, so every few turns
     /// one gets a task, and with it a stack, of its own.
     async fn deeper(self: Arc<Self>, turn: GenerateTurn) -> Result<ModelResponse> {
-        if !turn.turn.is_multiple_of(TURNS_PER_STACK) {
-            return self.turn(turn).await;
-        }
-        let work = self.turn(turn).in_current_span().with_current_subscriber();
-        match AbortOnDropHandle::new(tokio::spawn(work)).await {
+        let is_due = turn.turn.is_multiple_of(TURNS_PER_STACK);
+        let work = self.turn(turn);
+        let Some(runtime) = Handle::try_current().ok().filter(|_| is_due) else {
+            return work.await;
+        };
+        let work = runtime.spawn(work.in_current_span().with_current_subscriber());
+        match AbortOnDropHandle::new(work).await {
             Ok(result) => result,
             Err(error) => Err(match error.try_into_panic() {
                 Ok(payload) => panic_error("generate", payload.as_ref()),
@@ -88,7 +101,10 @@ impl Call {
 
     /// The model's message, if it asks for tools that this call is to run.
     fn message_with_work(&self, response: &ModelResponse) -> Option<Message> {
-        let message = response.message.as_ref().filter(|_| !self.returns_tool_requests)?;
+        let message = response
+            .message
+            .as_ref()
+            .filter(|_| !self.returns_tool_requests)?;
         let is_blocked = response.finish_reason == Some(crate::FinishReason::Blocked);
         (!is_blocked && message.tool_requests().next().is_some()).then(|| message.clone())
     }
@@ -119,7 +135,10 @@ pub(super) async fn send_answers(
     if !emitter.is_streaming() {
         return Ok(());
     }
-    let chunk = ModelResponseChunk { role: Some(Role::Tool), ..ModelResponseChunk::new(answers.content()) };
+    let chunk = ModelResponseChunk {
+        role: Some(Role::Tool),
+        ..ModelResponseChunk::new(answers.content())
+    };
     emitter.send(index.stamped(chunk)).await
 }
 
@@ -129,15 +148,6 @@ fn complete(mut response: ModelResponse, turn: GenerateTurn) -> ModelResponse {
     response.custom.get_or_insert_with(|| serde_json::json!({}));
     response.request = Some(Box::new(turn.request));
     response
-}
-
-/// What hooks stream without saying as whom and where is the model's next message.
-fn with_defaults(emitter: &Emitter<ModelResponseChunk>, index: u32) -> Emitter<ModelResponseChunk> {
-    emitter.map_from(move |mut chunk: ModelResponseChunk| {
-        chunk.role.get_or_insert(Role::Model);
-        chunk.index.get_or_insert(index);
-        Ok(chunk)
-    })
 }
 
 fn too_many_turns(max_turns: u32) -> Error {

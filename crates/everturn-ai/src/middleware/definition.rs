@@ -53,7 +53,10 @@ impl MiddlewareDefinition {
 
     /// The same middleware with a description for people.
     pub fn description(self, description: impl Into<String>) -> Self {
-        Self { description: Some(description.into()), ..self }
+        Self {
+            description: Some(description.into()),
+            ..self
+        }
     }
 
     /// The name under which the middleware is used.
@@ -80,16 +83,23 @@ impl MiddlewareDefinition {
             None | Some(Value::Null) => Value::Object(JsonObject::new()),
             Some(config) => config.clone(),
         };
-        let made = self.config_schema.validate(&config).and_then(|()| (self.factory)(config, registry));
+        let made = self
+            .config_schema
+            .validate(&config)
+            .and_then(|()| (self.factory)(config, registry));
         made.map_err(|error| {
-            Error::invalid_argument(format!("cannot make middleware '{}': {error}", self.name)).with_source(error)
+            Error::invalid_argument(format!("cannot make middleware '{}': {error}", self.name))
+                .with_source(error)
         })
     }
 }
 
 impl fmt::Debug for MiddlewareDefinition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("MiddlewareDefinition").field(&self.name).finish()
+        formatter
+            .debug_tuple("MiddlewareDefinition")
+            .field(&self.name)
+            .finish()
     }
 }
 
@@ -100,9 +110,13 @@ impl fmt::Debug for MiddlewareDefinition {
 pub fn define_middleware(registry: &Registry, definition: MiddlewareDefinition) -> Result<()> {
     let name = definition.name.clone();
     if MiddlewareDefinition::lookup(registry, &name).is_some() {
-        return Err(Error::already_exists(format!("a middleware is already registered as '{name}'")));
+        return Err(Error::already_exists(format!(
+            "a middleware is already registered as '{name}'"
+        )));
     }
-    let other = name.strip_prefix(PREFIX).map_or_else(|| format!("{PREFIX}{name}"), str::to_owned);
+    let other = name
+        .strip_prefix(PREFIX)
+        .map_or_else(|| format!("{PREFIX}{name}"), str::to_owned);
     registry.set_value(format!("{KEY}{name}"), definition.clone());
     registry.set_value(format!("{KEY}{other}"), definition);
     Ok(())

@@ -35,7 +35,10 @@ impl<C, O> Next<C, O> {
     pub fn run(&self, call: C) -> BoxFuture<'static, Result<O>> {
         match self.chain.get(self.position) {
             Some(layer) => {
-                let inner = Self { position: self.position + 1, ..self.clone() };
+                let inner = Self {
+                    position: self.position + 1,
+                    ..self.clone()
+                };
                 (self.hook)(Arc::clone(layer), call, inner)
             }
             None => (self.core)(call),
@@ -49,7 +52,12 @@ impl NextTurn {
         core: impl Fn(GenerateTurn) -> BoxFuture<'static, Result<ModelResponse>> + Send + Sync + 'static,
     ) -> Self {
         let hook: Hook<_, _> = |layer, turn, next| Box::pin(async move { layer.generate(turn, next).await });
-        Self { chain: Arc::clone(chain), position: 0, hook, core: Arc::new(core) }
+        Self {
+            chain: Arc::clone(chain),
+            position: 0,
+            hook,
+            core: Arc::new(core),
+        }
     }
 }
 
@@ -59,7 +67,12 @@ impl NextModel {
         core: impl Fn(ModelCall) -> BoxFuture<'static, Result<ModelResponse>> + Send + Sync + 'static,
     ) -> Self {
         let hook: Hook<_, _> = |layer, call, next| Box::pin(async move { layer.model(call, next).await });
-        Self { chain: Arc::clone(chain), position: 0, hook, core: Arc::new(core) }
+        Self {
+            chain: Arc::clone(chain),
+            position: 0,
+            hook,
+            core: Arc::new(core),
+        }
     }
 }
 
@@ -69,7 +82,12 @@ impl NextTool {
         core: impl Fn(ToolCall) -> BoxFuture<'static, Result<MultipartToolResponse>> + Send + Sync + 'static,
     ) -> Self {
         let hook: Hook<_, _> = |layer, call, next| Box::pin(async move { layer.tool(call, next).await });
-        Self { chain: Arc::clone(chain), position: 0, hook, core: Arc::new(core) }
+        Self {
+            chain: Arc::clone(chain),
+            position: 0,
+            hook,
+            core: Arc::new(core),
+        }
     }
 }
 
@@ -87,6 +105,9 @@ impl<C, O> Clone for Next<C, O> {
 impl<C, O> fmt::Debug for Next<C, O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layers = self.chain.len().saturating_sub(self.position);
-        formatter.debug_struct("Next").field("layers", &layers).finish_non_exhaustive()
+        formatter
+            .debug_struct("Next")
+            .field("layers", &layers)
+            .finish_non_exhaustive()
     }
 }

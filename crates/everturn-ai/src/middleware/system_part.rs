@@ -11,8 +11,12 @@ pub fn place_system_part(messages: &mut Messages, marker: &str, text: impl Into<
     let first = messages.next_with(Feature::System, 0);
     let mut candidate = first;
     while let Some(index) = candidate {
-        let marked = |message: &Message| message.content().iter().position(|part| part.metadata_entry(marker).is_some());
-        if let Some((message, place)) = messages.get(index).and_then(|message| Some((message, marked(message)?))) {
+        let is_own = |part: &Part| part.metadata_entry(marker).is_some();
+        let place = |message: &Message| message.content().iter().position(is_own);
+        if let Some((message, place)) = messages
+            .get(index)
+            .and_then(|message| Some((message, place(message)?)))
+        {
             if message.content()[place] != part {
                 let mut content = message.content().to_vec();
                 content[place] = part;
@@ -50,6 +54,11 @@ mod tests {
 
         place_system_part(&mut messages, "listing", "one");
 
-        assert_eq!(messages.first(), Some(&Message::system(Part::text("one").with_metadata_entry("listing", true))));
+        assert_eq!(
+            messages.first(),
+            Some(&Message::system(
+                Part::text("one").with_metadata_entry("listing", true)
+            ))
+        );
     }
 }

@@ -51,7 +51,10 @@ pub(super) fn descriptor_metadata(name: &str, info: &ModelInfo, schema: Option<&
         ("versions", serde_json::to_value(&info.versions)),
         ("supports", serde_json::to_value(&info.supports)),
         ("stage", serde_json::to_value(info.stage)),
-        ("customOptions", Ok(schema.map_or(Value::Null, |schema| schema.as_json().clone()))),
+        (
+            "customOptions",
+            Ok(schema.map_or(Value::Null, |schema| schema.as_json().clone())),
+        ),
     ];
     for (key, value) in optional {
         if let Some(value) = value.ok().filter(|value| !value.is_null()) {
@@ -65,7 +68,11 @@ pub(super) fn descriptor_metadata(name: &str, info: &ModelInfo, schema: Option<&
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if there is a model of that name.
-pub fn register_model(registry: &Registry, name: impl Into<String>, model: impl Model) -> Result<ModelAction> {
+pub fn register_model(
+    registry: &Registry,
+    name: impl Into<String>,
+    model: impl Model,
+) -> Result<ModelAction> {
     let action = model_action(name, model);
     registry.register(Arc::new(action.clone()))?;
     Ok(action)

@@ -4,10 +4,11 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, downcast};
+use everturn_core::{Action, ActionType, Context, DynAction, Error, Registry, Result};
 
 use super::action::descriptor_metadata;
 use super::preparation::Preparation;
+use crate::primitive::run;
 use crate::{ModelInfo, ModelRequest, Operation};
 
 pub(super) type StartAction = Action<ModelRequest, Operation>;
@@ -53,14 +54,18 @@ impl BackgroundModel {
         metadata.insert("type".to_owned(), ActionType::BACKGROUND_MODEL.as_str().into());
         let key = ActionType::BACKGROUND_MODEL.key(&name);
         let shared = Arc::new((start, Preparation::new(&name, info, None, None), key.clone()));
-        let start = Action::new(ActionType::BACKGROUND_MODEL, name.as_str(), move |request, context| {
-            let shared = Arc::clone(&shared);
-            async move {
-                let (start, preparation, key) = &*shared;
-                let request = preparation.prepare(request).await?;
-                Ok(stamped(start(request, context).await?, key))
-            }
-        });
+        let start = Action::new(
+            ActionType::BACKGROUND_MODEL,
+            name.as_str(),
+            move |request, context| {
+                let shared = Arc::clone(&shared);
+                async move {
+                    let (start, preparation, key) = &*shared;
+                    let request = preparation.prepare(request).await?;
+                    Ok(stamped(start(request, context).await?, key))
+                }
+            },
+        );
         Self {
             start: start.with_metadata(metadata),
             check: operation_action(ActionType::CHECK_OPERATION, &name, key, check),
@@ -76,12 +81,16 @@ impl BackgroundModel {
     {
         let key = self.start.descriptor().key.clone();
         let cancel = operation_action(ActionType::CANCEL_OPERATION, self.start.name(), key, cancel);
-        Self { cancel: Some(cancel), ..self }
+        Self {
+            cancel: Some(cancel),
+            ..self
+        }
     }
 
     /// The actions that the model consists of, for plugins that provide it.
     pub fn actions(&self) -> Vec<Arc<dyn DynAction>> {
-        let mut actions: Vec<Arc<dyn DynAction>> = vec![Arc::new(self.start.clone()), Arc::new(self.check.clone())];
+        let mut actions: Vec<Arc<dyn DynAction>> =
+            vec![Arc::new(self.start.clone()), Arc::new(self.check.clone())];
         if let Some(cancel) = &self.cancel {
             actions.push(Arc::new(cancel.clone()));
         }
@@ -93,13 +102,18 @@ impl BackgroundModel {
     /// # Errors
     /// `ALREADY_EXISTS` if there is a background model of that name.
     pub fn register(&self, registry: &Registry) -> Result<()> {
-        self.actions().into_iter().try_for_each(|action| registry.register(action))
+        self.actions()
+            .into_iter()
+            .try_for_each(|action| registry.register(action))
     }
 }
 
 impl fmt::Debug for BackgroundModel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("BackgroundModel").field(&self.start.name()).finish()
+        formatter
+            .debug_tuple("BackgroundModel")
+            .field(&self.start.name())
+            .finish()
     }
 }
 
@@ -130,12 +144,14 @@ fn stamped(mut operation: Operation, key: &str) -> Operation {
 /// `INVALID_ARGUMENT` if the operation does not say which model started it, `NOT_FOUND` if that model is not
 /// registered, else what the provider fails with.
 pub async fn check_operation(registry: &Registry, operation: Operation) -> Result<Operation> {
-    let action = find(registry, &operation, &ActionType::CHECK_OPERATION, "check").await?.ok_or_else(|| {
-        let started_by = operation.action.as_deref().unwrap_or_default();
-        Error::not_found(format!("no background model '{started_by}' is registered"))
-            .with_reason(crate::reason::MODEL_NOT_FOUND)
-    })?;
-    run(action, operation).await
+    let action = find(registry, &operation, &ActionType::CHECK_OPERATION, "check")
+        .await?
+        .ok_or_else(|| {
+            let started_by = operation.action.as_deref().unwrap_or_default();
+            Error::not_found(format!("no background model '{started_by}' is registered"))
+                .with_reason(crate::reason::MODEL_NOT_FOUND)
+        })?;
+    run(action, operation, Context::current()).await
 }
 
 /// Cancels an operation.
@@ -148,7 +164,7 @@ pub async fn cancel_operation(registry: &Registry, operation: Operation) -> Resu
         let started_by = operation.action.as_deref().unwrap_or_default();
         Error::unavailable(format!("operations of '{started_by}' cannot be cancelled"))
     })?;
-    run(action, operation).await
+    run(action, operation, Context::current()).await
 }
 
 /// Looks for the sibling action under its name and, as other runtimes register it, under its name with a suffix.
@@ -158,24 +174,16 @@ async fn find(
     action_type: &ActionType,
     suffix: &str,
 ) -> Result<Option<Arc<dyn DynAction>>> {
-    let started_by = operation
-        .action
-        .as_deref()
-        .ok_or_else(|| Error::invalid_argument("the operation does not say which action started it").with_public())?;
+    let started_by = operation.action.as_deref().ok_or_else(|| {
+        Error::invalid_argument("the operation does not say which action started it").with_public()
+    })?;
     let name = everturn_core::ParsedKey::parse(started_by).map_or(started_by, |key| key.name);
     match registry.lookup(&action_type.key(name)).await? {
         Some(action) => Ok(Some(action)),
-        None => registry.lookup(&action_type.key(&format!("{name}/{suffix}"))).await,
-    }
-}
-
-async fn run(action: Arc<dyn DynAction>, operation: Operation) -> Result<Operation> {
-    let context = Context::current();
-    match downcast::<OperationAction>(Arc::clone(&action)) {
-        Some(typed) => typed.call(operation, context, Emitter::silent()).await,
         None => {
-            let call = JsonCall { context, ..JsonCall::new(serde_json::to_value(operation)?) };
-            Ok(serde_json::from_value(action.run_json(call).await?)?)
+            registry
+                .lookup(&action_type.key(&format!("{name}/{suffix}")))
+                .await
         }
     }
 }

@@ -16,5 +16,8 @@ pub async fn call_model(
     emitter: Emitter<ModelResponseChunk>,
     context: Context,
 ) -> Result<ModelResponse> {
-    ModelHandle::resolve(registry, name).await?.call(request, emitter, context).await
+    ModelHandle::resolve(registry, name)
+        .await?
+        .call(request, emitter, context)
+        .await
 }

@@ -12,7 +12,10 @@ pub(super) struct ConfigCheck {
 
 impl ConfigCheck {
     pub(super) fn new(schema: Option<Schema>, versions: Option<Vec<String>>) -> Self {
-        Self { schema: schema.and_then(|schema| lenient(&schema)), versions: versions.unwrap_or_default() }
+        Self {
+            schema: schema.and_then(|schema| lenient(&schema)),
+            versions: versions.unwrap_or_default(),
+        }
     }
 
     /// The configuration as the provider gets it.
@@ -20,7 +23,11 @@ impl ConfigCheck {
         let config = match config {
             None | Some(Value::Null) => return Ok(None),
             Some(config @ Value::Object(_)) => config,
-            Some(_) => return Err(Error::invalid_argument("a model's configuration must be an object").with_public()),
+            Some(_) => {
+                return Err(
+                    Error::invalid_argument("a model's configuration must be an object").with_public(),
+                );
+            }
         };
         self.check_version(&config)?;
         self.check_schema(&config)?;
@@ -33,11 +40,17 @@ impl ConfigCheck {
             Some(_) if self.versions.is_empty() => return Ok(()),
             Some(version) => version,
         };
-        if version.as_str().is_some_and(|version| self.versions.iter().any(|known| known == version)) {
+        if version
+            .as_str()
+            .is_some_and(|version| self.versions.iter().any(|known| known == version))
+        {
             return Ok(());
         }
         let known = self.versions.join(", ");
-        Err(Error::invalid_argument(format!("the model has no version {version}; it has {known}")).with_public())
+        Err(
+            Error::invalid_argument(format!("the model has no version {version}; it has {known}"))
+                .with_public(),
+        )
     }
 
     fn check_schema(&self, config: &Value) -> Result<()> {
@@ -49,7 +62,9 @@ impl ConfigCheck {
             members.shift_remove(VERSION);
         }
         drop_nulls(&mut given);
-        schema.validate(&given).map_err(|error| error.context("invalid model configuration").with_public())
+        schema
+            .validate(&given)
+            .map_err(|error| error.context("invalid model configuration").with_public())
     }
 }
 
@@ -112,7 +127,9 @@ mod tests {
 
     #[test]
     fn a_setting_of_the_wrong_type_is_named() {
-        let error = check(&[]).checked(Some(json!({ "temperature": "hot" }))).unwrap_err();
+        let error = check(&[])
+            .checked(Some(json!({ "temperature": "hot" })))
+            .unwrap_err();
 
         assert!(error.message().contains("/temperature"), "{error}");
     }

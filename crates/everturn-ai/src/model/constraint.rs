@@ -5,7 +5,10 @@ use crate::{ConstrainedSupport, ModelRequest, OutputConfig};
 
 /// Whether a request asks for an enforced schema that a model of such support cannot enforce.
 pub fn needs_simulation(request: &ModelRequest, support: Option<ConstrainedSupport>) -> bool {
-    let asks = request.output.as_ref().is_some_and(|output| output.constrained == Some(true) && output.schema.is_some());
+    let asks = request
+        .output
+        .as_ref()
+        .is_some_and(|output| output.constrained == Some(true) && output.schema.is_some());
     let enforces = match support {
         None | Some(ConstrainedSupport::None) => false,
         Some(ConstrainedSupport::NoTools) => request.tools().is_empty(),
@@ -17,11 +20,17 @@ pub fn needs_simulation(request: &ModelRequest, support: Option<ConstrainedSuppo
 /// Tells the model the schema in words, unless somebody already has, and takes it out of the request.
 pub fn simulate_constrained(mut request: ModelRequest) -> ModelRequest {
     let schema = request.output.as_ref().and_then(|output| output.schema.as_ref());
-    let instructions = JsonFormat.handler(schema).ok().and_then(|handler| handler.instructions());
+    let instructions = JsonFormat
+        .handler(schema)
+        .ok()
+        .and_then(|handler| handler.instructions());
     if let Some(instructions) = instructions {
         inject_instructions(&mut request.messages, &instructions);
     }
-    request.output = Some(OutputConfig { constrained: Some(false), ..OutputConfig::default() });
+    request.output = Some(OutputConfig {
+        constrained: Some(false),
+        ..OutputConfig::default()
+    });
     request
 }
 
@@ -40,12 +49,18 @@ mod tests {
             constrained: Some(true),
             ..OutputConfig::default()
         };
-        ModelRequest { output: Some(output), ..ModelRequest::new(Message::user("q")) }
+        ModelRequest {
+            output: Some(output),
+            ..ModelRequest::new(Message::user("q"))
+        }
     }
 
     #[test]
     fn a_schema_is_simulated_only_where_the_model_cannot_enforce_it() {
-        let with_tools = ModelRequest { tools: Some(Arc::from([ToolDefinition::default()])), ..request() };
+        let with_tools = ModelRequest {
+            tools: Some(Arc::from([ToolDefinition::default()])),
+            ..request()
+        };
 
         assert!(needs_simulation(&request(), None));
         assert!(!needs_simulation(&request(), Some(ConstrainedSupport::NoTools)));
@@ -58,7 +73,13 @@ mod tests {
         let simulated = simulate_constrained(request());
 
         let output = simulated.output.unwrap();
-        assert_eq!(output, OutputConfig { constrained: Some(false), ..OutputConfig::default() });
+        assert_eq!(
+            output,
+            OutputConfig {
+                constrained: Some(false),
+                ..OutputConfig::default()
+            }
+        );
         let instructions = &simulated.messages.last().unwrap().content()[1];
         assert_eq!(instructions.purpose(), Some("output"));
     }

@@ -43,7 +43,9 @@ impl Default for ContextAugmentation {
 pub fn augment_with_context(mut request: ModelRequest, options: &ContextAugmentation) -> ModelRequest {
     let is_context = |part: &Part| part.purpose() == Some(metadata::PURPOSE_CONTEXT);
     let target = || {
-        let index = request.messages.rposition(|message| message.role() == Role::User)?;
+        let index = request
+            .messages
+            .rposition(|message| message.role() == Role::User)?;
         Some((index, request.messages.get(index)?))
     };
     let (false, Some((index, message))) = (request.docs().is_empty(), target()) else {
@@ -88,7 +90,11 @@ fn citation(document: &Document, index: usize, citation: &Citation) -> Option<St
         Value::String(name) => Some(name.clone()),
         other => Some(other.to_string()),
     };
-    let automatic = || entry("ref").or_else(|| entry("id")).unwrap_or_else(|| index.to_string());
+    let automatic = || {
+        entry("ref")
+            .or_else(|| entry("id"))
+            .unwrap_or_else(|| index.to_string())
+    };
     match citation {
         Citation::None => None,
         Citation::Automatic => Some(automatic()),
@@ -107,8 +113,14 @@ mod tests {
 
     fn request(content: Vec<Part>) -> ModelRequest {
         let named = |key: &str| JsonObject::from_iter([(key.to_owned(), json!("N"))]);
-        let docs = [Document::from("d0").with_metadata(named("id")), Document::from("d1")];
-        ModelRequest { docs: Some(Arc::from(docs)), ..ModelRequest::new(Message::user(content)) }
+        let docs = [
+            Document::from("d0").with_metadata(named("id")),
+            Document::from("d1"),
+        ];
+        ModelRequest {
+            docs: Some(Arc::from(docs)),
+            ..ModelRequest::new(Message::user(content))
+        }
     }
 
     #[test]
@@ -125,13 +137,26 @@ mod tests {
     #[test]
     fn a_kept_place_is_used_and_present_documents_are_not_repeated() {
         let place = |pending: bool| {
-            Part::text("").with_metadata_entry("purpose", "context").with_metadata_entry("pending", pending)
+            Part::text("")
+                .with_metadata_entry("purpose", "context")
+                .with_metadata_entry("pending", pending)
         };
 
-        let kept = augment_with_context(request(vec![place(true), Part::text("q")]), &ContextAugmentation::default());
+        let kept = augment_with_context(
+            request(vec![place(true), Part::text("q")]),
+            &ContextAugmentation::default(),
+        );
         let present = request(vec![place(false), Part::text("q")]);
 
-        assert!(kept.messages.last().unwrap().content()[0].as_text().unwrap().contains("d0"));
-        assert_eq!(augment_with_context(present.clone(), &ContextAugmentation::default()), present);
+        assert!(
+            kept.messages.last().unwrap().content()[0]
+                .as_text()
+                .unwrap()
+                .contains("d0")
+        );
+        assert_eq!(
+            augment_with_context(present.clone(), &ContextAugmentation::default()),
+            present
+        );
     }
 }

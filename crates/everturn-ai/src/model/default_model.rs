@@ -13,5 +13,7 @@ pub fn set_default_model(registry: &Registry, model: impl Into<ModelReference>) 
 
 /// The model for requests that name none, if there is one.
 pub fn default_model(registry: &Registry) -> Option<ModelReference> {
-    registry.value::<ModelReference>(KEY).map(|model| (*model).clone())
+    registry
+        .value::<ModelReference>(KEY)
+        .map(|model| (*model).clone())
 }

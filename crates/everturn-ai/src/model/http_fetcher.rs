@@ -27,8 +27,13 @@ impl HttpMediaFetcher {
             return Err(refused(response).await);
         }
         let content_type = response.headers().get(header::CONTENT_TYPE);
-        let content_type = content_type.and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Ok(FetchedMedia { content_type, bytes: read(response, max_bytes).await? })
+        let content_type = content_type
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
+        Ok(FetchedMedia {
+            content_type,
+            bytes: read(response, max_bytes).await?,
+        })
     }
 }
 
@@ -36,7 +41,9 @@ async fn read(mut response: Response, max_bytes: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if bytes.len() + chunk.len() > max_bytes {
-            return Err(Error::invalid_argument(format!("it is larger than {max_bytes} bytes")));
+            return Err(Error::invalid_argument(format!(
+                "it is larger than {max_bytes} bytes"
+            )));
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -52,7 +59,10 @@ async fn refused(mut response: Response) -> Error {
     }
     body.truncate(MAX_REFUSAL_BYTES);
     let status = response.status();
-    Error::invalid_argument(format!("the server answered {status}: {}", String::from_utf8_lossy(&body)))
+    Error::invalid_argument(format!(
+        "the server answered {status}: {}",
+        String::from_utf8_lossy(&body)
+    ))
 }
 
 impl MediaFetcher for HttpMediaFetcher {

@@ -23,7 +23,10 @@ impl ModelHandle {
         let keys = if name.starts_with('/') {
             vec![name.to_owned()]
         } else {
-            vec![ActionType::MODEL.key(name), ActionType::BACKGROUND_MODEL.key(name)]
+            vec![
+                ActionType::MODEL.key(name),
+                ActionType::BACKGROUND_MODEL.key(name),
+            ]
         };
         for key in &keys {
             if let Some(action) = registry.lookup(key).await? {
@@ -57,7 +60,10 @@ impl ModelHandle {
                     tracing::warn!(model = model.name(), "a background model does not stream");
                 }
                 let operation = model.call(request, context, Emitter::silent()).await?;
-                Ok(ModelResponse { operation: Some(operation), ..ModelResponse::default() })
+                Ok(ModelResponse {
+                    operation: Some(operation),
+                    ..ModelResponse::default()
+                })
             }
         }
     }
@@ -79,7 +85,10 @@ async fn call_json(
     let response = model.run_json(call).await?;
     if model.descriptor().action_type == ActionType::BACKGROUND_MODEL {
         let operation = serde_json::from_value(response)?;
-        return Ok(ModelResponse { operation: Some(operation), ..ModelResponse::default() });
+        return Ok(ModelResponse {
+            operation: Some(operation),
+            ..ModelResponse::default()
+        });
     }
     Ok(serde_json::from_value(response)?)
 }

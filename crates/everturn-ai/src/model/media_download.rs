@@ -42,7 +42,11 @@ pub struct MediaDownload {
 impl MediaDownload {
     /// Downloads everything of up to 20 MiB.
     pub fn new(fetcher: impl MediaFetcher) -> Self {
-        Self { fetcher: Arc::new(fetcher), max_bytes: DEFAULT_MAX_BYTES, filter: Arc::new(|_| true) }
+        Self {
+            fetcher: Arc::new(fetcher),
+            max_bytes: DEFAULT_MAX_BYTES,
+            filter: Arc::new(|_| true),
+        }
     }
 
     /// Fails for anything larger than this.
@@ -52,7 +56,10 @@ impl MediaDownload {
 
     /// Leaves alone whatever `filter` does not hold for.
     pub fn filter(self, filter: impl Fn(&Media) -> bool + Send + Sync + 'static) -> Self {
-        Self { filter: Arc::new(filter), ..self }
+        Self {
+            filter: Arc::new(filter),
+            ..self
+        }
     }
 
     /// The request with the media behind `http` URLs inlined as `data:` URLs.
@@ -62,7 +69,11 @@ impl MediaDownload {
     pub async fn apply(&self, mut request: ModelRequest) -> Result<ModelRequest> {
         let mut start = 0;
         while let Some(index) = request.messages.next_with(Feature::Media, start) {
-            if let Some(message) = request.messages.get(index).filter(|message| self.concerns(message)) {
+            if let Some(message) = request
+                .messages
+                .get(index)
+                .filter(|message| self.concerns(message))
+            {
                 let inlined = self.inlined(message).await?;
                 request.messages.replace(index, inlined);
             }
@@ -89,17 +100,29 @@ impl MediaDownload {
             return Ok(part.clone());
         };
         let fetched = self.fetcher.fetch(&media.url, self.max_bytes).await;
-        let fetched = fetched.map_err(|error| error.context(format_args!("cannot download media '{}'", media.url)))?;
-        let content_type = media.content_type.clone().or(fetched.content_type).unwrap_or_default();
+        let fetched =
+            fetched.map_err(|error| error.context(format_args!("cannot download media '{}'", media.url)))?;
+        let content_type = media
+            .content_type
+            .clone()
+            .or(fetched.content_type)
+            .unwrap_or_default();
         let url = format!("data:{content_type};base64,{}", STANDARD.encode(&fetched.bytes));
         let content_type = (!content_type.is_empty()).then_some(content_type);
-        let inlined = Media { url, content_type, ..media.clone() };
+        let inlined = Media {
+            content_type,
+            url,
+            ..media.clone()
+        };
         Ok(part.clone().with_kind(PartKind::Media(inlined)))
     }
 }
 
 impl fmt::Debug for MediaDownload {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("MediaDownload").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
+        formatter
+            .debug_struct("MediaDownload")
+            .field("max_bytes", &self.max_bytes)
+            .finish_non_exhaustive()
     }
 }

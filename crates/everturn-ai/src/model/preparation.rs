@@ -18,7 +18,12 @@ pub(super) struct Preparation {
 }
 
 impl Preparation {
-    pub(super) fn new(name: &str, info: ModelInfo, schema: Option<Schema>, download: Option<MediaDownload>) -> Self {
+    pub(super) fn new(
+        name: &str,
+        info: ModelInfo,
+        schema: Option<Schema>,
+        download: Option<MediaDownload>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             supports: info.supports.unwrap_or_default(),

@@ -13,7 +13,10 @@ pub struct SystemPromptWording {
 
 impl Default for SystemPromptWording {
     fn default() -> Self {
-        Self { preface: "SYSTEM INSTRUCTIONS:\n".to_owned(), acknowledgement: "Understood.".to_owned() }
+        Self {
+            preface: "SYSTEM INSTRUCTIONS:\n".to_owned(),
+            acknowledgement: "Understood.".to_owned(),
+        }
     }
 }
 
@@ -27,9 +30,17 @@ pub fn simulate_system_prompt_with(mut request: ModelRequest, wording: &SystemPr
     let Some(index) = request.messages.next_with(Feature::System, 0) else {
         return request;
     };
-    let instructions = request.messages.get(index).map(Message::content).unwrap_or_default();
+    let instructions = request
+        .messages
+        .get(index)
+        .map(Message::content)
+        .unwrap_or_default();
     let preface = Part::text(&wording.preface);
-    let told = Message::user(std::iter::once(preface).chain(instructions.iter().cloned()).collect::<Vec<_>>());
+    let told = Message::user(
+        std::iter::once(preface)
+            .chain(instructions.iter().cloned())
+            .collect::<Vec<_>>(),
+    );
     let understood = Message::model(wording.acknowledgement.as_str());
     request.messages.splice(index..index + 1, [told, understood]);
     request
@@ -48,7 +59,10 @@ mod tests {
 
         let roles: Vec<_> = simulated.messages.iter().map(Message::role).collect();
         assert_eq!(roles, [Role::User, Role::Model, Role::User, Role::System]);
-        assert_eq!(simulated.messages.first().unwrap().text(), "SYSTEM INSTRUCTIONS:\na");
+        assert_eq!(
+            simulated.messages.first().unwrap().text(),
+            "SYSTEM INSTRUCTIONS:\na"
+        );
         assert_eq!(original.messages.first().unwrap().role(), Role::System);
     }
 }

@@ -18,7 +18,9 @@ where
     let input = request.messages.tally();
     let started = Instant::now();
     let mut response = provider(request).await?;
-    response.latency_ms.get_or_insert_with(|| started.elapsed().as_secs_f64() * 1000.0);
+    response
+        .latency_ms
+        .get_or_insert_with(|| started.elapsed().as_secs_f64() * 1000.0);
     let output = response.message.as_ref().map(Message::tally).unwrap_or_default();
     response.usage.get_or_insert_default().fill_counts(input, output);
     Ok(response)

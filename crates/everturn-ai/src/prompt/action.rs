@@ -25,10 +25,14 @@ pub(super) fn register(registry: &Registry, name: &str, source: &Arc<dyn PromptS
         let prompt = prompt();
         async move { prompt?.call(input)?.context(context).render().await }
     });
-    let options = Action::new(ActionType::EXECUTABLE_PROMPT, name, move |input: Value, context: Context| {
-        let prompt = to_options();
-        async move { prompt?.call(input)?.context(context).options().await }
-    });
+    let options = Action::new(
+        ActionType::EXECUTABLE_PROMPT,
+        name,
+        move |input: Value, context: Context| {
+            let prompt = to_options();
+            async move { prompt?.call(input)?.context(context).options().await }
+        },
+    );
     register_action::<ModelRequest>(registry, name, request, &settings)?;
     register_action::<GenerateActionOptions>(registry, name, options, &settings)?;
     registry.set_value(value_key(name), Registered(Arc::clone(source)));
@@ -46,7 +50,9 @@ fn register_action<O: Payload>(
         ("type".to_owned(), Value::from(kind.as_str())),
         ("prompt".to_owned(), describe(name, settings)),
     ]);
-    let mut action = action.with_metadata(metadata).with_input_schema(lenient_schema(settings));
+    let mut action = action
+        .with_metadata(metadata)
+        .with_input_schema(lenient_schema(settings));
     if let Some(description) = &settings.description {
         action = action.with_description(description.clone());
     }
@@ -56,7 +62,11 @@ fn register_action<O: Payload>(
 /// What a listing says about a prompt.
 fn describe(name: &str, settings: &Settings) -> Value {
     let tools: Vec<&str> = settings.tools.iter().map(tool_name).collect();
-    let middleware: Vec<_> = settings.middleware.iter().filter_map(|source| source.reference()).collect();
+    let middleware: Vec<_> = settings
+        .middleware
+        .iter()
+        .filter_map(|source| source.reference())
+        .collect();
     let mut described = json!({
         "name": name,
         "model": settings.model.as_ref().map(|model| &model.name),
@@ -73,7 +83,8 @@ fn describe(name: &str, settings: &Settings) -> Value {
         "metadata": settings.metadata,
     });
     if let Some(described) = described.as_object_mut() {
-        described.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty()));
+        described
+            .retain(|_, value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty()));
     }
     described
 }
@@ -109,7 +120,11 @@ impl<O: Payload> DynAction for PromptAction<O> {
     }
 
     fn run_json(&self, mut call: JsonCall) -> BoxFuture<'_, Result<Value>> {
-        call.input = Some(call.input.filter(|input| !input.is_null()).unwrap_or_else(|| json!({})));
+        call.input = Some(
+            call.input
+                .filter(|input| !input.is_null())
+                .unwrap_or_else(|| json!({})),
+        );
         self.action.run_json(call)
     }
 }

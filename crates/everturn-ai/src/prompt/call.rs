@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{Prompt, RenderedPrompt};
 use crate::{
-    Document, Generate, GenerateActionOptions, GenerateStream, Generated, IntoMiddleware, IntoTool, Messages, MiddlewareSource, ModelReference,
-    ModelRequest, ToolChoice, ToolReference,
+    Document, Generate, GenerateActionOptions, GenerateStream, Generated, IntoMiddleware, IntoTool, Messages,
+    MiddlewareSource, ModelReference, ModelRequest, ToolChoice, ToolReference,
 };
 
 /// A prompt about to be used. What is set here goes before what the prompt says.
@@ -104,7 +104,12 @@ impl<O> PromptCall<O> {
 
     /// Middleware instead of the prompt's; called again, more of it.
     pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
-        self.change(|changes| changes.middleware.get_or_insert_default().push(middleware.into_middleware()))
+        self.change(|changes| {
+            changes
+                .middleware
+                .get_or_insert_default()
+                .push(middleware.into_middleware());
+        })
     }
 
     /// The request a model would be sent, output instructions and tool definitions included.
@@ -121,7 +126,10 @@ impl<O> PromptCall<O> {
     /// As [`Prompt::render`].
     pub async fn options(self) -> Result<GenerateActionOptions> {
         let context = self.context.unwrap_or_else(Context::current);
-        let rendered = self.prompt.render_around(&self.input, self.conversation, context).await?;
+        let rendered = self
+            .prompt
+            .render_around(&self.input, self.conversation, context)
+            .await?;
         Ok(self.changes.applied(rendered)?.options())
     }
 
@@ -134,7 +142,13 @@ impl<O> PromptCall<O> {
         let context = self.context.clone().unwrap_or_else(Context::current);
         in_span(&name, SpanKind::Dotprompt, context, async |context, recorder| {
             recorder.input(&self.input);
-            let reply = self.context(context.clone()).prepare().await?.context(context).run().await?;
+            let reply = self
+                .context(context.clone())
+                .prepare()
+                .await?
+                .context(context)
+                .run()
+                .await?;
             recorder.output(&*reply);
             Ok(reply)
         })
@@ -153,9 +167,14 @@ impl<O> PromptCall<O> {
     async fn prepare(self) -> Result<Generate<O>> {
         let context = self.context.unwrap_or_else(Context::current);
         let prompt = &self.prompt;
-        let rendered = prompt.render_around(&self.input, self.conversation, context.clone()).await?;
+        let rendered = prompt
+            .render_around(&self.input, self.conversation, context.clone())
+            .await?;
         let rendered = self.changes.applied(rendered)?;
-        let generate = rendered.generate(&prompt.registry).messages(rendered.messages()).context(context);
+        let generate = rendered
+            .generate(&prompt.registry)
+            .messages(rendered.messages())
+            .context(context);
         Ok(generate.read_as())
     }
 }
@@ -206,6 +225,8 @@ impl<O: 'static> IntoFuture for PromptCall<O> {
 
 impl<O> fmt::Debug for PromptCall<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PromptCall").field("prompt", &self.prompt.name).finish_non_exhaustive()
+        f.debug_struct("PromptCall")
+            .field("prompt", &self.prompt.name)
+            .finish_non_exhaustive()
     }
 }

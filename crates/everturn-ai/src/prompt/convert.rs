@@ -10,9 +10,18 @@ pub(super) fn message(rendered: dotprompt::Message) -> Result<Message> {
         "user" => Role::User,
         "model" => Role::Model,
         "tool" => Role::Tool,
-        other => return Err(Error::invalid_argument(format!("'{other}' is not a role: use system, user, model or tool"))),
+        other => {
+            return Err(Error::invalid_argument(format!(
+                "'{other}' is not a role: use system, user, model or tool"
+            )));
+        }
     };
-    let parts = rendered.content.iter().cloned().map(part).collect::<Result<Vec<_>>>()?;
+    let parts = rendered
+        .content
+        .iter()
+        .cloned()
+        .map(part)
+        .collect::<Result<Vec<_>>>()?;
     let message = Message::new(role, parts);
     Ok(match rendered.metadata {
         Some(metadata) => message.with_metadata(JsonObject::clone(&metadata)),

@@ -13,8 +13,8 @@ use super::library::{compiler, template_error};
 use super::slot::{ContentSlot, ContentSource, MessagesSlot, MessagesSource};
 use super::{Prompt, PromptSource, action};
 use crate::{
-    Document, GenerateActionOutputConfig, IntoMiddleware, IntoTool, JsonObject, MiddlewareSource, ModelReference,
-    OutputInstructions, ToolChoice, ToolReference,
+    Document, GenerateActionOutputConfig, IntoMiddleware, IntoTool, JsonObject, MiddlewareSource,
+    ModelReference, OutputInstructions, ToolChoice, ToolReference,
 };
 
 /// A prompt to be defined: `I` is its input, `O` its output.
@@ -90,7 +90,11 @@ impl PromptSource for Fixed {
 impl PromptDefinition {
     /// A prompt of that name, with nothing in it yet.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), parts: Draft::default(), types: PhantomData }
+        Self {
+            name: name.into(),
+            parts: Draft::default(),
+            types: PhantomData,
+        }
     }
 }
 
@@ -111,7 +115,11 @@ impl<I, O> PromptDefinition<I, O> {
 
     /// The type of its input.
     pub fn input<T: Serialize + JsonSchema>(self) -> PromptDefinition<T, O> {
-        let typed = PromptDefinition { name: self.name, parts: self.parts, types: PhantomData };
+        let typed = PromptDefinition {
+            name: self.name,
+            parts: self.parts,
+            types: PhantomData,
+        };
         typed.set(|settings| settings.input_schema = Some(Schema::of::<T>()))
     }
 
@@ -177,7 +185,11 @@ impl<I, O> PromptDefinition<I, O> {
 
     /// The type of its output.
     pub fn output<T: JsonSchema>(self) -> PromptDefinition<I, T> {
-        let typed = PromptDefinition { name: self.name, parts: self.parts, types: PhantomData };
+        let typed = PromptDefinition {
+            name: self.name,
+            parts: self.parts,
+            types: PhantomData,
+        };
         typed.set(|settings| settings.output.json_schema = Some(Schema::of::<T>().as_json().clone()))
     }
 
@@ -223,7 +235,14 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
     }
 
     fn compile(self, registry: &Registry) -> Result<Arc<dyn PromptSource>> {
-        let Draft { mut settings, config, input_default, system, messages, prompt } = self.parts;
+        let Draft {
+            mut settings,
+            config,
+            input_default,
+            system,
+            messages,
+            prompt,
+        } = self.parts;
         settings.config = config.transpose()?;
         settings.input_default = match input_default.transpose()? {
             None | Some(Value::Null) => None,
@@ -234,7 +253,9 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
             }
         };
         let compile = |template: &str| {
-            compiler(registry).compile_named(&self.name, template).map_err(|error| template_error(&self.name, error))
+            compiler(registry)
+                .compile_named(&self.name, template)
+                .map_err(|error| template_error(&self.name, error))
         };
         let content = |slot: ContentSlot| match slot.0 {
             ContentSource::Template(template) => compile(&template).map(CompiledContent::Template),
@@ -257,6 +278,8 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
 
 impl<I, O> fmt::Debug for PromptDefinition<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PromptDefinition").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("PromptDefinition")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }

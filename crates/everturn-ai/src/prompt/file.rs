@@ -7,12 +7,21 @@ use serde_json::Value;
 
 use super::definition::{CompiledMessages, Parts, Settings};
 use super::library::{compiler, template_error};
-use crate::{GenerateActionOutputConfig, JsonObject, MiddlewareRef, MiddlewareSource, ModelReference, ToolReference};
+use crate::{
+    GenerateActionOutputConfig, JsonObject, MiddlewareRef, MiddlewareSource, ModelReference, ToolReference,
+};
 
 /// Reads a prompt from the source of its file. `name` and `file` are for its errors.
-pub(super) fn parse(registry: &Registry, name: &str, variant: Option<&str>, file: &str, source: &str) -> Result<Parts> {
-    let compiled =
-        compiler(registry).compile_named(file, source).map_err(|error| template_error(name, error))?;
+pub(super) fn parse(
+    registry: &Registry,
+    name: &str,
+    variant: Option<&str>,
+    file: &str,
+    source: &str,
+) -> Result<Parts> {
+    let compiled = compiler(registry)
+        .compile_named(file, source)
+        .map_err(|error| template_error(name, error))?;
     if let Some(error) = compiled.parsed().frontmatter_error() {
         tracing::warn!(prompt = name, "{error}; the whole file is taken as the template");
     }
@@ -24,8 +33,15 @@ pub(super) fn parse(registry: &Registry, name: &str, variant: Option<&str>, file
     let settings = Settings {
         description: metadata.description().map(str::to_owned),
         model: metadata.model().map(ModelReference::from),
-        config: metadata.config().filter(|config| !config.is_empty()).cloned().map(Value::Object),
-        tools: metadata.tools().map(|tool| ToolReference::Name(tool.to_owned())).collect(),
+        config: metadata
+            .config()
+            .filter(|config| !config.is_empty())
+            .cloned()
+            .map(Value::Object),
+        tools: metadata
+            .tools()
+            .map(|tool| ToolReference::Name(tool.to_owned()))
+            .collect(),
         tool_choice: read.key("toolChoice")?,
         max_turns: read.key("maxTurns")?,
         return_tool_requests: read.key("returnToolRequests")?,
@@ -35,14 +51,26 @@ pub(super) fn parse(registry: &Registry, name: &str, variant: Option<&str>, file
             ..GenerateActionOutputConfig::default()
         },
         docs: Vec::new(),
-        middleware: middleware.into_iter().map(|entry| MiddlewareSource::named(entry.reference())).collect(),
-        input_schema: metadata.input_schema().cloned().map(Schema::from_json).transpose()?,
+        middleware: middleware
+            .into_iter()
+            .map(|entry| MiddlewareSource::named(entry.reference()))
+            .collect(),
+        input_schema: metadata
+            .input_schema()
+            .cloned()
+            .map(Schema::from_json)
+            .transpose()?,
         input_default: metadata.input_default().cloned(),
         metadata: read.key("metadata")?.unwrap_or_default(),
         variant: variant.map(str::to_owned),
         template: Some(compiled.parsed().template().to_owned()),
     };
-    Ok(Parts { settings, system: None, messages: Some(CompiledMessages::Template(compiled)), prompt: None })
+    Ok(Parts {
+        settings,
+        system: None,
+        messages: Some(CompiledMessages::Template(compiled)),
+        prompt: None,
+    })
 }
 
 /// The keys of a frontmatter that the format itself does not know.

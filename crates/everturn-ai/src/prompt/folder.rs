@@ -60,7 +60,10 @@ impl PromptFolder {
 
     fn load(registry: &Registry, root: &Path, reload: Reload) -> Result<Self> {
         if !root.is_dir() {
-            return Err(Error::not_found(format!("there is no folder of prompts at '{}'", root.display())));
+            return Err(Error::not_found(format!(
+                "there is no folder of prompts at '{}'",
+                root.display()
+            )));
         }
         let files = Arc::new(Files::scan(root)?);
         // Partials first: prompts include them when they are compiled.
@@ -107,9 +110,14 @@ impl Files {
 
     fn scan_folder(&mut self, folder: &Path, prefix: &str, nesting: usize) -> Result<()> {
         if nesting > MAX_NESTING {
-            return Err(Error::invalid_argument(format!("'{}' is nested too deeply", folder.display())));
+            return Err(Error::invalid_argument(format!(
+                "'{}' is nested too deeply",
+                folder.display()
+            )));
         }
-        let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        let mut paths = fs::read_dir(folder)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<Vec<_>>>()?;
         paths.sort_unstable();
         for path in paths {
             let Some(file_name) = path.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
@@ -126,7 +134,11 @@ impl Files {
 
     fn add(&mut self, path: PathBuf, prefix: &str, stem: &str) {
         if let Some(name) = stem.strip_prefix('_') {
-            self.partials.push(Entry { path, name: name.to_owned(), variant: None });
+            self.partials.push(Entry {
+                path,
+                name: name.to_owned(),
+                variant: None,
+            });
             return;
         }
         let mut segments = stem.split('.');
@@ -156,7 +168,9 @@ impl FilePrompt {
         if self.reload == Reload::Never {
             return Stamp::new();
         }
-        let paths = std::iter::once(&self.entry).chain(&self.partials.partials).map(|entry| &entry.path);
+        let paths = std::iter::once(&self.entry)
+            .chain(&self.partials.partials)
+            .map(|entry| &entry.path);
         let changed = |path: &PathBuf| {
             let metadata = fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
@@ -172,7 +186,13 @@ impl FilePrompt {
         }
         let Entry { path, name, variant } = &self.entry;
         let source = read(path)?;
-        Ok(Arc::new(file::parse(registry, name, variant.as_deref(), &path.display().to_string(), &source)?))
+        Ok(Arc::new(file::parse(
+            registry,
+            name,
+            variant.as_deref(),
+            &path.display().to_string(),
+            &source,
+        )?))
     }
 }
 

@@ -39,20 +39,30 @@ pub(super) fn compiler(registry: &Registry) -> Dotprompt {
             let partial = partials.upgrade()?.value::<String>(&format!("{PARTIAL}{name}"));
             Ok(partial.map(|source| String::clone(&source)))
         })
-        .schema_resolver(move |name| Ok(schemas.upgrade()?.schema(name).map(|schema| schema.as_json().clone())));
-    registry.value_keys(HELPER).into_iter().fold(compiler, |compiler, key| {
-        match (registry.value::<SharedHelper>(&key), key.strip_prefix(HELPER)) {
-            (Some(helper), Some(name)) => compiler.define_helper_type(name, SharedHelper::clone(&helper)),
-            _ => compiler,
-        }
-    })
+        .schema_resolver(move |name| {
+            Ok(schemas
+                .upgrade()?
+                .schema(name)
+                .map(|schema| schema.as_json().clone()))
+        });
+    registry
+        .value_keys(HELPER)
+        .into_iter()
+        .fold(compiler, |compiler, key| {
+            match (registry.value::<SharedHelper>(&key), key.strip_prefix(HELPER)) {
+                (Some(helper), Some(name)) => compiler.define_helper_type(name, SharedHelper::clone(&helper)),
+                _ => compiler,
+            }
+        })
 }
 
 /// The error of a template, under the prompt's name.
 pub(super) fn template_error(name: &str, error: dotprompt::Error) -> Error {
     let message = format!("prompt '{name}': {error}");
     match error.kind() {
-        dotprompt::ErrorKind::UnknownSchema(_) | dotprompt::ErrorKind::UnknownTool(_) => Error::not_found(message),
+        dotprompt::ErrorKind::UnknownSchema(_) | dotprompt::ErrorKind::UnknownTool(_) => {
+            Error::not_found(message)
+        }
         _ => Error::invalid_argument(message),
     }
     .with_source(error)

@@ -12,8 +12,8 @@ use super::slot::{ContentSource, MessagesSource, PromptScope};
 use super::{convert, state};
 use crate::messages::Segment;
 use crate::{
-    Content, Generate, GenerateActionOptions, GenerateActionOutputConfig, JsonObject, Message, Messages, MiddlewareRef,
-    MiddlewareSource, Part,
+    Content, Generate, GenerateActionOptions, GenerateActionOutputConfig, JsonObject, Message, Messages,
+    MiddlewareRef, MiddlewareSource, Part,
 };
 
 /// A rendered prompt: whose messages are whose, and everything else it says.
@@ -70,15 +70,29 @@ impl RenderedPrompt {
         if let Some(returns) = settings.return_tool_requests {
             generate = generate.return_tool_requests(returns);
         }
-        settings.middleware.iter().cloned().fold(generate, Generate::use_middleware)
+        settings
+            .middleware
+            .iter()
+            .cloned()
+            .fold(generate, Generate::use_middleware)
     }
 
     /// The same as options that name everything.
     pub(super) fn options(&self) -> GenerateActionOptions {
         let Settings { model, config, .. } = self.settings.clone();
         let (model, defaults) = model.map_or((None, None), |model| (Some(model.name), model.config));
-        let tools: Vec<String> = self.settings.tools.iter().map(|tool| tool_name(tool).to_owned()).collect();
-        let named = self.settings.middleware.iter().filter_map(MiddlewareSource::reference).cloned();
+        let tools: Vec<String> = self
+            .settings
+            .tools
+            .iter()
+            .map(|tool| tool_name(tool).to_owned())
+            .collect();
+        let named = self
+            .settings
+            .middleware
+            .iter()
+            .filter_map(MiddlewareSource::reference)
+            .cloned();
         let middleware: Vec<MiddlewareRef> = named.collect();
         let output = self.settings.output.clone();
         GenerateActionOptions {
@@ -120,7 +134,9 @@ impl RenderedPrompt {
 
 impl fmt::Debug for RenderedPrompt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RenderedPrompt").field("pieces", &self.pieces).finish_non_exhaustive()
+        f.debug_struct("RenderedPrompt")
+            .field("pieces", &self.pieces)
+            .finish_non_exhaustive()
     }
 }
 
@@ -134,18 +150,31 @@ pub(super) async fn render(
     context: Context,
 ) -> Result<RenderedPrompt> {
     let input = with_defaults(input, parts.settings.input_default.as_ref());
-    in_span("render", SpanKind::PromptTemplate, context, async |context, recorder| {
-        recorder.input(&input);
-        let scope = PromptScope { input, conversation, context, registry: registry.clone() };
-        let rendered = render_slots(name, parts, scope).await?;
-        recorder.output(&rendered.messages());
-        Ok(rendered)
-    })
+    in_span(
+        "render",
+        SpanKind::PromptTemplate,
+        context,
+        async |context, recorder| {
+            recorder.input(&input);
+            let scope = PromptScope {
+                input,
+                conversation,
+                context,
+                registry: registry.clone(),
+            };
+            let rendered = render_slots(name, parts, scope).await?;
+            recorder.output(&rendered.messages());
+            Ok(rendered)
+        },
+    )
     .await
 }
 
 async fn render_slots(name: &str, parts: &Parts, scope: PromptScope) -> Result<RenderedPrompt> {
-    let mut rendered = RenderedPrompt { pieces: Vec::new(), settings: parts.settings.clone() };
+    let mut rendered = RenderedPrompt {
+        pieces: Vec::new(),
+        settings: parts.settings.clone(),
+    };
     if let Some(system) = &parts.system {
         rendered.push_own(Message::system(content(name, "system", system, &scope).await?));
     }
@@ -164,7 +193,10 @@ async fn render_slots(name: &str, parts: &Parts, scope: PromptScope) -> Result<R
                 let messages = compute(scope.clone()).await?;
                 sort_out(&mut rendered, &messages, &scope.conversation);
             }
-            MessagesSource::Fixed(messages) => messages.iter().cloned().for_each(|message| rendered.push_own(message)),
+            MessagesSource::Fixed(messages) => messages
+                .iter()
+                .cloned()
+                .for_each(|message| rendered.push_own(message)),
             MessagesSource::Template(_) => return Err(uncompiled(name)),
         },
     }
@@ -191,7 +223,9 @@ async fn content(name: &str, slot: &str, source: &CompiledContent, scope: &Promp
         }
     }
     match <[Message; 1]>::try_from(messages) {
-        Ok([message]) if message.role() == crate::Role::User => Ok(Vec::<Part>::from(message.content()).into()),
+        Ok([message]) if message.role() == crate::Role::User => {
+            Ok(Vec::<Part>::from(message.content()).into())
+        }
         _ => Err(Error::invalid_argument(format!(
             "prompt '{name}': the {slot} template must render to one message without a role; \
              use a messages template for several"
@@ -199,7 +233,11 @@ async fn content(name: &str, slot: &str, source: &CompiledContent, scope: &Promp
     }
 }
 
-fn template_pieces(name: &str, template: &dotprompt::Prompt, scope: &PromptScope) -> Result<Vec<dotprompt::Piece>> {
+fn template_pieces(
+    name: &str,
+    template: &dotprompt::Prompt,
+    scope: &PromptScope,
+) -> Result<Vec<dotprompt::Piece>> {
     let reads_state = template.variables().any(|variable| variable == "state");
     let state = reads_state.then(|| state::current(&scope.context)).flatten();
     let describe = || serde_json::to_value(&scope.conversation).unwrap_or_default();
@@ -210,7 +248,9 @@ fn template_pieces(name: &str, template: &dotprompt::Prompt, scope: &PromptScope
     if let Some(state) = &state {
         data = data.variable("state", state);
     }
-    template.render_pieces(&data).map_err(|error| template_error(name, error))
+    template
+        .render_pieces(&data)
+        .map_err(|error| template_error(name, error))
 }
 
 /// Tells the conversation's messages from those a function made, by identity: a function may drop some, not copy them.
@@ -223,7 +263,7 @@ fn sort_out(rendered: &mut RenderedPrompt, computed: &Messages, conversation: &M
             Segment::History { history, from } => history.len() - from,
         };
         let end = start + length;
-        if is_shared(segment, conversation) {
+        if is_shared(&segment, conversation) {
             rendered.push_conversation(computed.slice(start..end));
         } else {
             for message in (start..end).filter_map(|index| computed.get(index)) {
@@ -241,7 +281,7 @@ fn sort_out(rendered: &mut RenderedPrompt, computed: &Messages, conversation: &M
 }
 
 /// Whether a segment is a part of the conversation that is shared rather than copied.
-fn is_shared(segment: Segment<'_>, conversation: &Messages) -> bool {
+fn is_shared(segment: &Segment<'_>, conversation: &Messages) -> bool {
     let Segment::History { history, .. } = segment else {
         return false;
     };

@@ -44,7 +44,9 @@ impl ContentSlot {
         F: Fn(PromptScope) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Content>> + Send + 'static,
     {
-        Self(ContentSource::Computed(Arc::new(move |scope| Box::pin(function(scope)))))
+        Self(ContentSource::Computed(Arc::new(move |scope| {
+            Box::pin(function(scope))
+        })))
     }
 }
 
@@ -95,7 +97,9 @@ impl MessagesSlot {
         F: Fn(PromptScope) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Messages>> + Send + 'static,
     {
-        Self(MessagesSource::Computed(Arc::new(move |scope| Box::pin(function(scope)))))
+        Self(MessagesSource::Computed(Arc::new(move |scope| {
+            Box::pin(function(scope))
+        })))
     }
 }
 

@@ -32,30 +32,38 @@ async fn expanded(
     registry: &Registry,
     context: &Context,
 ) -> Result<Message> {
-    let mut content = Vec::with_capacity(message.content().len());
+    let mut parts = Vec::with_capacity(message.content().len());
     for part in message.content() {
         let Some(link) = part.as_resource() else {
-            content.push(part.clone());
+            parts.push(part.clone());
             continue;
         };
         let (resource, input) = find(&link.uri, at_hand, registry)?;
         let provenance = resource.provenance(&link.uri);
-        let parts = resource.read(input, context.clone()).await?;
-        content.extend(parts.into_iter().map(|part| stamped(part, &provenance)));
+        let found = resource.read(input, context.clone()).await?;
+        parts.extend(found.into_iter().map(|part| stamped(part, &provenance)));
     }
-    Ok(message.clone().with_content(content))
+    Ok(message.clone().with_content(parts))
 }
 
 fn find(uri: &str, at_hand: &[Resource], registry: &Registry) -> Result<(Resource, ResourceInput)> {
     let serve = |resource: &Resource| {
         let variables = resource.matches(uri)?;
-        Some((resource.clone(), ResourceInput { uri: uri.to_owned(), variables }))
+        Some((
+            resource.clone(),
+            ResourceInput {
+                uri: uri.to_owned(),
+                variables,
+            },
+        ))
     };
     if let Some(found) = at_hand.iter().find_map(serve) {
         return Ok(found);
     }
     let registered = registry.of_type(&ActionType::RESOURCE);
-    let found = registered.values().find_map(|action| serve(&Resource::from_action(Arc::clone(action))?));
+    let found = registered
+        .values()
+        .find_map(|action| serve(&Resource::from_action(Arc::clone(action))?));
     found.ok_or_else(|| {
         Error::not_found(format!("no resource has the URI '{uri}'")).with_reason(reason::RESOURCE_NOT_FOUND)
     })

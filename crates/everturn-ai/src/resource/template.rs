@@ -20,7 +20,8 @@ impl Template {
         let mut rest = text;
         while let Some((literal, after)) = rest.split_once('{') {
             let (name, after) = after.split_once('}').ok_or_else(|| invalid(text))?;
-            let is_plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+            let is_plain =
+                !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
             // Between two variables there must be something to tell where one ends and the other begins.
             let is_adjacent = literal.is_empty() && matches!(pieces.last(), Some(Piece::Variable(_)));
             if !is_plain || is_adjacent {
@@ -35,7 +36,10 @@ impl Template {
         if !rest.is_empty() {
             pieces.push(Piece::Literal(rest.to_owned()));
         }
-        Ok(Self { text: text.to_owned(), pieces })
+        Ok(Self {
+            text: text.to_owned(),
+            pieces,
+        })
     }
 
     pub(super) fn as_str(&self) -> &str {
@@ -117,7 +121,10 @@ mod tests {
     #[test]
     fn variables_are_read_back_and_unescaped() {
         assert_eq!(matched("my://{id}", "my://7"), Some(vec!["7".to_owned()]));
-        assert_eq!(matched("my://{a}/{b}.txt", "my://x%20y/z.1.txt"), Some(vec!["x y".to_owned(), "z.1".to_owned()]));
+        assert_eq!(
+            matched("my://{a}/{b}.txt", "my://x%20y/z.1.txt"),
+            Some(vec!["x y".to_owned(), "z.1".to_owned()])
+        );
     }
 
     #[test]

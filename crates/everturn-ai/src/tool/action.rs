@@ -23,31 +23,46 @@ impl Tool {
     /// # Errors
     /// `ALREADY_EXISTS` if there is a tool of that name.
     pub fn register(&self, registry: &Registry) -> Result<()> {
-        if !self.is_multipart() {
-            registry.register(Arc::new(self.action(ActionType::TOOL)))?;
-        }
-        registry.register(Arc::new(self.action(ActionType::TOOL_V2)))
+        self.actions()
+            .into_iter()
+            .try_for_each(|action| registry.register(action))
     }
 
     /// The actions under which the tool is registered, for plugins that provide tools.
     pub fn actions(&self) -> Vec<Arc<dyn DynAction>> {
-        let types = if self.is_multipart() { vec![ActionType::TOOL_V2] } else { vec![ActionType::TOOL, ActionType::TOOL_V2] };
-        types.into_iter().map(|kind| Arc::new(self.action(kind)) as Arc<dyn DynAction>).collect()
+        let both = [ActionType::TOOL, ActionType::TOOL_V2];
+        // What a multipart tool returns does not fit the first form.
+        let forms = if self.is_multipart() { &both[1..] } else { &both };
+        forms
+            .iter()
+            .map(|form| Arc::new(self.action(form)) as Arc<dyn DynAction>)
+            .collect()
     }
 
-    fn action(&self, action_type: ActionType) -> ToolAction {
-        let is_v2 = action_type == ActionType::TOOL_V2;
+    fn action(&self, action_type: &ActionType) -> ToolAction {
+        let is_v2 = *action_type == ActionType::TOOL_V2;
         let mut descriptor = Descriptor::new(action_type.clone(), self.name());
         descriptor.description = Some(self.description().to_owned());
         descriptor.input_schema = self.input_schema().cloned();
-        descriptor.output_schema = if is_v2 { Some(ENVELOPE.clone()) } else { self.output_schema().cloned() };
+        descriptor.output_schema = if is_v2 {
+            Some(ENVELOPE.clone())
+        } else {
+            self.output_schema().cloned()
+        };
         descriptor.metadata.clone_from(self.metadata());
-        descriptor.metadata.insert("type".to_owned(), action_type.as_str().into());
+        descriptor
+            .metadata
+            .insert("type".to_owned(), action_type.as_str().into());
         descriptor.metadata.insert("tool".to_owned(), self.traits());
         if let (true, Some(schema)) = (is_v2, self.output_schema()) {
-            descriptor.metadata.insert("originalOutputSchema".to_owned(), schema.as_json().clone());
+            descriptor
+                .metadata
+                .insert("originalOutputSchema".to_owned(), schema.as_json().clone());
         }
-        ToolAction { tool: self.clone(), descriptor }
+        ToolAction {
+            tool: self.clone(),
+            descriptor,
+        }
     }
 
     fn traits(&self) -> Value {
@@ -75,14 +90,20 @@ impl DynAction for ToolAction {
     fn run_json(&self, call: JsonCall) -> BoxFuture<'_, Result<Value>> {
         Box::pin(async move {
             if call.init.is_some_and(|init| !init.is_null()) {
-                let message = format!("'{}' is not a bidirectional action: call it without 'init'", self.descriptor.key);
+                let message = format!(
+                    "'{}' is not a bidirectional action: call it without 'init'",
+                    self.descriptor.key
+                );
                 return Err(Error::invalid_argument(message).with_public());
             }
-            let response = self.tool.run_in(call.input, ToolContext::new(call.context)).await?;
-            match self.descriptor.action_type == ActionType::TOOL_V2 {
-                true => Ok(serde_json::to_value(response)?),
-                false => Ok(response.output.unwrap_or_default()),
+            let response = self
+                .tool
+                .run_in(call.input, ToolContext::new(call.context))
+                .await?;
+            if self.descriptor.action_type == ActionType::TOOL_V2 {
+                return Ok(serde_json::to_value(response)?);
             }
+            Ok(response.output.unwrap_or_default())
         })
     }
 }

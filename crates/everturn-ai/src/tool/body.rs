@@ -32,12 +32,16 @@ impl Body {
 
 /// A response of nothing but an output.
 pub(super) fn plain(output: Value) -> MultipartToolResponse {
-    MultipartToolResponse { output: Some(output), ..MultipartToolResponse::default() }
+    MultipartToolResponse {
+        output: Some(output),
+        ..MultipartToolResponse::default()
+    }
 }
 
 /// Models leave the arguments out when there is nothing to say; a tool that takes an object then gets an empty one.
 pub(super) fn completed(input: Option<Value>, schema: Option<&Schema>) -> Value {
-    let takes_object = schema.is_some_and(|schema| schema.as_json().get("type").is_some_and(|kind| kind == "object"));
+    let takes_object =
+        schema.is_some_and(|schema| schema.as_json().get("type").is_some_and(|kind| kind == "object"));
     match input {
         None | Some(Value::Null) if takes_object => Value::Object(JsonObject::new()),
         None => Value::Null,
@@ -49,7 +53,9 @@ pub(super) fn check_input(tool: &Tool, input: &Value) -> Result<()> {
     let Some(schema) = tool.input_schema() else {
         return everturn_core::check_depth(input);
     };
-    schema.validate(input).map_err(|error| invalid_input(tool.name(), error))
+    schema
+        .validate(input)
+        .map_err(|error| invalid_input(tool.name(), error))
 }
 
 pub(super) fn check_output(tool: &Tool, response: &MultipartToolResponse) -> Result<()> {
@@ -63,12 +69,15 @@ pub(super) fn check_output(tool: &Tool, response: &MultipartToolResponse) -> Res
 }
 
 fn invalid_input(name: &str, error: Error) -> Error {
-    error.context(format_args!("invalid input for tool '{name}'")).with_reason(Reason::INVALID_INPUT)
+    error
+        .context(format_args!("invalid input for tool '{name}'"))
+        .with_reason(Reason::INVALID_INPUT)
 }
 
 pub(super) fn decode<I: DeserializeOwned>(input: Value) -> Result<I> {
     serde_json::from_value(input).map_err(|error| {
-        Error::invalid_argument(format!("the tool's input cannot be read: {error}")).with_reason(Reason::INVALID_INPUT)
+        Error::invalid_argument(format!("the tool's input cannot be read: {error}"))
+            .with_reason(Reason::INVALID_INPUT)
     })
 }
 
@@ -78,7 +87,14 @@ pub(super) async fn run_action(
     context: &ToolContext,
     is_multipart: bool,
 ) -> Result<MultipartToolResponse> {
-    let call = JsonCall { context: context.context().clone(), ..JsonCall::new(input) };
+    let call = JsonCall {
+        context: context.context().clone(),
+        ..JsonCall::new(input)
+    };
     let output = action.run_json(call).await?;
-    if is_multipart { Ok(serde_json::from_value(output)?) } else { Ok(plain(output)) }
+    if is_multipart {
+        Ok(serde_json::from_value(output)?)
+    } else {
+        Ok(plain(output))
+    }
 }

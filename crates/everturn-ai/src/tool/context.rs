@@ -36,7 +36,14 @@ impl ToolContext {
     }
 
     fn build(context: Context, part: Option<Part>, emitter: Emitter<ModelResponseChunk>) -> Self {
-        Self { context, call: Arc::new(Call { part, emitter, attachments: Mutex::default() }) }
+        Self {
+            context,
+            call: Arc::new(Call {
+                part,
+                emitter,
+                attachments: Mutex::default(),
+            }),
+        }
     }
 
     /// The same call inside another context, such as that of its span.
@@ -86,11 +93,21 @@ impl ToolContext {
 
     /// Adds content, such as media, to the tool's response beside its output.
     pub fn attach(&self, part: impl Into<Part>) {
-        self.call.attachments.lock().unwrap_or_else(PoisonError::into_inner).push(part.into());
+        self.call
+            .attachments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(part.into());
     }
 
     pub(super) fn take_attachments(&self) -> Vec<Part> {
-        std::mem::take(&mut *self.call.attachments.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(
+            &mut *self
+                .call
+                .attachments
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Streams progress: a response marked as partial, which never becomes part of the conversation.
@@ -101,7 +118,11 @@ impl ToolContext {
             return;
         };
         let part = Part::from(ToolResponse::to(request, output)).with_metadata_entry(metadata::PARTIAL, true);
-        self.send_chunk(ModelResponseChunk { role: Some(Role::Tool), ..ModelResponseChunk::new(part) }).await;
+        self.send_chunk(ModelResponseChunk {
+            role: Some(Role::Tool),
+            ..ModelResponseChunk::new(part)
+        })
+        .await;
     }
 
     /// Streams a chunk of the tool's own making. Like [`ToolContext::send_partial`] it does not fail.

@@ -21,7 +21,10 @@ impl Tool {
 
     /// The registry key of the tool.
     pub fn key(&self) -> String {
-        self.0.key.clone().unwrap_or_else(|| self.action_type().key(self.name()))
+        self.0
+            .key
+            .clone()
+            .unwrap_or_else(|| self.action_type().key(self.name()))
     }
 
     fn definition_metadata(&self) -> Option<JsonObject> {
@@ -38,5 +41,8 @@ impl Tool {
 
 /// A tool without a schema shows the empty one, in the form that clients expect.
 fn shown(schema: Option<&Schema>) -> Value {
-    schema.map_or_else(|| json!({ "$schema": "http://json-schema.org/draft-07/schema#" }), |schema| schema.as_json().clone())
+    schema.map_or_else(
+        || json!({ "$schema": "http://json-schema.org/draft-07/schema#" }),
+        |schema| schema.as_json().clone(),
+    )
 }

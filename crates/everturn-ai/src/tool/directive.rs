@@ -17,7 +17,9 @@ impl Tool {
         self.check_request(request)?;
         let output = serde_json::to_value(output)?;
         self.check_answer(&output)?;
-        request.respond(output, None).ok_or_else(|| not_a_call(self.name()))
+        request
+            .respond(output, None)
+            .ok_or_else(|| not_a_call(self.name()))
     }
 
     /// The part that runs an interrupted call of this tool again and hands it `resumed`; give it to
@@ -27,28 +29,39 @@ impl Tool {
     /// `INVALID_ARGUMENT` if `request` is not a call of this tool, or the tool can only be answered.
     pub fn restart(&self, request: &Part, resumed: impl Serialize) -> Result<Part> {
         self.check_restart(request)?;
-        request.restart(some(serde_json::to_value(resumed)?), None).ok_or_else(|| not_a_call(self.name()))
+        request
+            .restart(some(serde_json::to_value(resumed)?), None)
+            .ok_or_else(|| not_a_call(self.name()))
     }
 
     /// Like [`Tool::restart`], with another input than the model's.
     ///
     /// # Errors
     /// As [`Tool::restart`]; also if `input` is not what the tool takes.
-    pub fn restart_with_input(&self, request: &Part, resumed: impl Serialize, input: impl Serialize) -> Result<Part> {
+    pub fn restart_with_input(
+        &self,
+        request: &Part,
+        resumed: impl Serialize,
+        input: impl Serialize,
+    ) -> Result<Part> {
         self.check_restart(request)?;
         let input = serde_json::to_value(input)?;
         super::body::check_input(self, &input)?;
         let resumed = some(serde_json::to_value(resumed)?);
-        request.restart(resumed, Some(input)).ok_or_else(|| not_a_call(self.name()))
+        request
+            .restart(resumed, Some(input))
+            .ok_or_else(|| not_a_call(self.name()))
     }
 
     pub(crate) fn check_answer(&self, output: &Value) -> Result<()> {
         let Some(schema) = self.output_schema() else {
             return Ok(());
         };
-        schema
-            .validate(output)
-            .map_err(|error| error.context(format_args!("invalid answer for tool '{}'", self.name())).with_public())
+        schema.validate(output).map_err(|error| {
+            error
+                .context(format_args!("invalid answer for tool '{}'", self.name()))
+                .with_public()
+        })
     }
 
     fn check_restart(&self, request: &Part) -> Result<()> {
@@ -56,7 +69,11 @@ impl Tool {
         if self.is_restartable() {
             return Ok(());
         }
-        Err(Error::invalid_argument(format!("tool '{}' cannot be restarted, only answered", self.name())).with_public())
+        Err(Error::invalid_argument(format!(
+            "tool '{}' cannot be restarted, only answered",
+            self.name()
+        ))
+        .with_public())
     }
 
     fn check_request(&self, request: &Part) -> Result<()> {

@@ -13,7 +13,10 @@ pub async fn lookup_tool(registry: &Registry, name: &str) -> Result<Tool> {
     let keys = if name.starts_with('/') {
         vec![name.to_owned()]
     } else {
-        [ActionType::TOOL, ActionType::TOOL_V2, ActionType::PROMPT].iter().map(|kind| kind.key(name)).collect()
+        [ActionType::TOOL, ActionType::TOOL_V2, ActionType::PROMPT]
+            .iter()
+            .map(|kind| kind.key(name))
+            .collect()
     };
     for key in &keys {
         if let Some(action) = registry.lookup(key).await? {

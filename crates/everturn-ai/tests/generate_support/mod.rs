@@ -1,6 +1,14 @@
 //! A scripted model, recordings of the reference implementation, and what comparing with them takes.
 
-#![allow(dead_code, reason = "every test file uses some of this")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "every test file uses some of this, and all of it is test code"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "scripts read better without borrows"
+)]
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -22,12 +30,21 @@ pub(crate) struct Step {
 
 /// A step that streams nothing.
 pub(crate) fn step(response: Value) -> Step {
-    Step { chunks: Vec::new(), response }
+    Step {
+        chunks: Vec::new(),
+        response,
+    }
 }
 
 /// A step that streams texts first.
 pub(crate) fn streaming(texts: &[&str], response: Value) -> Step {
-    Step { chunks: texts.iter().map(|text| json!({ "content": [{ "text": text }] })).collect(), response }
+    Step {
+        chunks: texts
+            .iter()
+            .map(|text| json!({ "content": [{ "text": text }] }))
+            .collect(),
+        response,
+    }
 }
 
 /// A complete answer of one text.
@@ -55,18 +72,32 @@ struct State {
 }
 
 impl Script {
-    pub(crate) fn define(registry: &Registry, info: ModelInfo, steps: impl IntoIterator<Item = Step>) -> Self {
+    pub(crate) fn define(
+        registry: &Registry,
+        info: ModelInfo,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Self {
         let steps = Mutex::new(steps.into_iter().collect());
-        let script = Self(Arc::new(State { steps, seen: Mutex::default() }));
+        let script = Self(Arc::new(State {
+            steps,
+            seen: Mutex::default(),
+        }));
         let playing = script.clone();
-        define_model(registry, "programmableModel", info, move |request, emitter, _context| {
-            playing.clone().play(request, emitter)
-        })
+        define_model(
+            registry,
+            "programmableModel",
+            info,
+            move |request, emitter, _context| playing.clone().play(request, emitter),
+        )
         .expect("the model is registered once");
         script
     }
 
-    async fn play(self, request: ModelRequest, emitter: Emitter<ModelResponseChunk>) -> Result<ModelResponse> {
+    async fn play(
+        self,
+        request: ModelRequest,
+        emitter: Emitter<ModelResponseChunk>,
+    ) -> Result<ModelResponse> {
         self.0.seen.lock().unwrap().push(request);
         let step = self.0.steps.lock().unwrap().pop_front();
         let step = step.ok_or_else(|| Error::internal("the script is over"))?;
@@ -82,7 +113,13 @@ impl Script {
 
     /// What the model was asked, as JSON.
     pub(crate) fn requests(&self) -> Vec<Value> {
-        self.0.seen.lock().unwrap().iter().map(|request| json!(request)).collect()
+        self.0
+            .seen
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|request| json!(request))
+            .collect()
     }
 
     pub(crate) fn raw_requests(&self) -> Vec<ModelRequest> {
@@ -96,11 +133,24 @@ impl Script {
 
 /// A registry with a scripted model, and a generation that uses it.
 pub(crate) fn scripted(steps: impl IntoIterator<Item = Step>) -> (Registry, Script, Generate) {
-    let supports = ModelSupports { tools: Some(true), multiturn: Some(true), ..ModelSupports::default() };
-    scripted_with(ModelInfo { supports: Some(supports), ..ModelInfo::default() }, steps)
+    let supports = ModelSupports {
+        tools: Some(true),
+        multiturn: Some(true),
+        ..ModelSupports::default()
+    };
+    scripted_with(
+        ModelInfo {
+            supports: Some(supports),
+            ..ModelInfo::default()
+        },
+        steps,
+    )
 }
 
-pub(crate) fn scripted_with(info: ModelInfo, steps: impl IntoIterator<Item = Step>) -> (Registry, Script, Generate) {
+pub(crate) fn scripted_with(
+    info: ModelInfo,
+    steps: impl IntoIterator<Item = Step>,
+) -> (Registry, Script, Generate) {
     let registry = Registry::new();
     let script = Script::define(&registry, info, steps);
     let generate = Generate::new(&registry).model("programmableModel");
@@ -149,11 +199,17 @@ impl Chunks {
 /// A file of the published data; `None`, with a note, where it is not at hand.
 pub(crate) fn published(name: &str) -> Option<String> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
-    let path = env::var_os("CONFORMANCE_DIR").map_or_else(beside, PathBuf::from).join(name);
+    let path = env::var_os("CONFORMANCE_DIR")
+        .map_or_else(beside, PathBuf::from)
+        .join(name);
     match fs::read_to_string(&path) {
         Ok(text) => Some(text),
         Err(error) => {
-            assert!(env::var("CI").as_deref() != Ok("true"), "cannot read {}: {error}", path.display());
+            assert!(
+                env::var("CI").as_deref() != Ok("true"),
+                "cannot read {}: {error}",
+                path.display()
+            );
             println!("skipped: cannot read {}: {error}", path.display());
             None
         }
@@ -167,7 +223,9 @@ pub(crate) fn recordings() -> Option<Map<String, Value>> {
 
 /// One recording of the reference implementation, in the form in which values are compared.
 pub(crate) fn recording(name: &str) -> Option<Value> {
-    let recording = recordings()?.remove(name).unwrap_or_else(|| panic!("there is no recording '{name}'"));
+    let recording = recordings()?
+        .remove(name)
+        .unwrap_or_else(|| panic!("there is no recording '{name}'"));
     Some(comparable(recording))
 }
 
@@ -178,7 +236,13 @@ pub(crate) fn comparable(value: impl Into<Value>) -> Value {
         Value::Object(members) => members
             .into_iter()
             .filter(|(key, member)| !is_set_aside(key, member))
-            .map(|(key, member)| if key == "usage" { (key, json!({})) } else { (key, comparable(member)) })
+            .map(|(key, member)| {
+                if key == "usage" {
+                    (key, json!({}))
+                } else {
+                    (key, comparable(member))
+                }
+            })
             .collect(),
         Value::Array(items) => items.into_iter().map(comparable).collect(),
         other => other,
