@@ -14,8 +14,8 @@ use serde_json::Value;
 
 pub use self::abort::Abort;
 pub use self::actions::{AbortAction, AgentAction, SnapshotAction};
-pub(crate) use self::builder::{AgentOrigin, sealed};
 pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent};
+pub(crate) use self::builder::{AgentOrigin, sealed};
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{AgentFunction, Definition};
 pub(crate) use self::reading::{PENDING_INPUTS, check_owner, not_found};
@@ -23,8 +23,8 @@ pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 use crate::chat::ChatBuilder;
 use crate::store::SessionStore;
 use crate::{
-    AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, CustomState, GetSnapshotRequest, SessionId,
-    Snapshot, SnapshotId,
+    AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, CustomState, GetSnapshotRequest,
+    SessionId, Snapshot, SnapshotId,
 };
 
 /// An agent whose custom state is an `S`. Cloning gives another handle to the same agent.
@@ -151,7 +151,10 @@ impl<S: CustomState> Agent<S> {
     /// # Errors
     /// `NOT_FOUND` if there is none, `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty id.
     pub async fn get_snapshot(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest { snapshot_id: Some(id.into()), session_id: None };
+        let request = GetSnapshotRequest {
+            snapshot_id: Some(id.into()),
+            session_id: None,
+        };
         self.find_snapshot(request).await
     }
 
@@ -160,7 +163,10 @@ impl<S: CustomState> Agent<S> {
     /// # Errors
     /// As [`Agent::get_snapshot`].
     pub async fn latest_snapshot(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest { snapshot_id: None, session_id: Some(session.into()) };
+        let request = GetSnapshotRequest {
+            snapshot_id: None,
+            session_id: Some(session.into()),
+        };
         self.find_snapshot(request).await
     }
 
@@ -210,6 +216,8 @@ impl<S> Clone for Agent<S> {
 
 impl<S> fmt::Debug for Agent<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent").field("name", &self.definition.name).finish_non_exhaustive()
+        f.debug_struct("Agent")
+            .field("name", &self.definition.name)
+            .finish_non_exhaustive()
     }
 }

@@ -57,26 +57,37 @@ impl<S: CustomState> AgentSession<S> {
         Fut: Future<Output = Result<R>> + Send,
         R: Into<TurnResult>,
     {
-        let TurnStart { input, place, mut report } = start;
+        let TurnStart {
+            input,
+            place,
+            mut report,
+        } = start;
         self.session.core().arm_patcher();
         let name = format!("runTurn-{}", place.turn_index + 1);
         let place = Arc::new(place);
         let context = self.context.clone().with_extension(Arc::clone(&place));
         let session = &self.session;
         let settle = &mut report;
-        let outcome = in_span(&name, SpanKind::FlowStep, context, |context, recorder| async move {
-            recorder.input(&input);
-            if let Some(message) = &input.message {
-                session.add_message(message.clone());
-            }
-            let turn = Turn::new(session.clone(), input, place, context);
-            let reason = handler(turn).await?.into().finish_reason;
-            if let Some(row) = settle.settle(Ok(reason)).await? {
-                recorder.snapshot_id(row.as_str());
-            }
-            recorder.output(&TurnOutput { state: session.state() });
-            Ok(())
-        })
+        let outcome = in_span(
+            &name,
+            SpanKind::FlowStep,
+            context,
+            |context, recorder| async move {
+                recorder.input(&input);
+                if let Some(message) = &input.message {
+                    session.add_message(message.clone());
+                }
+                let turn = Turn::new(session.clone(), input, place, context);
+                let reason = handler(turn).await?.into().finish_reason;
+                if let Some(row) = settle.settle(Ok(reason)).await? {
+                    recorder.snapshot_id(row.as_str());
+                }
+                recorder.output(&TurnOutput {
+                    state: session.state(),
+                });
+                Ok(())
+            },
+        )
         .await;
         if let Err(error) = &outcome {
             // The handler's error is what the caller gets, whatever becomes of the report.
@@ -116,7 +127,10 @@ impl<S> Deref for AgentSession<S> {
 
 impl<S> Clone for AgentSession<S> {
     fn clone(&self) -> Self {
-        Self { session: self.session.clone(), context: self.context.clone() }
+        Self {
+            session: self.session.clone(),
+            context: self.context.clone(),
+        }
     }
 }
 

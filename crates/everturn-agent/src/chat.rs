@@ -109,7 +109,10 @@ impl<S: CustomState> Chat<S> {
     /// Where the next turn starts.
     fn next_init(&self) -> AgentInit {
         if let Some(snapshot_id) = &self.snapshot_id {
-            return AgentInit { snapshot_id: Some(snapshot_id.clone()), ..AgentInit::default() };
+            return AgentInit {
+                snapshot_id: Some(snapshot_id.clone()),
+                ..AgentInit::default()
+            };
         }
         match &self.kept {
             Some(state) => AgentInit {
@@ -159,10 +162,14 @@ impl<S: CustomState> Chat<S> {
     pub async fn detach(&mut self, input: impl Into<AgentInput>) -> Result<AgentTask<S>> {
         let reply = self.run(input.into().detached()).await?;
         match reply.snapshot_id() {
-            Some(id) if reply.finish_reason() == AgentFinishReason::Detached => {
-                Ok(AgentTask::new(Arc::clone(&self.agent), self.context.clone(), id.clone()))
-            }
-            _ => Err(Error::internal("the agent finished without going to the background")),
+            Some(id) if reply.finish_reason() == AgentFinishReason::Detached => Ok(AgentTask::new(
+                Arc::clone(&self.agent),
+                self.context.clone(),
+                id.clone(),
+            )),
+            _ => Err(Error::internal(
+                "the agent finished without going to the background",
+            )),
         }
     }
 
@@ -179,8 +186,13 @@ impl<S: CustomState> Chat<S> {
             self.kept = Some(state.clone());
             self.show(state);
         } else if output.finish_reason != Some(AgentFinishReason::Failed) {
-            self.messages.extend(input.message.clone().into_iter().chain(output.message.clone()));
-            output.artifacts.iter().flatten().for_each(|artifact| put(&mut self.artifacts, artifact.clone()));
+            self.messages
+                .extend(input.message.clone().into_iter().chain(output.message.clone()));
+            output
+                .artifacts
+                .iter()
+                .flatten()
+                .for_each(|artifact| put(&mut self.artifacts, artifact.clone()));
         }
         AgentReply::from_output(output)
     }

@@ -75,7 +75,11 @@ impl Interest {
 
     fn with<T>(&self, read: impl FnOnce(&mut Entry) -> T) -> T {
         let mut sessions = sessions();
-        read(sessions.get_mut(&self.0).expect("an entry lives as long as somebody is interested in it"))
+        read(
+            sessions
+                .get_mut(&self.0)
+                .expect("an entry lives as long as somebody is interested in it"),
+        )
     }
 
     /// Claims the session for a turn, or says which turn holds it.
@@ -83,7 +87,10 @@ impl Interest {
         self.with(|entry| match Arc::clone(&entry.turns).try_acquire_owned() {
             Ok(permit) => {
                 entry.holder = Some(turn.clone());
-                Ok(Claim { key: self.0.clone(), _permit: permit })
+                Ok(Claim {
+                    key: self.0.clone(),
+                    _permit: permit,
+                })
             }
             Err(_) => Err(busy(&self.0.2, entry.holder.as_ref())),
         })
@@ -92,9 +99,15 @@ impl Interest {
     /// Claims the session for a turn, after those that came before.
     pub(crate) async fn claim_in_order(&self, turn: &SnapshotId) -> Claim {
         let turns = self.with(|entry| Arc::clone(&entry.turns));
-        let permit = turns.acquire_owned().await.expect("the semaphore of a session is never closed");
+        let permit = turns
+            .acquire_owned()
+            .await
+            .expect("the semaphore of a session is never closed");
         self.with(|entry| entry.holder = Some(turn.clone()));
-        Claim { key: self.0.clone(), _permit: permit }
+        Claim {
+            key: self.0.clone(),
+            _permit: permit,
+        }
     }
 
     /// The newest row committed in this process, if any was while somebody was interested.
@@ -131,9 +144,11 @@ impl Drop for Claim {
 
 fn busy(session: &SessionId, holder: Option<&SnapshotId>) -> Error {
     let holder = holder.map_or_else(|| "another turn".to_owned(), |turn| format!("turn '{turn}'"));
-    Error::aborted(format!("session '{session}' is held by {holder}; retry when it is over"))
-        .with_reason(SESSION_BUSY)
-        .with_public()
+    Error::aborted(format!(
+        "session '{session}' is held by {holder}; retry when it is over"
+    ))
+    .with_reason(SESSION_BUSY)
+    .with_public()
 }
 
 #[cfg(test)]
@@ -173,7 +188,9 @@ mod tests {
             drop(claim);
         };
 
-        tokio::join!(wait("turn-1"), wait("turn-2"), wait("turn-3"), async { drop(held) });
+        tokio::join!(wait("turn-1"), wait("turn-2"), wait("turn-3"), async {
+            drop(held)
+        });
 
         assert_eq!(*served.lock().unwrap(), ["turn-1", "turn-2", "turn-3"]);
     }

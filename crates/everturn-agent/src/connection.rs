@@ -53,7 +53,11 @@ pub struct AgentConnection<S = Value> {
 
 impl<S: CustomState> AgentConnection<S> {
     pub(crate) fn new(connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>) -> Self {
-        Self { connection, custom: CustomView::default(), state: PhantomData }
+        Self {
+            connection,
+            custom: CustomView::default(),
+            state: PhantomData,
+        }
     }
 
     /// Sends one input and waits until there is room for it.
@@ -117,7 +121,10 @@ impl<S: CustomState> AgentConnection<S> {
 
     /// The chunks of one turn: up to and with its `turnEnd`.
     pub fn receive(&mut self) -> TurnChunks<'_, S> {
-        TurnChunks { connection: self, over: false }
+        TurnChunks {
+            connection: self,
+            over: false,
+        }
     }
 
     /// The custom state as the chunks received so far tell it; the default before the first.

@@ -34,7 +34,8 @@ use crate::opening::Opening;
 use crate::session::{Core, Outbox, Signal};
 use crate::transform::shown_chunk;
 use crate::{
-    AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState, Snapshot,
+    AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState,
+    Snapshot,
 };
 
 type AgentEvent = Event<AgentInput, Error>;
@@ -77,7 +78,7 @@ enum Written {
 enum Happened {
     Event(AgentEvent),
     Written(Written),
-    Admitted(Result<crate::ledger::Admitted>),
+    Admitted(Box<Result<crate::ledger::Admitted>>),
     Wire(WireEvent),
     Function(Report),
 }
@@ -95,7 +96,11 @@ impl<S: CustomState> Driver<S> {
         caller: Context,
         answer: oneshot::Sender<Result<AgentOutput>>,
     ) -> Result<Self> {
-        let Opening { session_id, state, ledger } = opening;
+        let Opening {
+            session_id,
+            state,
+            ledger,
+        } = opening;
         let work = CancellationToken::new();
         let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming());
         let transform = definition.state_transform.clone();
@@ -138,20 +143,23 @@ impl<S: CustomState> Driver<S> {
     /// Runs the invocation to its end.
     pub(crate) async fn run(mut self) {
         while !self.machine.is_released() {
-            let event = match self.raised.pop_front() {
-                Some(event) => Some(event),
-                None => {
-                    let happened = self.next().await;
-                    self.interpret(happened)
-                }
+            let Some(event) = self.next_event().await else {
+                continue;
             };
-            if let Some(event) = event {
-                self.note(&event);
-                for command in self.machine.handle(event) {
-                    self.execute(command);
-                }
+            self.note(&event);
+            for command in self.machine.handle(event) {
+                self.execute(command);
             }
         }
+    }
+
+    /// The next event; `None` if what happened was none.
+    async fn next_event(&mut self) -> Option<AgentEvent> {
+        if let Some(event) = self.raised.pop_front() {
+            return Some(event);
+        }
+        let happened = self.next().await;
+        self.interpret(happened)
     }
 
     /// The next thing that happens. Of several that have happened, the client's input is first, then its departure,
@@ -161,7 +169,7 @@ impl<S: CustomState> Driver<S> {
             biased;
             event = self.client.next() => Happened::Event(event),
             Some(written) = self.writes.next() => Happened::Written(written),
-            admitted = self.admissions.next() => Happened::Admitted(admitted),
+            admitted = self.admissions.next() => Happened::Admitted(Box::new(admitted)),
             event = self.background.next() => Happened::Event(event),
             event = self.wire.flush() => Happened::Wire(event),
             report = self.function.next() => Happened::Function(report),
@@ -173,7 +181,7 @@ impl<S: CustomState> Driver<S> {
         match happened {
             Happened::Event(event) => Some(event),
             Happened::Written(written) => self.written(written),
-            Happened::Admitted(admitted) => self.admitted(admitted),
+            Happened::Admitted(admitted) => self.admitted(*admitted),
             Happened::Wire(WireEvent::Broken(error)) => Some(Event::ClientGone(error)),
             Happened::Wire(WireEvent::Empty) => Some(self.drained()),
             Happened::Function(Report::Signal(signal)) => self.signalled(signal),
@@ -206,7 +214,11 @@ impl<S: CustomState> Driver<S> {
                 Some(Event::NextInput)
             }
             Signal::TurnDone { outcome, settled } => {
-                let ended = if outcome.is_ok() { TurnOutcome::Succeeded } else { TurnOutcome::Failed };
+                let ended = if outcome.is_ok() {
+                    TurnOutcome::Succeeded
+                } else {
+                    TurnOutcome::Failed
+                };
                 self.turns.end(outcome, settled);
                 Some(Event::TurnEnded(ended))
             }
@@ -246,7 +258,9 @@ impl<S: CustomState> Driver<S> {
             }
             Written::Pending(Err(error)) => Event::PendingFailed(error),
             Written::Final(Ok(true)) => Event::FinalizeWritten,
-            Written::Final(Ok(false)) => Event::FinalizeFailed(Error::aborted("the run's row is no longer ours")),
+            Written::Final(Ok(false)) => {
+                Event::FinalizeFailed(Error::aborted("the run's row is no longer ours"))
+            }
             Written::Final(Err(error)) => {
                 tracing::error!(session = %self.session.session_id(), %error, "the end of a background run was not saved");
                 Event::FinalizeFailed(error)
@@ -258,7 +272,9 @@ impl<S: CustomState> Driver<S> {
     /// Remembers why work is about to be cancelled, for whoever is cancelled.
     fn note(&mut self, event: &AgentEvent) {
         let why = match event {
-            Event::ClientGone(error) | Event::TransformFailed(error) | Event::InputRejected(error) => error.clone(),
+            Event::ClientGone(error) | Event::TransformFailed(error) | Event::InputRejected(error) => {
+                error.clone()
+            }
             Event::AbortSeen => Error::aborted("the run was aborted"),
             Event::LeaseLost => Error::aborted("another worker has taken the run over"),
             _ => return,

@@ -39,7 +39,7 @@ impl From<FinishReason> for AgentFinishReason {
             FinishReason::Aborted => Self::Aborted,
             FinishReason::Interrupted => Self::Interrupted,
             FinishReason::Other => Self::Other,
-            _ => Self::Unknown,
+            FinishReason::Unknown => Self::Unknown,
         }
     }
 }

@@ -26,6 +26,10 @@ pub(crate) async fn invoke<S: CustomState>(
     SpanRecorder::current().session_id(opening.session_id.as_str());
     let (answer, outcome) = oneshot::channel();
     let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer)?;
-    definition.invocations.spawn(driver.run().instrument(tracing::Span::current()));
-    outcome.await.unwrap_or_else(|_| Err(Error::internal("the invocation ended without an answer")))
+    definition
+        .invocations
+        .spawn(driver.run().instrument(tracing::Span::current()));
+    outcome
+        .await
+        .unwrap_or_else(|_| Err(Error::internal("the invocation ended without an answer")))
 }

@@ -79,18 +79,33 @@ impl Ledger {
         clock: Clock,
     ) -> Self {
         let interest = Arc::new(Interest::in_session(&store, &scope, &session_id));
-        Self { store, scope, session_id, clock, policy, interest, claim: None, last: None, tip: None, at_tip: true }
+        Self {
+            store,
+            scope,
+            session_id,
+            clock,
+            policy,
+            interest,
+            claim: None,
+            last: None,
+            tip: None,
+            at_tip: true,
+        }
     }
 
-    /// Goes on from `row`, where `latest` is the session's latest row.
-    ///
-    /// A row below the tip is the start of a branch, except that below a tip nobody can resume from, the last good row
-    /// stands in for it.
-    pub(crate) fn resume(&mut self, row: Option<&Snapshot>, latest: Option<&Snapshot>) {
-        self.last = row.map(Mark::from);
+    /// Goes on from exactly this row, where `latest` is the session's latest: below it, that begins a branch.
+    pub(crate) fn resume_from(&mut self, row: &Snapshot, latest: Option<&Snapshot>) {
+        self.last = Some(Mark::from(row));
         self.tip = latest.map(Mark::from);
-        let dead_tip = latest.is_some_and(|latest| latest.status != SnapshotStatus::Completed);
-        self.at_tip = dead_tip || self.last.as_ref().map(|mark| &mark.id) == self.tip.as_ref().map(|mark| &mark.id);
+        self.at_tip = self.last == self.tip;
+    }
+
+    /// Goes on where the session is: after its latest row. `good` is that row, or an older one that stands in for it
+    /// because nobody can go on from it.
+    pub(crate) fn resume_latest(&mut self, good: Option<&Snapshot>, latest: Option<&Snapshot>) {
+        self.last = good.map(Mark::from);
+        self.tip = latest.map(Mark::from);
+        self.at_tip = true;
     }
 
     pub(crate) fn can_watch(&self) -> bool {
@@ -119,10 +134,15 @@ impl Ledger {
         if !self.is_exclusive() || self.claim.is_some() {
             return Ok(Admission::Granted);
         }
-        let claim = self.interest.claim_now(turn).and_then(|claim| match self.interest.tip() {
-            Some(tip) if Some(&tip) != self.tip_id() => Err(tip_moved(&self.session_id, self.tip_id(), Some(&tip))),
-            _ => Ok(claim),
-        });
+        let claim = self
+            .interest
+            .claim_now(turn)
+            .and_then(|claim| match self.interest.tip() {
+                Some(tip) if Some(&tip) != self.tip_id() => {
+                    Err(tip_moved(&self.session_id, self.tip_id(), Some(&tip)))
+                }
+                _ => Ok(claim),
+            });
         match claim {
             Ok(claim) => {
                 self.claim = Some(claim);
@@ -156,14 +176,22 @@ impl Ledger {
     }
 
     fn precondition(&self) -> Precondition {
-        if self.is_exclusive() { Precondition::Tip(self.tip_id().cloned()) } else { Precondition::None }
+        if self.is_exclusive() {
+            Precondition::Tip(self.tip_id().cloned())
+        } else {
+            Precondition::None
+        }
     }
 
     /// A new row after the last one. It sorts after both its parent and the tip, whatever the clocks of other processes
     /// say, so that the latest row of a session is the one committed last.
     pub(crate) fn row(&self, id: SnapshotId) -> Snapshot {
         let after = |mark: &Mark| mark.created_at.saturating_add(SignedDuration::from_micros(1));
-        let floor = [&self.last, &self.tip].into_iter().flatten().filter_map(|mark| after(mark).ok()).max();
+        let floor = [&self.last, &self.tip]
+            .into_iter()
+            .flatten()
+            .filter_map(|mark| after(mark).ok())
+            .max();
         let now = self.clock.now();
         let created_at = floor.map_or(now, |floor| floor.max(now));
         let next = |number: Option<u64>| number.map_or(0, |number| number + 1);
@@ -216,7 +244,12 @@ impl Ledger {
         id: SnapshotId,
     ) -> impl Future<Output = Result<Option<SnapshotStatus>>> + Send + use<> {
         let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
-        async move { Ok(store.get(&scope, &id, Detail::Metadata).await?.map(|row| row.status)) }
+        async move {
+            Ok(store
+                .get(&scope, &id, Detail::Metadata)
+                .await?
+                .map(|row| row.status))
+        }
     }
 
     pub(crate) fn watch(&self, id: &SnapshotId) -> Option<StatusStream> {
@@ -235,9 +268,15 @@ impl QueuedTurn {
     /// What the store fails with; `FAILED_PRECONDITION` if they left it where nobody can go on.
     pub(crate) async fn wait(self) -> Result<Admitted> {
         let claim = self.interest.claim_in_order(&self.turn).await;
-        let moved = self.interest.tip().is_some_and(|tip| Some(&tip) != self.known_tip.as_ref());
+        let moved = self
+            .interest
+            .tip()
+            .is_some_and(|tip| Some(&tip) != self.known_tip.as_ref());
         let moved_to = if moved {
-            let latest = self.store.latest(&self.scope, &self.session_id, Detail::Whole).await?;
+            let latest = self
+                .store
+                .latest(&self.scope, &self.session_id, Detail::Whole)
+                .await?;
             latest.map(crate::opening::resumable).transpose()?
         } else {
             None

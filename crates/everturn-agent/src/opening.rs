@@ -55,8 +55,16 @@ fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
         return Err(refused("sessionId"));
     }
     let state = init.state.unwrap_or_default();
-    let session_id = state.session_id.clone().and_then(SessionId::given).unwrap_or_else(SessionId::fresh);
-    Ok(Opening { session_id, state, ledger: None })
+    let session_id = state
+        .session_id
+        .clone()
+        .and_then(SessionId::given)
+        .unwrap_or_else(SessionId::fresh);
+    Ok(Opening {
+        session_id,
+        state,
+        ledger: None,
+    })
 }
 
 /// The agent keeps the state.
@@ -74,7 +82,13 @@ async fn resume_stored<S>(
     }
     let scope = definition.scope(context);
     let begin = |session_id: SessionId| {
-        Ledger::new(Arc::clone(store), scope.clone(), session_id, definition.concurrency, definition.clock.clone())
+        Ledger::new(
+            Arc::clone(store),
+            scope.clone(),
+            session_id,
+            definition.concurrency,
+            definition.clock.clone(),
+        )
     };
     match (init.snapshot_id, init.session_id) {
         (Some(id), session_id) => {
@@ -86,7 +100,7 @@ async fn resume_stored<S>(
             let session_id = row.session_id.clone().unwrap_or_else(SessionId::fresh);
             let mut ledger = begin(session_id.clone());
             let latest = read(store.latest(&scope, &session_id, Detail::Metadata).await)?;
-            ledger.resume(Some(&row), latest.as_ref());
+            ledger.resume_from(&row, latest.as_ref());
             Ok(resumed(session_id, Some(row), ledger))
         }
         (None, Some(session_id)) => {
@@ -104,7 +118,7 @@ async fn resume_stored<S>(
                 }
                 None => None,
             };
-            ledger.resume(row.as_ref(), latest.as_ref());
+            ledger.resume_latest(row.as_ref(), latest.as_ref());
             Ok(resumed(session_id, row, ledger))
         }
         (None, None) => {
@@ -117,7 +131,11 @@ async fn resume_stored<S>(
 
 fn resumed(session_id: SessionId, row: Option<Snapshot>, ledger: Ledger) -> Opening {
     let state = row.and_then(|row| row.state).unwrap_or_default();
-    Opening { session_id, state, ledger: Some(ledger) }
+    Opening {
+        session_id,
+        state,
+        ledger: Some(ledger),
+    }
 }
 
 fn read<T>(answer: Result<T>) -> Result<T> {
@@ -143,13 +161,19 @@ pub(crate) fn resumable(row: Snapshot) -> Result<Snapshot> {
     let why = match row.status {
         SnapshotStatus::Completed => return Ok(row),
         SnapshotStatus::Failed => {
-            let error = row.error.as_ref().map_or("no reason was recorded", |error| error.message.as_str());
+            let error = row
+                .error
+                .as_ref()
+                .map_or("no reason was recorded", |error| error.message.as_str());
             format!("failed: {error}")
         }
         SnapshotStatus::Aborted => "was aborted".to_owned(),
         SnapshotStatus::Pending | SnapshotStatus::Expired => "is still pending".to_owned(),
     };
-    Err(Error::failed_precondition(format!("cannot resume from snapshot '{}': it {why}", row.snapshot_id)))
+    Err(Error::failed_precondition(format!(
+        "cannot resume from snapshot '{}': it {why}",
+        row.snapshot_id
+    )))
 }
 
 /// The nearest completed ancestor of a row.
@@ -158,7 +182,9 @@ async fn last_completed(store: &dyn SessionStore, scope: &Scope, row: &Snapshot)
     let mut parent = row.parent_id.clone();
     while let Some(id) = parent {
         if !seen.insert(id.clone()) {
-            return Err(Error::failed_precondition(format!("the ancestors of snapshot '{id}' form a circle")));
+            return Err(Error::failed_precondition(format!(
+                "the ancestors of snapshot '{id}' form a circle"
+            )));
         }
         let Some(ancestor) = read(store.get(scope, &id, Detail::Metadata).await)? else {
             return Ok(None);
@@ -172,7 +198,11 @@ async fn last_completed(store: &dyn SessionStore, scope: &Scope, row: &Snapshot)
 }
 
 /// A conversation has one prompt input from its beginning: given then, or the agent's own.
-fn settle_prompt_input(state: &mut SessionState, given: Option<Value>, own: Option<&Arc<Value>>) -> Result<()> {
+fn settle_prompt_input(
+    state: &mut SessionState,
+    given: Option<Value>,
+    own: Option<&Arc<Value>>,
+) -> Result<()> {
     match (&state.prompt_input, given) {
         (Some(settled), Some(given)) if **settled != given => Err(Error::invalid_argument(
             "'promptInput' is set when a conversation begins, and this one began with another",

@@ -19,7 +19,10 @@ use crate::Resume;
 /// `INVALID_ARGUMENT` for a request that was never made, one that is no longer pending, and a restart whose input was
 /// changed.
 pub fn validate_resume(history: &History, resume: &Resume) -> Result<()> {
-    let latest = history.iter().rev().position(|message| message.role() == Role::Model);
+    let latest = history
+        .iter()
+        .rev()
+        .position(|message| message.role() == Role::Model);
     let asked = latest.and_then(|back| history.get(history.len() - 1 - back));
     for restart in resume.restart.iter().filter_map(Part::as_tool_request) {
         let recorded = pending(history, asked, &restart.name, restart.reference.as_deref())?;
@@ -45,11 +48,20 @@ fn pending<'a>(
     let matches = |request: &&ToolRequest| {
         request.name == name && request.reference.as_deref().unwrap_or("") == reference.unwrap_or("")
     };
-    let found = asked.and_then(|message| message.content().iter().rev().filter_map(Part::as_tool_request).find(matches));
+    let found = asked.and_then(|message| {
+        message
+            .content()
+            .iter()
+            .rev()
+            .filter_map(Part::as_tool_request)
+            .find(matches)
+    });
     found.ok_or_else(|| {
         let call = reference.filter(|reference| !reference.is_empty());
         let call = call.map_or_else(|| name.to_owned(), |reference| format!("{name}#{reference}"));
-        let earlier = history.iter().any(|message| message.tool_requests().any(|request| matches(&request)));
+        let earlier = history
+            .iter()
+            .any(|message| message.tool_requests().any(|request| matches(&request)));
         Error::invalid_argument(if earlier {
             format!("the tool request '{call}' is no longer pending: the conversation has gone on since")
         } else {
@@ -71,7 +83,9 @@ fn same_value(one: &Value, other: &Value) -> bool {
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one.iter().all(|(key, one)| other.get(key).is_some_and(|other| same_value(one, other)))
+                && one
+                    .iter()
+                    .all(|(key, one)| other.get(key).is_some_and(|other| same_value(one, other)))
         }
         _ => one == other,
     }
@@ -90,19 +104,28 @@ mod tests {
     }
 
     fn restart(part: Part) -> Resume {
-        Resume { restart: vec![part], ..Resume::default() }
+        Resume {
+            restart: vec![part],
+            ..Resume::default()
+        }
     }
 
     fn respond(name: &str, reference: &str) -> Resume {
         let request = ToolRequest::new(name, json!(null)).with_reference(reference);
-        Resume { respond: vec![Part::tool_response(ToolResponse::to(&request, "ok"))], ..Resume::default() }
+        Resume {
+            respond: vec![Part::tool_response(ToolResponse::to(&request, "ok"))],
+            ..Resume::default()
+        }
     }
 
     fn conversation() -> History {
         History::from_iter([
             Message::user("pay twice"),
             Message::model(vec![request("1", json!({"to": "ann", "sum": 5}))]),
-            Message::tool(vec![Part::tool_response(ToolResponse::to(&ToolRequest::new("pay", json!({})), "done"))]),
+            Message::tool(vec![Part::tool_response(ToolResponse::to(
+                &ToolRequest::new("pay", json!({})),
+                "done",
+            ))]),
             Message::model(vec![request("2", json!({"to": "bob", "sum": 7}))]),
         ])
     }

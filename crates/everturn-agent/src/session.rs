@@ -22,9 +22,15 @@ pub(crate) use self::outbox::{Answer, Outbox, Signal};
 use crate::{Artifact, SessionId, SessionState};
 
 /// A type that an agent can keep as its custom state. Nothing to implement: plain data with a default is one.
-pub trait CustomState: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static {}
+pub trait CustomState:
+    Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static
+{
+}
 
-impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static> CustomState for T {}
+impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static> CustomState
+    for T
+{
+}
 
 /// A conversation while an invocation lives: messages, custom state of type `S`, artifacts.
 ///
@@ -56,7 +62,9 @@ impl<S: CustomState> Session<S> {
 
     /// Makes the session reachable from `context`.
     pub(crate) fn enter(&self, context: Context) -> Context {
-        context.with_extension(Arc::clone(&self.0)).with_extension(Arc::new(self.handle()))
+        context
+            .with_extension(Arc::clone(&self.0))
+            .with_extension(Arc::new(self.handle()))
     }
 
     /// The same session, seen without its type of custom state.
@@ -98,7 +106,8 @@ impl<S: CustomState> Session<S> {
     /// copied: replacing a long history by itself and an answer costs as much as adding the answer.
     pub fn set_messages(&self, messages: impl Into<Messages>) {
         let messages = messages.into();
-        self.0.edit(|state| state.messages = adopt(&state.messages, &messages));
+        self.0
+            .edit(|state| state.messages = adopt(&state.messages, &messages));
     }
 
     /// Changes the messages in one step.

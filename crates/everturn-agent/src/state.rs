@@ -41,7 +41,6 @@ pub struct SessionState {
     pub extra: JsonObject,
 }
 
-#[expect(clippy::ptr_arg, reason = "serde passes the field by reference")]
 fn no_artifacts(artifacts: &Arc<Vec<Artifact>>) -> bool {
     artifacts.is_empty()
 }

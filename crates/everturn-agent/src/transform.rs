@@ -28,7 +28,10 @@ pub(crate) fn shown_state(
         Some(transform) => guarded("the state transform", || transform(state, context))?,
         None => Some(state),
     };
-    Ok(shown.map(|shown| SessionState { session_id: session_id.cloned(), ..shown }))
+    Ok(shown.map(|shown| SessionState {
+        session_id: session_id.cloned(),
+        ..shown
+    }))
 }
 
 /// The chunk as clients see it, or `None` if they do not see it at all.

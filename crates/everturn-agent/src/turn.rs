@@ -39,8 +39,18 @@ pub struct Turn<S = Value> {
 }
 
 impl<S: CustomState> Turn<S> {
-    pub(crate) fn new(session: Session<S>, input: AgentInput, place: Arc<TurnContext>, context: Context) -> Self {
-        Self { session, input, place, context }
+    pub(crate) fn new(
+        session: Session<S>,
+        input: AgentInput,
+        place: Arc<TurnContext>,
+        context: Context,
+    ) -> Self {
+        Self {
+            session,
+            input,
+            place,
+            context,
+        }
     }
 
     /// What the client sent. Its message is already part of the session.
@@ -75,7 +85,10 @@ impl<S: CustomState> Turn<S> {
 
     /// The registry in which the agent finds models, tools and prompts.
     pub fn registry(&self) -> Registry {
-        self.context.extension::<Registry>().map(Arc::unwrap_or_clone).unwrap_or_default()
+        self.context
+            .extension::<Registry>()
+            .map(Arc::unwrap_or_clone)
+            .unwrap_or_default()
     }
 
     /// The session, for code that outlives the turn.
@@ -142,7 +155,10 @@ impl<S> Deref for Turn<S> {
 
 impl<S> fmt::Debug for Turn<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("input", &self.input).field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Turn")
+            .field("input", &self.input)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
     }
 }
 
@@ -164,7 +180,9 @@ impl From<()> for TurnResult {
 
 impl From<AgentFinishReason> for TurnResult {
     fn from(reason: AgentFinishReason) -> Self {
-        Self { finish_reason: Some(reason) }
+        Self {
+            finish_reason: Some(reason),
+        }
     }
 }
 
@@ -176,7 +194,9 @@ impl From<FinishReason> for TurnResult {
 
 impl<R: Into<AgentFinishReason>> From<Option<R>> for TurnResult {
     fn from(reason: Option<R>) -> Self {
-        Self { finish_reason: reason.map(Into::into) }
+        Self {
+            finish_reason: reason.map(Into::into),
+        }
     }
 }
 
@@ -205,7 +225,10 @@ impl TurnReport {
     ///
     /// # Errors
     /// Why the turn could not be made durable; `CANCELLED` if the invocation is over.
-    pub(crate) async fn settle(&mut self, outcome: Result<Option<AgentFinishReason>>) -> Result<Option<SnapshotId>> {
+    pub(crate) async fn settle(
+        &mut self,
+        outcome: Result<Option<AgentFinishReason>>,
+    ) -> Result<Option<SnapshotId>> {
         match self.0.take() {
             Some(outbox) => outbox.turn_done(outcome).await,
             None => Ok(None),

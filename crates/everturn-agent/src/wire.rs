@@ -2,7 +2,7 @@
 //!
 //! What a client sends is strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
-use everturn_ai::{ModelResponseChunk, JsonObject, Message, Part};
+use everturn_ai::{JsonObject, Message, ModelResponseChunk, Part};
 use everturn_core::{Error, Result, RuntimeError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,27 +32,43 @@ pub struct AgentInit {
 impl AgentInit {
     /// Resumes the latest point of a conversation, or begins it under this id.
     pub fn session(session: impl Into<SessionId>) -> Self {
-        Self { session_id: Some(session.into()), ..Self::default() }
+        Self {
+            session_id: Some(session.into()),
+            ..Self::default()
+        }
     }
 
     /// Resumes exactly here.
     pub fn snapshot(snapshot: impl Into<SnapshotId>) -> Self {
-        Self { snapshot_id: Some(snapshot.into()), ..Self::default() }
+        Self {
+            snapshot_id: Some(snapshot.into()),
+            ..Self::default()
+        }
     }
 
     /// Resumes from what the client kept.
     pub fn state(state: SessionState) -> Self {
-        Self { state: Some(state), ..Self::default() }
+        Self {
+            state: Some(state),
+            ..Self::default()
+        }
     }
 
     /// The same start, with what the agent's prompt is rendered with.
     pub fn with_prompt_input(self, input: impl Into<Value>) -> Self {
-        Self { prompt_input: Some(input.into()), ..self }
+        Self {
+            prompt_input: Some(input.into()),
+            ..self
+        }
     }
 
     /// Refuses what cannot be the start of anything, before an agent is asked.
     pub(crate) fn check(&self) -> Result<()> {
-        let empty = |what: &str| Err(Error::invalid_argument(format!("an empty {what} id names nothing")));
+        let empty = |what: &str| {
+            Err(Error::invalid_argument(format!(
+                "an empty {what} id names nothing"
+            )))
+        };
         if self.session_id.as_ref().is_some_and(|id| id.as_str().is_empty()) {
             return empty("session");
         }
@@ -107,12 +123,18 @@ pub struct Resume {
 impl AgentInput {
     /// An input with a message.
     pub fn message(message: impl Into<Message>) -> Self {
-        Self { message: Some(message.into()), ..Self::default() }
+        Self {
+            message: Some(message.into()),
+            ..Self::default()
+        }
     }
 
     /// An input that answers interrupts.
     pub fn resume(resume: Resume) -> Self {
-        Self { resume: Some(resume), ..Self::default() }
+        Self {
+            resume: Some(resume),
+            ..Self::default()
+        }
     }
 
     /// The same input, after which the client leaves.
@@ -235,27 +257,42 @@ pub struct TurnEnd {
 impl AgentStreamChunk {
     /// A chunk of the model's.
     pub fn model(chunk: ModelResponseChunk) -> Self {
-        Self { model_chunk: Some(chunk), ..Self::default() }
+        Self {
+            model_chunk: Some(chunk),
+            ..Self::default()
+        }
     }
 
     /// A change of the custom state.
     pub fn patch(patch: JsonPatch) -> Self {
-        Self { custom_patch: Some(patch), ..Self::default() }
+        Self {
+            custom_patch: Some(patch),
+            ..Self::default()
+        }
     }
 
     /// An artifact.
     pub fn artifact(artifact: Artifact) -> Self {
-        Self { artifact: Some(artifact), ..Self::default() }
+        Self {
+            artifact: Some(artifact),
+            ..Self::default()
+        }
     }
 
     /// What the agent is doing.
     pub fn status(status: Value) -> Self {
-        Self { status: Some(status), ..Self::default() }
+        Self {
+            status: Some(status),
+            ..Self::default()
+        }
     }
 
     /// The end of a turn.
     pub fn turn_end(turn_end: TurnEnd) -> Self {
-        Self { turn_end: Some(turn_end), ..Self::default() }
+        Self {
+            turn_end: Some(turn_end),
+            ..Self::default()
+        }
     }
 }
 

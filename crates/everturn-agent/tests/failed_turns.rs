@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
-    Agent, AgentFinishReason, AgentInit, AgentReply, AgentResult, AgentSession, SessionState, Turn, custom_agent,
+    Agent, AgentFinishReason, AgentInit, AgentReply, AgentResult, AgentSession, SessionState, Turn,
+    custom_agent,
 };
 use everturn_ai::{History, Message};
 use everturn_core::{Error, Registry, Status};
@@ -16,11 +17,19 @@ use support::{FaultyStore, all_chunks, handling, json, replying, rows, texts};
 #[tokio::test]
 async fn a_failed_turn_is_an_output_with_the_last_good_state() {
     let agent = replying("chef").define().unwrap();
-    let start = SessionState { messages: History::from_iter([Message::user("before")]), ..SessionState::default() };
+    let start = SessionState {
+        messages: History::from_iter([Message::user("before")]),
+        ..SessionState::default()
+    };
 
     let mut connection = agent.connect(AgentInit::state(start));
     connection.send("one").await.unwrap();
-    while connection.receive().next().await.is_some_and(|chunk| chunk.turn_end.is_none()) {}
+    while connection
+        .receive()
+        .next()
+        .await
+        .is_some_and(|chunk| chunk.turn_end.is_none())
+    {}
     connection.send("boom").await.unwrap();
     let chunks = all_chunks(&mut connection).await;
     let output = connection.output().await.unwrap();
@@ -28,12 +37,26 @@ async fn a_failed_turn_is_an_output_with_the_last_good_state() {
     let error = output.error.unwrap();
     assert_eq!(json(&chunks), json!([{"turnEnd": {"finishReason": "failed"}}]));
     assert_eq!(output.finish_reason, Some(AgentFinishReason::Failed));
-    assert_eq!((error.status, error.message.as_str()), (Some(Status::Unavailable), "the oven is cold"));
-    assert_eq!(texts(&output.state.clone().unwrap().messages), ["before", "one", "re: one"]);
+    assert_eq!(
+        (error.status, error.message.as_str()),
+        (Some(Status::Unavailable), "the oven is cold")
+    );
+    assert_eq!(
+        texts(&output.state.clone().unwrap().messages),
+        ["before", "one", "re: one"]
+    );
     assert_eq!((output.message, output.artifacts), (None, None));
 
-    let resumed = agent.chat().state(output.state.unwrap()).run("two").await.unwrap();
-    assert_eq!(texts(&resumed.state().unwrap().messages), ["before", "one", "re: one", "two", "re: two"]);
+    let resumed = agent
+        .chat()
+        .state(output.state.unwrap())
+        .run("two")
+        .await
+        .unwrap();
+    assert_eq!(
+        texts(&resumed.state().unwrap().messages),
+        ["before", "one", "re: one", "two", "re: two"]
+    );
 }
 
 #[tokio::test]
@@ -83,7 +106,10 @@ async fn a_panic_is_an_internal_failure_and_says_so() {
     let well = agent.run_text("one").await.unwrap();
 
     assert_eq!(failed.status(), Status::Internal);
-    assert!(failed.message().contains("panicked") && failed.message().contains("dropped the pan"), "{failed}");
+    assert!(
+        failed.message().contains("panicked") && failed.message().contains("dropped the pan"),
+        "{failed}"
+    );
     assert_eq!(well.text(), "re: one");
 }
 
@@ -97,7 +123,10 @@ async fn a_public_error_keeps_its_public_words() {
 
     let failed = agent.run_text("one").await.unwrap_err();
 
-    assert_eq!((failed.status(), failed.message()), (Status::NotFound, "no such dish"));
+    assert_eq!(
+        (failed.status(), failed.message()),
+        (Status::NotFound, "no such dish")
+    );
 }
 
 #[tokio::test]
@@ -127,12 +156,15 @@ async fn a_function_may_go_on_after_a_failed_turn() {
     let output = connection.output().await.unwrap();
 
     let saved = rows(store.as_ref(), &"s".into()).await;
-    use AgentFinishReason::{Failed, Stop};
-    assert_eq!(ends, [Some(Stop), Some(Failed), Some(Stop)]);
-    assert_eq!((output.finish_reason, output.error), (Some(Stop), None));
+    let (stop, failed) = (Some(AgentFinishReason::Stop), Some(AgentFinishReason::Failed));
+    assert_eq!(ends, [stop, failed, stop]);
+    assert_eq!((output.finish_reason, output.error), (stop, None));
     assert_eq!(saved.len(), 2);
     assert_eq!(saved[1].parent_id.as_ref(), Some(&saved[0].snapshot_id));
-    assert_eq!(texts(&saved[1].state.as_ref().unwrap().messages), ["one", "re: one", "boom", "two", "re: two"]);
+    assert_eq!(
+        texts(&saved[1].state.as_ref().unwrap().messages),
+        ["one", "re: one", "boom", "two", "re: two"]
+    );
 }
 
 #[tokio::test]
@@ -154,8 +186,14 @@ async fn a_turn_that_cannot_be_saved_fails_with_the_stores_status() {
     assert_eq!(error.status, Some(Status::ResourceExhausted));
     assert!(error.message.contains("the disk is full"), "{}", error.message);
     assert_eq!(output.snapshot_id.as_ref(), good.snapshot_id());
-    let row = agent.get_snapshot(resumed.snapshot_id().unwrap().clone()).await.unwrap();
-    assert_eq!(texts(&row.state.unwrap().messages), ["one", "re: one", "three", "re: three"]);
+    let row = agent
+        .get_snapshot(resumed.snapshot_id().unwrap().clone())
+        .await
+        .unwrap();
+    assert_eq!(
+        texts(&row.state.unwrap().messages),
+        ["one", "re: one", "three", "re: three"]
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use everturn_agent::store::{Detail, MemoryStore, Scope, SessionStore};
 use everturn_agent::{
-    AgentFinishReason, AgentInit, AgentResult, AgentSession, SessionId, SnapshotStatus, Turn, TurnContext, custom_agent,
+    AgentFinishReason, AgentInit, AgentResult, AgentSession, SessionId, SnapshotStatus, Turn, TurnContext,
+    custom_agent,
 };
 use everturn_ai::{FinishReason, Message};
 use everturn_core::{Reason, Registry, Result, Status};
@@ -90,11 +91,29 @@ async fn the_turn_knows_its_row_before_it_begins_and_the_next_turn_goes_on_from_
     let saved = rows(store.as_ref(), &"s".into()).await;
     let ids: Vec<_> = saved.iter().map(|row| Some(row.snapshot_id.clone())).collect();
     assert_eq!(ids, ended);
-    assert_eq!(ids, places.iter().map(|(id, _, _)| id.clone()).collect::<Vec<_>>());
-    assert_eq!(saved.iter().map(|row| row.parent_id.clone()).collect::<Vec<_>>(), [None, ids[0].clone(), ids[1].clone()]);
-    assert_eq!(places.iter().map(|(_, parent, _)| parent.clone()).collect::<Vec<_>>(), [None, ids[0].clone(), ids[1].clone()]);
-    assert_eq!(places.iter().map(|(_, _, index)| *index).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(saved.iter().map(|row| row.index).collect::<Vec<_>>(), [Some(0), Some(1), Some(2)]);
+    assert_eq!(
+        ids,
+        places.iter().map(|(id, _, _)| id.clone()).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        saved.iter().map(|row| row.parent_id.clone()).collect::<Vec<_>>(),
+        [None, ids[0].clone(), ids[1].clone()]
+    );
+    assert_eq!(
+        places
+            .iter()
+            .map(|(_, parent, _)| parent.clone())
+            .collect::<Vec<_>>(),
+        [None, ids[0].clone(), ids[1].clone()]
+    );
+    assert_eq!(
+        places.iter().map(|(_, _, index)| *index).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
+    assert_eq!(
+        saved.iter().map(|row| row.index).collect::<Vec<_>>(),
+        [Some(0), Some(1), Some(2)]
+    );
     assert!(saved.iter().all(|row| row.updated_at == Some(row.created_at)));
 }
 
@@ -152,13 +171,13 @@ async fn an_invocation_without_turns_is_a_success_without_a_row() {
     let server = replying("server").store(Arc::clone(&store)).define().unwrap();
     let client = replying("client").define().unwrap();
 
-    let served = server.connect(AgentInit::session("s")).output().await.unwrap();
-    let kept = client.connect(AgentInit::default()).output().await.unwrap();
+    let kept_there = server.connect(AgentInit::session("s")).output().await.unwrap();
+    let given_back = client.connect(AgentInit::default()).output().await.unwrap();
 
-    assert_eq!(served.session_id, Some("s".into()));
-    assert_eq!((served.snapshot_id, served.finish_reason), (None, None));
+    assert_eq!(kept_there.session_id, Some("s".into()));
+    assert_eq!((kept_there.snapshot_id, kept_there.finish_reason), (None, None));
     assert!(rows(store.as_ref(), &"s".into()).await.is_empty());
-    assert_eq!(kept.state.unwrap().session_id, kept.session_id);
+    assert_eq!(given_back.state.unwrap().session_id, given_back.session_id);
 }
 
 #[tokio::test]
@@ -167,7 +186,10 @@ async fn what_the_function_says_at_its_end_overrides_the_last_turn_but_not_its_r
     let agent = custom_agent(&Registry::new(), "chef", |session: AgentSession| async move {
         session.run(support::reply).await?;
         session.add_message(Message::model("after the loop"));
-        Ok(AgentResult { finish_reason: Some(AgentFinishReason::Other), ..session.result() })
+        Ok(AgentResult {
+            finish_reason: Some(AgentFinishReason::Other),
+            ..session.result()
+        })
     })
     .store(Arc::clone(&store))
     .define()
@@ -180,14 +202,19 @@ async fn what_the_function_says_at_its_end_overrides_the_last_turn_but_not_its_r
     assert_eq!(reply.text(), "after the loop");
     assert_eq!(saved.len(), 1);
     assert_eq!(saved[0].finish_reason, Some(AgentFinishReason::Stop));
-    assert_eq!(texts(&saved[0].state.as_ref().unwrap().messages), ["one", "re: one"]);
+    assert_eq!(
+        texts(&saved[0].state.as_ref().unwrap().messages),
+        ["one", "re: one"]
+    );
 }
 
 #[tokio::test]
 async fn a_function_that_returns_early_leaves_queued_inputs_and_refuses_more() {
-    let agent = custom_agent(&Registry::new(), "brief", |_: AgentSession| async move { Ok(AgentResult::default()) })
-        .define()
-        .unwrap();
+    let agent = custom_agent(&Registry::new(), "brief", |_: AgentSession| async move {
+        Ok(AgentResult::default())
+    })
+    .define()
+    .unwrap();
 
     let mut connection = agent.connect(AgentInit::default());
     connection.done().await;
@@ -218,7 +245,10 @@ async fn the_session_id_is_the_same_everywhere() {
     .unwrap();
 
     let reply = agent.run_text("who am I?").await.unwrap();
-    let read = agent.get_snapshot(reply.snapshot_id().unwrap().clone()).await.unwrap();
+    let read = agent
+        .get_snapshot(reply.snapshot_id().unwrap().clone())
+        .await
+        .unwrap();
 
     let row = &rows(store.as_ref(), &reply.session_id()).await[0];
     assert_eq!(reply.text(), reply.session_id().as_str());

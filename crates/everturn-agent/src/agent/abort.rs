@@ -37,11 +37,21 @@ impl<S> Definition<S> {
                 ..row.clone()
             }))
         });
-        if store.save(&scope, Some(id), Precondition::None, mutation).await?.is_some() {
-            return Ok(Some(Abort { previous: SnapshotStatus::Pending, status: SnapshotStatus::Aborted }));
+        if store
+            .save(&scope, Some(id), Precondition::None, mutation)
+            .await?
+            .is_some()
+        {
+            return Ok(Some(Abort {
+                previous: SnapshotStatus::Pending,
+                status: SnapshotStatus::Aborted,
+            }));
         }
         // Nothing was pending, and a row that is over never changes again: a later look sees the same.
         let row = store.get(&scope, id, Detail::Metadata).await?;
-        Ok(row.map(|row| Abort { previous: row.status, status: row.status }))
+        Ok(row.map(|row| Abort {
+            previous: row.status,
+            status: row.status,
+        }))
     }
 }

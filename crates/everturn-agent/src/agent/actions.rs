@@ -10,8 +10,8 @@ use super::definition::Definition;
 use super::reading::not_found;
 use crate::invocation::invoke;
 use crate::{
-    AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk, CustomState,
-    GetSnapshotRequest, Snapshot, StateManagement,
+    AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
+    CustomState, GetSnapshotRequest, Snapshot, StateManagement,
 };
 
 /// The action behind an agent: opened once, fed with inputs, streaming chunks, ended by one output.
@@ -43,9 +43,11 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
         entries.insert("description".into(), description.clone().into());
     }
     let this = Arc::clone(definition);
-    let action = AgentAction::new(ActionType::AGENT, &definition.name, move |init, inputs, emitter, context| {
-        invoke(Arc::clone(&this), init, inputs, emitter, context)
-    })
+    let action = AgentAction::new(
+        ActionType::AGENT,
+        &definition.name,
+        move |init, inputs, emitter, context| invoke(Arc::clone(&this), init, inputs, emitter, context),
+    )
     .with_metadata(entries)
     .with_output_schema(lenient::<AgentOutput>());
     match &definition.description {
@@ -58,26 +60,44 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
 pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SnapshotAction> {
     definition.store.as_ref()?;
     let this = Arc::clone(definition);
-    let action = Action::new(ActionType::AGENT_SNAPSHOT, &definition.name, move |request, context| {
-        let this = Arc::clone(&this);
-        async move { this.read_snapshot(request, &context).await }
-    });
+    let action = Action::new(
+        ActionType::AGENT_SNAPSHOT,
+        &definition.name,
+        move |request, context| {
+            let this = Arc::clone(&this);
+            async move { this.read_snapshot(request, &context).await }
+        },
+    );
     let description = format!("Reads a snapshot of agent '{}'.", definition.name);
-    Some(action.with_description(description).with_output_schema(lenient::<Snapshot>()))
+    Some(
+        action
+            .with_description(description)
+            .with_output_schema(lenient::<Snapshot>()),
+    )
 }
 
 /// Only where there is a store whose rows can be watched: else nobody would notice.
 pub(super) fn abort_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<AbortAction> {
     definition.store.as_ref().filter(|store| store.can_watch())?;
     let this = Arc::clone(definition);
-    let action = Action::new(ActionType::AGENT_ABORT, &definition.name, move |request: AbortRequest, context| {
-        let this = Arc::clone(&this);
-        async move {
-            let AbortRequest { snapshot_id } = request;
-            let abort = this.abort_run(&snapshot_id, &context).await?.ok_or_else(|| not_found(&snapshot_id))?;
-            Ok(AbortResponse { snapshot_id, status: Some(abort.status) })
-        }
-    });
+    let action = Action::new(
+        ActionType::AGENT_ABORT,
+        &definition.name,
+        move |request: AbortRequest, context| {
+            let this = Arc::clone(&this);
+            async move {
+                let AbortRequest { snapshot_id } = request;
+                let abort = this
+                    .abort_run(&snapshot_id, &context)
+                    .await?
+                    .ok_or_else(|| not_found(&snapshot_id))?;
+                Ok(AbortResponse {
+                    snapshot_id,
+                    status: Some(abort.status),
+                })
+            }
+        },
+    );
     Some(action.with_description(format!("Aborts a background run of agent '{}'.", definition.name)))
 }
 

@@ -13,7 +13,8 @@ use super::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
 use crate::{
-    Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat, SessionState,
+    Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
+    SessionState,
 };
 
 /// An agent whose turn loop is `function`.
@@ -45,7 +46,11 @@ where
     F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<AgentResult>> + Send + 'static,
 {
-    AgentBuilder::new(registry, name, Custom(Arc::new(move |session| Box::pin(function(session)))))
+    AgentBuilder::new(
+        registry,
+        name,
+        Custom(Arc::new(move |session| Box::pin(function(session)))),
+    )
 }
 
 /// What can be said about an agent before it is defined. Each thing may be said once; a second time is an error when
@@ -134,7 +139,12 @@ impl<S, K> AgentBuilder<S, K> {
 }
 
 impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
-    fn once<T>(mut self, what: &'static str, slot: impl FnOnce(&mut Options) -> &mut Option<T>, value: T) -> Self {
+    fn once<T>(
+        mut self,
+        what: &'static str,
+        slot: impl FnOnce(&mut Options) -> &mut Option<T>,
+        value: T,
+    ) -> Self {
         if slot(&mut self.options).replace(value).is_some() {
             self.options.repeated.get_or_insert(what);
         }
@@ -143,7 +153,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
 
     /// What the agent is good for, for people and for models that delegate to it.
     pub fn description(self, description: impl Into<String>) -> Self {
-        self.once("description", |options| &mut options.description, description.into())
+        self.once(
+            "description",
+            |options| &mut options.description,
+            description.into(),
+        )
     }
 
     /// Keeps conversations in a store; without one, the client keeps them.
@@ -168,7 +182,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         transform: impl Fn(SessionState, &Context) -> Result<Option<SessionState>> + Send + Sync + 'static,
     ) -> Self {
         let transform: StateTransform = Arc::new(transform);
-        self.once("state transform", |options| &mut options.state_transform, transform)
+        self.once(
+            "state transform",
+            |options| &mut options.state_transform,
+            transform,
+        )
     }
 
     /// Shapes every chunk that leaves the agent.
@@ -181,7 +199,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         transform: impl Fn(AgentStreamChunk, &Context) -> Result<Option<AgentStreamChunk>> + Send + Sync + 'static,
     ) -> Self {
         let transform: StreamTransform = Arc::new(transform);
-        self.once("stream transform", |options| &mut options.stream_transform, transform)
+        self.once(
+            "stream transform",
+            |options| &mut options.stream_transform,
+            transform,
+        )
     }
 
     /// What happens when two turns want the same session at once; the default is to reject the second.
@@ -192,7 +214,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     /// Lets a conversation be resumed by its session id although its latest row is failed, aborted or pending: it goes
     /// on from the last good one, or begins anew if there is none.
     pub fn resume_past_failures(self) -> Self {
-        self.once("resume past failures", |options| &mut options.resume_past_failures, true)
+        self.once(
+            "resume past failures",
+            |options| &mut options.resume_past_failures,
+            true,
+        )
     }
 
     /// How often background runs give a sign of life, and when one is taken for dead.
@@ -202,7 +228,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
 
     /// How long cancelled work may go on by itself, to put things in order, before it is dropped.
     pub fn cancellation_grace(self, grace: Duration) -> Self {
-        self.once("cancellation grace", |options| &mut options.cancellation_grace, grace)
+        self.once(
+            "cancellation grace",
+            |options| &mut options.cancellation_grace,
+            grace,
+        )
     }
 
     /// The clock that rows are stamped with.
@@ -212,7 +242,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
 
     /// What the agent's prompt is rendered with where the conversation brings nothing of its own.
     pub fn prompt_input(self, input: impl Into<Value>) -> Self {
-        self.once("prompt input", |options| &mut options.prompt_input, Arc::new(input.into()))
+        self.once(
+            "prompt input",
+            |options| &mut options.prompt_input,
+            Arc::new(input.into()),
+        )
     }
 
     /// Makes the agent without registering it; see [`Agent::register`].
@@ -226,10 +260,17 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         }
         let options = self.options;
         if let Some(what) = options.repeated {
-            return Err(Error::invalid_argument(format!("the {what} of agent '{}' was given twice", self.name)));
+            return Err(Error::invalid_argument(format!(
+                "the {what} of agent '{}' was given twice",
+                self.name
+            )));
         }
         let prompt_input = options.prompt_input.as_ref();
-        let origin = AgentOrigin { registry: &self.registry, name: &self.name, prompt_input };
+        let origin = AgentOrigin {
+            registry: &self.registry,
+            name: &self.name,
+            prompt_input,
+        };
         let function = self.kind.into_function(&origin)?;
         Ok(Agent::new(Definition {
             name: self.name,

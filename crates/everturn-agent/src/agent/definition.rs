@@ -29,7 +29,10 @@ pub struct Heartbeat {
 
 impl Default for Heartbeat {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(30), expiry: Duration::from_secs(60) }
+        Self {
+            interval: Duration::from_secs(30),
+            expiry: Duration::from_mins(1),
+        }
     }
 }
 
@@ -60,6 +63,8 @@ pub(crate) struct Definition<S> {
 impl<S> Definition<S> {
     /// Whose rows an invocation in this context may see.
     pub(crate) fn scope(&self, context: &Context) -> Scope {
-        self.scope.as_ref().map_or_else(Scope::default, |scope| scope(context))
+        self.scope
+            .as_ref()
+            .map_or_else(Scope::default, |scope| scope(context))
     }
 }

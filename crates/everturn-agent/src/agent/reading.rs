@@ -26,33 +26,46 @@ impl<S> Definition<S> {
     /// `FAILED_PRECONDITION` if there is none.
     pub(crate) fn require_store(&self) -> Result<&dyn SessionStore> {
         self.store.as_deref().ok_or_else(|| {
-            Error::failed_precondition(format!("agent '{}' has no store: its clients keep the state", self.name))
-                .with_reason(STORE_NOT_CONFIGURED)
+            Error::failed_precondition(format!(
+                "agent '{}' has no store: its clients keep the state",
+                self.name
+            ))
+            .with_reason(STORE_NOT_CONFIGURED)
         })
     }
 
     /// Finds a row and shapes it for a client; writes nothing.
-    pub(crate) async fn read_snapshot(&self, request: GetSnapshotRequest, context: &Context) -> Result<Snapshot> {
+    pub(crate) async fn read_snapshot(
+        &self,
+        request: GetSnapshotRequest,
+        context: &Context,
+    ) -> Result<Snapshot> {
         let store = self.require_store()?;
         let scope = self.scope(context);
         let session_id = request.session_id.and_then(SessionId::given);
         let row = match (request.snapshot_id.and_then(SnapshotId::given), session_id) {
             (Some(id), session_id) => {
-                let row = store.get(&scope, &id, Detail::Whole).await?.ok_or_else(|| not_found(&id))?;
+                let row = store
+                    .get(&scope, &id, Detail::Whole)
+                    .await?
+                    .ok_or_else(|| not_found(&id))?;
                 if let Some(session_id) = session_id {
                     check_owner(&row, &session_id)?;
                 }
                 row
             }
-            (None, Some(session_id)) => {
-                store.latest(&scope, &session_id, Detail::Whole).await?.ok_or_else(|| {
+            (None, Some(session_id)) => store
+                .latest(&scope, &session_id, Detail::Whole)
+                .await?
+                .ok_or_else(|| {
                     Error::not_found(format!("session '{session_id}' has no snapshot"))
                         .with_reason(SNAPSHOT_NOT_FOUND)
                         .with_public()
-                })?
-            }
+                })?,
             (None, None) => {
-                return Err(Error::invalid_argument("a 'snapshotId' or a 'sessionId' is needed").with_public());
+                return Err(
+                    Error::invalid_argument("a 'snapshotId' or a 'sessionId' is needed").with_public(),
+                );
             }
         };
         self.shown_row(row, context)
@@ -65,7 +78,12 @@ impl<S> Definition<S> {
         row.updated_at.get_or_insert(row.created_at);
         row.extra.shift_remove(PENDING_INPUTS);
         if let Some(state) = row.state.take() {
-            row.state = shown_state(self.state_transform.as_ref(), state, row.session_id.as_ref(), context)?;
+            row.state = shown_state(
+                self.state_transform.as_ref(),
+                state,
+                row.session_id.as_ref(),
+                context,
+            )?;
         }
         Ok(row)
     }
@@ -75,11 +93,15 @@ impl<S> Definition<S> {
 /// benefit of the doubt.
 fn is_expired(row: &Snapshot, now: Timestamp, expiry: Duration) -> bool {
     row.status == SnapshotStatus::Pending
-        && row.heartbeat_at.is_some_and(|beat| now.duration_since(beat).unsigned_abs() > expiry && now > beat)
+        && row
+            .heartbeat_at
+            .is_some_and(|beat| now.duration_since(beat).unsigned_abs() > expiry && now > beat)
 }
 
 pub(crate) fn not_found(id: &SnapshotId) -> Error {
-    Error::not_found(format!("snapshot '{id}' was not found")).with_reason(SNAPSHOT_NOT_FOUND).with_public()
+    Error::not_found(format!("snapshot '{id}' was not found"))
+        .with_reason(SNAPSHOT_NOT_FOUND)
+        .with_public()
 }
 
 /// # Errors

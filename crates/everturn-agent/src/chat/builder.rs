@@ -23,7 +23,13 @@ pub struct ChatBuilder<S> {
 impl<S: CustomState> ChatBuilder<S> {
     /// A chat with the agent at the other end of `agent`.
     pub fn new(agent: Arc<dyn AgentTransport>) -> Self {
-        Self { agent, init: AgentInit::default(), context: None, problem: None, state: PhantomData }
+        Self {
+            agent,
+            init: AgentInit::default(),
+            context: None,
+            problem: None,
+            state: PhantomData,
+        }
     }
 
     fn once<T>(mut self, what: &str, slot: impl FnOnce(&mut Self) -> &mut Option<T>, value: T) -> Self {
@@ -50,10 +56,16 @@ impl<S: CustomState> ChatBuilder<S> {
     }
 
     /// Begins with this custom state; for agents whose clients keep the state.
-    #[expect(clippy::needless_pass_by_value, reason = "the state is the chat's from here on")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the state is the chat's from here on"
+    )]
     pub fn custom(mut self, custom: S) -> Self {
         match serde_json::to_value(&custom) {
-            Ok(custom) => self.state(SessionState { custom: Some(Arc::new(custom)), ..SessionState::default() }),
+            Ok(custom) => self.state(SessionState {
+                custom: Some(Arc::new(custom)),
+                ..SessionState::default()
+            }),
             Err(error) => {
                 self.problem.get_or_insert(error.into());
                 self

@@ -23,7 +23,11 @@ pub struct AgentChunk<S = Value> {
 impl<S: CustomState> AgentChunk<S> {
     /// The text the model added; empty if this chunk is something else.
     pub fn text(&self) -> Cow<'_, str> {
-        self.raw.model_chunk.as_ref().map(|chunk| chunk.text()).unwrap_or_default()
+        self.raw
+            .model_chunk
+            .as_ref()
+            .map(|chunk| chunk.text())
+            .unwrap_or_default()
     }
 
     /// All text of the turn so far.
@@ -33,7 +37,11 @@ impl<S: CustomState> AgentChunk<S> {
 
     /// The reasoning the model added.
     pub fn reasoning(&self) -> Cow<'_, str> {
-        self.raw.model_chunk.as_ref().map(|chunk| chunk.reasoning()).unwrap_or_default()
+        self.raw
+            .model_chunk
+            .as_ref()
+            .map(|chunk| chunk.reasoning())
+            .unwrap_or_default()
     }
 
     /// The artifact that was added or replaced, if this chunk is one.
@@ -46,7 +54,10 @@ impl<S: CustomState> AgentChunk<S> {
     /// # Errors
     /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
     pub fn custom(&self) -> Result<Option<S>> {
-        self.custom.as_deref().map(|custom| decode_custom(Some(custom))).transpose()
+        self.custom
+            .as_deref()
+            .map(|custom| decode_custom(Some(custom)))
+            .transpose()
     }
 
     /// What the agent says it is doing, if this chunk says so.

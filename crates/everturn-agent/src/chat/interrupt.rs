@@ -37,7 +37,10 @@ impl Interrupt {
     /// # Errors
     /// `INVALID_ARGUMENT` if it is not a `T`.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T> {
-        let input = self.request().and_then(|request| request.input.clone()).unwrap_or_default();
+        let input = self
+            .request()
+            .and_then(|request| request.input.clone())
+            .unwrap_or_default();
         decode(input)
     }
 
@@ -84,8 +87,14 @@ fn not_a_request() -> Error {
 /// Tool responses respond, tool requests restart.
 impl FromIterator<Part> for Resume {
     fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> Self {
-        let (restart, respond) = parts.into_iter().partition(|part| part.as_tool_request().is_some());
-        Self { respond, restart, metadata: None }
+        let (restart, respond) = parts
+            .into_iter()
+            .partition(|part| part.as_tool_request().is_some());
+        Self {
+            respond,
+            restart,
+            metadata: None,
+        }
     }
 }
 

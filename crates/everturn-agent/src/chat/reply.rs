@@ -11,7 +11,9 @@ use serde_json::Value;
 
 use super::Interrupt;
 use crate::session::decode_custom;
-use crate::{AgentFinishReason, AgentOutput, Artifact, CustomState, SessionId, SessionState, Snapshot, SnapshotId};
+use crate::{
+    AgentFinishReason, AgentOutput, Artifact, CustomState, SessionId, SessionState, Snapshot, SnapshotId,
+};
 
 /// What an agent answered.
 pub struct AgentReply<S = Value> {
@@ -21,7 +23,10 @@ pub struct AgentReply<S = Value> {
 
 impl<S> AgentReply<S> {
     fn new(output: AgentOutput) -> Self {
-        Self { output, state: PhantomData }
+        Self {
+            output,
+            state: PhantomData,
+        }
     }
 
     /// The reply in an output.
@@ -50,22 +55,32 @@ impl<S> AgentReply<S> {
         let why = match row.status {
             Failed => None,
             Aborted => Some(Error::aborted(format!("run '{id}' was aborted"))),
-            Expired => Some(Error::unavailable(format!("the worker of run '{id}' went silent"))),
+            Expired => Some(Error::unavailable(format!(
+                "the worker of run '{id}' went silent"
+            ))),
             _ => return Ok(Self::new(output_of(row))),
         };
         let error = row.error.clone().map(Error::from);
-        let error = why.or(error).unwrap_or_else(|| Error::unknown(format!("run '{id}' failed")));
+        let error = why
+            .or(error)
+            .unwrap_or_else(|| Error::unknown(format!("run '{id}' failed")));
         Err(error.with_source(TurnFailed(output_of(row))))
     }
 
     /// The reply of a failed turn, from the error that reported it: where to resume, and the last good state.
     pub fn of(error: &Error) -> Option<Self> {
-        error.find_source::<TurnFailed>().map(|failed| Self::new(failed.0.clone()))
+        error
+            .find_source::<TurnFailed>()
+            .map(|failed| Self::new(failed.0.clone()))
     }
 
     /// The text of the answer.
     pub fn text(&self) -> Cow<'_, str> {
-        self.output.message.as_ref().map(Message::text).unwrap_or_default()
+        self.output
+            .message
+            .as_ref()
+            .map(Message::text)
+            .unwrap_or_default()
     }
 
     /// The answer.
@@ -75,7 +90,11 @@ impl<S> AgentReply<S> {
 
     /// The tool requests that wait for an answer.
     pub fn interrupts(&self) -> Vec<Interrupt> {
-        self.message().into_iter().flat_map(|message| message.interrupts()).filter_map(Interrupt::of).collect()
+        self.message()
+            .into_iter()
+            .flat_map(Message::interrupts)
+            .filter_map(Interrupt::of)
+            .collect()
     }
 
     /// The tool requests in the answer.
@@ -125,13 +144,22 @@ impl<S: CustomState> AgentReply<S> {
     /// # Errors
     /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
     pub fn custom(&self) -> Result<Option<S>> {
-        self.state().map(|state| decode_custom(state.custom.as_deref())).transpose()
+        self.state()
+            .map(|state| decode_custom(state.custom.as_deref()))
+            .transpose()
     }
 }
 
 fn output_of(row: Snapshot) -> AgentOutput {
-    let message = row.state.as_ref().and_then(|state| state.messages.last().cloned());
-    let artifacts = row.state.as_ref().map(|state| state.artifacts.to_vec()).filter(|all| !all.is_empty());
+    let message = row
+        .state
+        .as_ref()
+        .and_then(|state| state.messages.last().cloned());
+    let artifacts = row
+        .state
+        .as_ref()
+        .map(|state| state.artifacts.to_vec())
+        .filter(|all| !all.is_empty());
     AgentOutput {
         session_id: row.session_id,
         snapshot_id: Some(row.snapshot_id),
@@ -149,7 +177,12 @@ struct TurnFailed(AgentOutput);
 
 impl fmt::Display for TurnFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.error.as_ref().map_or("the turn failed", |error| &error.message))
+        f.write_str(
+            self.0
+                .error
+                .as_ref()
+                .map_or("the turn failed", |error| &error.message),
+        )
     }
 }
 

@@ -26,7 +26,12 @@ pub struct AgentTask<S = Value> {
 
 impl<S> AgentTask<S> {
     pub(super) fn new(agent: Arc<dyn AgentTransport>, context: Context, id: SnapshotId) -> Self {
-        Self { agent, context, id, state: PhantomData }
+        Self {
+            agent,
+            context,
+            id,
+            state: PhantomData,
+        }
     }
 
     /// The row that tells how the run is doing.
@@ -39,7 +44,10 @@ impl<S> AgentTask<S> {
     /// # Errors
     /// What the store fails with; `NOT_FOUND` if the row is gone.
     pub async fn poll(&self) -> Result<Snapshot> {
-        let request = GetSnapshotRequest { snapshot_id: Some(self.id.clone()), session_id: None };
+        let request = GetSnapshotRequest {
+            snapshot_id: Some(self.id.clone()),
+            session_id: None,
+        };
         self.agent.snapshot(request, self.context.clone()).await
     }
 

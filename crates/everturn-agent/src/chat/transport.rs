@@ -5,8 +5,8 @@ use futures::future::BoxFuture;
 
 use crate::store::StatusStream;
 use crate::{
-    Abort, Agent, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest, Snapshot,
-    SnapshotId,
+    Abort, Agent, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest,
+    Snapshot, SnapshotId,
 };
 
 /// The way to an agent, in this process or elsewhere.

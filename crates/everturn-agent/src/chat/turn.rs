@@ -26,7 +26,7 @@ pub struct ChatTurn<'a, S> {
 }
 
 enum Progress {
-    Streaming(Connection<AgentInput, AgentOutput, AgentStreamChunk>),
+    Streaming(Box<Connection<AgentInput, AgentOutput, AgentStreamChunk>>),
     Settling(BoxFuture<'static, Result<AgentOutput>>),
     Over,
 }
@@ -37,7 +37,13 @@ impl<'a, S: CustomState> ChatTurn<'a, S> {
         input: AgentInput,
         connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>,
     ) -> Self {
-        Self { chat, input, progress: Progress::Streaming(connection), text: String::new(), outcome: None }
+        Self {
+            chat,
+            input,
+            progress: Progress::Streaming(Box::new(connection)),
+            text: String::new(),
+            outcome: None,
+        }
     }
 
     /// The next chunk; `None` after the last.
@@ -94,7 +100,9 @@ impl<S: CustomState> Stream for ChatTurn<'_, S> {
                     if let Some(raw) = next {
                         return Poll::Ready(Some(Ok(this.chunk(raw))));
                     }
-                    let Progress::Streaming(connection) = std::mem::replace(&mut this.progress, Progress::Over) else {
+                    let Progress::Streaming(connection) =
+                        std::mem::replace(&mut this.progress, Progress::Over)
+                    else {
                         return Poll::Ready(None);
                     };
                     this.progress = Progress::Settling(Box::pin(connection.into_output()));
@@ -115,6 +123,9 @@ impl<S: CustomState> Stream for ChatTurn<'_, S> {
 
 impl<S> fmt::Debug for ChatTurn<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatTurn").field("input", &self.input).field("text", &self.text).finish_non_exhaustive()
+        f.debug_struct("ChatTurn")
+            .field("input", &self.input)
+            .field("text", &self.text)
+            .finish_non_exhaustive()
     }
 }

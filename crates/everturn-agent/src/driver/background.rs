@@ -13,7 +13,8 @@ use crate::agent::PENDING_INPUTS;
 use crate::machine::{Ending, Event};
 use crate::store::{Mutation, StatusStream};
 use crate::{
-    AgentFinishReason, AgentInput, CustomState, SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus,
+    AgentFinishReason, AgentInput, CustomState, SessionState, Snapshot, SnapshotEvent, SnapshotId,
+    SnapshotStatus,
 };
 
 /// What a detached run has beside its work.
@@ -26,7 +27,12 @@ pub(super) struct Background {
 
 impl Background {
     pub(super) fn new(every: Duration) -> Self {
-        Self { every, row: None, beats: None, statuses: None }
+        Self {
+            every,
+            row: None,
+            beats: None,
+            statuses: None,
+        }
     }
 
     pub(super) fn begin(&mut self, row: SnapshotId) {
@@ -103,7 +109,12 @@ impl<S: CustomState> Driver<S> {
             let inputs = serde_json::to_value(inputs).expect("inputs are plain data");
             row.extra.insert(PENDING_INPUTS.to_owned(), inputs);
         }
-        self.writes.push(ledger.create(row).map(|row| Written::Pending(row.map(Box::new))).boxed());
+        self.writes.push(
+            ledger
+                .create(row)
+                .map(|row| Written::Pending(row.map(Box::new)))
+                .boxed(),
+        );
     }
 
     pub(super) fn beat(&mut self) {
@@ -113,7 +124,10 @@ impl<S: CustomState> Driver<S> {
         let now = ledger.now();
         let renew: Mutation = Arc::new(move |row| {
             let pending = row.filter(|row| row.status == SnapshotStatus::Pending);
-            Ok(pending.map(|row| Snapshot { heartbeat_at: Some(now), ..row.clone() }))
+            Ok(pending.map(|row| Snapshot {
+                heartbeat_at: Some(now),
+                ..row.clone()
+            }))
         });
         let renewed = ledger.rewrite(row.clone(), renew);
         let status = ledger.status(row.clone());
@@ -175,16 +189,30 @@ impl End {
     ) -> Self {
         let (status, reason, error) = match ending {
             Ending::Completed => (SnapshotStatus::Completed, reason, None),
-            Ending::Failed(error) => (SnapshotStatus::Failed, Some(AgentFinishReason::Failed), Some(error)),
+            Ending::Failed(error) => (
+                SnapshotStatus::Failed,
+                Some(AgentFinishReason::Failed),
+                Some(error),
+            ),
             Ending::Aborted(error) => (SnapshotStatus::Aborted, Some(AgentFinishReason::Aborted), error),
         };
-        Self { status, reason, error, state, now }
+        Self {
+            status,
+            reason,
+            error,
+            state,
+            now,
+        }
     }
 
     /// The row's last form. A row that was aborted stays so, whatever the run came to, and only learns that it is over.
     fn write(&self, row: Option<&Snapshot>) -> Option<Snapshot> {
         let row = row?;
-        let mut last = Snapshot { updated_at: Some(self.now.max(row.created_at)), heartbeat_at: None, ..row.clone() };
+        let mut last = Snapshot {
+            updated_at: Some(self.now.max(row.created_at)),
+            heartbeat_at: None,
+            ..row.clone()
+        };
         last.extra.shift_remove(PENDING_INPUTS);
         match row.status {
             SnapshotStatus::Pending => Some(Snapshot {
@@ -195,7 +223,10 @@ impl End {
                 ..last
             }),
             SnapshotStatus::Aborted if row.finish_reason != Some(AgentFinishReason::Aborted) => {
-                Some(Snapshot { finish_reason: Some(AgentFinishReason::Aborted), ..last })
+                Some(Snapshot {
+                    finish_reason: Some(AgentFinishReason::Aborted),
+                    ..last
+                })
             }
             _ => None,
         }
@@ -209,7 +240,9 @@ pub(super) fn no_store() -> Error {
 
 /// Why a detach is refused.
 pub(super) fn no_subscription() -> Error {
-    Error::failed_precondition("a detach needs a store that tells when a row changes, and the agent's does not")
+    Error::failed_precondition(
+        "a detach needs a store that tells when a row changes, and the agent's does not",
+    )
 }
 
 /// Why a detach did not come about.

@@ -26,7 +26,13 @@ impl Client {
         context: Context,
         answer: oneshot::Sender<Result<AgentOutput>>,
     ) -> Self {
-        Self { inputs: Some(inputs), context, answer: Some(answer), followed: true, detached: false }
+        Self {
+            inputs: Some(inputs),
+            context,
+            answer: Some(answer),
+            followed: true,
+            detached: false,
+        }
     }
 
     pub(super) fn context(&self) -> &Context {
@@ -80,7 +86,13 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
             }
             *inputs = None;
             *detached = true;
-            Event::Detach(riding.into_iter().filter(AgentInput::has_payload).map(without_directive).collect())
+            Event::Detach(
+                riding
+                    .into_iter()
+                    .filter(AgentInput::has_payload)
+                    .map(without_directive)
+                    .collect(),
+            )
         }
         Some(input) => Event::Input(input),
     }
@@ -99,5 +111,8 @@ async fn departure(context: &Context, answer: Option<&mut oneshot::Sender<Result
 }
 
 fn without_directive(input: AgentInput) -> AgentInput {
-    AgentInput { detach: None, ..input }
+    AgentInput {
+        detach: None,
+        ..input
+    }
 }

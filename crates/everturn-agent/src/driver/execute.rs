@@ -7,9 +7,7 @@ use super::{AgentEvent, Driver, Written};
 use crate::ledger::{Admission, Admitted, Ledger};
 use crate::machine::{Command, EndOfInput, Event, PendingId, TurnOutcome, TurnRow};
 use crate::turn::{TurnContext, TurnReport, TurnStart};
-use crate::{
-    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Snapshot, SnapshotId, TurnEnd,
-};
+use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Snapshot, SnapshotId, TurnEnd};
 
 impl<S: CustomState> Driver<S> {
     pub(super) fn execute(&mut self, command: Command<AgentInput, Error>) {
@@ -30,7 +28,11 @@ impl<S: CustomState> Driver<S> {
             Command::StartHeartbeat => self.background.start_beats(),
             Command::StopHeartbeat => self.background.stop_beats(),
             Command::SubscribeStatus => {
-                let statuses = self.ledger.as_ref().zip(self.background.row()).and_then(|(ledger, row)| ledger.watch(row));
+                let statuses = self
+                    .ledger
+                    .as_ref()
+                    .zip(self.background.row())
+                    .and_then(|(ledger, row)| ledger.watch(row));
                 self.background.watch(statuses);
             }
             Command::UnsubscribeStatus => self.background.watch(None),
@@ -76,7 +78,11 @@ impl<S: CustomState> Driver<S> {
             parent_snapshot_id: self.ledger.as_ref().and_then(Ledger::last).cloned(),
             turn_index: self.turns.begin(reserved),
         };
-        let start = TurnStart { input, place, report: TurnReport::new(self.outbox.clone()) };
+        let start = TurnStart {
+            input,
+            place,
+            report: TurnReport::new(self.outbox.clone()),
+        };
         if let Err(Ok(Some(mut start))) = waiting.send(Ok(Some(start))) {
             start.report.waive();
             self.turns.take_back();
@@ -136,16 +142,29 @@ impl<S: CustomState> Driver<S> {
             return;
         };
         let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::fresh);
-        let row = Snapshot { finish_reason: self.turns.reason(), state: Some(state), ..ledger.row(id) };
-        self.writes.push(ledger.create(row).map(|row| Written::Turn(row.map(Box::new))).boxed());
+        let row = Snapshot {
+            finish_reason: self.turns.reason(),
+            state: Some(state),
+            ..ledger.row(id)
+        };
+        self.writes.push(
+            ledger
+                .create(row)
+                .map(|row| Written::Turn(row.map(Box::new)))
+                .boxed(),
+        );
     }
 
     fn send_turn_end(&mut self, outcome: TurnOutcome) {
         let end = match outcome {
-            TurnOutcome::Succeeded => {
-                TurnEnd { snapshot_id: self.turns.row().cloned(), finish_reason: self.turns.reason() }
-            }
-            TurnOutcome::Failed => TurnEnd { snapshot_id: None, finish_reason: Some(AgentFinishReason::Failed) },
+            TurnOutcome::Succeeded => TurnEnd {
+                snapshot_id: self.turns.row().cloned(),
+                finish_reason: self.turns.reason(),
+            },
+            TurnOutcome::Failed => TurnEnd {
+                snapshot_id: None,
+                finish_reason: Some(AgentFinishReason::Failed),
+            },
         };
         if self.wire.is_silent() {
             return;
@@ -171,7 +190,10 @@ impl<S: CustomState> Driver<S> {
     }
 
     fn cancel_work(&mut self) {
-        let why = self.why.clone().unwrap_or_else(|| Error::cancelled("the work was cancelled"));
+        let why = self
+            .why
+            .clone()
+            .unwrap_or_else(|| Error::cancelled("the work was cancelled"));
         self.outbox.end(why.clone());
         self.function.drop_after(self.definition.cancellation_grace);
         if self.admissions.give_up_start().is_some() {
@@ -185,7 +207,11 @@ impl<S: CustomState> Driver<S> {
         let id = match id {
             PendingId::OfRunningTurn => {
                 let waiting = self.admissions.start.as_ref().map(|(_, reserved)| reserved);
-                self.turns.reserved().or(waiting).cloned().unwrap_or_else(SnapshotId::fresh)
+                self.turns
+                    .reserved()
+                    .or(waiting)
+                    .cloned()
+                    .unwrap_or_else(SnapshotId::fresh)
             }
             PendingId::Fresh => SnapshotId::fresh(),
         };

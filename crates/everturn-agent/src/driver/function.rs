@@ -36,7 +36,11 @@ impl Function {
         let what = format!("agent '{agent}'");
         let work = context.scope(async move { catch_panic(&what, running).await });
         let task = AbortOnDropHandle::new(tokio::spawn(work.in_current_span()));
-        Self { signals, task: Some(task), dropped_at: None }
+        Self {
+            signals,
+            task: Some(task),
+            dropped_at: None,
+        }
     }
 
     /// Gives cancelled work this long to end by itself.
@@ -68,6 +72,8 @@ impl Function {
             }
         };
         self.task = None;
-        Report::Returned(joined.unwrap_or_else(|_| Err(Error::cancelled("the work was cancelled and did not end"))))
+        Report::Returned(
+            joined.unwrap_or_else(|_| Err(Error::cancelled("the work was cancelled and did not end"))),
+        )
     }
 }

@@ -26,7 +26,12 @@ impl<S: CustomState> Driver<S> {
 
     fn shape(&self, state: SessionState) -> Result<Option<SessionState>> {
         let transform = self.definition.state_transform.as_ref();
-        shown_state(transform, state, Some(self.session.session_id()), self.client.context())
+        shown_state(
+            transform,
+            state,
+            Some(self.session.session_id()),
+            self.client.context(),
+        )
     }
 
     pub(super) fn output(&mut self, resolution: Resolution<Error>) -> Result<AgentOutput> {
@@ -52,7 +57,9 @@ impl<S: CustomState> Driver<S> {
 
     fn completed(&mut self) -> AgentOutput {
         let finish_reason = self.finish_reason();
-        let AgentResult { message, artifacts, .. } = self.result.take().and_then(Result::ok).unwrap_or_default();
+        let AgentResult {
+            message, artifacts, ..
+        } = self.result.take().and_then(Result::ok).unwrap_or_default();
         AgentOutput {
             state: self.shown.take(),
             message,
@@ -65,7 +72,10 @@ impl<S: CustomState> Driver<S> {
     /// A failed output holds the last good state. If that cannot be shown either, it holds none: what went wrong first
     /// is what the caller must learn.
     fn failed(&mut self, error: &Error) -> AgentOutput {
-        let state = self.last_good.take().and_then(|state| self.shape(state).ok().flatten());
+        let state = self
+            .last_good
+            .take()
+            .and_then(|state| self.shape(state).ok().flatten());
         AgentOutput {
             state,
             finish_reason: Some(AgentFinishReason::Failed),
@@ -76,16 +86,20 @@ impl<S: CustomState> Driver<S> {
 
     /// How the invocation ended: what the function says, else what the last turn said.
     pub(super) fn finish_reason(&self) -> Option<AgentFinishReason> {
-        let said = self.result.as_ref().and_then(|result| result.as_ref().ok()?.finish_reason);
+        let said = self
+            .result
+            .as_ref()
+            .and_then(|result| result.as_ref().ok()?.finish_reason);
         said.or_else(|| self.turns.reason())
     }
 }
 
 fn error(cause: Cause<Error>) -> Error {
     match cause {
-        Cause::Function(error) | Cause::Transform(error) | Cause::InvalidInput(error) | Cause::ClientGone(error) => {
-            error
-        }
+        Cause::Function(error)
+        | Cause::Transform(error)
+        | Cause::InvalidInput(error)
+        | Cause::ClientGone(error) => error,
         Cause::DetachWithoutStore => no_store(),
         Cause::DetachWithoutSubscription => no_subscription(),
         Cause::PendingRow(error) => no_pending_row(error),

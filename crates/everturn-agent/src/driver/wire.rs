@@ -38,7 +38,12 @@ pub(super) enum WireEvent {
 
 impl Wire {
     pub(super) fn new(emitter: Emitter<AgentStreamChunk>) -> Self {
-        Self { emitter, queue: VecDeque::new(), sending: None, state: State::Open }
+        Self {
+            emitter,
+            queue: VecDeque::new(),
+            sending: None,
+            state: State::Open,
+        }
     }
 
     pub(super) fn is_silent(&self) -> bool {

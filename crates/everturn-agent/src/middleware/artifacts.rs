@@ -1,5 +1,7 @@
 //! The session's artifacts as the model's tools.
 
+use std::fmt::Write as _;
+
 use async_trait::async_trait;
 use everturn_ai::{GenerateTurn, Middleware, ModelResponse, NextTurn, Tool, ToolContext, place_system_part};
 use everturn_core::Result;
@@ -36,7 +38,7 @@ struct Read {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Found {
+struct ReadResult {
     name: String,
     content: String,
     found: bool,
@@ -51,7 +53,7 @@ struct Write {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Written {
+struct WriteResult {
     status: String,
 }
 
@@ -81,14 +83,14 @@ impl Middleware for Artifacts {
     }
 }
 
-fn read(input: Read, cx: &ToolContext) -> Found {
+fn read(input: Read, cx: &ToolContext) -> ReadResult {
     let artifacts = SessionHandle::of(cx.context()).map(|session| session.artifacts()).unwrap_or_default();
     let found = artifacts.iter().find(|artifact| artifact.given_name() == Some(&input.name));
     let content = found.map_or_else(|| "There is no such artifact.".to_owned(), Artifact::content_text);
-    Found { found: found.is_some(), content, name: input.name }
+    ReadResult { found: found.is_some(), content, name: input.name }
 }
 
-fn write(input: Write, cx: &ToolContext) -> Written {
+fn write(input: Write, cx: &ToolContext) -> WriteResult {
     let status = match SessionHandle::of(cx.context()) {
         None => "There is no session to keep artifacts in.".to_owned(),
         Some(session) => {
@@ -97,22 +99,23 @@ fn write(input: Write, cx: &ToolContext) -> Written {
             status
         }
     };
-    Written { status }
+    WriteResult { status }
 }
 
 /// One line per artifact: its name, how much text it has, and which sub-agent made it.
 fn listing(artifacts: &[Artifact]) -> String {
+    // Writing to a string cannot fail.
     let mut text = String::from("<artifacts>\n");
     for artifact in artifacts {
         text.push_str("  - ");
         text.push_str(artifact.given_name().unwrap_or("(unnamed)"));
         let length = artifact.content_text().chars().count();
         if length > 0 {
-            text.push_str(&format!(" ({length} chars)"));
+            let _ = write!(text, " ({length} chars)");
         }
         let source = artifact.metadata.as_ref().and_then(|metadata| metadata.get("source")?.as_str());
         if let Some(source) = source {
-            text.push_str(&format!(" [from: {source}]"));
+            let _ = write!(text, " [from: {source}]");
         }
         text.push('\n');
     }

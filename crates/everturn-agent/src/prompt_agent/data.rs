@@ -39,18 +39,26 @@ impl<S> AgentReply<S> {
     /// # Errors
     /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if there is no data in the answer, or it is not a `T`.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T> {
-        let data = self.message().and_then(data_of).ok_or_else(|| invalid("the answer holds no data"))?;
+        let data = self
+            .message()
+            .and_then(data_of)
+            .ok_or_else(|| invalid("the answer holds no data"))?;
         serde_json::from_value(data).map_err(|error| invalid(&format!("the answer cannot be read: {error}")))
     }
 }
 
 /// The data in a message: as the format reads it that the model was asked for, else a data part, else JSON in the text.
 fn data_of(message: &Message) -> Option<Value> {
-    let asked = message.metadata_entry(metadata::GENERATE).and_then(|note| note.pointer("/output/format")?.as_str());
-    let format = builtin_formats().into_iter().find(|format| Some(format.name()) == asked);
+    let asked = message
+        .metadata_entry(metadata::GENERATE)
+        .and_then(|note| note.pointer("/output/format")?.as_str());
+    let format = builtin_formats()
+        .into_iter()
+        .find(|format| Some(format.name()) == asked);
     let handler = format.and_then(|format| format.handler(None).ok());
     let read = handler.and_then(|handler| handler.parse_message(message).ok().flatten());
-    read.or_else(|| message.data().cloned()).or_else(|| extract_json(&message.text()))
+    read.or_else(|| message.data().cloned())
+        .or_else(|| extract_json(&message.text()))
 }
 
 fn invalid(message: &str) -> Error {

@@ -3,11 +3,12 @@
 use std::future::IntoFuture;
 
 use everturn_ai::prompt::with_prompt_state;
-use everturn_ai::{Generate, Generated};
+use everturn_ai::{Generate, Generated, History};
 use everturn_core::Result;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use super::turn::remember;
 use crate::{CustomState, Turn};
 
 impl<S: CustomState> Turn<S> {
@@ -16,7 +17,11 @@ impl<S: CustomState> Turn<S> {
         let session = self.session().clone();
         let context = with_prompt_state(self.context().clone(), move || session.custom_json());
         let generate = Generate::new(&self.registry()).context(context);
-        TurnGenerate { turn: self.clone(), generate, history: false }
+        TurnGenerate {
+            turn: self.clone(),
+            generate,
+            history: None,
+        }
     }
 }
 
@@ -25,14 +30,16 @@ impl<S: CustomState> Turn<S> {
 pub struct TurnGenerate<S, T = Value> {
     turn: Turn<S>,
     generate: Generate<T>,
-    history: bool,
+    /// What the model is asked from, if that is the conversation.
+    history: Option<History>,
 }
 
 impl<S: CustomState, T: 'static> TurnGenerate<S, T> {
     /// Generates from the conversation so far, and adds to it what the model and its tools say.
     pub fn history(mut self) -> Self {
-        self.generate = self.generate.messages(self.turn.messages());
-        self.history = true;
+        let history = self.turn.messages();
+        self.generate = self.generate.messages(&history);
+        self.history = Some(history);
         self
     }
 
@@ -44,7 +51,11 @@ impl<S: CustomState, T: 'static> TurnGenerate<S, T> {
 
     /// Says more about the generation.
     pub fn with<U>(self, change: impl FnOnce(Generate<T>) -> Generate<U>) -> TurnGenerate<S, U> {
-        TurnGenerate { turn: self.turn, generate: change(self.generate), history: self.history }
+        TurnGenerate {
+            turn: self.turn,
+            generate: change(self.generate),
+            history: self.history,
+        }
     }
 
     /// Runs the generation.
@@ -53,8 +64,8 @@ impl<S: CustomState, T: 'static> TurnGenerate<S, T> {
     /// As [`Generate::run`].
     pub async fn run(self) -> Result<Generated<T>> {
         let reply = self.generate.run().await?;
-        if self.history {
-            super::turn::remember(&self.turn, &reply);
+        if let Some(history) = &self.history {
+            remember(&self.turn, history, &reply);
         }
         Ok(reply)
     }

@@ -131,6 +131,9 @@ impl<S: CustomState> AgentKind<S> for InlinePrompt {
     /// Fails as [`PromptDefinition::define`] does.
     fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
         let prompt = self.prompt.define(agent.registry)?;
-        Ok(prompt_function(prompt, agent.prompt_input.cloned().unwrap_or_default()))
+        Ok(prompt_function(
+            prompt,
+            agent.prompt_input.cloned().unwrap_or_default(),
+        ))
     }
 }

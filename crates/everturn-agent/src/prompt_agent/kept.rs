@@ -14,7 +14,11 @@ pub(super) fn marked(rendered: &RenderedPrompt) -> Messages {
         match piece {
             PromptPiece::Conversation(messages) => request.append(messages.clone()),
             PromptPiece::Prompt(messages) => {
-                request.extend(messages.iter().map(|message| message.clone().with_metadata_entry(PREAMBLE, true)));
+                request.extend(
+                    messages
+                        .iter()
+                        .map(|message| message.clone().with_metadata_entry(PREAMBLE, true)),
+                );
             }
         }
     }
@@ -30,15 +34,24 @@ pub(super) fn conversation_of(request: &Messages, history: &History) -> Messages
     for segment in request.segments() {
         let (length, is_shared) = match segment {
             Segment::Run(run) => (run.len(), false),
-            Segment::History { history: segment, from } => {
-                (segment.len() - from, segment.shared_prefix(history) == segment.len())
-            }
+            Segment::History {
+                history: segment,
+                from,
+            } => (
+                segment.len() - from,
+                segment.shared_prefix(history) == segment.len(),
+            ),
         };
         let messages = request.slice(start..start + length);
         if is_shared {
             kept.append(messages);
         } else {
-            kept.extend(messages.iter().filter(|message| is_said(message, history)).map(|said| as_said(said, history)));
+            kept.extend(
+                messages
+                    .iter()
+                    .filter(|message| is_said(message, history))
+                    .map(|said| as_said(said, history)),
+            );
         }
         start += length;
     }
@@ -52,7 +65,8 @@ fn is_said(message: &Message, history: &History) -> bool {
         return false;
     }
     message.role() != Role::System
-        || history.tally().messages_with(Feature::System) > 0 && history.iter().any(|known| known.is_same(message))
+        || history.tally().messages_with(Feature::System) > 0
+            && history.iter().any(|known| known.is_same(message))
 }
 
 /// The message as it was said: what the request added to it, to tell the model the output's form, is not part of it.

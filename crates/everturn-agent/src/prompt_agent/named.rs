@@ -37,7 +37,14 @@ use crate::{AgentBuilder, AgentKind, CustomState};
 /// # Ok(()) }
 /// ```
 pub fn prompt_agent(registry: &Registry, name: impl Into<String>) -> AgentBuilder<Value, NamedPrompt> {
-    AgentBuilder::new(registry, name, NamedPrompt { prompt: None, is_repeated: false })
+    AgentBuilder::new(
+        registry,
+        name,
+        NamedPrompt {
+            prompt: None,
+            is_repeated: false,
+        },
+    )
 }
 
 /// The kind of an agent around a registered prompt.
@@ -70,7 +77,10 @@ impl<S: CustomState> AgentKind<S> for NamedPrompt {
     /// so that one that cannot work is found when the program starts.
     fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
         if self.is_repeated {
-            return Err(Error::invalid_argument(format!("the prompt of agent '{}' was given twice", agent.name)));
+            return Err(Error::invalid_argument(format!(
+                "the prompt of agent '{}' was given twice",
+                agent.name
+            )));
         }
         let prompt = Prompt::lookup(agent.registry, self.prompt.as_deref().unwrap_or(agent.name))
             .map_err(|error| error.context(format_args!("agent '{}'", agent.name)))?;

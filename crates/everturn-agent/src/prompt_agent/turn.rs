@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use everturn_ai::prompt::{Prompt, with_prompt_state};
 use everturn_ai::{
-    FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, PartKind, ResumeOptions, Role,
+    FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, PartKind,
+    ResumeOptions, Role,
 };
 use everturn_core::{Error, Result};
 use serde_json::Value;
@@ -18,7 +19,9 @@ pub(super) fn prompt_function<S: CustomState>(prompt: Prompt, input: Arc<Value>)
     Arc::new(move |session| {
         let (prompt, input) = (prompt.clone(), Arc::clone(&input));
         Box::pin(async move {
-            session.run(|turn| prompt_turn(turn, prompt.clone(), Arc::clone(&input))).await?;
+            session
+                .run(|turn| prompt_turn(turn, prompt.clone(), Arc::clone(&input)))
+                .await?;
             let mut result = session.result();
             // A model that was blocked may have said nothing, and the user's own words are no answer.
             result.message = result.message.filter(|message| message.role() != Role::User);
@@ -27,7 +30,11 @@ pub(super) fn prompt_function<S: CustomState>(prompt: Prompt, input: Arc<Value>)
     })
 }
 
-async fn prompt_turn<S: CustomState>(turn: Turn<S>, prompt: Prompt, input: Arc<Value>) -> Result<Option<FinishReason>> {
+async fn prompt_turn<S: CustomState>(
+    turn: Turn<S>,
+    prompt: Prompt,
+    input: Arc<Value>,
+) -> Result<Option<FinishReason>> {
     check_input(turn.input())?;
     let history = turn.messages();
     let input = turn.prompt_input().unwrap_or(input);
@@ -57,7 +64,7 @@ async fn prompt_turn<S: CustomState>(turn: Turn<S>, prompt: Prompt, input: Arc<V
     }
     let reply = generate.run().await.map_err(|error| error.context("generate"))?;
 
-    remember(&turn, &reply);
+    remember(&turn, &history, &reply);
     send_interrupts(&turn, &reply).await?;
     Ok(reply.finish_reason)
 }
@@ -65,7 +72,9 @@ async fn prompt_turn<S: CustomState>(turn: Turn<S>, prompt: Prompt, input: Arc<V
 /// Refuses what no turn can be made of, before the model is asked.
 fn check_input(input: &AgentInput) -> Result<()> {
     if !input.has_payload() {
-        return Err(Error::invalid_argument("a turn needs a message, or answers to interrupts in 'resume'"));
+        return Err(Error::invalid_argument(
+            "a turn needs a message, or answers to interrupts in 'resume'",
+        ));
     }
     let Some(message) = &input.message else {
         return Ok(());
@@ -76,16 +85,22 @@ fn check_input(input: &AgentInput) -> Result<()> {
             message.role()
         )));
     }
-    let is_tool_part = |part: &Part| matches!(part.kind(), PartKind::ToolRequest(_) | PartKind::ToolResponse(_));
+    let is_tool_part =
+        |part: &Part| matches!(part.kind(), PartKind::ToolRequest(_) | PartKind::ToolResponse(_));
     if message.content().iter().any(is_tool_part) {
-        return Err(Error::invalid_argument("answers to tool requests go into 'resume', not into a message"));
+        return Err(Error::invalid_argument(
+            "answers to tool requests go into 'resume', not into a message",
+        ));
     }
     Ok(())
 }
 
 /// Answers to interrupts, if the input brings any.
 fn answers(input: &AgentInput) -> Option<&Resume> {
-    input.resume.as_ref().filter(|resume| !(resume.respond.is_empty() && resume.restart.is_empty()))
+    input
+        .resume
+        .as_ref()
+        .filter(|resume| !(resume.respond.is_empty() && resume.restart.is_empty()))
 }
 
 /// The conversation as it was when the turn began that was interrupted, and what was said since.
@@ -93,9 +108,15 @@ fn answers(input: &AgentInput) -> Option<&Resume> {
 /// The prompt stands where it stood then. Around the whole conversation, a prompt that speaks after it would come
 /// between a tool request and its answer.
 fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
-    let since_user = history.iter().rev().position(|message| message.role() == Role::User);
+    let since_user = history
+        .iter()
+        .rev()
+        .position(|message| message.role() == Role::User);
     let begin = history.len() - since_user.unwrap_or(history.len());
-    (history.truncate_to(begin), Messages::from(history).slice(begin..history.len()))
+    (
+        history.truncate_to(begin),
+        Messages::from(history).slice(begin..history.len()),
+    )
 }
 
 fn resume_options(resume: &Resume) -> ResumeOptions {
@@ -107,16 +128,20 @@ fn resume_options(resume: &Resume) -> ResumeOptions {
     }
 }
 
-/// Makes what was said, by tools and by the model, part of the conversation.
-pub(super) fn remember<S: CustomState>(turn: &Turn<S>, reply: &ModelResponse) {
-    let history = turn.messages();
+/// Makes what was said, by tools and by the model, part of the conversation; `history` is what the model was asked
+/// from.
+///
+/// What others added to the session meanwhile, such as a tool that leaves a message, is kept before the answer.
+pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply: &ModelResponse) {
     let mut conversation = match &reply.request {
-        Some(request) => conversation_of(&request.messages, &history),
-        None => (&history).into(),
+        Some(request) => conversation_of(&request.messages, history),
+        None => history.into(),
     };
-    if let Some(message) = &reply.message {
-        conversation.push(message.clone());
+    let present = turn.messages();
+    if present.shared_prefix(history) == history.len() {
+        conversation.extend(present.since(history.len()).cloned());
     }
+    conversation.extend(reply.message.clone());
     turn.set_messages(conversation);
 }
 
@@ -125,7 +150,16 @@ async fn send_interrupts<S: CustomState>(turn: &Turn<S>, reply: &ModelResponse) 
     if reply.finish_reason != Some(FinishReason::Interrupted) {
         return Ok(());
     }
-    let waiting: Vec<Part> = reply.message.iter().flat_map(Message::interrupts).cloned().collect();
-    let chunk = ModelResponseChunk { role: Some(Role::Tool), content: waiting, ..ModelResponseChunk::default() };
+    let waiting: Vec<Part> = reply
+        .message
+        .iter()
+        .flat_map(Message::interrupts)
+        .cloned()
+        .collect();
+    let chunk = ModelResponseChunk {
+        role: Some(Role::Tool),
+        content: waiting,
+        ..ModelResponseChunk::default()
+    };
     turn.send_chunk(chunk).await
 }

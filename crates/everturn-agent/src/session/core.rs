@@ -41,8 +41,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S> {
     match custom {
         None | Some(Value::Null) => Ok(S::default()),
-        Some(custom) => S::deserialize(custom)
-            .map_err(|error| Error::invalid_argument(format!("the custom state does not fit the agent: {error}"))),
+        Some(custom) => S::deserialize(custom).map_err(|error| {
+            Error::invalid_argument(format!("the custom state does not fit the agent: {error}"))
+        }),
     }
 }
 
@@ -127,7 +128,9 @@ impl<S: CustomState> Core<S> {
         };
         match encoded {
             Ok(state) => self.publish(&mut patcher, state),
-            Err(error) => self.outbox.fault(Error::from(error).context("the custom state cannot be written as JSON")),
+            Err(error) => self
+                .outbox
+                .fault(Error::from(error).context("the custom state cannot be written as JSON")),
         }
         answer
     }
@@ -136,7 +139,12 @@ impl<S: CustomState> Core<S> {
         if self.outbox.is_silenced() {
             return;
         }
-        match shown_state(self.transform.as_ref(), state, Some(&self.session_id), &self.caller) {
+        match shown_state(
+            self.transform.as_ref(),
+            state,
+            Some(&self.session_id),
+            &self.caller,
+        ) {
             Ok(shown) => {
                 let custom = shown.and_then(|shown| shown.custom).unwrap_or_default();
                 if let Some(patch) = patcher.tell(custom) {
@@ -173,13 +181,16 @@ fn shared_prefix(current: &History, wanted: &Messages) -> usize {
         let (within, len) = match segment {
             Segment::Run(run) => {
                 let same = |(index, message): &(usize, &Message)| {
-                    current.get(kept + index).is_some_and(|mine| mine.is_same(message))
+                    current
+                        .get(kept + index)
+                        .is_some_and(|mine| mine.is_same(message))
                 };
                 (run.iter().enumerate().take_while(same).count(), run.len())
             }
-            Segment::History { history, from } if from == kept => {
-                (history.shared_prefix(current).saturating_sub(from), history.len() - from)
-            }
+            Segment::History { history, from } if from == kept => (
+                history.shared_prefix(current).saturating_sub(from),
+                history.len() - from,
+            ),
             Segment::History { .. } => (0, 1),
         };
         kept += within;
@@ -219,7 +230,10 @@ mod tests {
 
         let adopted = adopt(&current, &wanted);
 
-        let texts: Vec<_> = adopted.iter().map(|message| message.text().into_owned()).collect();
+        let texts: Vec<_> = adopted
+            .iter()
+            .map(|message| message.text().into_owned())
+            .collect();
         assert_eq!(texts, ["a", "summary"]);
         assert_eq!(adopted.shared_prefix(&current), 1);
         assert_eq!(current.len(), 3);

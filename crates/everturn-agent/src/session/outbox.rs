@@ -18,13 +18,19 @@ use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId};
 /// What an agent's function tells the driver.
 pub(crate) enum Signal {
     /// Send this to the client, if it is anything, and say when it and all before it were taken.
-    Chunk { chunk: Option<Box<AgentStreamChunk>>, taken: Option<oneshot::Sender<()>> },
+    Chunk {
+        chunk: Option<Box<AgentStreamChunk>>,
+        taken: Option<oneshot::Sender<()>>,
+    },
     /// Something that must not be shown could not be withheld in any other way than by failing.
     Fault(Error),
     /// The function is ready for a turn; the answer is `None` when no more come.
     NextTurn(Answer<Option<TurnStart>>),
     /// The turn's handler is done; the answer is the row that holds the turn, if one was written.
-    TurnDone { outcome: Result<Option<AgentFinishReason>>, settled: Option<Answer<Option<SnapshotId>>> },
+    TurnDone {
+        outcome: Result<Option<AgentFinishReason>>,
+        settled: Option<Answer<Option<SnapshotId>>>,
+    },
 }
 
 pub(crate) type Answer<T> = oneshot::Sender<Result<T>>;
@@ -48,7 +54,16 @@ impl Outbox {
     pub(crate) fn new(work: CancellationToken, streaming: bool) -> (Self, mpsc::UnboundedReceiver<Signal>) {
         let (signals, receiver) = mpsc::unbounded_channel();
         let silenced = AtomicBool::new(false);
-        (Self(Arc::new(Shared { signals, streaming, silenced, work, end: OnceLock::new() })), receiver)
+        (
+            Self(Arc::new(Shared {
+                signals,
+                streaming,
+                silenced,
+                work,
+                end: OnceLock::new(),
+            })),
+            receiver,
+        )
     }
 
     /// From now on chunks are dropped here; everything else still passes.
@@ -75,7 +90,10 @@ impl Outbox {
     /// Leaves a chunk in the queue.
     pub(crate) fn post(&self, chunk: AgentStreamChunk) {
         if !self.is_silenced() {
-            self.signal(Signal::Chunk { chunk: Some(Box::new(chunk)), taken: None });
+            self.signal(Signal::Chunk {
+                chunk: Some(Box::new(chunk)),
+                taken: None,
+            });
         }
     }
 
@@ -97,10 +115,17 @@ impl Outbox {
 
     async fn pass(&self, chunk: Option<Box<AgentStreamChunk>>) -> Result<()> {
         if self.is_silenced() {
-            return if self.0.work.is_cancelled() { Err(self.why_ended()) } else { Ok(()) };
+            return if self.0.work.is_cancelled() {
+                Err(self.why_ended())
+            } else {
+                Ok(())
+            };
         }
         let (taken, wait) = oneshot::channel();
-        self.signal(Signal::Chunk { chunk, taken: Some(taken) });
+        self.signal(Signal::Chunk {
+            chunk,
+            taken: Some(taken),
+        });
         tokio::select! {
             biased;
             () = self.0.work.cancelled() => Err(self.why_ended()),
@@ -132,8 +157,15 @@ impl Outbox {
     }
 
     /// Reports the end of a turn's handler and waits for the row that holds the turn.
-    pub(crate) async fn turn_done(&self, outcome: Result<Option<AgentFinishReason>>) -> Result<Option<SnapshotId>> {
-        self.ask(|settled| Signal::TurnDone { outcome, settled: Some(settled) }).await
+    pub(crate) async fn turn_done(
+        &self,
+        outcome: Result<Option<AgentFinishReason>>,
+    ) -> Result<Option<SnapshotId>> {
+        self.ask(|settled| Signal::TurnDone {
+            outcome,
+            settled: Some(settled),
+        })
+        .await
     }
 
     async fn ask<T>(&self, question: impl FnOnce(Answer<T>) -> Signal) -> Result<T> {
@@ -145,6 +177,10 @@ impl Outbox {
 
     /// Why the work was cancelled.
     pub(crate) fn why_ended(&self) -> Error {
-        self.0.end.get().cloned().unwrap_or_else(|| Error::cancelled("the invocation is over"))
+        self.0
+            .end
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Error::cancelled("the invocation is over"))
     }
 }

@@ -1,8 +1,8 @@
 //! A store in memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{
-    Cursor, Deletion, Detail, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, admit, tip_moved,
+    Cursor, Deletion, Detail, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore,
+    SessionSummary, SnapshotQuery, StatusStream, admit, tip_moved,
 };
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
@@ -22,23 +22,23 @@ use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 /// Rows share what they have in common: a snapshot of a long conversation costs what its turn added. Cloning gives
 /// another handle to the same store. Nothing survives the process.
 #[derive(Clone, Default)]
-pub struct MemoryStore(Arc<Mutex<HashMap<Scope, Rows>>>);
+pub struct MemoryStore(Arc<Mutex<HashMap<Scope, Tenant>>>);
 
+/// The rows of one tenant.
 #[derive(Default)]
-struct Rows {
-    by_id: HashMap<SnapshotId, Row>,
-    by_session: HashMap<SessionId, BTreeSet<Position>>,
+struct Tenant {
+    // Boxed, because a table has room to spare and rows are large.
+    rows: HashMap<SnapshotId, Box<Snapshot>>,
+    sessions: HashMap<SessionId, BTreeSet<Position>>,
     /// Every session by its tip, so that listing them sorts nothing.
-    by_tip: BTreeMap<Position, SessionId>,
-    by_parent: HashMap<SnapshotId, BTreeSet<Position>>,
+    tips: BTreeMap<Position, SessionId>,
+    /// Every row that has a parent, after that parent.
+    children: BTreeSet<(SnapshotId, Position)>,
+    /// The rows that somebody watches or did not long ago.
+    watched: HashMap<SnapshotId, watch::Sender<SnapshotStatus>>,
 }
 
 type Position = (Timestamp, SnapshotId);
-
-struct Row {
-    snapshot: Snapshot,
-    status: watch::Sender<SnapshotStatus>,
-}
 
 impl MemoryStore {
     /// An empty store.
@@ -46,19 +46,19 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn rows(&self) -> MutexGuard<'_, HashMap<Scope, Rows>> {
+    fn tenants(&self) -> MutexGuard<'_, HashMap<Scope, Tenant>> {
         // Rows are replaced whole, so a panic elsewhere cannot have left half of one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Rows {
+impl Tenant {
     fn tip(&self, session: &SessionId) -> Option<&Position> {
-        self.by_session.get(session)?.last()
+        self.sessions.get(session)?.last()
     }
 
     fn read(&self, id: &SnapshotId, detail: Detail) -> Option<Snapshot> {
-        let mut snapshot = self.by_id.get(id)?.snapshot.clone();
+        let mut snapshot = Snapshot::clone(self.rows.get(id)?);
         if detail == Detail::Metadata {
             snapshot.state = None;
         }
@@ -70,56 +70,82 @@ impl Rows {
             return Ok(());
         };
         let found = self.tip(session).map(|(_, id)| id);
-        if found == expected.as_ref() { Ok(()) } else { Err(tip_moved(session, expected.as_ref(), found)) }
+        if found == expected.as_ref() {
+            Ok(())
+        } else {
+            Err(tip_moved(session, expected.as_ref(), found))
+        }
     }
 
     fn write(&mut self, row: &Snapshot) {
-        let status = match self.remove(&row.snapshot_id) {
-            Some(old) => {
-                old.status.send_if_modified(|status| std::mem::replace(status, row.status) != row.status);
-                old.status
-            }
-            None => watch::Sender::new(row.status),
-        };
+        self.unlink(&row.snapshot_id);
         let position = (row.created_at, row.snapshot_id.clone());
         if let Some(session) = &row.session_id {
             self.change_session(session, |order| order.insert(position.clone()));
         }
         if let Some(parent) = &row.parent_id {
-            self.by_parent.entry(parent.clone()).or_default().insert(position);
+            self.children.insert((parent.clone(), position));
         }
-        self.by_id.insert(row.snapshot_id.clone(), Row { snapshot: row.clone(), status });
+        if let Some(watched) = self.watched.get(&row.snapshot_id) {
+            watched.send_if_modified(|status| std::mem::replace(status, row.status) != row.status);
+        }
+        self.rows.insert(row.snapshot_id.clone(), Box::new(row.clone()));
     }
 
-    fn remove(&mut self, id: &SnapshotId) -> Option<Row> {
-        let row = self.by_id.remove(id)?;
-        let position = (row.snapshot.created_at, id.clone());
-        if let Some(session) = &row.snapshot.session_id {
+    fn remove(&mut self, id: &SnapshotId) -> bool {
+        // Whoever watches the row learns that there is no more to see.
+        self.watched.remove(id);
+        self.unlink(id)
+    }
+
+    /// Takes a row out of every table; says whether there was one.
+    fn unlink(&mut self, id: &SnapshotId) -> bool {
+        let Some(row) = self.rows.remove(id) else {
+            return false;
+        };
+        let position = (row.created_at, id.clone());
+        if let Some(session) = &row.session_id {
             self.change_session(session, |order| order.remove(&position));
         }
-        if let Some(parent) = &row.snapshot.parent_id
-            && let Some(siblings) = self.by_parent.get_mut(parent)
-        {
-            siblings.remove(&position);
-            if siblings.is_empty() {
-                self.by_parent.remove(parent);
-            }
+        if let Some(parent) = row.parent_id {
+            self.children.remove(&(parent, position));
         }
-        Some(row)
+        true
+    }
+
+    /// The rows that go on from this one, oldest first.
+    fn children_of(&self, parent: &SnapshotId) -> impl Iterator<Item = &SnapshotId> {
+        let first = (parent.clone(), (Timestamp::MIN, SnapshotId::from("")));
+        let own = self
+            .children
+            .range(first..)
+            .take_while(move |(of, _)| of == parent);
+        own.map(|(_, (_, id))| id)
+    }
+
+    fn watch(&mut self, id: &SnapshotId) -> Option<watch::Receiver<SnapshotStatus>> {
+        let status = self.rows.get(id)?.status;
+        self.watched.retain(|_, watched| !watched.is_closed());
+        Some(
+            self.watched
+                .entry(id.clone())
+                .or_insert_with(|| watch::Sender::new(status))
+                .subscribe(),
+        )
     }
 
     /// Changes which rows a session has and keeps the order of sessions in step.
     fn change_session(&mut self, session: &SessionId, change: impl FnOnce(&mut BTreeSet<Position>) -> bool) {
-        let order = self.by_session.entry(session.clone()).or_default();
+        let order = self.sessions.entry(session.clone()).or_default();
         let before = order.last().cloned();
         change(order);
         let after = order.last().cloned();
         if after.is_none() {
-            self.by_session.remove(session);
+            self.sessions.remove(session);
         }
         if before != after {
-            before.map(|tip| self.by_tip.remove(&tip));
-            after.map(|tip| self.by_tip.insert(tip, session.clone()));
+            before.map(|tip| self.tips.remove(&tip));
+            after.map(|tip| self.tips.insert(tip, session.clone()));
         }
     }
 }
@@ -137,11 +163,17 @@ fn page<'a, T>(
     };
     let mut kept = positions.filter_map(|position| Some((position, take(position)?)));
     let page: Vec<_> = kept.by_ref().take(size).collect();
-    let next = kept.next().and_then(|_| page.last()).map(|((created_at, snapshot_id), _)| Cursor {
-        created_at: *created_at,
-        snapshot_id: snapshot_id.clone(),
-    });
-    Page { items: page.into_iter().map(|(_, item)| item).collect(), next }
+    let next = kept
+        .next()
+        .and_then(|_| page.last())
+        .map(|((created_at, snapshot_id), _)| Cursor {
+            created_at: *created_at,
+            snapshot_id: snapshot_id.clone(),
+        });
+    Page {
+        items: page.into_iter().map(|(_, item)| item).collect(),
+        next,
+    }
 }
 
 /// The positions that come after the cursor in the given order.
@@ -159,14 +191,22 @@ fn beyond(after: Option<&Cursor>, order: Order) -> (Bound<Position>, Bound<Posit
 #[async_trait]
 impl SessionStore for MemoryStore {
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
-        Ok(self.rows().get(scope).and_then(|rows| rows.read(id, detail)))
+        Ok(self
+            .tenants()
+            .get(scope)
+            .and_then(|tenant| tenant.read(id, detail)))
     }
 
     async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
         if session.as_str().is_empty() {
-            return Err(Error::invalid_argument("a session id is needed to find its latest snapshot"));
+            return Err(Error::invalid_argument(
+                "a session id is needed to find its latest snapshot",
+            ));
         }
-        Ok(self.rows().get(scope).and_then(|rows| rows.read(&rows.tip(session)?.1, detail)))
+        Ok(self
+            .tenants()
+            .get(scope)
+            .and_then(|tenant| tenant.read(&tenant.tip(session)?.1, detail)))
     }
 
     async fn save(
@@ -176,74 +216,97 @@ impl SessionStore for MemoryStore {
         precondition: Precondition,
         mutation: Mutation,
     ) -> Result<Option<Snapshot>> {
-        let id = id.cloned().and_then(SnapshotId::given).unwrap_or_else(SnapshotId::fresh);
-        let mut scopes = self.rows();
-        let rows = scopes.entry(scope.clone()).or_default();
-        let existing = rows.by_id.get(&id).map(|row| &row.snapshot);
+        let id = id
+            .cloned()
+            .and_then(SnapshotId::given)
+            .unwrap_or_else(SnapshotId::fresh);
+        let mut scopes = self.tenants();
+        let tenant = scopes.entry(scope.clone()).or_default();
+        let existing = tenant.rows.get(&id).map(AsRef::as_ref);
         let Some(row) = mutation(existing)? else {
             return Ok(None);
         };
         let row = admit(&id, existing, row)?;
         if existing.is_none() {
-            rows.check(&row, &precondition)?;
+            tenant.check(&row, &precondition)?;
         }
-        rows.write(&row);
+        tenant.write(&row);
         Ok(Some(row))
     }
 
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
-        let scopes = self.rows();
-        let order = scopes.get(scope).and_then(|rows| Some((rows, rows.by_session.get(&query.session)?)));
-        let Some((rows, positions)) = order else {
-            return Ok(Page { items: Vec::new(), next: None });
+        let scopes = self.tenants();
+        let order = scopes
+            .get(scope)
+            .and_then(|tenant| Some((tenant, tenant.sessions.get(&query.session)?)));
+        let Some((tenant, positions)) = order else {
+            return Ok(Page {
+                items: Vec::new(),
+                next: None,
+            });
         };
         let positions = positions.range(beyond(query.after.as_ref(), query.order));
         Ok(page(positions, query.order, query.page_size(), |(_, id)| {
-            rows.read(id, query.detail).filter(|row| query.orphaned || !row.orphaned)
+            tenant
+                .read(id, query.detail)
+                .filter(|row| query.orphaned || !row.orphaned)
         }))
     }
 
     async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>> {
-        let scopes = self.rows();
-        let Some(rows) = scopes.get(scope) else {
-            return Ok(Page { items: Vec::new(), next: None });
+        let scopes = self.tenants();
+        let Some(tenant) = scopes.get(scope) else {
+            return Ok(Page {
+                items: Vec::new(),
+                next: None,
+            });
         };
-        let tips = rows.by_tip.range(beyond(query.after.as_ref(), query.order)).map(|(position, _)| position);
+        let tips = tenant
+            .tips
+            .range(beyond(query.after.as_ref(), query.order))
+            .map(|(position, _)| position);
         Ok(page(tips, query.order, query.page_size(), |position| {
-            let session_id = rows.by_tip.get(position)?.clone();
-            Some(SessionSummary { session_id, latest: rows.read(&position.1, Detail::Metadata)? })
+            let session_id = tenant.tips.get(position)?.clone();
+            Some(SessionSummary {
+                session_id,
+                latest: tenant.read(&position.1, Detail::Metadata)?,
+            })
         }))
     }
 
     async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>> {
-        let scopes = self.rows();
-        let rows = scopes.get(scope).and_then(|rows| Some((rows, rows.by_parent.get(id)?)));
-        let children = rows.map(|(rows, positions)| {
-            positions.iter().filter_map(|(_, id)| rows.read(id, Detail::Metadata)).collect()
-        });
-        Ok(children.unwrap_or_default())
+        let scopes = self.tenants();
+        let Some(tenant) = scopes.get(scope) else {
+            return Ok(Vec::new());
+        };
+        Ok(tenant
+            .children_of(id)
+            .filter_map(|child| tenant.read(child, Detail::Metadata))
+            .collect())
     }
 
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
-        let mut scopes = self.rows();
-        let Some(rows) = scopes.get_mut(scope) else {
+        let mut scopes = self.tenants();
+        let Some(tenant) = scopes.get_mut(scope) else {
             return Ok(0);
         };
         let ids: Vec<SnapshotId> = match deletion {
             Deletion::Snapshots(ids) => ids.clone(),
-            Deletion::Session(session) => {
-                rows.by_session.get(session).into_iter().flatten().map(|(_, id)| id.clone()).collect()
-            }
+            Deletion::Session(session) => tenant
+                .sessions
+                .get(session)
+                .into_iter()
+                .flatten()
+                .map(|(_, id)| id.clone())
+                .collect(),
         };
-        Ok(ids.iter().filter_map(|id| rows.remove(id)).count() as u64)
+        Ok(ids.iter().filter(|id| tenant.remove(id)).count() as u64)
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
-        let scopes = self.rows();
-        let Some(row) = scopes.get(scope).and_then(|rows| rows.by_id.get(id)) else {
+        let Some(receiver) = self.tenants().get_mut(scope).and_then(|tenant| tenant.watch(id)) else {
             return Some(futures::stream::empty().boxed());
         };
-        let receiver = row.status.subscribe();
         let statuses = futures::stream::unfold((receiver, true), |(mut receiver, first)| async move {
             if !first {
                 receiver.changed().await.ok()?;
@@ -261,7 +324,7 @@ impl SessionStore for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows: usize = self.rows().values().map(|rows| rows.by_id.len()).sum();
+        let rows: usize = self.tenants().values().map(|tenant| tenant.rows.len()).sum();
         f.debug_struct("MemoryStore").field("rows", &rows).finish()
     }
 }

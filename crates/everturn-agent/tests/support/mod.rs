@@ -1,5 +1,10 @@
 //! Small builders that the tests of agents share.
-#![allow(dead_code, unreachable_pub, reason = "every test file uses its own part of this")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test file uses its own part of this"
+)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, MemoryStore, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream,
+    Deletion, Detail, MemoryStore, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore,
+    SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{
-    AgentBuilder, AgentConnection, AgentSession, AgentStreamChunk, CustomState, SessionId, Snapshot, SnapshotId, Turn,
-    custom_agent,
+    AgentBuilder, AgentConnection, AgentSession, AgentStreamChunk, CustomState, SessionId, Snapshot,
+    SnapshotId, Turn, custom_agent,
 };
 use everturn_ai::{FinishReason, History, Message};
 use everturn_core::{Error, Registry, Result};
@@ -30,7 +35,9 @@ pub struct Counter {
 
 /// What the user said.
 pub fn said<S: CustomState>(turn: &Turn<S>) -> String {
-    turn.message().map(|message| message.text().into_owned()).unwrap_or_default()
+    turn.message()
+        .map(|message| message.text().into_owned())
+        .unwrap_or_default()
 }
 
 /// An agent that answers every message with `re: <message>` and fails on `boom`.
@@ -65,7 +72,10 @@ where
 }
 
 pub fn texts(history: &History) -> Vec<String> {
-    history.iter().map(|message| message.text().into_owned()).collect()
+    history
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect()
 }
 
 /// Every chunk up to the end of the invocation.

@@ -1,0 +1,77 @@
+//! Agents around a prompt.
+
+use everturn_agent::{AgentBuilder, InlinePrompt, agent};
+use everturn_ai::{NoInput, Tool, ToolContext};
+use everturn_core::{Registry, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{Harness, ProgrammableModel};
+
+pub(super) fn define(harness: &mut Harness) -> Result<()> {
+    let (registry, store) = (&harness.registry().clone(), harness.store());
+    harness.define(prompted(registry, "promptAgent"))?;
+    harness.define(prompted(registry, "promptAgentWithStore").store(store.clone()))?;
+    harness.define(prompted(registry, "promptAgentWithTools").tool(test_tool()))?;
+    let asking = prompted(registry, "promptAgentWithInterrupt").tool(interrupt_tool());
+    harness.define(asking.store(store.clone()))?;
+    let confirming = prompted(registry, "promptAgentWithRestartTool").tool(restart_tool());
+    harness.define(confirming.store(store))
+}
+
+/// The system text is there to show that a prompt's own words never become part of a conversation.
+fn prompted(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
+    agent(registry, name)
+        .model(ProgrammableModel::NAME)
+        .system("You are part of a test.")
+}
+
+fn test_tool() -> Tool {
+    Tool::new(
+        "testTool",
+        "Says that it was called.",
+        |_: NoInput, _: ToolContext| async move { Ok("tool called") },
+    )
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only a person answers the question")]
+struct Question {
+    query: String,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only a person gives the answer")]
+struct Answer {
+    answer: String,
+}
+
+fn interrupt_tool() -> Tool {
+    Tool::interrupt::<Question, Answer>("interruptTool", "Asks a person.")
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Deed {
+    action: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Done {
+    result: String,
+}
+
+fn restart_tool() -> Tool {
+    Tool::new(
+        "restartTool",
+        "Acts, once a person has confirmed.",
+        |deed: Deed, context: ToolContext| async move {
+            if !context.is_resumed() {
+                return Err(context.interrupt(json!({ "confirm": deed.action })));
+            }
+            Ok(Done {
+                result: format!("confirmed: {}", deed.action),
+            })
+        },
+    )
+}

@@ -1,0 +1,66 @@
+//! Running the cases of `agent.yaml`.
+//!
+//! A case is a list of steps against one agent: send inputs and look at the stream and the output, read a snapshot,
+//! abort a background run, wait for one. What one step captures, later steps use as `{{name}}`. A field that this
+//! runner does not know is a failure: an expectation that is not understood is not met.
+
+mod captures;
+mod exchange;
+mod expectation;
+mod report;
+mod step;
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::captures::Captures;
+pub use self::report::{Report, run_all};
+use self::step::perform;
+use crate::Harness;
+
+/// Why a case does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The number of the step, from one; zero if the case itself is wrong.
+    pub step: usize,
+    /// What is not as expected.
+    pub problem: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}: {}", self.step, self.problem)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[derive(Deserialize)]
+struct Case {
+    agent: String,
+    steps: Vec<Value>,
+}
+
+/// Runs one case.
+///
+/// # Errors
+/// The first thing that is not as the case expects.
+pub async fn run(case: &Value, harness: &Harness) -> Result<(), Failure> {
+    let wrong = |problem: String| Failure { step: 0, problem };
+    let case = Case::deserialize(case).map_err(|error| wrong(format!("this is not a case: {error}")))?;
+    let agent = harness.agent(&case.agent);
+    let agent = agent.ok_or_else(|| wrong(format!("the harness has no agent '{}'", case.agent)))?;
+    let mut captures = Captures::default();
+    for (index, step) in case.steps.iter().enumerate() {
+        let step = captures.filled(step);
+        perform(step, agent, harness.model(), &mut captures)
+            .await
+            .map_err(|problem| Failure {
+                step: index + 1,
+                problem,
+            })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! All agents of the cases, on one registry.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_agent::store::SessionStore;
+use everturn_agent::{AgentBuilder, AgentKind, AgentTransport, CustomState, IntoStore};
+use everturn_ai::register_model;
+use everturn_core::{Registry, Result};
+
+use crate::{ProgrammableModel, agents};
+
+/// The agents of the cases and the model behind them.
+pub struct Harness {
+    registry: Registry,
+    model: ProgrammableModel,
+    store: Arc<dyn SessionStore>,
+    agents: BTreeMap<String, Arc<dyn AgentTransport>>,
+}
+
+/// Defines the agents of the cases on a registry of their own; those that keep their conversations keep them in `store`.
+///
+/// # Errors
+/// What defining an agent fails with.
+pub fn harness(store: impl IntoStore) -> Result<Harness> {
+    let mut harness = Harness {
+        registry: Registry::new(),
+        model: ProgrammableModel::default(),
+        store: store.into_store(),
+        agents: BTreeMap::new(),
+    };
+    register_model(&harness.registry, ProgrammableModel::NAME, harness.model.clone())?;
+    agents::define(&mut harness)?;
+    Ok(harness)
+}
+
+impl Harness {
+    /// Where the agents and the model are registered.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The model behind the agents that have one.
+    pub fn model(&self) -> &ProgrammableModel {
+        &self.model
+    }
+
+    /// The names of the agents, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.agents.keys().map(String::as_str)
+    }
+
+    /// The agent of that name.
+    pub fn agent(&self, name: &str) -> Option<&dyn AgentTransport> {
+        self.agents.get(name).map(AsRef::as_ref)
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn SessionStore> {
+        Arc::clone(&self.store)
+    }
+
+    /// Defines one more agent.
+    pub(crate) fn define<S: CustomState, K: AgentKind<S>>(
+        &mut self,
+        agent: AgentBuilder<S, K>,
+    ) -> Result<()> {
+        let agent = agent.define()?;
+        self.agents.insert(agent.name().to_owned(), Arc::new(agent));
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Harness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Harness")
+            .field("agents", &self.agents.keys())
+            .finish_non_exhaustive()
+    }
+}

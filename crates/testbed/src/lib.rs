@@ -1,0 +1,36 @@
+//! The agents that the published conformance cases talk to, and the runner of those cases.
+//!
+//! Every implementation of the agent protocol has the same [harness](harness()): a dozen small agents with agreed names,
+//! around one model that a case programs. The [runner](conformance) reaches them through an
+//! [`AgentTransport`](everturn_agent::AgentTransport), so the same cases prove any store and any way to an agent.
+//!
+//! ```
+//! use everturn_agent::store::MemoryStore;
+//! use serde_json::json;
+//! use testbed::{conformance, harness};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> everturn_core::Result<()> {
+//! let case = json!({
+//!     "name": "an answer",
+//!     "agent": "promptAgent",
+//!     "steps": [{
+//!         "type": "send",
+//!         "inputs": [{"message": {"role": "user", "content": [{"text": "hi"}]}}],
+//!         "modelResponses": [{"message": {"role": "model", "content": [{"text": "hello"}]}, "finishReason": "stop"}],
+//!         "expectOutput": {"finishReason": "stop", "message": {"content": [{"text": "hello"}]}},
+//!     }],
+//! });
+//!
+//! let verdict = conformance::run(&case, &harness(MemoryStore::new())?).await;
+//!
+//! assert_eq!(verdict, Ok(()));
+//! # Ok(()) }
+//! ```
+
+mod agents;
+pub mod conformance;
+mod harness;
+mod programmable_model;
+
+pub use self::harness::{Harness, harness};
+pub use self::programmable_model::ProgrammableModel;
