@@ -22,7 +22,11 @@ pub struct Artifact {
 impl Artifact {
     /// A named artifact.
     pub fn new(name: impl Into<String>, content: impl Into<Content>) -> Self {
-        Self { name: Some(name.into()), parts: content.into().into_parts(), metadata: None }
+        Self {
+            name: Some(name.into()),
+            parts: content.into().into_parts(),
+            metadata: None,
+        }
     }
 
     /// A named artifact of one text.
@@ -32,12 +36,22 @@ impl Artifact {
 
     /// An artifact without a name.
     pub fn unnamed(content: impl Into<Content>) -> Self {
-        Self { name: None, parts: content.into().into_parts(), metadata: None }
+        Self {
+            name: None,
+            parts: content.into().into_parts(),
+            metadata: None,
+        }
     }
 
     /// The same artifact with one metadata entry set.
-    pub fn with_metadata_entry(mut self, key: impl Into<String>, value: impl Into<serde_json::Value>) -> Self {
-        self.metadata.get_or_insert_default().insert(key.into(), value.into());
+    pub fn with_metadata_entry(
+        mut self,
+        key: impl Into<String>,
+        value: impl Into<serde_json::Value>,
+    ) -> Self {
+        self.metadata
+            .get_or_insert_default()
+            .insert(key.into(), value.into());
         self
     }
 
@@ -55,7 +69,9 @@ impl Artifact {
 /// Adds an artifact to a list by the rule of [`Artifact`]: replaced in place by name, else appended.
 pub(crate) fn put(artifacts: &mut Vec<Artifact>, artifact: Artifact) {
     let twin = artifact.given_name().and_then(|name| {
-        artifacts.iter().position(|existing| existing.given_name() == Some(name))
+        artifacts
+            .iter()
+            .position(|existing| existing.given_name() == Some(name))
     });
     match twin {
         Some(position) => artifacts[position] = artifact,
@@ -69,7 +85,11 @@ mod tests {
 
     #[test]
     fn a_name_replaces_in_place_and_no_name_appends() {
-        let mut artifacts = vec![Artifact::text("a", "1"), Artifact::text("b", "2"), Artifact::unnamed("3")];
+        let mut artifacts = vec![
+            Artifact::text("a", "1"),
+            Artifact::text("b", "2"),
+            Artifact::unnamed("3"),
+        ];
 
         put(&mut artifacts, Artifact::text("a", "4"));
         put(&mut artifacts, Artifact::unnamed("5"));

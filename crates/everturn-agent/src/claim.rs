@@ -189,7 +189,7 @@ mod tests {
         };
 
         tokio::join!(wait("turn-1"), wait("turn-2"), wait("turn-3"), async {
-            drop(held)
+            drop(held);
         });
 
         assert_eq!(*served.lock().unwrap(), ["turn-1", "turn-2", "turn-3"]);

@@ -64,10 +64,18 @@ pub struct Snapshot {
     /// Its name.
     pub snapshot_id: SnapshotId,
     /// The conversation it belongs to. Only rows of older peers lack it.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "non_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "non_empty"
+    )]
     pub session_id: Option<SessionId>,
     /// The point it goes on from.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "non_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "non_empty"
+    )]
     pub parent_id: Option<SnapshotId>,
     /// When it was first written; never changes.
     #[schemars(with = "String")]
@@ -163,7 +171,9 @@ fn status_or_completed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sna
         Stored::Status(status) => Ok(status),
         Stored::Empty(None) => Ok(SnapshotStatus::Completed),
         Stored::Empty(Some(text)) if text.is_empty() => Ok(SnapshotStatus::Completed),
-        Stored::Empty(Some(text)) => Err(serde::de::Error::custom(format!("'{text}' is not a snapshot status"))),
+        Stored::Empty(Some(text)) => Err(serde::de::Error::custom(format!(
+            "'{text}' is not a snapshot status"
+        ))),
     }
 }
 

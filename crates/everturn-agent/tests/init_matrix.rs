@@ -63,6 +63,7 @@ async fn begin(agent: &Agent, init: AgentInit) -> Result<AgentReply> {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn every_refusal_has_its_status_and_its_words() {
     let stored = replying("stored").store(stocked().await).define().unwrap();
     let kept = replying("kept").define().unwrap();

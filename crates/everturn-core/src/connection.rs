@@ -131,7 +131,9 @@ where
             async move {
                 let inputs = Inputs::from_receiver(input_receiver);
                 let emitter = Emitter::channel(chunk_sender);
-                let running = catch_panic(&name, async { action(inputs, emitter, context.clone()).await });
+                // Boxed: the wrappers around it would otherwise each hold it by value on the stack.
+                let running = Box::pin(async { action(inputs, emitter, context.clone()).await });
+                let running = catch_panic(&name, running);
                 let result = context.clone().scope(context.guard(running)).await;
                 // First, so that whoever has the output finds the action completed.
                 drop(completion);

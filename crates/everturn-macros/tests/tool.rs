@@ -4,9 +4,8 @@
 extern crate self as everturn;
 
 mod __private {
+    pub(crate) use ::{schemars, serde};
     pub(crate) use everturn_ai::{IntoTool, NoInput, Tool, ToolContext, ToolReference};
-    pub(crate) use schemars;
-    pub(crate) use serde;
 }
 
 mod elsewhere {

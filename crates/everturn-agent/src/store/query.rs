@@ -82,7 +82,11 @@ impl SessionQuery {
 
 impl Default for SessionQuery {
     fn default() -> Self {
-        Self { order: Order::Newest, limit: DEFAULT_PAGE, after: None }
+        Self {
+            order: Order::Newest,
+            limit: DEFAULT_PAGE,
+            after: None,
+        }
     }
 }
 
@@ -100,7 +104,10 @@ pub struct Cursor {
 impl Cursor {
     /// The place of a row.
     pub fn at(snapshot: &Snapshot) -> Self {
-        Self { created_at: snapshot.created_at, snapshot_id: snapshot.snapshot_id.clone() }
+        Self {
+            created_at: snapshot.created_at,
+            snapshot_id: snapshot.snapshot_id.clone(),
+        }
     }
 
     /// The place as a sort key.
