@@ -199,7 +199,7 @@ struct Task {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Outcome {
     pub(super) response: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) artifacts: Vec<Made>,
 }
 
