@@ -7,7 +7,7 @@
 mod traces;
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{Agent, AgentInit, AgentSession, custom_agent};
+use everturn_agent::{Agent, AgentInit, AgentSession, SnapshotId, custom_agent};
 use everturn_ai::{FinishReason, Message};
 use everturn_core::{Error, Registry};
 use serde_json::Value;
@@ -50,7 +50,7 @@ async fn each_turn_has_a_span_with_its_input_its_state_and_its_row() {
     assert_eq!((first.parent, second.parent), (root.id, root.id));
     assert_eq!(first.get("type"), Some("flowStep"));
     assert_eq!(first.get("metadata:subtype"), None);
-    assert_eq!(second.get("metadata:agent:snapshotId"), output.snapshot_id.as_ref().map(|id| id.as_str()));
+    assert_eq!(second.get("metadata:agent:snapshotId"), output.snapshot_id.as_ref().map(SnapshotId::as_str));
 
     let input: Value = serde_json::from_str(first.get("input").unwrap()).unwrap();
     let state: Value = serde_json::from_str(second.get("output").unwrap()).unwrap();

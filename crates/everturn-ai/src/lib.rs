@@ -169,3 +169,11 @@ pub use self::{
     tool_output::MultipartToolResponse,
     usage::Usage,
 };
+
+#[doc(hidden)]
+pub mod __private {
+    //! What the code of `#[tool]` refers to.
+    pub use {schemars, serde};
+
+    pub use crate::{IntoTool, NoInput, Tool, ToolContext, ToolReference};
+}

@@ -3,10 +3,7 @@
 // Stands for the crate `everturn`, in which the generated code looks by default.
 extern crate self as everturn;
 
-mod __private {
-    pub(crate) use ::{schemars, serde};
-    pub(crate) use everturn_ai::{IntoTool, NoInput, Tool, ToolContext, ToolReference};
-}
+pub(crate) use everturn_ai::__private;
 
 mod elsewhere {
     pub(crate) use crate::__private;

@@ -6,11 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use everturn_agent::{
-    AgentBuilder, AgentResult, AgentSession, CustomState, InlinePrompt, NamedPrompt, register_agent_middleware,
+    AgentBuilder, AgentResult, AgentSession, CustomState, InlinePrompt, NamedPrompt,
+    register_agent_middleware,
 };
 use everturn_ai::catalogue::register_catalogue;
 use everturn_ai::prompt::{Prompt, PromptFolder, load_prompts};
-use everturn_ai::{Generate, IntoTool, Model, ModelReference, ToolReference, register_generate, register_model, set_default_model};
+use everturn_ai::{
+    Generate, IntoTool, Model, ModelReference, ToolReference, register_generate, register_model,
+    set_default_model,
+};
 use everturn_core::{
     BidiFlow, Emitter, Error, Flow, Inputs, Payload, Plugin, Registry, Result, StreamingFlow,
 };
@@ -23,7 +27,7 @@ use serde_json::Value;
 /// use everturn::testkit::EchoModel;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
-/// let app = Everturn::builder().model("echo", EchoModel::default()).default_model("echo").build().await?;
+/// let app = Everturn::builder().model("echo", EchoModel).default_model("echo").build().await?;
 ///
 /// let parrot = app.agent("parrot").system("Repeat what you hear.").define()?;
 ///
@@ -35,12 +39,15 @@ pub struct Everturn {
     registry: Registry,
 }
 
+/// Something to register once there is a registry.
+type SetUp = Box<dyn FnOnce(&Registry) -> Result<()> + Send>;
+
 /// What an application is made of.
 #[must_use = "an application exists once it is built"]
 #[derive(Default)]
 pub struct EverturnBuilder {
     plugins: Vec<Arc<dyn Plugin>>,
-    setup: Vec<Box<dyn FnOnce(&Registry) -> Result<()> + Send>>,
+    setup: Vec<SetUp>,
     default_model: Option<ModelReference>,
     prompts: Vec<PathBuf>,
 }
@@ -55,7 +62,9 @@ impl EverturnBuilder {
     /// Adds a model under a name.
     pub fn model(mut self, name: impl Into<String>, model: impl Model) -> Self {
         let name = name.into();
-        self.setup.push(Box::new(move |registry| register_model(registry, name, model).map(drop)));
+        self.setup.push(Box::new(move |registry| {
+            register_model(registry, name, model).map(drop)
+        }));
         self
     }
 
@@ -64,9 +73,9 @@ impl EverturnBuilder {
         let tool = tool.into_tool();
         self.setup.push(Box::new(move |registry| match tool {
             ToolReference::Tool(tool) => tool.register(registry),
-            ToolReference::Name(name) => {
-                Err(Error::invalid_argument(format!("'{name}' is the name of a tool; register the tool itself")))
-            }
+            ToolReference::Name(name) => Err(Error::invalid_argument(format!(
+                "'{name}' is the name of a tool; register the tool itself"
+            ))),
         }));
         self
     }
@@ -91,7 +100,10 @@ impl EverturnBuilder {
     /// `ALREADY_EXISTS` for two things of one name, `NOT_FOUND` for a folder that does not exist, `INVALID_ARGUMENT`
     /// for a prompt that does not compile.
     // Nothing waits yet; plugins that look around before they start will.
-    #[expect(clippy::unused_async, reason = "building an application may have to wait for its plugins")]
+    #[expect(
+        clippy::unused_async,
+        reason = "building an application may have to wait for its plugins"
+    )]
     pub async fn build(self) -> Result<Everturn> {
         let registry = Registry::new();
         for plugin in self.plugins {
@@ -119,7 +131,9 @@ impl EverturnBuilder {
 
 /// Whether the environment says that somebody is working on the program.
 fn is_development() -> bool {
-    ["EVERTURN_ENV", "GENKIT_ENV"].iter().any(|name| std::env::var(name).is_ok_and(|value| value == "dev"))
+    ["EVERTURN_ENV", "GENKIT_ENV"]
+        .iter()
+        .any(|name| std::env::var(name).is_ok_and(|value| value == "dev"))
 }
 
 impl Everturn {
@@ -214,12 +228,16 @@ impl Everturn {
 
 impl fmt::Debug for Everturn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Everturn").field("registry", &self.registry).finish()
+        f.debug_struct("Everturn")
+            .field("registry", &self.registry)
+            .finish()
     }
 }
 
 impl fmt::Debug for EverturnBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EverturnBuilder").field("default_model", &self.default_model).finish_non_exhaustive()
+        f.debug_struct("EverturnBuilder")
+            .field("default_model", &self.default_model)
+            .finish_non_exhaustive()
     }
 }

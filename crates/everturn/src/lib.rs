@@ -76,8 +76,9 @@ pub use everturn_core::{Error, Result};
 pub mod prelude {
     pub use everturn_agent::store::{MemoryStore, SessionStore};
     pub use everturn_agent::{
-        Agent, AgentFinishReason, AgentInput, AgentReply, AgentSession, Artifact, Artifacts, Chat, Concurrency, Delegation,
-        Resume, Session, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Turn,
+        Agent, AgentFinishReason, AgentInput, AgentReply, AgentSession, AgentTask, Artifact, Artifacts, Chat,
+        Concurrency, Delegation, Interrupt, Resume, Session, SessionHandle, SessionId, SessionState,
+        Snapshot, SnapshotId, SnapshotStatus, Turn,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;
@@ -96,11 +97,7 @@ pub mod prelude {
 }
 
 #[doc(hidden)]
-pub mod __private {
-    //! What the code of `#[tool]` refers to.
-    pub use everturn_ai::{IntoTool, NoInput, Tool, ToolContext, ToolReference};
-    pub use {schemars, serde};
-}
+pub use everturn_ai::__private;
 
 /// The examples of the README, as tests.
 #[cfg(doctest)]

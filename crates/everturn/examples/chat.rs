@@ -1,0 +1,66 @@
+//! A conversation that is streamed, taken up again later, and branched from an older point.
+
+use everturn::prelude::*;
+use everturn::testkit::{Reply, ScriptedModel};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // The answers are written down here, so that nothing needs a network. A real model takes the same place.
+    let model = ScriptedModel::new()
+        .reply(Reply::text("Leek and potato soup, with a spoon of butter.").streamed())
+        .reply(Reply::text("Then fry the leeks in olive oil; the soup will be a little lighter.").streamed())
+        .reply(Reply::text("Onions and potatoes make a fine soup as well.").streamed());
+    let app = Everturn::builder()
+        .model("scripted", model)
+        .default_model("scripted")
+        .build()
+        .await?;
+    let chef = app
+        .agent("chef")
+        .system("You are a chef.")
+        .store(MemoryStore::new())
+        .define()?;
+
+    let mut chat = chef.chat().open().await?;
+    let soup = say(&mut chat, "Something with leeks?").await?;
+    let session = soup.session_id();
+
+    // Later, perhaps in another process: the session's id is all that has to be kept.
+    drop(chat);
+    let mut chat = chef.chat().resume(session).open().await?;
+    println!("(resumed, with {} messages)", chat.messages().len());
+    let butterless = say(&mut chat, "And without butter?").await?;
+
+    // Back to the first answer, and on from there in another direction. What was said since stays as it is.
+    let mut branch = chef.chat().snapshot(saved(&soup)?).open().await?;
+    println!("(branched, with {} messages)", branch.messages().len());
+    let onions = say(&mut branch, "I have no leeks after all.").await?;
+
+    for (name, reply) in [("The conversation", butterless), ("The branch", onions)] {
+        println!("{name}:");
+        let state = chef.get_snapshot(saved(&reply)?).await?.state.unwrap_or_default();
+        for message in &state.messages {
+            println!("  {}: {}", message.role(), message.text());
+        }
+    }
+    Ok(())
+}
+
+/// Says something and prints the answer as it comes.
+async fn say(chat: &mut Chat, text: &str) -> Result<AgentReply> {
+    println!("> {text}");
+    let mut turn = chat.send(text).await?;
+    while let Some(chunk) = turn.next().await {
+        print!("{}", chunk?.text());
+    }
+    println!("\n");
+    turn.output().await
+}
+
+/// The point of the conversation that a reply was saved as.
+fn saved(reply: &AgentReply) -> Result<SnapshotId> {
+    reply
+        .snapshot_id()
+        .cloned()
+        .ok_or_else(|| Error::internal("an agent with a store saves every turn"))
+}

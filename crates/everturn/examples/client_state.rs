@@ -1,0 +1,72 @@
+//! An agent that keeps nothing: the client does, as a piece of JSON that goes back and forth.
+
+use everturn::prelude::*;
+use everturn::testkit::{Reply, ScriptedModel};
+
+/// What the agent knows beside what was said.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+struct Kitchen {
+    pantry: Vec<String>,
+}
+
+/// Puts something into the pantry.
+#[tool]
+async fn stock(item: String) -> Result<String> {
+    let kitchen =
+        Session::<Kitchen>::current().ok_or_else(|| Error::failed_precondition("there is no kitchen"))?;
+    let count = kitchen.update_custom(|kitchen| {
+        kitchen.pantry.push(item);
+        kitchen.pantry.len()
+    });
+    Ok(format!("the pantry holds {count} things"))
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let model = ScriptedModel::new()
+        .reply(Reply::tool("stock", json!({"item": "leeks"})))
+        .reply("Leeks it is.")
+        .reply(Reply::tool("stock", json!({"item": "butter"})))
+        .reply("With butter, then.")
+        .reply(Reply::tool("stock", json!({"item": "olive oil"})))
+        .reply("With olive oil, then.");
+    let app = Everturn::builder()
+        .model("scripted", model)
+        .default_model("scripted")
+        .build()
+        .await?;
+
+    // No store: whoever calls brings the conversation along.
+    let chef = app
+        .agent("chef")
+        .state::<Kitchen>()
+        .system("You are a chef. The pantry holds {{@state.pantry}}.")
+        .tool(stock)
+        .define()?;
+
+    let begun = SessionState::default();
+    let leeks = say(&chef, &serde_json::to_string(&begun)?, "I bought leeks.").await?;
+    let butter = say(&chef, &leeks, "And butter.").await?;
+
+    // Every piece of JSON is a point to go on from, as often as one likes.
+    let oil = say(&chef, &leeks, "And olive oil. Forget the butter.").await?;
+
+    println!(
+        "The conversation is {} bytes of JSON, its branch {}.",
+        butter.len(),
+        oil.len()
+    );
+    Ok(())
+}
+
+/// One turn of the conversation in `kept`; gives the conversation back with the turn in it.
+async fn say(chef: &Agent<Kitchen>, kept: &str, text: &str) -> Result<String> {
+    let mut chat = chef.chat().state(serde_json::from_str(kept)?).open().await?;
+    let reply = chat.run(text).await?;
+    println!(
+        "> {text}\n{} The pantry holds {:?}.\n",
+        reply.text(),
+        chat.custom()?.pantry
+    );
+    Ok(serde_json::to_string(&chat.state())?)
+}

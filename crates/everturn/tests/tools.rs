@@ -1,0 +1,89 @@
+//! `#[tool]`, as users of this crate write it.
+
+use everturn::prelude::*;
+use everturn::testkit::{Reply, ScriptedModel};
+
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+struct Kitchen {
+    pantry: Vec<String>,
+}
+
+/// Puts something into the pantry.
+#[tool]
+async fn stock(item: String) -> Result<usize> {
+    let kitchen = Session::<Kitchen>::current().ok_or_else(|| Error::failed_precondition("no kitchen"))?;
+    Ok(kitchen.update_custom(|kitchen| {
+        kitchen.pantry.push(item);
+        kitchen.pantry.len()
+    }))
+}
+
+#[tokio::test]
+async fn a_tool_changes_the_state_of_its_session_and_the_prompt_shows_it() {
+    let model = ScriptedModel::new()
+        .reply(Reply::tool("stock", json!({"item": "leeks"})))
+        .reply("Stocked.")
+        .reply("Soup.");
+    let app = Everturn::builder()
+        .model("scripted", model.clone())
+        .default_model("scripted")
+        .build()
+        .await
+        .unwrap();
+    let chef = app
+        .agent("chef")
+        .state::<Kitchen>()
+        .system("The pantry holds {{#each @state.pantry}}{{this}}{{/each}}.")
+        .tool(stock)
+        .store(MemoryStore::new())
+        .define()
+        .unwrap();
+
+    let mut chat = chef.chat().open().await.unwrap();
+    chat.run("I bought leeks.").await.unwrap();
+    chat.run("Now cook.").await.unwrap();
+
+    assert_eq!(chat.custom().unwrap().pantry, ["leeks"]);
+    assert!(
+        model.requests()[2]
+            .messages
+            .first()
+            .unwrap()
+            .text()
+            .contains("The pantry holds leeks.")
+    );
+}
+
+#[tokio::test]
+async fn the_model_is_told_what_the_tool_is_for() {
+    let model = ScriptedModel::new().reply("Fine.");
+    let app = Everturn::builder()
+        .model("scripted", model.clone())
+        .build()
+        .await
+        .unwrap();
+
+    app.generate()
+        .model("scripted")
+        .prompt("Hello")
+        .tool(stock)
+        .run()
+        .await
+        .unwrap();
+
+    model.assert_asked(
+        0,
+        &json!({"tools": [{
+            "name": "stock",
+            "description": "Puts something into the pantry.",
+            "inputSchema": {"properties": {"item": {"type": "string"}}, "required": ["item"]},
+        }]}),
+    );
+}
+
+#[tokio::test]
+async fn outside_a_session_there_is_none() {
+    let error = stock::call("leeks".to_owned()).await.unwrap_err();
+
+    assert_eq!(error.status(), Status::FailedPrecondition);
+}

@@ -1,0 +1,73 @@
+//! A banker: a tool that asks before it acts.
+
+use everturn::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The customer's account.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Account {
+    balance: u64,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self { balance: 200 }
+    }
+}
+
+/// What the customer is asked before money moves.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Confirmation {
+    pub(crate) question: String,
+}
+
+/// What the customer answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    pub(crate) is_approved: bool,
+}
+
+/// Transfers an amount to somebody.
+#[tool]
+async fn transfer(amount: u64, to: String, context: &ToolContext) -> Result<String> {
+    let account = account()?;
+    match context.resumed::<Decision>()? {
+        None => Err(context.interrupt(Confirmation {
+            question: format!("Move {amount} to {to}?"),
+        })),
+        Some(Decision { is_approved: false }) => Ok("declined, nothing was moved".to_owned()),
+        Some(Decision { is_approved: true }) => {
+            Ok(
+                account.update_custom(|account| match account.balance.checked_sub(amount) {
+                    Some(left) => {
+                        account.balance = left;
+                        format!("moved {amount} to {to}, {left} left")
+                    }
+                    None => format!("refused, the balance is only {}", account.balance),
+                }),
+            )
+        }
+    }
+}
+
+/// Tells the balance of the account.
+#[tool]
+async fn balance() -> Result<u64> {
+    Ok(account()?.custom().balance)
+}
+
+fn account() -> Result<Session<Account>> {
+    Session::current().ok_or_else(|| Error::failed_precondition("there is no account"))
+}
+
+pub(super) fn define(app: &Everturn) -> Result<Agent<Account>> {
+    app.agent("banker")
+        .description("asks before moving money")
+        .state::<Account>()
+        .system("You are a careful banker. The balance is {{@state.balance}}.")
+        .tool(transfer)
+        .tool(balance)
+        .store(MemoryStore::new())
+        .define()
+}

@@ -1,0 +1,49 @@
+//! A chef: tools, and custom state that the prompt shows to the model.
+
+use everturn::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the chef has.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Kitchen {
+    pantry: Vec<String>,
+}
+
+/// Looks up what is in season in a month.
+#[tool]
+async fn in_season(
+    /// The month, 1 to 12.
+    month: u8,
+) -> Result<Vec<String>> {
+    let vegetables: &[&str] = match month {
+        1..=3 => &["leeks", "kale", "parsnips"],
+        4..=6 => &["asparagus", "peas", "radishes"],
+        7..=9 => &["tomatoes", "beans", "courgettes"],
+        10..=12 => &["pumpkin", "beetroot", "cabbage"],
+        _ => return Err(Error::invalid_argument(format!("there is no month {month}"))),
+    };
+    Ok(vegetables.iter().map(|&name| name.to_owned()).collect())
+}
+
+/// Puts something into the pantry.
+#[tool]
+async fn stock_pantry(item: String) -> Result<String> {
+    let kitchen =
+        Session::<Kitchen>::current().ok_or_else(|| Error::failed_precondition("there is no kitchen"))?;
+    kitchen.update_custom(|kitchen| {
+        kitchen.pantry.push(item);
+        Ok(format!("the pantry holds {}", kitchen.pantry.join(", ")))
+    })
+}
+
+pub(super) fn define(app: &Everturn) -> Result<Agent<Kitchen>> {
+    app.agent("chef")
+        .description("has a pantry and knows the seasons")
+        .state::<Kitchen>()
+        .system("You are a chef. The pantry holds {{@state.pantry}}.")
+        .tool(in_season)
+        .tool(stock_pantry)
+        .store(MemoryStore::new())
+        .define()
+}

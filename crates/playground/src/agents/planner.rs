@@ -1,0 +1,61 @@
+//! A planner: a turn loop of its own that takes a while, so that it is worth leaving alone.
+
+use std::time::Duration;
+
+use everturn::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What stands for the work on one day.
+const WORK: Duration = Duration::from_millis(150);
+
+const DAYS: [&str; 7] = [
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+];
+const DISHES: [&str; 5] = [
+    "leek soup",
+    "pea risotto",
+    "bean stew",
+    "roast pumpkin",
+    "potato gratin",
+];
+
+/// The plan so far.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Week {
+    days: Vec<String>,
+}
+
+async fn plan(turn: Turn<Week>) -> Result<FinishReason> {
+    turn.set_custom(Week::default());
+    // Each turn begins elsewhere in the list, so that two weeks are not the same.
+    let dishes = DISHES.iter().cycle().skip(turn.messages().len());
+    for (day, dish) in DAYS.iter().zip(dishes) {
+        tokio::time::sleep(WORK).await;
+        let entry = format!("{day}: {dish}");
+        turn.send_status(&entry).await?;
+        turn.update_custom(|week| week.days.push(entry));
+    }
+    turn.send_artifact(Artifact::text("week.md", turn.custom().days.join("\n")))
+        .await?;
+    let answer = "The week is planned.";
+    turn.send_chunk(answer).await?;
+    turn.add_message(Message::model(answer));
+    Ok(FinishReason::Stop)
+}
+
+pub(super) fn define(app: &Everturn) -> Result<Agent<Week>> {
+    app.custom_agent("planner", |session: AgentSession<Week>| async move {
+        session.run(plan).await?;
+        Ok(session.result())
+    })
+    .description("plans a week of dinners, in the background too")
+    .store(MemoryStore::new())
+    .define()
+}

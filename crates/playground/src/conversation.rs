@@ -1,0 +1,116 @@
+//! The conversation with one agent, where it is at the moment.
+
+use everturn::Result;
+use everturn::prelude::*;
+
+use crate::agents::Demo;
+use crate::listing;
+use crate::screen::Screen;
+
+/// An agent and the conversation with it.
+pub(crate) struct Conversation {
+    pub(crate) demo: Demo,
+    chat: Chat,
+}
+
+impl Conversation {
+    /// A fresh conversation.
+    pub(crate) async fn begin(demo: Demo) -> Result<Self> {
+        let chat = demo.chat().open().await?;
+        Ok(Self { demo, chat })
+    }
+
+    /// Leaves this conversation for a fresh one.
+    pub(crate) async fn begin_anew(&mut self) -> Result<()> {
+        self.chat = self.demo.chat().open().await?;
+        Ok(())
+    }
+
+    /// Goes to the latest point of a conversation.
+    pub(crate) async fn resume(&mut self, typed: &str) -> Result<()> {
+        let session = listing::session(&self.demo, typed).await?;
+        self.chat = self.demo.chat().resume(session).open().await?;
+        Ok(())
+    }
+
+    /// Goes to a point of this conversation, or of any if its id is given.
+    pub(crate) async fn branch(&mut self, typed: &str) -> Result<()> {
+        let snapshot = listing::snapshot(&self.demo, self.chat.session_id(), typed).await?;
+        self.chat = self.demo.chat().snapshot(snapshot).open().await?;
+        Ok(())
+    }
+
+    /// Runs a turn and shows it as it comes.
+    pub(crate) async fn send(&mut self, input: AgentInput, screen: &mut Screen) -> Result<AgentReply> {
+        let mut turn = self.chat.send(input).await?;
+        while let Some(chunk) = turn.next().await {
+            screen.chunk(&chunk?);
+        }
+        screen.end_line();
+        turn.output().await
+    }
+
+    /// Has the agent work on something in the background.
+    pub(crate) async fn detach(&mut self, text: String) -> Result<AgentTask> {
+        self.chat.detach(text).await
+    }
+
+    /// Takes in what a background run did meanwhile.
+    pub(crate) async fn catch_up(&mut self) -> Result<()> {
+        self.chat.read().await
+    }
+
+    /// The questions that wait for an answer.
+    pub(crate) fn questions(&self) -> Vec<Interrupt> {
+        let last = self.chat.messages().last();
+        last.into_iter()
+            .flat_map(Message::interrupts)
+            .filter_map(Interrupt::of)
+            .collect()
+    }
+
+    /// How much was said.
+    pub(crate) fn message_count(&self) -> usize {
+        self.chat.messages().len()
+    }
+
+    /// Shows the points of this conversation.
+    pub(crate) async fn show_history(&self, screen: &mut Screen) -> Result<()> {
+        let Some(session) = self.chat.session_id() else {
+            screen.line("Nothing was said yet.");
+            return Ok(());
+        };
+        for line in listing::snapshots(&self.demo, session, self.chat.snapshot_id()).await? {
+            screen.line(line);
+        }
+        Ok(())
+    }
+
+    /// Shows all conversations with this agent.
+    pub(crate) async fn show_sessions(&self, screen: &mut Screen) -> Result<()> {
+        let sessions = listing::sessions(&self.demo).await?;
+        if sessions.is_empty() {
+            screen.line("Nothing was said yet.");
+        }
+        for line in sessions {
+            screen.line(line);
+        }
+        Ok(())
+    }
+
+    /// Shows what the agent keeps beside the messages.
+    pub(crate) fn show_state(&self, screen: &mut Screen) -> Result<()> {
+        match self.chat.custom()? {
+            Value::Null => screen.line("The agent has kept nothing yet."),
+            custom => screen.json(&custom),
+        }
+        for artifact in self.chat.artifacts() {
+            screen.line(format!(
+                "{}:\n{}",
+                artifact.given_name().unwrap_or("unnamed"),
+                artifact.content_text()
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Lists of snapshots and of sessions, numbered so that nobody has to type an id.
+
+use everturn::Result;
+use everturn::agent::store::{Detail, Order, Scope, SessionQuery, SnapshotQuery};
+use everturn::prelude::*;
+
+use crate::agents::Demo;
+
+/// How much of what was said is shown.
+const SHOWN_CHARS: usize = 40;
+
+/// The snapshots of a session, oldest first; `current` is marked.
+pub(crate) async fn snapshots(
+    demo: &Demo,
+    session: &SessionId,
+    current: Option<&SnapshotId>,
+) -> Result<Vec<String>> {
+    let rows = rows(demo, session, Detail::Whole).await?;
+    let number_of = |id: &SnapshotId| {
+        rows.iter()
+            .position(|row| row.snapshot_id == *id)
+            .map(|index| index + 1)
+    };
+    let lines = rows.iter().enumerate().map(|(index, row)| {
+        let mark = if current == Some(&row.snapshot_id) {
+            '*'
+        } else {
+            ' '
+        };
+        let parent = row.parent_id.as_ref().and_then(number_of);
+        let from = parent.map_or_else(|| "begins".to_owned(), |parent| format!("from {parent}"));
+        let status = format!("{:?}", row.status).to_lowercase();
+        let said = row
+            .state
+            .as_ref()
+            .map_or_else(|| "in the background".to_owned(), last_said);
+        format!(
+            "{mark} {:>2}  {from:<8} {status:<10} {}  {said}",
+            index + 1,
+            row.snapshot_id
+        )
+    });
+    Ok(lines.collect())
+}
+
+/// The snapshot that a number in the list, or an id, stands for.
+pub(crate) async fn snapshot(demo: &Demo, session: Option<&SessionId>, typed: &str) -> Result<SnapshotId> {
+    let (Some(session), Some(index)) = (session, index(typed)) else {
+        return Ok(typed.into());
+    };
+    let rows = rows(demo, session, Detail::Metadata).await?;
+    let row = rows
+        .get(index)
+        .ok_or_else(|| Error::not_found(format!("there is no snapshot {typed}; see /history")))?;
+    Ok(row.snapshot_id.clone())
+}
+
+/// The conversations with an agent, oldest first.
+pub(crate) async fn sessions(demo: &Demo) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for (index, session) in session_ids(demo).await?.into_iter().enumerate() {
+        let latest = demo
+            .store
+            .latest(&Scope::default(), &session, Detail::Whole)
+            .await?;
+        let said = latest
+            .and_then(|row| row.state)
+            .map(|state| last_said(&state))
+            .unwrap_or_default();
+        lines.push(format!("  {:>2}  {session}  {said}", index + 1));
+    }
+    Ok(lines)
+}
+
+/// The session that a number in the list, or an id, stands for.
+pub(crate) async fn session(demo: &Demo, typed: &str) -> Result<SessionId> {
+    let sessions = session_ids(demo).await?;
+    let found = match index(typed) {
+        Some(index) => sessions.get(index),
+        None => sessions.iter().find(|session| session.as_str() == typed),
+    };
+    // An agent would begin a session of any id it does not know.
+    found
+        .cloned()
+        .ok_or_else(|| Error::not_found(format!("there is no conversation {typed}; see /resume")))
+}
+
+async fn rows(demo: &Demo, session: &SessionId, detail: Detail) -> Result<Vec<Snapshot>> {
+    let mut query = SnapshotQuery::of(session.clone());
+    query.order = Order::Oldest;
+    query.detail = detail;
+    Ok(demo.store.list(&Scope::default(), &query).await?.items)
+}
+
+async fn session_ids(demo: &Demo) -> Result<Vec<SessionId>> {
+    let mut query = SessionQuery::default();
+    query.order = Order::Oldest;
+    let page = demo.store.sessions(&Scope::default(), &query).await?;
+    Ok(page.items.into_iter().map(|session| session.session_id).collect())
+}
+
+/// The index that a number, counted from one, stands for.
+fn index(typed: &str) -> Option<usize> {
+    typed.parse::<usize>().ok()?.checked_sub(1)
+}
+
+fn last_said(state: &SessionState) -> String {
+    let message = state
+        .messages
+        .iter()
+        .rev()
+        .find(|message| message.role() == Role::User);
+    let text = message.map(Message::text).unwrap_or_default();
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}

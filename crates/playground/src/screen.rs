@@ -1,0 +1,146 @@
+//! What is shown.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use everturn::Error;
+use everturn::agent::AgentChunk;
+use everturn::prelude::{Role, Value};
+
+use crate::agents::Demo;
+use crate::command::HELP;
+
+/// The pause before each word for people who read along.
+const READING_PACE: Duration = Duration::from_millis(20);
+
+/// Standard output. Once nobody reads it any more, what is shown is lost and [`Screen::is_gone`] says so.
+pub(crate) struct Screen {
+    is_gone: bool,
+    is_inside_line: bool,
+}
+
+impl Screen {
+    pub(crate) fn new() -> Self {
+        Self {
+            is_gone: false,
+            is_inside_line: false,
+        }
+    }
+
+    /// How long a model should pause before each word.
+    pub(crate) fn pace() -> Duration {
+        if io::stdout().is_terminal() {
+            READING_PACE
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Whether nobody is looking any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    fn write(&mut self, text: &str) {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        self.is_gone |= written.is_err();
+        if let Some(last) = text.chars().last() {
+            self.is_inside_line = last != '\n';
+        }
+    }
+
+    /// Text in the middle of a line.
+    fn text(&mut self, text: &str) {
+        self.write(text);
+    }
+
+    /// A whole line.
+    pub(crate) fn line(&mut self, line: impl AsRef<str>) {
+        let start = if self.is_inside_line { "\n" } else { "" };
+        self.write(&format!("{start}{}\n", line.as_ref()));
+    }
+
+    /// Ends a line that was begun.
+    pub(crate) fn end_line(&mut self) {
+        if self.is_inside_line {
+            self.write("\n");
+        }
+    }
+
+    /// Asks for a line.
+    pub(crate) fn prompt(&mut self, prompt: &str) {
+        self.end_line();
+        self.write(&format!("{prompt} "));
+    }
+
+    /// Takes note of what was typed behind a prompt.
+    pub(crate) fn typed(&mut self, line: &str, is_echoed: bool) {
+        if is_echoed {
+            self.text(line);
+            self.write("\n");
+        }
+        // A terminal has shown the line and its end.
+        self.is_inside_line = false;
+    }
+
+    /// Tells what went wrong.
+    pub(crate) fn error(&mut self, error: &Error) {
+        self.line(format!("! {}", error.message()));
+    }
+
+    pub(crate) fn greet(&mut self, demos: &[Demo]) {
+        self.line(
+            "The Everturn playground. Nothing here needs a network: the model is a handful of rules, and\n\
+             conversations are kept in memory until you leave.\n",
+        );
+        self.agents(demos);
+        self.line("\nSay something, or type /help for the commands.\n");
+    }
+
+    pub(crate) fn agents<'a>(&mut self, demos: impl IntoIterator<Item = &'a Demo>) {
+        for Demo {
+            name, about, hint, ..
+        } in demos
+        {
+            self.line(format!("  {name:<8} {about}; try: {hint}"));
+        }
+    }
+
+    pub(crate) fn help(&mut self) {
+        for (usage, meaning) in HELP {
+            self.line(format!("  {usage:<13} {meaning}"));
+        }
+    }
+
+    /// A piece of a turn, as it comes.
+    pub(crate) fn chunk(&mut self, chunk: &AgentChunk) {
+        let spoken = chunk
+            .raw()
+            .model_chunk
+            .as_ref()
+            .filter(|chunk| chunk.role != Some(Role::Tool));
+        for request in spoken
+            .into_iter()
+            .flat_map(|chunk| &chunk.content)
+            .filter_map(|part| part.as_tool_request())
+        {
+            let input = request.input.clone().unwrap_or_default();
+            self.line(format!("[calls {} {input}]", request.name));
+        }
+        if let Some(status) = &chunk.raw().status {
+            self.line(format!(
+                "[{}]",
+                status.as_str().map_or_else(|| status.to_string(), str::to_owned)
+            ));
+        }
+        if let Some(artifact) = chunk.artifact() {
+            self.line(format!("[made {}]", artifact.given_name().unwrap_or("something")));
+        }
+        self.text(&chunk.text());
+    }
+
+    pub(crate) fn json(&mut self, value: &Value) {
+        self.line(format!("{value:#}"));
+    }
+}

@@ -1,0 +1,228 @@
+//! One visit to the playground: lines come in, and each is obeyed.
+
+use everturn::Result;
+use everturn::prelude::*;
+use tokio::task::JoinSet;
+
+use crate::agents::Demo;
+use crate::agents::banker::{Confirmation, Decision};
+use crate::command::Command;
+use crate::conversation::Conversation;
+use crate::lines::Lines;
+use crate::screen::Screen;
+
+/// A conversation with each agent, and which one is being had.
+pub(crate) struct Visit {
+    conversations: Vec<Conversation>,
+    current: usize,
+    background: JoinSet<Finished>,
+    lines: Lines,
+    screen: Screen,
+}
+
+/// A background run that is over: whose it was, and what came of it.
+struct Finished {
+    agent: usize,
+    outcome: Result<AgentReply>,
+}
+
+enum Event {
+    Line(String),
+    Finished(Box<Finished>),
+    NoMoreLines,
+}
+
+impl Visit {
+    pub(crate) async fn new(demos: Vec<Demo>, lines: Lines, screen: Screen) -> Result<Self> {
+        let mut conversations = Vec::new();
+        for demo in demos {
+            conversations.push(Conversation::begin(demo).await?);
+        }
+        Ok(Self {
+            conversations,
+            current: 0,
+            background: JoinSet::new(),
+            lines,
+            screen,
+        })
+    }
+
+    /// Stays until the visitor leaves. What goes wrong is told, and the visit goes on.
+    pub(crate) async fn stay(mut self) {
+        while !self.screen.is_gone() {
+            let prompt = format!("{}>", self.conversation().demo.name);
+            self.screen.prompt(&prompt);
+            match self.next_event().await {
+                Event::Finished(finished) => self.report(*finished).await,
+                Event::NoMoreLines => break,
+                Event::Line(line) => {
+                    self.screen.typed(&line, self.lines.is_echoed());
+                    match Command::parse(&line) {
+                        Ok(Command::Quit) => return,
+                        Ok(command) => self.obey(command).await,
+                        Err(error) => self.screen.error(&error),
+                    }
+                }
+            }
+        }
+        self.screen.end_line();
+        self.wait().await;
+    }
+
+    async fn next_event(&mut self) -> Event {
+        tokio::select! {
+            biased;
+            Some(Ok(finished)) = self.background.join_next() => Event::Finished(Box::new(finished)),
+            line = self.lines.next() => line.map_or(Event::NoMoreLines, Event::Line),
+        }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        if let Err(error) = self.try_to(command).await {
+            self.screen.error(&error);
+        }
+    }
+
+    async fn try_to(&mut self, command: Command) -> Result<()> {
+        match command {
+            Command::Say(text) => self.say(text.into()).await,
+            Command::Agent(name) => self.turn_to(&name),
+            Command::New => self.conversation_mut().begin_anew().await,
+            Command::Resume(Some(session)) => {
+                self.conversation_mut().resume(&session).await?;
+                self.take_up().await
+            }
+            Command::Branch(snapshot) => {
+                self.conversation_mut().branch(&snapshot).await?;
+                self.take_up().await
+            }
+            Command::Detach(text) => self.detach(text).await,
+            Command::Wait => {
+                self.wait().await;
+                Ok(())
+            }
+            looking => self.look(&looking).await,
+        }
+    }
+
+    /// Obeys the commands that change nothing.
+    async fn look(&mut self, command: &Command) -> Result<()> {
+        let Self {
+            conversations,
+            screen,
+            ..
+        } = self;
+        let conversation = &conversations[self.current];
+        match command {
+            Command::Resume(_) => conversation.show_sessions(screen).await?,
+            Command::History => conversation.show_history(screen).await?,
+            Command::State => conversation.show_state(screen)?,
+            Command::Agents => screen.agents(conversations.iter().map(|conversation| &conversation.demo)),
+            Command::Help => screen.help(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Runs a turn, and more while the agent has questions and gets answers.
+    async fn say(&mut self, mut input: AgentInput) -> Result<()> {
+        loop {
+            let reply = self.conversations[self.current]
+                .send(input, &mut self.screen)
+                .await?;
+            match self.answers(&reply.interrupts()).await? {
+                Some(answers) => input = answers,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Goes on where a conversation was left: with the questions that were left open, if any were.
+    async fn take_up(&mut self) -> Result<()> {
+        let count = self.conversation().message_count();
+        self.screen.line(format!("At a point with {count} messages."));
+        let questions = self.conversation().questions();
+        match self.answers(&questions).await? {
+            Some(answers) => self.say(answers).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Asks the visitor; `None` if there is nothing to ask, or nobody to answer.
+    async fn answers(&mut self, questions: &[Interrupt]) -> Result<Option<AgentInput>> {
+        let mut answers = Vec::new();
+        for question in questions {
+            let confirmation: Confirmation = question.data()?;
+            self.screen.prompt(&format!("{} [y/n]", confirmation.question));
+            let Some(line) = self.lines.next().await else {
+                self.screen
+                    .line("Nobody answered. The question waits in the conversation.");
+                return Ok(None);
+            };
+            self.screen.typed(&line, self.lines.is_echoed());
+            let is_approved = matches!(line.trim().to_lowercase().as_str(), "y" | "yes");
+            answers.push(question.restart(Decision { is_approved })?);
+        }
+        Ok((!answers.is_empty()).then(|| AgentInput::resume(answers.into())))
+    }
+
+    fn turn_to(&mut self, name: &str) -> Result<()> {
+        let found = self
+            .conversations
+            .iter()
+            .position(|conversation| conversation.demo.name == name);
+        self.current =
+            found.ok_or_else(|| Error::not_found(format!("there is no agent '{name}'; see /agents")))?;
+        Ok(())
+    }
+
+    async fn detach(&mut self, text: String) -> Result<()> {
+        let agent = self.current;
+        let task = self.conversation_mut().detach(text).await?;
+        self.screen.line(format!(
+            "In the background as {}. Talk to somebody else meanwhile.",
+            task.snapshot_id()
+        ));
+        self.background.spawn(async move {
+            Finished {
+                agent,
+                outcome: task.wait().await,
+            }
+        });
+        Ok(())
+    }
+
+    /// Waits until nothing is in the background.
+    async fn wait(&mut self) {
+        while let Some(finished) = self.background.join_next().await {
+            match finished {
+                Ok(finished) => self.report(finished).await,
+                Err(error) => self.screen.error(&error.into()),
+            }
+        }
+    }
+
+    async fn report(&mut self, finished: Finished) {
+        let conversation = &mut self.conversations[finished.agent];
+        let name = &conversation.demo.name;
+        match finished.outcome {
+            Ok(reply) => self
+                .screen
+                .line(format!("[{name} is done in the background: {}]", reply.text())),
+            Err(error) => self
+                .screen
+                .error(&error.context(format_args!("{name}, in the background"))),
+        }
+        if let Err(error) = conversation.catch_up().await {
+            self.screen.error(&error);
+        }
+    }
+
+    fn conversation(&self) -> &Conversation {
+        &self.conversations[self.current]
+    }
+
+    fn conversation_mut(&mut self) -> &mut Conversation {
+        &mut self.conversations[self.current]
+    }
+}

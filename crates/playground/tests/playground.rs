@@ -1,0 +1,194 @@
+//! The real program, run in an empty folder with lines piped in.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// Runs the playground on some lines and gives what it printed.
+fn visit(lines: &[&str]) -> String {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_playground"))
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("it was piped");
+    for line in lines {
+        writeln!(stdin, "{line}").expect("the program reads");
+    }
+    drop(stdin);
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().expect("the program ends");
+    assert!(status.success(), "{status}");
+    assert!(stderr.is_empty(), "{}", String::from_utf8_lossy(&stderr));
+    let left = folder
+        .path()
+        .read_dir()
+        .expect("the folder is still there")
+        .count();
+    assert_eq!(left, 0, "conversations are kept in memory");
+    String::from_utf8(stdout).expect("it prints text")
+}
+
+/// What was printed between a typed line and the next prompt.
+fn answer<'a>(transcript: &'a str, line: &str) -> &'a str {
+    let typed = format!("> {line}\n");
+    let Some((_, after)) = transcript.split_once(&typed) else {
+        panic!("'{line}' was not typed in:\n{transcript}");
+    };
+    after.split("> ").next().unwrap_or(after)
+}
+
+#[test]
+fn without_any_input_it_plays_a_tour() {
+    let transcript = visit(&[]);
+
+    assert!(transcript.contains("in memory until you leave"), "{transcript}");
+    assert!(
+        answer(&transcript, "Stock the pantry with leeks").contains("the pantry holds leeks"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "What did I say before?").contains("What is in season in month 5?"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "Stock the pantry with olives").contains("leeks, olives"),
+        "{transcript}"
+    );
+    assert!(transcript.contains("moved 50 to Ann, 150 left"), "{transcript}");
+    assert!(
+        transcript.contains("[planner is done in the background: The week is planned.]"),
+        "{transcript}"
+    );
+    assert!(!transcript.contains("! "), "something went wrong:\n{transcript}");
+}
+
+#[test]
+fn a_branch_knows_only_what_was_said_before_it() {
+    let transcript = visit(&[
+        "The first thing",
+        "The second thing",
+        "/branch 1",
+        "What did I say before?",
+    ]);
+
+    let memory = answer(&transcript, "What did I say before?");
+    assert!(memory.contains("The first thing"), "{transcript}");
+    assert!(!memory.contains("The second thing"), "{transcript}");
+}
+
+#[test]
+fn the_history_shows_where_a_branch_began_and_where_the_conversation_is() {
+    let transcript = visit(&["One", "Two", "/branch 1", "Three", "/history"]);
+
+    let lines: Vec<&str> = answer(&transcript, "/history").lines().collect();
+    assert!(
+        lines[0].starts_with("   1  begins") && lines[0].ends_with("One"),
+        "{transcript}"
+    );
+    assert!(
+        lines[1].starts_with("   2  from 1") && lines[1].ends_with("Two"),
+        "{transcript}"
+    );
+    assert!(
+        lines[2].starts_with("*  3  from 1") && lines[2].ends_with("Three"),
+        "{transcript}"
+    );
+}
+
+#[test]
+fn a_conversation_is_resumed_where_it_was_left() {
+    let transcript = visit(&[
+        "Remember the leeks",
+        "/new",
+        "/resume",
+        "/resume 1",
+        "What did I say before?",
+    ]);
+
+    assert!(
+        answer(&transcript, "/resume").contains("Remember the leeks"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "/resume 1").contains("2 messages"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "What did I say before?").contains("Remember the leeks"),
+        "{transcript}"
+    );
+}
+
+#[test]
+fn money_moves_only_after_a_yes() {
+    let transcript = visit(&[
+        "/agent banker",
+        "Transfer 50 to Ann",
+        "no",
+        "Transfer 20 to Bob",
+        "yes",
+        "/state",
+    ]);
+
+    assert!(transcript.contains("Move 50 to Ann? [y/n] no\n"), "{transcript}");
+    assert!(transcript.contains("declined, nothing was moved"), "{transcript}");
+    assert!(transcript.contains("Move 20 to Bob? [y/n] yes\n"), "{transcript}");
+    assert!(transcript.contains("\"balance\": 180"), "{transcript}");
+}
+
+#[test]
+fn a_question_that_nobody_answered_is_asked_again() {
+    let transcript = visit(&["/agent banker", "Transfer 50 to Ann", "no", "/branch 1", "yes"]);
+
+    assert_eq!(
+        transcript.matches("Move 50 to Ann? [y/n]").count(),
+        2,
+        "{transcript}"
+    );
+    assert!(transcript.contains("moved 50 to Ann, 150 left"), "{transcript}");
+}
+
+#[test]
+fn a_background_run_is_awaited_before_the_program_ends() {
+    let transcript = visit(&["/agent planner", "/detach Plan the week", "/history"]);
+
+    assert!(
+        answer(&transcript, "/history").contains("pending"),
+        "{transcript}"
+    );
+    assert!(
+        transcript
+            .trim_end()
+            .ends_with("[planner is done in the background: The week is planned.]"),
+        "{transcript}"
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_told_and_the_visit_goes_on() {
+    let transcript = visit(&["/dance", "/branch 7", "/resume 9", "/agent nobody", "Hello"]);
+
+    assert!(
+        answer(&transcript, "/dance").contains("! there is no command /dance"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "/branch 7").contains("! snapshot '7' was not found"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "/resume 9").contains("! there is no conversation 9"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "/agent nobody").contains("! there is no agent 'nobody'"),
+        "{transcript}"
+    );
+    assert!(answer(&transcript, "Hello").contains("Hello!"), "{transcript}");
+}
