@@ -46,6 +46,8 @@
 //! |---|---|---|
 //! | `macros` | yes | the `#[tool]` attribute |
 //! | `filesystem` | yes | middleware that reads folders: `filesystem` and `skills` |
+//! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
+//! | `file` | no | the durable store of readable JSON files |
 //! | `download` | no | fetching media over HTTP for models that cannot do it themselves |
 //! | `testkit` | no | models without a network, for tests and demonstrations |
 //!
@@ -63,8 +65,12 @@ mod app;
 pub use everturn_agent as agent;
 pub use everturn_ai as ai;
 pub use everturn_core as core;
+#[cfg(feature = "file")]
+pub use everturn_file as file;
 #[cfg(feature = "macros")]
 pub use everturn_macros::tool;
+#[cfg(feature = "sqlite")]
+pub use everturn_sqlite as sqlite;
 #[cfg(feature = "testkit")]
 pub use everturn_testkit as testkit;
 
@@ -90,8 +96,12 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::{Value, json};
 
+    #[cfg(feature = "file")]
+    pub use everturn_file::FileStore;
     #[cfg(feature = "macros")]
     pub use everturn_macros::tool;
+    #[cfg(feature = "sqlite")]
+    pub use everturn_sqlite::SqliteStore;
 
     pub use crate::Everturn;
 }

@@ -1,0 +1,101 @@
+//! Long strings, stored once by their hash.
+
+use rusqlite::OptionalExtension;
+use sha2::{Digest, Sha256};
+
+use crate::body;
+use crate::fault::{Fault, Outcome};
+use crate::read::Reading;
+use crate::write::Writing;
+
+pub(crate) fn hash(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+impl Reading<'_> {
+    /// The body of a message with the strings that were cut out of it.
+    pub(crate) fn with_message_blobs(&mut self, message: i64, text: &str) -> Outcome<String> {
+        self.with_blobs(
+            "SELECT offset, blob FROM message_blob WHERE message = ?1 ORDER BY offset",
+            message,
+            text,
+        )
+    }
+
+    /// The body of a document with the strings that were cut out of it.
+    pub(crate) fn with_document_blobs(&mut self, document: i64, text: &str) -> Outcome<String> {
+        self.with_blobs(
+            "SELECT offset, blob FROM document_blob WHERE document = ?1 ORDER BY offset",
+            document,
+            text,
+        )
+    }
+
+    fn with_blobs(&mut self, links: &str, owner: i64, text: &str) -> Outcome<String> {
+        let mut statement = self.db.prepare_cached(links)?;
+        let mut rows = statement.query([owner])?;
+        let mut pieces = Vec::new();
+        while let Some(row) = rows.next()? {
+            pieces.push((row.get(0)?, self.blob(row.get(1)?)?));
+        }
+        body::splice(text, &pieces)
+    }
+
+    fn blob(&mut self, key: i64) -> Outcome<String> {
+        let mut statement = self.db.prepare_cached("SELECT body FROM blob WHERE key = ?1")?;
+        let mut rows = statement.query([key])?;
+        let row = rows.next()?.ok_or_else(|| Fault::damaged("a blob is missing"))?;
+        Ok(self.decoder.text(row.get_ref(0)?)?.to_owned())
+    }
+}
+
+impl Writing<'_> {
+    pub(crate) fn link_message_blob(&mut self, message: i64, offset: usize, piece: &str) -> Outcome<()> {
+        let blob = self.put_blob(piece)?;
+        let sql = "INSERT INTO message_blob (message, offset, blob) VALUES (?1, ?2, ?3)";
+        self.reading
+            .db
+            .prepare_cached(sql)?
+            .execute((message, offset, blob))?;
+        Ok(())
+    }
+
+    pub(crate) fn link_document_blob(&mut self, document: i64, offset: usize, piece: &str) -> Outcome<()> {
+        let blob = self.put_blob(piece)?;
+        let sql = "INSERT INTO document_blob (document, offset, blob) VALUES (?1, ?2, ?3)";
+        self.reading
+            .db
+            .prepare_cached(sql)?
+            .execute((document, offset, blob))?;
+        Ok(())
+    }
+
+    fn put_blob(&mut self, piece: &str) -> Outcome<i64> {
+        let hash = hash(piece);
+        let mut known = self
+            .reading
+            .db
+            .prepare_cached("SELECT key FROM blob WHERE hash = ?1")?;
+        if let Some(key) = known.query_row([hash], |row| row.get(0)).optional()? {
+            return Ok(key);
+        }
+        let packed = self.encoder.pack(piece)?;
+        let mut statement = self
+            .reading
+            .db
+            .prepare_cached("INSERT INTO blob (hash, body) VALUES (?1, ?2)")?;
+        Ok(statement.insert((hash, packed))?)
+    }
+
+    /// Deletes those of these blobs that nothing refers to any more.
+    pub(crate) fn release_blobs(&mut self, blobs: &[i64]) -> Outcome<()> {
+        let mut statement = self.reading.db.prepare_cached(
+            "DELETE FROM blob WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM message_blob WHERE blob = ?1) \
+             AND NOT EXISTS (SELECT 1 FROM document_blob WHERE blob = ?1)",
+        )?;
+        for blob in blobs {
+            statement.execute([blob])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Connections to the database file, and the few that reads share.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use everturn_core::Result;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
+
+use crate::body::Decoder;
+use crate::cache::{Cache, Memory};
+use crate::fault::{Fault, Outcome};
+use crate::options::{Durability, SqliteStoreOptions};
+use crate::read::Reading;
+use crate::schema;
+
+/// Statements that stay prepared per connection; there are fewer.
+const STATEMENTS: usize = 128;
+
+/// How often SQLite asks again for a lock before it reports that it is busy; about a tenth of a second.
+const BUSY_TRIES: i32 = 100;
+
+/// Opens the database for writing and makes sure that it is one of ours.
+pub(crate) fn open_writer(options: &SqliteStoreOptions) -> Outcome<Connection> {
+    let mut connection = open(&options.path, options.busy_timeout)?;
+    let synchronous = match options.durability {
+        Durability::Full => "FULL",
+        Durability::Normal => "NORMAL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    // Where the system has a stronger way to reach the device, a full sync means that one.
+    connection.pragma_update(None, "fullfsync", options.durability == Durability::Full)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "secure_delete", true)?;
+    retry(options.busy_timeout, || schema::migrate(&mut connection))?;
+    Ok(connection)
+}
+
+/// Opens the database for reading.
+pub(crate) fn open_reader(path: &Path, patience: Duration) -> Outcome<Connection> {
+    let connection = open(path, patience)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+/// Opens the database as it is.
+pub(crate) fn open(path: &Path, patience: Duration) -> Outcome<Connection> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.busy_handler(Some(wait_for_lock))?;
+    // Plans that do not depend on the values asked for: otherwise every new value costs planning anew.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // SQLite does not wait by itself when two processes switch a new file to the write-ahead log at once.
+    retry(patience, || {
+        let mode: String =
+            connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+        if mode.eq_ignore_ascii_case("wal") {
+            Ok(())
+        } else {
+            Err(Fault::Refused(everturn_core::Error::failed_precondition(
+                format!(
+                    "'{}' is on a file system without shared memory, which a session database needs: move it to a local disk",
+                    path.display()
+                ),
+            )))
+        }
+    })?;
+    Ok(connection)
+}
+
+/// Short waits: writers hold the lock for about as long as one sync takes.
+fn wait_for_lock(tries: i32) -> bool {
+    std::thread::sleep(Duration::from_micros(if tries < 10 { 200 } else { 1_000 }));
+    tries < BUSY_TRIES
+}
+
+/// Does something again for as long as another process is in the way and patience lasts.
+pub(crate) fn retry<T>(patience: Duration, mut attempt: impl FnMut() -> Outcome<T>) -> Outcome<T> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match attempt() {
+            Err(fault) if fault.is_busy() && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// One connection for reading, with what it needs to decode.
+pub(crate) struct Reader {
+    pub(crate) connection: Connection,
+    decoder: Decoder,
+}
+
+impl Reader {
+    pub(crate) fn open(path: &Path, patience: Duration) -> Outcome<Self> {
+        Ok(Self {
+            connection: open_reader(path, patience)?,
+            decoder: Decoder::new()?,
+        })
+    }
+
+    /// Reads the store as it is at one moment.
+    pub(crate) fn read<T>(
+        &mut self,
+        memory: &Mutex<Memory>,
+        work: impl FnOnce(&mut Reading<'_>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let transaction = self.connection.transaction()?;
+        let mut reading = Reading {
+            db: &transaction,
+            decoder: &mut self.decoder,
+            cache: Cache::new(memory),
+        };
+        let found = work(&mut reading)?;
+        reading.cache.publish();
+        transaction.finish()?;
+        Ok(found)
+    }
+}
+
+/// A bounded number of connections for reading, opened as they are needed.
+pub(crate) struct Readers {
+    idle: Mutex<Vec<Reader>>,
+    permits: Semaphore,
+}
+
+impl Readers {
+    /// Opens the first of them, so that the first read does not wait for it.
+    pub(crate) fn open(options: &SqliteStoreOptions) -> Outcome<Self> {
+        let first = Reader::open(&options.path, options.busy_timeout)?;
+        Ok(Self {
+            idle: Mutex::new(vec![first]),
+            permits: Semaphore::new(options.readers),
+        })
+    }
+
+    /// Waits until one more read may start.
+    pub(crate) async fn permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
+        Ok(self.permits.acquire().await?)
+    }
+
+    pub(crate) fn take(&self, options: &SqliteStoreOptions) -> Outcome<Reader> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.map_or_else(|| Reader::open(&options.path, options.busy_timeout), Ok)
+    }
+
+    pub(crate) fn put_back(&self, reader: Reader) {
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(reader);
+    }
+
+    /// Closes the connections that nobody uses now.
+    pub(crate) fn close_idle(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,197 @@
+//! Deleting rows, and all that nothing refers to any more.
+//!
+//! What a deleted row alone held goes with it, in the same transaction: messages beyond the last position that is left,
+//! documents, blobs, the session and the tenant. A document that lives on as a patch on a deleted one is written in full.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use everturn_agent::SnapshotId;
+use everturn_agent::store::{Deletion, Scope};
+
+use crate::fault::Outcome;
+use crate::lineage::{message_index, message_key};
+use crate::row::{COLUMNS, Stored, StoredState};
+use crate::write::Writing;
+
+pub(crate) static OF_SESSION: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM session JOIN snapshot ON snapshot.session = session.key \
+         WHERE session.scope = (SELECT key FROM scope WHERE name = ?1) AND session.name = ?2"
+    )
+});
+
+/// Whether a snapshot or a patch refers to a document.
+const DOCUMENT_IN_USE: &str = "SELECT EXISTS (SELECT 1 FROM snapshot WHERE custom = ?1) \
+    OR EXISTS (SELECT 1 FROM snapshot WHERE artifacts = ?1) OR EXISTS (SELECT 1 FROM snapshot WHERE prompt_input = ?1)";
+
+/// How much of a lineage snapshots and forks refer to.
+const LINEAGE_IN_USE: &str = "SELECT max(coalesce((SELECT max(up_to) FROM snapshot WHERE lineage = ?1), 0), \
+    coalesce((SELECT max(base) FROM lineage WHERE parent = ?1), 0))";
+
+impl Writing<'_> {
+    /// Deletes rows and says how many there were.
+    pub(crate) fn delete(&mut self, scope: &Scope, deletion: &Deletion) -> Outcome<u64> {
+        let rows = match deletion {
+            Deletion::Snapshots(ids) => self.named(scope, ids)?,
+            Deletion::Session(session) => self
+                .reading
+                .rows(&OF_SESSION, (scope.as_str(), session.as_str()))?,
+        };
+        let sessions: BTreeSet<i64> = rows.iter().map(|row| row.session).collect();
+        let mut tips = Vec::new();
+        for session in sessions {
+            tips.push((session, self.reading.tip(session)?));
+        }
+        for row in &rows {
+            self.reading
+                .db
+                .prepare_cached("DELETE FROM snapshot WHERE key = ?1")?
+                .execute([row.key])?;
+            self.changed
+                .push((scope.clone(), row.snapshot.snapshot_id.clone()));
+        }
+        for (session, before) in tips {
+            let after = self.reading.tip(session)?;
+            self.move_tip(session, before.as_ref(), after.as_ref())?;
+            if after.is_none() {
+                self.delete_session(session)?;
+            }
+        }
+        self.release(rows.iter().filter_map(|row| row.state.as_ref()))?;
+        Ok(rows.len() as u64)
+    }
+
+    fn named(&self, scope: &Scope, ids: &[SnapshotId]) -> Outcome<Vec<Stored>> {
+        let mut rows = Vec::new();
+        for id in ids.iter().collect::<BTreeSet<_>>() {
+            rows.extend(self.reading.find(scope.as_str(), id.as_str())?);
+        }
+        Ok(rows)
+    }
+
+    /// Deletes a session without rows, and its tenant if that was the last.
+    fn delete_session(&self, session: i64) -> Outcome<()> {
+        let db = self.reading.db;
+        let scope: i64 = db
+            .prepare_cached("DELETE FROM session WHERE key = ?1 RETURNING scope")?
+            .query_row([session], |row| row.get(0))?;
+        let sql = "DELETE FROM scope WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM session WHERE scope = ?1)";
+        db.prepare_cached(sql)?.execute([scope])?;
+        Ok(())
+    }
+
+    /// Deletes what a row held before it was written anew and nothing holds now.
+    pub(crate) fn release_replaced(
+        &mut self,
+        before: Option<&StoredState>,
+        after: Option<&StoredState>,
+    ) -> Outcome<()> {
+        if before == after {
+            Ok(())
+        } else {
+            self.release(before.into_iter())
+        }
+    }
+
+    fn release<'s>(&mut self, states: impl Iterator<Item = &'s StoredState>) -> Outcome<()> {
+        let (mut lineages, mut documents) = (BTreeSet::new(), BTreeSet::new());
+        for state in states {
+            lineages.extend(state.messages.map(|messages| messages.lineage));
+            documents.extend(state.documents());
+        }
+        // Forks first, so that a lineage is looked at after those that hang on it.
+        for lineage in lineages.into_iter().rev() {
+            self.release_lineage(lineage)?;
+        }
+        // Patches first, for the same reason.
+        for document in documents.into_iter().rev() {
+            self.release_document(document)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the end of a lineage that no position reaches; if that is all of it, goes on with its parent.
+    fn release_lineage(&mut self, lineage: i64) -> Outcome<()> {
+        let mut next = Some(lineage);
+        while let Some(lineage) = next.take() {
+            let db = self.reading.db;
+            let used: usize = db
+                .prepare_cached(LINEAGE_IN_USE)?
+                .query_row([lineage], |row| row.get(0))?;
+            let (from, to) = (message_key(lineage, used), message_key(lineage + 1, 0));
+            let cut = self.delete_messages(from, to)?;
+            if used > 0 {
+                if cut {
+                    // Its positions must keep their meaning: nothing may be put where messages were.
+                    db.prepare_cached("UPDATE lineage SET open = 0 WHERE key = ?1")?
+                        .execute([lineage])?;
+                }
+            } else {
+                let mut statement =
+                    db.prepare_cached("DELETE FROM lineage WHERE key = ?1 RETURNING parent")?;
+                // It may be gone already, with a fork of it that was released before.
+                let mut rows = statement.query([lineage])?;
+                next = rows
+                    .next()?
+                    .map(|row| row.get::<_, Option<i64>>(0))
+                    .transpose()?
+                    .flatten();
+                while rows.next()?.is_some() {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the messages with keys from one up to another and says whether there were any.
+    fn delete_messages(&mut self, from: i64, to: i64) -> Outcome<bool> {
+        debug_assert!(
+            message_index(to) == 0,
+            "messages are deleted from the end of their lineage"
+        );
+        let db = self.reading.db;
+        let mut links = db
+            .prepare_cached("DELETE FROM message_blob WHERE message >= ?1 AND message < ?2 RETURNING blob")?;
+        let blobs: Vec<i64> = links
+            .query_map([from, to], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let count = db
+            .prepare_cached("DELETE FROM message WHERE key >= ?1 AND key < ?2")?
+            .execute([from, to])?;
+        self.release_blobs(&blobs)?;
+        Ok(count > 0)
+    }
+
+    /// Deletes a document that no snapshot refers to; documents that are patches on it are written in full first.
+    fn release_document(&mut self, document: i64) -> Outcome<()> {
+        let mut next = Some(document);
+        while let Some(document) = next.take() {
+            let db = self.reading.db;
+            if db
+                .prepare_cached(DOCUMENT_IN_USE)?
+                .query_row([document], |row| row.get(0))?
+            {
+                return Ok(());
+            }
+            let mut patches = db.prepare_cached("SELECT key FROM document WHERE base = ?1")?;
+            let patches: Vec<i64> = patches
+                .query_map([document], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?;
+            for patch in patches {
+                self.make_independent(patch)?;
+            }
+            let blobs = self.unlink_document_blobs(document)?;
+            let mut statement = db.prepare_cached("DELETE FROM document WHERE key = ?1 RETURNING base")?;
+            let mut rows = statement.query([document])?;
+            next = rows
+                .next()?
+                .map(|row| row.get::<_, Option<i64>>(0))
+                .transpose()?
+                .flatten();
+            while rows.next()?.is_some() {}
+            drop(rows);
+            self.release_blobs(&blobs)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Custom state, artifacts and prompt inputs: JSON documents that snapshots share.
+//!
+//! A document that did not change is the same row. A large one that changed a little is a patch on the one before, on a
+//! chain of bounded length.
+
+use std::sync::Arc;
+
+use everturn_agent::Artifact;
+use everturn_agent::patch::JsonPatch;
+use everturn_core::check_depth;
+use rusqlite::OptionalExtension;
+use serde_json::Value;
+
+use crate::body;
+use crate::cache::Document;
+use crate::fault::{Fault, Outcome};
+use crate::read::Reading;
+use crate::write::Writing;
+
+/// How many patches may lie between a document and its full text.
+const MAX_PATCHES: i64 = 16;
+
+/// Smaller documents are written in full: a patch would save less than it costs.
+const PATCH_OVER: usize = 1024;
+
+/// A patch must be this many times smaller than the document.
+const PATCH_GAIN: usize = 4;
+
+impl Reading<'_> {
+    pub(crate) fn json(&mut self, key: i64) -> Outcome<Arc<Value>> {
+        if let Some(Document::Json(value)) = self.cache.document(key) {
+            return Ok(value);
+        }
+        let text = self.document_text(key)?;
+        let value: Arc<Value> = Arc::new(body::parse(&text)?);
+        self.cache
+            .learn_document(key, &Document::Json(Arc::clone(&value)), text.len());
+        Ok(value)
+    }
+
+    pub(crate) fn artifacts(&mut self, key: i64) -> Outcome<Arc<Vec<Artifact>>> {
+        if let Some(Document::Artifacts(artifacts)) = self.cache.document(key) {
+            return Ok(artifacts);
+        }
+        let text = self.document_text(key)?;
+        let artifacts: Arc<Vec<Artifact>> = Arc::new(body::parse(&text)?);
+        self.cache
+            .learn_document(key, &Document::Artifacts(Arc::clone(&artifacts)), text.len());
+        Ok(artifacts)
+    }
+
+    /// The full text of a document, its patches applied.
+    pub(crate) fn document_text(&mut self, key: i64) -> Outcome<String> {
+        let (mut base, mut text) = self.document_row(key)?;
+        let mut patches: Vec<JsonPatch> = Vec::new();
+        while let Some(key) = base {
+            patches.push(body::parse(&text)?);
+            (base, text) = self.document_row(key)?;
+        }
+        if patches.is_empty() {
+            return Ok(text);
+        }
+        let mut value: Value = body::parse(&text)?;
+        for patch in patches.iter().rev() {
+            value = patch
+                .apply(&value)
+                .map_err(|error| Fault::damaged(format!("a patch does not apply: {error}")))?;
+        }
+        body::write(&value)
+    }
+
+    fn document_row(&mut self, key: i64) -> Outcome<(Option<i64>, String)> {
+        let mut statement = self
+            .db
+            .prepare_cached("SELECT base, cuts, body FROM document WHERE key = ?1")?;
+        let mut rows = statement.query([key])?;
+        let row = rows
+            .next()?
+            .ok_or_else(|| Fault::damaged("a document is missing"))?;
+        let text = self.decoder.text(row.get_ref(2)?)?.to_owned();
+        let whole = if row.get::<_, i64>(1)? == 0 {
+            text
+        } else {
+            self.with_document_blobs(key, &text)?
+        };
+        Ok((row.get(0)?, whole))
+    }
+
+    /// How many patches lie between a document and its full text; `None` if there is no such document.
+    fn document_depth(&self, key: i64) -> Outcome<Option<i64>> {
+        let mut statement = self
+            .db
+            .prepare_cached("SELECT depth FROM document WHERE key = ?1")?;
+        Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+    }
+}
+
+impl Writing<'_> {
+    /// Stores a document unless it is one that is stored already.
+    ///
+    /// `own` is what the row held before, `parent` what the row that it goes on from holds. Only the latter is patched:
+    /// the former is about to go.
+    pub(crate) fn put_document(
+        &mut self,
+        document: &Document,
+        own: Option<i64>,
+        parent: Option<i64>,
+    ) -> Outcome<i64> {
+        if let Some(key) = self.reading.cache.document_like(document)
+            && self.reading.document_depth(key)?.is_some()
+        {
+            return Ok(key);
+        }
+        let text = match document {
+            Document::Json(value) => {
+                check_depth(value)?;
+                body::write(value)?
+            }
+            Document::Artifacts(artifacts) => body::write(artifacts)?,
+        };
+        for key in [own, parent].into_iter().flatten() {
+            if self.reading.document_text(key)? == text {
+                self.reading.cache.learn_document(key, document, text.len());
+                return Ok(key);
+            }
+        }
+        let key = match parent.map(|base| self.patch(base, &text)).transpose()?.flatten() {
+            Some((base, depth, patch)) => self.insert_document(Some(base), depth, &patch)?,
+            None => self.insert_document(None, 0, &text)?,
+        };
+        self.reading.cache.learn_document(key, document, text.len());
+        Ok(key)
+    }
+
+    /// The patch that makes a stored document into another, if it is worth it and gives exactly that text.
+    fn patch(&mut self, base: i64, text: &str) -> Outcome<Option<(i64, i64, String)>> {
+        let depth = self.reading.document_depth(base)?.map(|depth| depth + 1);
+        let Some(depth) = depth.filter(|depth| *depth <= MAX_PATCHES && text.len() > PATCH_OVER) else {
+            return Ok(None);
+        };
+        let old: Value = body::parse(&self.reading.document_text(base)?)?;
+        let patch = JsonPatch::diff(&old, &body::parse(text)?);
+        let worth = body::write(&patch)?;
+        if worth.len() * PATCH_GAIN > text.len() {
+            return Ok(None);
+        }
+        // Members that were added may end up in another order than they came in.
+        let exact = patch
+            .apply(&old)
+            .is_ok_and(|value| body::write(&value).is_ok_and(|result| result == text));
+        Ok(exact.then_some((base, depth, worth)))
+    }
+
+    fn insert_document(&mut self, base: Option<i64>, depth: i64, text: &str) -> Outcome<i64> {
+        let cut = self.encoder.cut(text);
+        let packed = self.encoder.pack(&cut.text)?;
+        let sql = "INSERT INTO document (base, depth, cuts, body) VALUES (?1, ?2, ?3, ?4)";
+        let key = self
+            .reading
+            .db
+            .prepare_cached(sql)?
+            .insert((base, depth, cut.pieces.len(), packed))?;
+        for (offset, piece) in &cut.pieces {
+            self.link_document_blob(key, *offset, piece)?;
+        }
+        Ok(key)
+    }
+
+    /// Writes a document that was a patch in full, so that its base can go.
+    pub(crate) fn make_independent(&mut self, key: i64) -> Outcome<()> {
+        let text = self.reading.document_text(key)?;
+        let blobs = self.unlink_document_blobs(key)?;
+        let cut = self.encoder.cut(&text);
+        let packed = self.encoder.pack(&cut.text)?;
+        let sql = "UPDATE document SET base = NULL, depth = 0, cuts = ?2, body = ?3 WHERE key = ?1";
+        self.reading
+            .db
+            .prepare_cached(sql)?
+            .execute((key, cut.pieces.len(), packed))?;
+        for (offset, piece) in &cut.pieces {
+            self.link_document_blob(key, *offset, piece)?;
+        }
+        self.release_blobs(&blobs)
+    }
+
+    /// Deletes a document's links to blobs and says which blobs they were.
+    pub(crate) fn unlink_document_blobs(&mut self, key: i64) -> Outcome<Vec<i64>> {
+        let mut statement = self
+            .reading
+            .db
+            .prepare_cached("DELETE FROM document_blob WHERE document = ?1 RETURNING blob")?;
+        let blobs = statement
+            .query_map([key], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        Ok(blobs)
+    }
+}

@@ -1,0 +1,108 @@
+//! What goes wrong inside, and how it is told outside: by meaning, with advice.
+
+use std::path::Path;
+
+use everturn_core::{Error, Status};
+use rusqlite::ErrorCode;
+
+pub(crate) type Outcome<T> = std::result::Result<T, Fault>;
+
+/// A failure before anyone outside has seen it.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// SQLite failed.
+    Sqlite(std::sync::Arc<rusqlite::Error>),
+    /// What is stored does not make sense.
+    Damaged(String),
+    /// A rule was broken, or the caller's own code said no.
+    Refused(Error),
+}
+
+impl Fault {
+    pub(crate) fn damaged(what: impl Into<String>) -> Self {
+        Self::Damaged(what.into())
+    }
+
+    /// Whether another writer was in the way and trying again may help.
+    pub(crate) fn is_busy(&self) -> bool {
+        match self {
+            Self::Sqlite(error) => {
+                matches!(
+                    error.sqlite_error_code(),
+                    Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+                )
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn into_error(self, path: &Path) -> Error {
+        let place = path.display();
+        match self {
+            Self::Refused(error) => error,
+            Self::Damaged(what) => Error::data_loss(format!(
+                "the session database '{place}' is damaged: {what}; run verify() and restore a backup"
+            )),
+            Self::Sqlite(error) => {
+                let (status, advice) = meaning(error.sqlite_error_code());
+                Error::new(
+                    status,
+                    format!("the session database '{place}' {advice} ({error})"),
+                )
+                .with_source(error)
+            }
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error.into())
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+fn meaning(code: Option<ErrorCode>) -> (Status, &'static str) {
+    match code {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
+            Status::Unavailable,
+            "is busy: another process holds its write lock; retry, or allow a longer busy_timeout",
+        ),
+        Some(ErrorCode::DatabaseCorrupt) => {
+            (Status::DataLoss, "is damaged: run verify() and restore a backup")
+        }
+        Some(ErrorCode::NotADatabase) => (
+            Status::DataLoss,
+            "is no SQLite database, or its header is damaged: check the path or restore a backup",
+        ),
+        Some(ErrorCode::DiskFull) => (
+            Status::ResourceExhausted,
+            "cannot grow: the disk is full; free some space and retry",
+        ),
+        Some(ErrorCode::OutOfMemory) => (Status::ResourceExhausted, "ran out of memory"),
+        Some(ErrorCode::TooBig) => (
+            Status::InvalidArgument,
+            "cannot keep a value this large: make it smaller",
+        ),
+        Some(
+            ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied,
+        ) => (
+            Status::PermissionDenied,
+            "may not be written: check the permissions of the file and its folder",
+        ),
+        Some(ErrorCode::CannotOpen) => (
+            Status::FailedPrecondition,
+            "cannot be opened: check that its folder exists and may be written",
+        ),
+        Some(ErrorCode::SystemIoFailure) => (
+            Status::Unavailable,
+            "cannot be read or written: check the device, then retry",
+        ),
+        _ => (Status::Internal, "did not do what was asked"),
+    }
+}

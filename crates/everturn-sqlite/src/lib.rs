@@ -1,0 +1,72 @@
+//! Conversations in one SQLite file.
+//!
+//! [`SqliteStore`] is the embedded, durable session store: no server, one file, any number of processes.
+//!
+//! ```
+//! use everturn_agent::store::{Scope, SessionStore};
+//! use everturn_sqlite::SqliteStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> everturn_core::Result<()> {
+//! # let folder = std::env::temp_dir().join(format!("everturn-sqlite-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let path = folder.join("kitchen.db");
+//! let store = SqliteStore::open(&path).await?;
+//!
+//! assert_eq!(store.latest(&Scope::default(), &"dinner".into(), Default::default()).await?, None);
+//! # drop(store);
+//! # std::fs::remove_dir_all(&folder).ok();
+//! # Ok(()) }
+//! ```
+//!
+//! # Guarantees
+//!
+//! All of [`everturn_agent::store`]'s, with these in particular:
+//!
+//! | question | answer |
+//! |---|---|
+//! | what is atomic | a save and a deletion: read, mutation, precondition and write are one transaction, across processes |
+//! | what a reader may see | the store as it was at one moment between two transactions; a listing is one such moment per page |
+//! | consistency | saves are serializable; once a save has returned, every reader in every process sees it |
+//! | what survives a crash of the process | every save that has returned |
+//! | what survives a loss of power | with [`Durability::Full`], every save that has returned; with [`Durability::Normal`], all but the last moments, and never half a save |
+//! | when watchers hear | at once for changes made in this process, within 100 ms for those of others |
+//! | what a deletion leaves | nothing that a query can reach; after [`SqliteStore::vacuum`], no byte of it in any file |
+//!
+//! Any non-empty string of up to [`MAX_ID`] bytes is a good id, scope or session name. Times must lie between the years
+//! 1678 and 2262.
+//!
+//! # How it is kept
+//!
+//! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it, and a
+//! branch costs a few hundred bytes. Custom state and artifacts that did not change are not written again; a large
+//! document that changed a little is kept as a patch. Long strings, such as inline images, are stored once by their hash,
+//! and large values are compressed. Saves of concurrent sessions share a transaction, so they share the cost of making it
+//! durable.
+
+mod blob;
+mod body;
+mod cache;
+mod connection;
+mod delete;
+mod document;
+mod fault;
+mod lineage;
+mod list;
+mod maintain;
+mod options;
+#[cfg(test)]
+mod plan;
+mod read;
+mod recency;
+mod row;
+mod schema;
+mod store;
+mod verify;
+mod watch;
+mod write;
+mod writer;
+
+pub use self::options::{Durability, SqliteStoreOptions};
+pub use self::row::MAX_ID;
+pub use self::store::SqliteStore;
+pub use self::verify::Verification;

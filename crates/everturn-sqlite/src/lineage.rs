@@ -1,0 +1,281 @@
+//! Histories as rows: a message is stored once, a snapshot is a position in a lineage.
+//!
+//! Invariants: the messages of a lineage are contiguous from its base on; a position names the lineage that holds its last
+//! message; a message is never replaced, and a lineage that lost messages is never appended to again. So a position that
+//! exists holds what it has always held, and it is enough to look whether its last message is there.
+
+use everturn_ai::{History, Message};
+use everturn_core::Error;
+use rusqlite::OptionalExtension;
+
+use crate::body;
+use crate::cache::Place;
+use crate::fault::{Fault, Outcome};
+use crate::read::Reading;
+use crate::write::Writing;
+
+const POSITION_BITS: u32 = 24;
+
+/// How many messages a history may have.
+pub(crate) const MAX_MESSAGES: usize = 1 << POSITION_BITS;
+
+/// The first `len` messages along a stored lineage; never none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) lineage: i64,
+    pub(crate) len: usize,
+}
+
+/// A position that exists, in the lineage that holds its last message.
+pub(crate) type Start = (Position, Line);
+
+/// A lineage's row, and the length of the longest history in it.
+pub(crate) struct Line {
+    parent: Option<i64>,
+    base: usize,
+    open: bool,
+    tip: usize,
+}
+
+/// The key of the message at an index of a history.
+pub(crate) fn message_key(lineage: i64, index: usize) -> i64 {
+    let index = i64::try_from(index).expect("a history is no longer than its positions can tell");
+    (lineage << POSITION_BITS) + index
+}
+
+/// The index in its history of the message with a key.
+pub(crate) fn message_index(key: i64) -> usize {
+    usize::try_from(key & ((1 << POSITION_BITS) - 1)).expect("a mask leaves no sign")
+}
+
+impl Reading<'_> {
+    /// The history at a position. What other snapshots have read or written of it is shared with them.
+    pub(crate) fn history(&mut self, at: Position) -> Outcome<History> {
+        let mut missing = Vec::new();
+        let mut position = at;
+        let mut history = loop {
+            if let Some(known) = self.cache.history(position.lineage) {
+                if known.len() < position.len {
+                    missing.push((position.lineage, known.len(), position.len));
+                }
+                break known.truncate_to(position.len);
+            }
+            let line = self
+                .line(position.lineage)?
+                .ok_or_else(|| Fault::damaged("a lineage is missing"))?;
+            missing.push((position.lineage, line.base, position.len));
+            match line.parent {
+                Some(parent) => {
+                    position = Position {
+                        lineage: parent,
+                        len: line.base,
+                    }
+                }
+                None => break History::new(),
+            }
+        };
+        for (lineage, from, to) in missing.into_iter().rev() {
+            let bytes = self.extend(&mut history, lineage, from, to)?;
+            self.cache.learn_history(lineage, &history, bytes);
+        }
+        Ok(history)
+    }
+
+    /// Appends the messages `from..to` of a lineage and says how long they were.
+    fn extend(&mut self, history: &mut History, lineage: i64, from: usize, to: usize) -> Outcome<usize> {
+        let mut statement = self.db.prepare_cached(
+            "SELECT key, cuts, body FROM message WHERE key >= ?1 AND key < ?2 ORDER BY key",
+        )?;
+        let mut rows = statement.query([message_key(lineage, from), message_key(lineage, to)])?;
+        let mut bytes = 0;
+        for index in from..to {
+            let row = rows
+                .next()?
+                .ok_or_else(|| Fault::damaged("a message is missing"))?;
+            let key: i64 = row.get(0)?;
+            if message_index(key) != index {
+                return Err(Fault::damaged("a message is missing"));
+            }
+            let text = self.decoder.text(row.get_ref(2)?)?;
+            let message: Message = if row.get::<_, i64>(1)? == 0 {
+                bytes += text.len();
+                body::parse(text)?
+            } else {
+                let text = text.to_owned();
+                let whole = self.with_message_blobs(key, &text)?;
+                bytes += whole.len();
+                body::parse(&whole)?
+            };
+            history.push(message);
+        }
+        Ok(bytes)
+    }
+
+    fn line(&self, lineage: i64) -> Outcome<Option<Line>> {
+        let mut statement = self.db.prepare_cached(
+            "SELECT parent, base, open, \
+             (SELECT key FROM message WHERE key >= ?2 AND key < ?3 ORDER BY key DESC LIMIT 1) \
+             FROM lineage WHERE key = ?1",
+        )?;
+        let line = statement
+            .query_row(
+                (lineage, message_key(lineage, 0), message_key(lineage + 1, 0)),
+                |row| {
+                    let base = row.get(1)?;
+                    let last: Option<i64> = row.get(3)?;
+                    let tip = last.map_or(base, |key| message_index(key) + 1);
+                    Ok(Line {
+                        parent: row.get(0)?,
+                        base,
+                        open: row.get(2)?,
+                        tip,
+                    })
+                },
+            )
+            .optional()?;
+        Ok(line)
+    }
+
+    /// The position in the lineage that holds its last message; `None` if it does not exist any more.
+    fn resolve(&self, mut at: Position) -> Outcome<Option<Start>> {
+        loop {
+            let Some(line) = self.line(at.lineage)? else {
+                return Ok(None);
+            };
+            if at.len > line.base {
+                return Ok((at.len <= line.tip).then_some((at, line)));
+            }
+            let Some(parent) = line.parent else {
+                return Ok(None);
+            };
+            at.lineage = parent;
+        }
+    }
+}
+
+impl Writing<'_> {
+    /// Stores what is new of a history; `None` stands for an empty one.
+    ///
+    /// `known` is what [`Writing::known_start`] says; without it, `related` are positions whose histories probably begin
+    /// alike.
+    pub(crate) fn put_history(
+        &mut self,
+        history: &History,
+        known: Option<Start>,
+        related: &[Position],
+    ) -> Outcome<Option<Position>> {
+        if history.is_empty() {
+            return Ok(None);
+        }
+        if history.len() > MAX_MESSAGES {
+            return Err(Error::resource_exhausted(format!(
+                "a history of over {MAX_MESSAGES} messages cannot be kept"
+            ))
+            .into());
+        }
+        let start = match known {
+            Some(known) => Some(known),
+            None => self.common_start(history, related)?,
+        };
+        let stored = start.as_ref().map_or(0, |(at, _)| at.len);
+        let lineage = match start {
+            Some((at, _)) if at.len == history.len() => at.lineage,
+            Some((at, line)) if line.open && line.tip == at.len => at.lineage,
+            Some((at, _)) => self.new_lineage(Some(at))?,
+            None => self.new_lineage(None)?,
+        };
+        let mut bytes = 0;
+        for (index, message) in (stored..).zip(history.since(stored)) {
+            bytes += self.put_message(message_key(lineage, index), message)?;
+        }
+        self.remember(lineage, history, bytes);
+        Ok(Some(Position {
+            lineage,
+            len: history.len(),
+        }))
+    }
+
+    /// The longest beginning of a history that this process knows to be stored.
+    pub(crate) fn known_start(&self, history: &History) -> Outcome<Option<Start>> {
+        let mut next = Some(history);
+        while let Some(history) = next {
+            if let Some(place) = self.reading.cache.place(history.lineage().id()) {
+                let len = history.len().min(place.saved);
+                let found = self.reading.resolve(Position {
+                    lineage: place.lineage,
+                    len,
+                })?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+            next = history.lineage().parent();
+        }
+        Ok(None)
+    }
+
+    /// The longest beginning of a history that it has in common with a related one.
+    fn common_start(&mut self, history: &History, related: &[Position]) -> Outcome<Option<Start>> {
+        let mut best = None;
+        for at in related {
+            let other = self.reading.history(*at)?;
+            let len = history.common_prefix(&other);
+            if len > best.map_or(0, |best: Position| best.len) {
+                best = Some(Position {
+                    lineage: at.lineage,
+                    len,
+                });
+            }
+        }
+        best.map_or(Ok(None), |best| self.reading.resolve(best))
+    }
+
+    fn new_lineage(&self, parent: Option<Position>) -> Outcome<i64> {
+        let mut statement = self
+            .reading
+            .db
+            .prepare_cached("INSERT INTO lineage (parent, base, open) VALUES (?1, ?2, 1)")?;
+        let base = parent.map_or(0, |parent| parent.len);
+        let key = statement.insert((parent.map(|parent| parent.lineage), base))?;
+        if key > i64::MAX >> POSITION_BITS >> 1 {
+            return Err(Error::resource_exhausted(
+                "the session database has no lineages left: start a new one",
+            )
+            .into());
+        }
+        Ok(key)
+    }
+
+    fn put_message(&mut self, key: i64, message: &Message) -> Outcome<usize> {
+        let text = body::write(message)?;
+        let cut = self.encoder.cut(&text);
+        let packed = self.encoder.pack(&cut.text)?;
+        let mut statement = self
+            .reading
+            .db
+            .prepare_cached("INSERT INTO message (key, cuts, body) VALUES (?1, ?2, ?3)")?;
+        statement.execute((key, cut.pieces.len(), packed))?;
+        for (offset, piece) in &cut.pieces {
+            self.link_message_blob(key, *offset, piece)?;
+        }
+        Ok(text.len())
+    }
+
+    /// Remembers where a history and the lineages it came through are stored.
+    fn remember(&mut self, lineage: i64, history: &History, grown: usize) {
+        let mut next = history.lineage().parent();
+        while let Some(earlier) = next
+            && self.reading.cache.place(earlier.lineage().id()).is_none()
+        {
+            self.reading.cache.learn_place(
+                earlier.lineage().id(),
+                Place {
+                    lineage,
+                    saved: earlier.len(),
+                },
+            );
+            next = earlier.lineage().parent();
+        }
+        self.reading.cache.learn_history(lineage, history, grown);
+    }
+}

@@ -1,0 +1,105 @@
+//! Listing snapshots and sessions, page by page.
+
+use everturn_agent::store::{Cursor, Order, Page, SessionQuery, SessionSummary, SnapshotQuery};
+use everturn_agent::{SessionId, Snapshot};
+use rusqlite::{ToSql, params_from_iter};
+
+use crate::fault::{Fault, Outcome};
+use crate::read::Reading;
+use crate::row::COLUMNS;
+
+/// The page of a session's snapshots: positions come from the index alone, rows by their key.
+pub(crate) fn snapshots(order: Order, orphaned: bool, after: bool) -> String {
+    let (direction, beyond) = words(order);
+    let beyond = if after {
+        format!("AND (snapshot.created_at, snapshot.id) {beyond} (?4, ?5)")
+    } else {
+        String::new()
+    };
+    let kept = if orphaned { "" } else { "AND snapshot.orphaned = 0" };
+    format!(
+        "SELECT {COLUMNS} FROM session JOIN snapshot ON snapshot.session = session.key \
+         WHERE session.scope = (SELECT key FROM scope WHERE name = ?1) AND session.name = ?2 {kept} {beyond} \
+         ORDER BY snapshot.created_at {direction}, snapshot.id {direction} LIMIT ?3"
+    )
+}
+
+/// The page of a tenant's sessions: their order is that of the tips.
+pub(crate) fn sessions(order: Order, after: bool) -> String {
+    let (direction, beyond) = words(order);
+    let beyond = if after {
+        format!("AND (tip.created_at, tip.id) {beyond} (?3, ?4)")
+    } else {
+        String::new()
+    };
+    format!(
+        "SELECT {COLUMNS} FROM tip CROSS JOIN snapshot ON snapshot.scope = tip.scope AND snapshot.id = tip.id \
+         CROSS JOIN session ON session.key = tip.session \
+         WHERE tip.scope = (SELECT key FROM scope WHERE name = ?1) {beyond} \
+         ORDER BY tip.created_at {direction}, tip.id {direction} LIMIT ?2"
+    )
+}
+
+fn words(order: Order) -> (&'static str, &'static str) {
+    match order {
+        Order::Newest => ("DESC", "<"),
+        Order::Oldest => ("ASC", ">"),
+    }
+}
+
+/// A cursor's place as parameters. A time that no row can have is beyond all of them on its side.
+fn place(cursor: &Cursor) -> (i64, String) {
+    let nanos = cursor.created_at.as_nanosecond();
+    let clamped = nanos.clamp(i64::MIN.into(), i64::MAX.into());
+    (
+        i64::try_from(clamped).expect("clamped to fit"),
+        cursor.snapshot_id.as_str().to_owned(),
+    )
+}
+
+impl Reading<'_> {
+    pub(crate) fn list(&mut self, scope: &str, query: &SnapshotQuery) -> Outcome<Page<Snapshot>> {
+        let sql = snapshots(query.order, query.orphaned, query.after.is_some());
+        let (session, limit) = (query.session.as_str(), query.page_size() + 1);
+        let after = query.after.as_ref().map(place);
+        let mut params: Vec<&dyn ToSql> = vec![&scope, &session, &limit];
+        if let Some((created_at, id)) = &after {
+            params.extend([created_at as &dyn ToSql, id]);
+        }
+        let rows = self.rows(&sql, params_from_iter(params))?;
+        let mut items = Vec::with_capacity(rows.len());
+        for row in rows {
+            items.push(self.snapshot(row, query.detail)?);
+        }
+        Ok(page(items, query.page_size(), |row| row))
+    }
+
+    pub(crate) fn sessions(&mut self, scope: &str, query: &SessionQuery) -> Outcome<Page<SessionSummary>> {
+        let sql = sessions(query.order, query.after.is_some());
+        let limit = query.page_size() + 1;
+        let after = query.after.as_ref().map(place);
+        let mut params: Vec<&dyn ToSql> = vec![&scope, &limit];
+        if let Some((created_at, id)) = &after {
+            params.extend([created_at as &dyn ToSql, id]);
+        }
+        let rows = self.rows(&sql, params_from_iter(params))?;
+        let summary = |latest: Snapshot| {
+            let session_id: Option<SessionId> = latest.session_id.clone();
+            let session_id = session_id.ok_or_else(|| Fault::damaged("a row has no session"))?;
+            Ok(SessionSummary { session_id, latest })
+        };
+        let items = rows
+            .into_iter()
+            .map(|row| summary(row.snapshot))
+            .collect::<Outcome<Vec<_>>>()?;
+        Ok(page(items, query.page_size(), |summary| &summary.latest))
+    }
+}
+
+/// Makes a page of rows of which one more than its size was asked for.
+fn page<T>(mut items: Vec<T>, size: usize, row: impl Fn(&T) -> &Snapshot) -> Page<T> {
+    let more = items.len() > size;
+    items.truncate(size);
+    let next = items.last().filter(|_| more).map(|last| Cursor::at(row(last)));
+    Page { items, next }
+}

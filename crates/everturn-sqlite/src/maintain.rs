@@ -1,0 +1,126 @@
+//! Looking after a database: compaction, the log, backups.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use everturn_core::{Error, Result};
+use rusqlite::Connection;
+
+use crate::SqliteStore;
+use crate::connection::{open, retry};
+use crate::fault::{Fault, Outcome};
+
+impl SqliteStore {
+    /// Rebuilds the file without free space, and empties the log.
+    ///
+    /// After it, nothing of what was deleted before is in any file of the store. Saves wait until it is done; it needs as
+    /// much free disk space as the database has content.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if another process keeps reading or writing, `RESOURCE_EXHAUSTED` if the disk is full.
+    pub async fn vacuum(&self) -> Result<()> {
+        self.close_idle_readers();
+        let patience = self.settings().busy_timeout;
+        let work = move |connection: &mut Connection| -> Outcome<()> {
+            // What the copy needs may be more than fits into memory.
+            connection.pragma_update(None, "temp_store", "DEFAULT")?;
+            let rebuilt = retry(patience, || Ok(connection.execute_batch("VACUUM")?));
+            connection.pragma_update(None, "temp_store", "MEMORY")?;
+            rebuilt?;
+            retry(patience, || empty_log(connection))
+        };
+        self.writer()
+            .alone(work)
+            .await?
+            .map_err(|fault| fault.into_error(self.path()))
+    }
+
+    /// Moves everything from the write-ahead log into the database file and empties the log.
+    ///
+    /// This happens by itself in the course of writing; it is for when the file alone is to be looked at or copied.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if another process keeps reading or writing.
+    pub async fn checkpoint(&self) -> Result<()> {
+        let patience = self.settings().busy_timeout;
+        let work = move |connection: &mut Connection| retry(patience, || empty_log(connection));
+        self.writer()
+            .alone(work)
+            .await?
+            .map_err(|fault| fault.into_error(self.path()))
+    }
+
+    /// Writes a copy of the database, as it is at one moment, to a new file. Reads and saves go on meanwhile.
+    ///
+    /// The copy is a database of its own that [`SqliteStore::open`] opens; it is complete and on the device, or it is
+    /// not there.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a file of that name; what the file system reports if it cannot be written.
+    pub async fn backup(&self, to: impl AsRef<Path>) -> Result<()> {
+        let (options, to) = (self.settings().clone(), to.as_ref().to_owned());
+        let work = move || {
+            let source = open(&options.path, options.busy_timeout)?;
+            retry(options.busy_timeout, || copy(&source, &to))
+        };
+        tokio::task::spawn_blocking(work)
+            .await?
+            .map_err(|fault: Fault| fault.into_error(self.path()))
+    }
+}
+
+/// The pragma reports with its first column whether somebody was in the way.
+fn empty_log(connection: &Connection) -> Outcome<()> {
+    let busy: bool = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    if busy {
+        let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+        return Err(rusqlite::Error::SqliteFailure(busy, None).into());
+    }
+    Ok(())
+}
+
+fn copy(source: &Connection, to: &Path) -> Outcome<()> {
+    if to.exists() {
+        let refusal = format!(
+            "'{}' exists already: name a new file for the backup",
+            to.display()
+        );
+        return Err(Error::already_exists(refusal).into());
+    }
+    let unfinished = Unfinished(unfinished_name(to));
+    let name = unfinished
+        .0
+        .to_str()
+        .ok_or_else(|| Error::invalid_argument("the backup's path must be UTF-8"))?;
+    source.execute("VACUUM INTO ?1", [name])?;
+    let settled = || -> std::io::Result<()> {
+        File::open(&unfinished.0)?.sync_all()?;
+        std::fs::rename(&unfinished.0, to)?;
+        match to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            Some(folder) => File::open(folder)?.sync_all(),
+            None => File::open(".")?.sync_all(),
+        }
+    };
+    settled().map_err(|error| {
+        Fault::Refused(
+            Error::unavailable(format!("cannot write the backup '{}': {error}", to.display()))
+                .with_source(error),
+        )
+    })
+}
+
+fn unfinished_name(to: &Path) -> PathBuf {
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    to.with_file_name(name)
+}
+
+/// A file that is removed unless it got its final name.
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // Mostly it is not there any more.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,135 @@
+//! Reading rows and the states they point at.
+
+use std::sync::LazyLock;
+
+use everturn_agent::store::Detail;
+use everturn_agent::{SessionState, Snapshot, SnapshotId, SnapshotStatus};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Params};
+
+use crate::body::Decoder;
+use crate::cache::Cache;
+use crate::fault::Outcome;
+use crate::row::{COLUMNS, Stored, StoredState, to_time};
+
+/// The position of a session's latest row.
+pub(crate) type Tip = (Timestamp, SnapshotId);
+
+/// The database as one transaction sees it.
+pub(crate) struct Reading<'a> {
+    pub(crate) db: &'a Connection,
+    pub(crate) decoder: &'a mut Decoder,
+    pub(crate) cache: Cache<'a>,
+}
+
+pub(crate) static BY_ID: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM snapshot JOIN session ON session.key = snapshot.session \
+         WHERE snapshot.scope = (SELECT key FROM scope WHERE name = ?1) AND snapshot.id = ?2"
+    )
+});
+
+pub(crate) static LATEST: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM session JOIN snapshot ON snapshot.session = session.key \
+         WHERE session.scope = (SELECT key FROM scope WHERE name = ?1) AND session.name = ?2 \
+         ORDER BY snapshot.created_at DESC, snapshot.id DESC LIMIT 1"
+    )
+});
+
+pub(crate) static CHILDREN: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS} FROM snapshot JOIN session ON session.key = snapshot.session \
+         WHERE snapshot.scope = (SELECT key FROM scope WHERE name = ?1) AND snapshot.parent = ?2"
+    )
+});
+
+pub(crate) const TIP: &str =
+    "SELECT created_at, id FROM snapshot WHERE session = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
+
+pub(crate) const STATUS: &str =
+    "SELECT status FROM snapshot WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND id = ?2";
+
+impl Reading<'_> {
+    pub(crate) fn get(&mut self, scope: &str, id: &str, detail: Detail) -> Outcome<Option<Snapshot>> {
+        let stored = self.find(scope, id)?;
+        stored.map(|stored| self.snapshot(stored, detail)).transpose()
+    }
+
+    pub(crate) fn latest(&mut self, scope: &str, session: &str, detail: Detail) -> Outcome<Option<Snapshot>> {
+        let stored = self.rows(&LATEST, (scope, session))?.pop();
+        stored.map(|stored| self.snapshot(stored, detail)).transpose()
+    }
+
+    /// The rows that name this one as their parent, oldest first.
+    pub(crate) fn children(&mut self, scope: &str, id: &str) -> Outcome<Vec<Snapshot>> {
+        let mut children: Vec<Snapshot> = self
+            .rows(&CHILDREN, (scope, id))?
+            .into_iter()
+            .map(|stored| stored.snapshot)
+            .collect();
+        children.sort_by(|one, other| one.position().cmp(&other.position()));
+        Ok(children)
+    }
+
+    pub(crate) fn find(&self, scope: &str, id: &str) -> Outcome<Option<Stored>> {
+        Ok(self.rows(&BY_ID, (scope, id))?.pop())
+    }
+
+    pub(crate) fn rows(&self, sql: &str, params: impl Params) -> Outcome<Vec<Stored>> {
+        let mut statement = self.db.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(Stored::from_row(row)?);
+        }
+        Ok(found)
+    }
+
+    /// The position of a session's latest row.
+    pub(crate) fn tip(&self, session: i64) -> Outcome<Option<Tip>> {
+        let mut statement = self.db.prepare_cached(TIP)?;
+        let tip = statement
+            .query_row([session], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))
+            .optional()?;
+        tip.map(|(created_at, id)| Ok((to_time(created_at)?, id.into())))
+            .transpose()
+    }
+
+    /// A row with as much of its state as was asked for.
+    pub(crate) fn snapshot(&mut self, stored: Stored, detail: Detail) -> Outcome<Snapshot> {
+        let mut snapshot = stored.snapshot;
+        if detail == Detail::Whole {
+            snapshot.state = stored.state.map(|state| self.state(state)).transpose()?;
+        }
+        Ok(snapshot)
+    }
+
+    fn state(&mut self, stored: StoredState) -> Outcome<SessionState> {
+        Ok(SessionState {
+            session_id: stored.session_id,
+            messages: stored
+                .messages
+                .map(|at| self.history(at))
+                .transpose()?
+                .unwrap_or_default(),
+            custom: stored.custom.map(|key| self.json(key)).transpose()?,
+            artifacts: stored
+                .artifacts
+                .map(|key| self.artifacts(key))
+                .transpose()?
+                .unwrap_or_default(),
+            prompt_input: stored.prompt_input.map(|key| self.json(key)).transpose()?,
+            extra: stored.extra,
+        })
+    }
+}
+
+/// The status of a row; `None` if there is none.
+pub(crate) fn status(db: &Connection, scope: &str, id: &str) -> Outcome<Option<SnapshotStatus>> {
+    let word: Option<String> = db
+        .prepare_cached(STATUS)?
+        .query_row((scope, id), |row| row.get(0))
+        .optional()?;
+    word.map(|word| crate::row::from_word(&word)).transpose()
+}

@@ -1,0 +1,213 @@
+//! A snapshot as the columns of a row.
+
+use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_ai::JsonObject;
+use everturn_core::{Error, RuntimeError};
+use jiff::Timestamp;
+use rusqlite::Row;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::body;
+use crate::fault::{Fault, Outcome};
+use crate::lineage::Position;
+
+/// How many bytes an id, a session's name or a scope may have.
+pub const MAX_ID: usize = 4096;
+
+/// What [`Stored::from_row`] reads, from `snapshot` joined with its `session`.
+pub(crate) const COLUMNS: &str = "snapshot.key, snapshot.id, session.name, snapshot.parent, snapshot.created_at, \
+    snapshot.updated_at, snapshot.heartbeat_at, snapshot.status, snapshot.finish_reason, snapshot.event, \
+    snapshot.number, snapshot.turn, snapshot.orphaned, snapshot.details, snapshot.lineage, snapshot.up_to, \
+    snapshot.custom, snapshot.artifacts, snapshot.prompt_input, snapshot.named, snapshot.rest, snapshot.session";
+
+/// A row as it is stored: the snapshot without its state, and where the state is.
+pub(crate) struct Stored {
+    pub(crate) key: i64,
+    pub(crate) session: i64,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) state: Option<StoredState>,
+}
+
+/// Where the parts of a state are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct StoredState {
+    /// `None` for an empty history.
+    pub(crate) messages: Option<Position>,
+    pub(crate) custom: Option<i64>,
+    pub(crate) artifacts: Option<i64>,
+    pub(crate) prompt_input: Option<i64>,
+    pub(crate) session_id: Option<SessionId>,
+    pub(crate) extra: JsonObject,
+}
+
+impl StoredState {
+    pub(crate) fn documents(&self) -> impl Iterator<Item = i64> {
+        [self.custom, self.artifacts, self.prompt_input]
+            .into_iter()
+            .flatten()
+    }
+}
+
+/// The fields that few rows have.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Details {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<RuntimeError>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    extra: JsonObject,
+}
+
+impl Details {
+    pub(crate) fn of(row: &Snapshot) -> Outcome<Option<String>> {
+        let details = Self {
+            error: row.error.clone(),
+            labels: row.labels.clone(),
+            note: row.note.clone(),
+            extra: row.extra.clone(),
+        };
+        (details != Self::default())
+            .then(|| body::write(&details))
+            .transpose()
+    }
+}
+
+/// The fields that few states have.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Rest {
+    /// The state's session id, where it is not that of its row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_id: Option<SessionId>,
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    extra: JsonObject,
+}
+
+impl Rest {
+    /// Whether the state repeats its row's session id, and the rest of it as text.
+    pub(crate) fn of(row: &Snapshot, state: Option<&StoredState>) -> Outcome<(bool, Option<String>)> {
+        let Some(state) = state else {
+            return Ok((false, None));
+        };
+        let named = state.session_id.is_some() && state.session_id == row.session_id;
+        let rest = Self {
+            session_id: state.session_id.clone().filter(|_| !named),
+            extra: state.extra.clone(),
+        };
+        let text = (rest != Self::default())
+            .then(|| body::write(&rest))
+            .transpose()?;
+        Ok((named, text))
+    }
+}
+
+impl Stored {
+    pub(crate) fn from_row(row: &Row<'_>) -> Outcome<Self> {
+        let session_id = SessionId::from(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?);
+        let details: Details = optional(row, 13)?.unwrap_or_default();
+        let snapshot = Snapshot {
+            snapshot_id: SnapshotId::from(row.get::<_, String>(1)?),
+            parent_id: row.get::<_, Option<String>>(3)?.map(SnapshotId::from),
+            created_at: to_time(row.get(4)?)?,
+            updated_at: row.get::<_, Option<i64>>(5)?.map(to_time).transpose()?,
+            heartbeat_at: row.get::<_, Option<i64>>(6)?.map(to_time).transpose()?,
+            status: from_word(&row.get::<_, String>(7)?)?,
+            finish_reason: row
+                .get::<_, Option<String>>(8)?
+                .as_deref()
+                .map(from_word)
+                .transpose()?,
+            event: row
+                .get::<_, Option<String>>(9)?
+                .as_deref()
+                .map(from_word)
+                .transpose()?,
+            index: row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned),
+            turn_index: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
+            orphaned: row.get(12)?,
+            error: details.error,
+            labels: details.labels,
+            note: details.note,
+            extra: details.extra,
+            session_id: Some(session_id),
+            state: None,
+        };
+        let state = StoredState::from_row(row, &snapshot)?;
+        Ok(Self {
+            key: row.get(0)?,
+            session: row.get(21)?,
+            snapshot,
+            state,
+        })
+    }
+}
+
+impl StoredState {
+    fn from_row(row: &Row<'_>, snapshot: &Snapshot) -> Outcome<Option<Self>> {
+        let Some(len) = row.get::<_, Option<usize>>(15)? else {
+            return Ok(None);
+        };
+        let rest: Rest = optional(row, 20)?.unwrap_or_default();
+        let named: bool = row.get(19)?;
+        Ok(Some(Self {
+            messages: row
+                .get::<_, Option<i64>>(14)?
+                .map(|lineage| Position { lineage, len }),
+            custom: row.get(16)?,
+            artifacts: row.get(17)?,
+            prompt_input: row.get(18)?,
+            session_id: if named {
+                snapshot.session_id.clone()
+            } else {
+                rest.session_id
+            },
+            extra: rest.extra,
+        }))
+    }
+}
+
+fn optional<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<Option<T>> {
+    row.get::<_, Option<String>>(column)?
+        .as_deref()
+        .map(body::parse)
+        .transpose()
+}
+
+/// The wire's word for a variant of an enum.
+pub(crate) fn to_word<T: Serialize>(variant: &T) -> Outcome<String> {
+    match serde_json::to_value(variant) {
+        Ok(Value::String(word)) => Ok(word),
+        _ => Err(Error::internal("an enum is not a word on the wire").into()),
+    }
+}
+
+pub(crate) fn from_word<T: DeserializeOwned>(word: &str) -> Outcome<T> {
+    serde_json::from_value(Value::from(word)).map_err(|error| Fault::damaged(format!("'{word}': {error}")))
+}
+
+pub(crate) fn to_nanos(time: Timestamp) -> Outcome<i64> {
+    i64::try_from(time.as_nanosecond()).map_err(|_| {
+        let refusal = format!("the time {time} cannot be kept: it must lie between the years 1678 and 2262");
+        Error::invalid_argument(refusal).into()
+    })
+}
+
+pub(crate) fn to_time(nanos: i64) -> Outcome<Timestamp> {
+    Timestamp::from_nanosecond(nanos.into()).map_err(|error| Fault::damaged(error.to_string()))
+}
+
+/// Refuses an id that is too long to be one.
+pub(crate) fn check_id(what: &str, id: &str) -> Outcome<()> {
+    if id.len() <= MAX_ID {
+        return Ok(());
+    }
+    let length = id.len();
+    Err(Error::invalid_argument(format!(
+        "a {what} of {length} bytes is too long: {MAX_ID} are allowed"
+    ))
+    .into())
+}

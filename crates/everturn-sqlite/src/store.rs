@@ -1,0 +1,180 @@
+//! The store itself.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use everturn_agent::store::{
+    Deletion, Detail, Mutation, Page, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
+    SnapshotQuery, StatusStream,
+};
+use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_core::{Error, Result};
+
+use crate::cache::Memory;
+use crate::connection::Readers;
+use crate::fault::Outcome;
+use crate::options::SqliteStoreOptions;
+use crate::read::Reading;
+use crate::watch::Watchers;
+use crate::writer::Writer;
+
+/// Keeps snapshots in a SQLite database.
+///
+/// Cloning gives another handle to the same store; the database is closed when the last is dropped. Other processes may
+/// have it open at the same time. What it promises is in the [crate](crate)'s text.
+#[derive(Clone)]
+pub struct SqliteStore(Arc<Inner>);
+
+struct Inner {
+    options: SqliteStoreOptions,
+    memory: Arc<Mutex<Memory>>,
+    readers: Readers,
+    writer: Writer,
+    watchers: Arc<Watchers>,
+}
+
+impl SqliteStore {
+    /// Opens the database in a file, which is created if it does not exist, with every save on the device before it is
+    /// acknowledged.
+    ///
+    /// # Errors
+    /// As [`SqliteStoreOptions::open`].
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options(path).open().await
+    }
+
+    /// Settings for a store in a file.
+    pub fn options(path: impl AsRef<Path>) -> SqliteStoreOptions {
+        SqliteStoreOptions::new(path.as_ref())
+    }
+
+    pub(crate) fn start(options: SqliteStoreOptions) -> Result<Self> {
+        let memory = Arc::new(Mutex::new(Memory::new(options.cache_bytes)));
+        let watchers = Arc::new(Watchers::new(options.clone()));
+        let writer = Writer::start(options.clone(), Arc::clone(&memory), Arc::clone(&watchers))?;
+        let readers = Readers::open(&options).map_err(|fault| fault.into_error(&options.path))?;
+        Ok(Self(Arc::new(Inner {
+            options,
+            memory,
+            readers,
+            writer,
+            watchers,
+        })))
+    }
+
+    /// The file the store is in.
+    pub fn path(&self) -> &Path {
+        &self.0.options.path
+    }
+
+    pub(crate) fn settings(&self) -> &SqliteStoreOptions {
+        &self.0.options
+    }
+
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.0.writer
+    }
+
+    pub(crate) fn close_idle_readers(&self) {
+        self.0.readers.close_idle();
+    }
+
+    /// Reads the store as it is at one moment, where blocking blocks nobody.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Reading<'_>) -> Outcome<T> + Send + 'static,
+    ) -> Result<T> {
+        let _permit = self.0.readers.permit().await?;
+        let inner = Arc::clone(&self.0);
+        let read = move || {
+            let mut reader = inner.readers.take(&inner.options)?;
+            let outcome = reader.read(&inner.memory, work);
+            inner.readers.put_back(reader);
+            outcome
+        };
+        let outcome = tokio::task::spawn_blocking(read).await?;
+        outcome.map_err(|fault| fault.into_error(self.path()))
+    }
+}
+
+#[async_trait]
+impl SessionStore for SqliteStore {
+    async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.read(move |reading| reading.get(scope.as_str(), id.as_str(), detail))
+            .await
+    }
+
+    async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
+        if session.as_str().is_empty() {
+            return Err(Error::invalid_argument(
+                "a session id is needed to find its latest snapshot",
+            ));
+        }
+        let (scope, session) = (scope.clone(), session.clone());
+        self.read(move |reading| reading.latest(scope.as_str(), session.as_str(), detail))
+            .await
+    }
+
+    async fn save(
+        &self,
+        scope: &Scope,
+        id: Option<&SnapshotId>,
+        precondition: Precondition,
+        mutation: Mutation,
+    ) -> Result<Option<Snapshot>> {
+        let id = id
+            .filter(|id| !id.as_str().is_empty())
+            .cloned()
+            .unwrap_or_else(SnapshotId::fresh);
+        let scope = scope.clone();
+        self.0
+            .writer
+            .write(move |writing| writing.save(&scope, &id, &precondition, &mutation))
+            .await
+    }
+
+    async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
+        let (scope, query) = (scope.clone(), query.clone());
+        self.read(move |reading| reading.list(scope.as_str(), &query))
+            .await
+    }
+
+    async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>> {
+        let (scope, query) = (scope.clone(), query.clone());
+        self.read(move |reading| reading.sessions(scope.as_str(), &query))
+            .await
+    }
+
+    async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.read(move |reading| reading.children(scope.as_str(), id.as_str()))
+            .await
+    }
+
+    async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
+        let (scope, deletion) = (scope.clone(), deletion.clone());
+        self.0
+            .writer
+            .write(move |writing| writing.delete(&scope, &deletion))
+            .await
+    }
+
+    fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
+        Some(self.0.watchers.watch((scope.clone(), id.clone())))
+    }
+
+    fn can_watch(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore")
+            .field("path", &self.path())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+//! Checking that a database is whole.
+
+use std::fmt::Display;
+
+use everturn_ai::Message;
+use everturn_core::Result;
+use rusqlite::Connection;
+
+use crate::SqliteStore;
+use crate::fault::{Fault, Outcome};
+use crate::lineage::message_index;
+use crate::read::Reading;
+use crate::{blob, body};
+
+/// No more problems than this are listed.
+const MAX_PROBLEMS: usize = 100;
+
+/// What [`SqliteStore::verify`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verification {
+    /// How many snapshots there are.
+    pub snapshots: u64,
+    /// How many messages are stored.
+    pub messages: u64,
+    /// How many documents are stored.
+    pub documents: u64,
+    /// How many long strings are stored.
+    pub blobs: u64,
+    /// What is wrong, at most 100 entries.
+    pub problems: Vec<String>,
+}
+
+impl Verification {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn problem(&mut self, what: impl Display) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(what.to_string());
+        }
+    }
+}
+
+/// Each finds rows that break an invariant, with one column to name them by.
+const INVARIANTS: &[(&str, &str)] = &[
+    (
+        "the lineage of a snapshot ends before the snapshot does",
+        "SELECT id FROM snapshot WHERE lineage IS NOT NULL AND NOT EXISTS \
+         (SELECT 1 FROM message WHERE message.key = (snapshot.lineage << 24) + snapshot.up_to - 1)",
+    ),
+    (
+        "a snapshot has messages and no lineage",
+        "SELECT id FROM snapshot WHERE lineage IS NULL AND up_to > 0",
+    ),
+    (
+        "a lineage forks from where its parent has no message",
+        "SELECT key FROM lineage WHERE parent IS NOT NULL AND NOT EXISTS \
+         (SELECT 1 FROM message WHERE message.key = (lineage.parent << 24) + lineage.base - 1)",
+    ),
+    (
+        "nothing refers to a lineage",
+        "SELECT key FROM lineage WHERE NOT EXISTS (SELECT 1 FROM snapshot WHERE snapshot.lineage = lineage.key) \
+         AND NOT EXISTS (SELECT 1 FROM lineage AS fork WHERE fork.parent = lineage.key)",
+    ),
+    (
+        "nothing refers to a document",
+        "SELECT key FROM document WHERE NOT EXISTS (SELECT 1 FROM snapshot WHERE custom = document.key) \
+         AND NOT EXISTS (SELECT 1 FROM snapshot WHERE artifacts = document.key) \
+         AND NOT EXISTS (SELECT 1 FROM snapshot WHERE prompt_input = document.key) \
+         AND NOT EXISTS (SELECT 1 FROM document AS patch WHERE patch.base = document.key)",
+    ),
+    (
+        "nothing refers to a blob",
+        "SELECT key FROM blob WHERE NOT EXISTS (SELECT 1 FROM message_blob WHERE blob = blob.key) \
+         AND NOT EXISTS (SELECT 1 FROM document_blob WHERE blob = blob.key)",
+    ),
+    (
+        "a session has no snapshot",
+        "SELECT name FROM session WHERE NOT EXISTS (SELECT 1 FROM snapshot WHERE snapshot.session = session.key)",
+    ),
+    (
+        "a session is not listed by its latest snapshot",
+        "SELECT name FROM session WHERE NOT EXISTS (SELECT 1 FROM tip WHERE tip.scope = session.scope \
+         AND tip.session = session.key AND (tip.created_at, tip.id) = (SELECT created_at, id FROM snapshot \
+         WHERE snapshot.session = session.key ORDER BY created_at DESC, id DESC LIMIT 1))",
+    ),
+    (
+        "a session is listed more than once",
+        "SELECT session FROM tip GROUP BY session HAVING count(*) > 1",
+    ),
+    (
+        "a snapshot is in another tenant than its session",
+        "SELECT id FROM snapshot JOIN session ON session.key = snapshot.session WHERE snapshot.scope <> session.scope",
+    ),
+];
+
+impl SqliteStore {
+    /// Reads everything and checks that it is whole: SQLite's own structures, every reference, every message, document
+    /// and blob.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` or `DATA_LOSS` if the database cannot be read at all. What is wrong inside it is no error but part of
+    /// the [`Verification`].
+    pub async fn verify(&self) -> Result<Verification> {
+        self.read(|reading| {
+            let mut found = Verification::default();
+            structure(reading.db, &mut found)?;
+            if found.is_clean() {
+                invariants(reading.db, &mut found)?;
+                messages(reading, &mut found)?;
+                documents(reading, &mut found)?;
+                blobs(reading, &mut found)?;
+                found.snapshots = count(reading.db, "SELECT count(*) FROM snapshot")?;
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+fn count(db: &Connection, sql: &str) -> Outcome<u64> {
+    Ok(db.query_row(sql, [], |row| row.get(0))?)
+}
+
+fn structure(db: &Connection, found: &mut Verification) -> Outcome<()> {
+    let mut statement = db.prepare("PRAGMA integrity_check")?;
+    for line in statement.query_map([], |row| row.get::<_, String>(0))? {
+        match line {
+            Ok(line) if line == "ok" => {}
+            Ok(line) => found.problem(line),
+            Err(error) => found.problem(error),
+        }
+    }
+    let mut statement = db.prepare("PRAGMA foreign_key_check")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (table, key, other): (String, Option<i64>, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        found.problem(format!(
+            "a {table} ({key:?}) refers to a {other} that does not exist"
+        ));
+    }
+    Ok(())
+}
+
+fn invariants(db: &Connection, found: &mut Verification) -> Outcome<()> {
+    for (what, sql) in INVARIANTS {
+        let mut statement = db.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            found.problem(format!("{what}: {:?}", row.get_ref(0)?));
+        }
+    }
+    Ok(())
+}
+
+/// Reads every message, and checks that each lineage is without gaps from its base on.
+fn messages(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let mut statement = reading.db.prepare(
+        "SELECT message.key, message.cuts, message.body, lineage.base \
+         FROM message LEFT JOIN lineage ON lineage.key = message.key >> 24 ORDER BY message.key",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut before: Option<i64> = None;
+    while let Some(row) = rows.next()? {
+        found.messages += 1;
+        let key: i64 = row.get(0)?;
+        let text = reading.decoder.text(row.get_ref(2)?).map(str::to_owned);
+        let whole = match text {
+            Ok(text) if row.get::<_, i64>(1)? > 0 => reading.with_message_blobs(key, &text),
+            text => text,
+        };
+        check(
+            found,
+            "message",
+            key,
+            whole.and_then(|text| body::parse::<Message>(&text)),
+        )?;
+        let follows = before == Some(key - 1) && message_index(key) > 0;
+        match row.get::<_, Option<usize>>(3)? {
+            None => found.problem(format!("message {key} belongs to no lineage")),
+            Some(base) if !follows && message_index(key) != base => {
+                found.problem(format!("message {key} does not follow the one before it"));
+            }
+            Some(_) => {}
+        }
+        before = Some(key);
+    }
+    Ok(())
+}
+
+fn documents(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let mut statement = reading.db.prepare("SELECT key FROM document")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        found.documents += 1;
+        let key: i64 = row.get(0)?;
+        let text = reading.document_text(key);
+        check(
+            found,
+            "document",
+            key,
+            text.and_then(|text| body::parse::<serde_json::Value>(&text)),
+        )?;
+    }
+    Ok(())
+}
+
+fn blobs(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let mut statement = reading.db.prepare("SELECT key, hash, body FROM blob")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        found.blobs += 1;
+        let (key, hash): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let right = reading.decoder.text(row.get_ref(2)?).and_then(|text| {
+            if hash == blob::hash(text) {
+                Ok(())
+            } else {
+                Err(Fault::damaged("it is not what its hash says"))
+            }
+        });
+        check(found, "blob", key, right)?;
+    }
+    Ok(())
+}
+
+/// Notes what is damaged; fails with what is not about content.
+fn check<T>(found: &mut Verification, what: &str, key: i64, outcome: Outcome<T>) -> Outcome<()> {
+    match outcome {
+        Ok(_) => Ok(()),
+        Err(Fault::Damaged(why)) => {
+            found.problem(format!("{what} {key}: {why}"));
+            Ok(())
+        }
+        Err(fault) => Err(fault),
+    }
+}

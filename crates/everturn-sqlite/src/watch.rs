@@ -1,0 +1,198 @@
+//! Telling watchers what has become of a row.
+//!
+//! One thread is the only source of what watchers hear, and it only tells what it has read: so they never hear an older
+//! status after a newer one. It reads a row when somebody begins to watch it, when this process has changed it, and, for
+//! changes of other processes, when SQLite's `data_version` has moved; the latter it looks up at short intervals while
+//! anybody watches. Without watchers it sleeps, and it ends with its store.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use everturn_agent::store::{Scope, StatusStream};
+use everturn_agent::{SnapshotId, SnapshotStatus};
+use futures::StreamExt;
+use rusqlite::Connection;
+use tokio::sync::watch;
+
+use crate::connection::open_reader;
+use crate::fault::Outcome;
+use crate::options::SqliteStoreOptions;
+use crate::read;
+
+/// Names a row.
+pub(crate) type Key = (Scope, SnapshotId);
+
+/// What a watcher knows of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    NotYet,
+    Status(SnapshotStatus),
+    Gone,
+}
+
+/// The rows somebody watches.
+pub(crate) struct Watchers {
+    shared: Arc<Shared>,
+    options: SqliteStoreOptions,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    rows: HashMap<Key, Vec<watch::Sender<Seen>>>,
+    /// Rows to look at without delay.
+    changed: HashSet<Key>,
+    running: bool,
+    closed: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is a single insertion or removal.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watchers {
+    pub(crate) fn new(options: SqliteStoreOptions) -> Self {
+        Self {
+            shared: Arc::default(),
+            options,
+        }
+    }
+
+    /// Tells the watchers of these rows to look again.
+    pub(crate) fn notice(&self, changed: Vec<Key>) {
+        let mut state = self.shared.state();
+        let watched: Vec<Key> = changed
+            .into_iter()
+            .filter(|key| state.rows.contains_key(key))
+            .collect();
+        if !watched.is_empty() {
+            state.changed.extend(watched);
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// The statuses of a row, the current one first; over when the row does not exist.
+    pub(crate) fn watch(&self, key: Key) -> StatusStream {
+        let (sender, receiver) = watch::channel(Seen::NotYet);
+        let mut state = self.shared.state();
+        state.rows.entry(key.clone()).or_default().push(sender);
+        state.changed.insert(key);
+        if !state.running {
+            state.running = self.start();
+        }
+        self.shared.wake.notify_one();
+        drop(state);
+        statuses(receiver)
+    }
+
+    /// Whether the thread could be started; if not, the next watcher tries again.
+    fn start(&self) -> bool {
+        let (shared, options) = (Arc::clone(&self.shared), self.options.clone());
+        let thread = std::thread::Builder::new().name("everturn-watch".to_owned()).spawn(move || {
+            if let Err(fault) = run(&shared, &options) {
+                let error = fault.into_error(&options.path);
+                tracing::warn!(%error, "cannot watch session rows; their watchers are told that it is over");
+            }
+            let mut state = shared.state();
+            state.running = false;
+            state.rows.clear();
+        });
+        thread
+            .inspect_err(|error| tracing::warn!(%error, "cannot start a thread to watch session rows"))
+            .is_ok()
+    }
+}
+
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        self.shared.state().closed = true;
+        self.shared.wake.notify_one();
+    }
+}
+
+fn run(shared: &Shared, options: &SqliteStoreOptions) -> Outcome<()> {
+    let connection = open_reader(&options.path, options.busy_timeout)?;
+    let mut version = data_version(&connection)?;
+    while let Some(changed) = wait(shared, options.poll) {
+        // Read before the rows: a change in between is looked at twice rather than missed.
+        let now = data_version(&connection)?;
+        let rows: Vec<Key> = if now == version {
+            changed.into_iter().collect()
+        } else {
+            shared.state().rows.keys().cloned().collect()
+        };
+        version = now;
+        for key in rows {
+            match read::status(&connection, key.0.as_str(), key.1.as_str()) {
+                Ok(status) => tell(shared, &key, status.map_or(Seen::Gone, Seen::Status)),
+                Err(fault) if fault.is_busy() => {
+                    shared.state().changed.insert(key);
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a reason to look; `None` when the store is closed.
+fn wait(shared: &Shared, interval: Duration) -> Option<HashSet<Key>> {
+    let mut state = shared.state();
+    if state.changed.is_empty() && !state.closed {
+        state.rows.retain(|_, watchers| {
+            watchers.retain(|watcher| watcher.receiver_count() > 0);
+            !watchers.is_empty()
+        });
+        state = if state.rows.is_empty() {
+            shared.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
+        } else {
+            shared
+                .wake
+                .wait_timeout(state, interval)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0
+        };
+    }
+    (!state.closed).then(|| std::mem::take(&mut state.changed))
+}
+
+fn tell(shared: &Shared, key: &Key, seen: Seen) {
+    let mut state = shared.state();
+    for watcher in state.rows.get(key).into_iter().flatten() {
+        watcher.send_if_modified(|known| std::mem::replace(known, seen) != seen);
+    }
+    if seen == Seen::Gone {
+        state.rows.remove(key);
+    }
+}
+
+/// Moves whenever another connection, of this process or another, has committed.
+fn data_version(connection: &Connection) -> Outcome<i64> {
+    Ok(connection
+        .prepare_cached("PRAGMA data_version")?
+        .query_row([], |row| row.get(0))?)
+}
+
+fn statuses(receiver: watch::Receiver<Seen>) -> StatusStream {
+    futures::stream::unfold(receiver, |mut receiver| async move {
+        loop {
+            receiver.changed().await.ok()?;
+            let seen = *receiver.borrow_and_update();
+            match seen {
+                Seen::NotYet => {}
+                Seen::Gone => return None,
+                Seen::Status(status) => return Some((status, receiver)),
+            }
+        }
+    })
+    .boxed()
+}

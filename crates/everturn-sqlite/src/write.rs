@@ -1,0 +1,261 @@
+//! Saving a row: read, mutation, rules, precondition and write, all inside one transaction.
+
+use std::sync::Arc;
+
+use everturn_agent::store::{Detail, Mutation, Precondition, Scope, admit, tip_moved};
+use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
+use rusqlite::{OptionalExtension, Params, params};
+
+use crate::body::Encoder;
+use crate::cache::Document;
+use crate::fault::Outcome;
+use crate::lineage::Position;
+use crate::read::{Reading, Tip};
+use crate::row::{Details, Rest, StoredState, check_id, to_nanos, to_word};
+use crate::watch::Key;
+
+/// The database as one transaction that writes sees it.
+pub(crate) struct Writing<'a> {
+    pub(crate) reading: Reading<'a>,
+    pub(crate) encoder: &'a mut Encoder,
+    /// Rows whose status is another now, for their watchers.
+    pub(crate) changed: Vec<Key>,
+}
+
+const INSERT: &str = "INSERT INTO snapshot (id, parent, created_at, updated_at, heartbeat_at, status, finish_reason, event, \
+    number, turn, orphaned, details, lineage, up_to, custom, artifacts, prompt_input, named, rest, scope, session) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+
+const UPDATE: &str = "UPDATE snapshot SET id = ?1, parent = ?2, created_at = ?3, updated_at = ?4, heartbeat_at = ?5, \
+    status = ?6, finish_reason = ?7, event = ?8, number = ?9, turn = ?10, orphaned = ?11, details = ?12, lineage = ?13, \
+    up_to = ?14, custom = ?15, artifacts = ?16, prompt_input = ?17, named = ?18, rest = ?19 WHERE key = ?20 AND session = ?21";
+
+impl Writing<'_> {
+    /// One atomic read-modify-write. Returns the row as written, or `None` if the mutation wrote nothing.
+    pub(crate) fn save(
+        &mut self,
+        scope: &Scope,
+        id: &SnapshotId,
+        precondition: &Precondition,
+        mutation: &Mutation,
+    ) -> Outcome<Option<Snapshot>> {
+        check_id("scope", scope.as_str())?;
+        check_id("snapshot id", id.as_str())?;
+        let stored = self.reading.find(scope.as_str(), id.as_str())?;
+        let (existing, before) = match stored {
+            Some(stored) => {
+                let before = Before {
+                    key: stored.key,
+                    session: stored.session,
+                    state: stored.state.clone(),
+                };
+                (Some(self.reading.snapshot(stored, Detail::Whole)?), Some(before))
+            }
+            None => (None, None),
+        };
+        let Some(row) = mutation(existing.as_ref())? else {
+            return Ok(None);
+        };
+        let row = admit(id, existing.as_ref(), row)?;
+        self.write(scope, &row, before, precondition)?;
+        if existing.is_none_or(|existing| existing.status != row.status) {
+            self.changed.push((scope.clone(), id.clone()));
+        }
+        Ok(Some(row))
+    }
+
+    fn write(
+        &mut self,
+        scope: &Scope,
+        row: &Snapshot,
+        before: Option<Before>,
+        precondition: &Precondition,
+    ) -> Outcome<()> {
+        let session_id = row.session_id.as_ref().expect("an admitted row has a session");
+        check_id("session id", session_id.as_str())?;
+        if let Some(parent) = &row.parent_id {
+            check_id("parent id", parent.as_str())?;
+        }
+        let own = before.as_ref().and_then(|before| before.state.as_ref());
+        let state = row
+            .state
+            .as_ref()
+            .map(|state| self.put_state(scope, row, state, own))
+            .transpose()?;
+        match before {
+            None => self.create(scope, session_id, row, state.as_ref(), precondition),
+            Some(before) => {
+                let tip = self.reading.tip(before.session)?;
+                self.execute(UPDATE, row, state.as_ref(), before.key, before.session)?;
+                self.move_tip(
+                    before.session,
+                    tip.as_ref(),
+                    self.reading.tip(before.session)?.as_ref(),
+                )?;
+                self.release_replaced(before.state.as_ref(), state.as_ref())
+            }
+        }
+    }
+
+    fn create(
+        &mut self,
+        scope: &Scope,
+        session_id: &SessionId,
+        row: &Snapshot,
+        state: Option<&StoredState>,
+        precondition: &Precondition,
+    ) -> Outcome<()> {
+        let scope = self.scope(scope.as_str())?;
+        let session = self.session(scope, session_id.as_str())?;
+        let tip = self.reading.tip(session)?;
+        if let Precondition::Tip(expected) = precondition {
+            let found = tip.as_ref().map(|(_, id)| id);
+            if found != expected.as_ref() {
+                return Err(tip_moved(session_id, expected.as_ref(), found).into());
+            }
+        }
+        self.execute(INSERT, row, state, scope, session)?;
+        let own = (row.created_at, row.snapshot_id.clone());
+        let latest = tip.as_ref().filter(|tip| **tip > own).unwrap_or(&own);
+        self.move_tip(session, tip.as_ref(), Some(latest))
+    }
+
+    /// Stores what is new of a state and says where all of it is.
+    fn put_state(
+        &mut self,
+        scope: &Scope,
+        row: &Snapshot,
+        state: &SessionState,
+        own: Option<&StoredState>,
+    ) -> Outcome<StoredState> {
+        let start = self.known_start(&state.messages)?;
+        let documents = state.custom.is_some() || state.prompt_input.is_some() || !state.artifacts.is_empty();
+        let parent = match &row.parent_id {
+            Some(parent) if documents || start.is_none() => self
+                .reading
+                .find(scope.as_str(), parent.as_str())?
+                .and_then(|parent| parent.state),
+            _ => None,
+        };
+        let related: Vec<Position> = own
+            .into_iter()
+            .chain(&parent)
+            .filter_map(|state| state.messages)
+            .collect();
+        let messages = self.put_history(&state.messages, start, &related)?;
+        let mut put = |document: Option<Document>, part: fn(&StoredState) -> Option<i64>| {
+            document
+                .map(|document| {
+                    self.put_document(&document, own.and_then(part), parent.as_ref().and_then(part))
+                })
+                .transpose()
+        };
+        let artifacts = Some(&state.artifacts).filter(|artifacts| !artifacts.is_empty());
+        Ok(StoredState {
+            messages,
+            custom: put(state.custom.clone().map(Document::Json), |state| state.custom)?,
+            artifacts: put(
+                artifacts.map(|artifacts| Document::Artifacts(Arc::clone(artifacts))),
+                |state| state.artifacts,
+            )?,
+            prompt_input: put(state.prompt_input.clone().map(Document::Json), |state| {
+                state.prompt_input
+            })?,
+            session_id: state.session_id.clone(),
+            extra: state.extra.clone(),
+        })
+    }
+
+    /// Writes the columns of a row; what the last two are is the statement's business.
+    fn execute(
+        &self,
+        sql: &str,
+        row: &Snapshot,
+        state: Option<&StoredState>,
+        place: i64,
+        session: i64,
+    ) -> Outcome<()> {
+        let messages = state.and_then(|state| state.messages);
+        let (named, rest) = Rest::of(row, state)?;
+        self.reading.db.prepare_cached(sql)?.execute(params![
+            row.snapshot_id.as_str(),
+            row.parent_id.as_ref().map(SnapshotId::as_str),
+            to_nanos(row.created_at)?,
+            row.updated_at.map(to_nanos).transpose()?,
+            row.heartbeat_at.map(to_nanos).transpose()?,
+            to_word(&row.status)?,
+            row.finish_reason.as_ref().map(to_word).transpose()?,
+            row.event.as_ref().map(to_word).transpose()?,
+            row.index.map(u64::cast_signed),
+            row.turn_index.map(u64::cast_signed),
+            row.orphaned,
+            Details::of(row)?,
+            messages.map(|messages| messages.lineage),
+            state.map(|_| messages.map_or(0, |messages| messages.len)),
+            state.and_then(|state| state.custom),
+            state.and_then(|state| state.artifacts),
+            state.and_then(|state| state.prompt_input),
+            named,
+            rest,
+            place,
+            session,
+        ])?;
+        Ok(())
+    }
+
+    fn scope(&self, name: &str) -> Outcome<i64> {
+        self.key(
+            "SELECT key FROM scope WHERE name = ?1",
+            "INSERT INTO scope (name) VALUES (?1)",
+            [name],
+        )
+    }
+
+    fn session(&self, scope: i64, name: &str) -> Outcome<i64> {
+        let select = "SELECT key FROM session WHERE scope = ?1 AND name = ?2";
+        self.key(
+            select,
+            "INSERT INTO session (scope, name) VALUES (?1, ?2)",
+            (scope, name),
+        )
+    }
+
+    /// The key of a row, which is created if need be.
+    fn key(&self, select: &str, insert: &str, params: impl Params + Copy) -> Outcome<i64> {
+        let db = self.reading.db;
+        let known = db
+            .prepare_cached(select)?
+            .query_row(params, |row| row.get(0))
+            .optional()?;
+        known.map_or_else(|| Ok(db.prepare_cached(insert)?.insert(params)?), Ok)
+    }
+
+    /// Keeps the order of sessions in step when a session's latest row has become another.
+    pub(crate) fn move_tip(&self, session: i64, before: Option<&Tip>, after: Option<&Tip>) -> Outcome<()> {
+        if before == after {
+            return Ok(());
+        }
+        let db = self.reading.db;
+        let scope: i64 = db
+            .prepare_cached("SELECT scope FROM session WHERE key = ?1")?
+            .query_row([session], |row| row.get(0))?;
+        if let Some((created_at, id)) = before {
+            let sql = "DELETE FROM tip WHERE scope = ?1 AND created_at = ?2 AND id = ?3";
+            db.prepare_cached(sql)?
+                .execute((scope, to_nanos(*created_at)?, id.as_str()))?;
+        }
+        if let Some((created_at, id)) = after {
+            let sql = "INSERT INTO tip (scope, created_at, id, session) VALUES (?1, ?2, ?3, ?4)";
+            db.prepare_cached(sql)?
+                .execute((scope, to_nanos(*created_at)?, id.as_str(), session))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a save found in the place it writes to.
+struct Before {
+    key: i64,
+    session: i64,
+    state: Option<StoredState>,
+}

@@ -1,0 +1,27 @@
+//! The store keeps every promise of the contract.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+use std::sync::Arc;
+
+use everturn_agent::store::SessionStore;
+use everturn_sqlite::{Durability, SqliteStore};
+use everturn_testkit::certify::certify;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_store_keeps_every_promise() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stores = 0;
+
+    let certificate = certify(|| {
+        stores += 1;
+        let path = folder.path().join(format!("{stores}.db"));
+        async move {
+            let store = SqliteStore::options(path).durability(Durability::Normal).open().await;
+            Arc::new(store.unwrap()) as Arc<dyn SessionStore>
+        }
+    })
+    .await;
+
+    certificate.assert_kept();
+}
