@@ -111,6 +111,6 @@ pub use self::snapshot::{Snapshot, SnapshotEvent, SnapshotStatus};
 pub use self::state::SessionState;
 pub use self::turn::{Turn, TurnContext, TurnResult};
 pub use self::wire::{
-    AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult, AgentStreamChunk,
-    GetSnapshotRequest, Resume, StateManagement, TurnEnd,
+    AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
+    AgentStreamChunk, GetSnapshotRequest, Resume, StateManagement, TurnEnd,
 };

@@ -128,28 +128,38 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
     row.snapshot_id = id.clone();
     row.session_id = row.session_id.take().and_then(SessionId::given);
     if let Some(existing) = existing {
-        if row.session_id.is_some() && existing.session_id.is_some() && row.session_id != existing.session_id {
-            return Err(Error::failed_precondition(format!("snapshot '{id}' cannot move to another session")));
+        if row.session_id.is_some() && existing.session_id.is_some() && row.session_id != existing.session_id
+        {
+            return Err(Error::failed_precondition(format!(
+                "snapshot '{id}' cannot move to another session"
+            )));
         }
         if existing.session_id.is_some() {
             row.session_id.clone_from(&existing.session_id);
         }
         if existing.status.is_final() && existing.status != row.status {
-            return Err(Error::failed_precondition(format!("snapshot '{id}' is final and keeps its status")));
+            return Err(Error::failed_precondition(format!(
+                "snapshot '{id}' is final and keeps its status"
+            )));
         }
     }
     if row.session_id.is_none() {
-        return Err(Error::invalid_argument(format!("snapshot '{id}' needs a session id")));
+        return Err(Error::invalid_argument(format!(
+            "snapshot '{id}' needs a session id"
+        )));
     }
     if row.status == SnapshotStatus::Expired {
-        return Err(Error::invalid_argument("'expired' is how a pending row is reported; it is never stored"));
+        return Err(Error::invalid_argument(
+            "'expired' is how a pending row is reported; it is never stored",
+        ));
     }
     Ok(row)
 }
 
 /// The error of a precondition that does not hold.
 pub fn tip_moved(session: &SessionId, expected: Option<&SnapshotId>, found: Option<&SnapshotId>) -> Error {
-    let place = |id: Option<&SnapshotId>| id.map_or_else(|| "its beginning".to_owned(), |id| format!("'{id}'"));
+    let place =
+        |id: Option<&SnapshotId>| id.map_or_else(|| "its beginning".to_owned(), |id| format!("'{id}'"));
     Error::aborted(format!(
         "session '{session}' has moved on: this turn started at {}, the latest is now {}; resume from there and retry",
         place(expected),

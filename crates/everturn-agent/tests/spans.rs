@@ -18,7 +18,10 @@ fn parrot() -> Agent {
     custom_agent(&Registry::new(), "parrot", |session: AgentSession| async move {
         session
             .run(|turn| async move {
-                let heard = turn.message().map(|message| message.text().into_owned()).unwrap_or_default();
+                let heard = turn
+                    .message()
+                    .map(|message| message.text().into_owned())
+                    .unwrap_or_default();
                 if heard == "boom" {
                     return Err(Error::internal("it went boom"));
                 }
@@ -36,13 +39,20 @@ fn parrot() -> Agent {
 #[tokio::test]
 async fn each_turn_has_a_span_with_its_input_its_state_and_its_row() {
     let traces = Traces::listen();
-    let mut connection = parrot().connect(AgentInit { session_id: Some("s".into()), ..AgentInit::default() });
+    let mut connection = parrot().connect(AgentInit {
+        session_id: Some("s".into()),
+        ..AgentInit::default()
+    });
 
     connection.send("one").await.unwrap();
     connection.send("two").await.unwrap();
     let output = connection.output().await.unwrap();
 
-    let (root, first, second) = (traces.span("parrot"), traces.span("runTurn-1"), traces.span("runTurn-2"));
+    let (root, first, second) = (
+        traces.span("parrot"),
+        traces.span("runTurn-1"),
+        traces.span("runTurn-2"),
+    );
     assert_eq!(root.get("type"), Some("action"));
     assert_eq!(root.get("metadata:subtype"), Some("agent"));
     assert_eq!(root.get("metadata:agent:sessionId"), Some("s"));
@@ -50,7 +60,10 @@ async fn each_turn_has_a_span_with_its_input_its_state_and_its_row() {
     assert_eq!((first.parent, second.parent), (root.id, root.id));
     assert_eq!(first.get("type"), Some("flowStep"));
     assert_eq!(first.get("metadata:subtype"), None);
-    assert_eq!(second.get("metadata:agent:snapshotId"), output.snapshot_id.as_ref().map(SnapshotId::as_str));
+    assert_eq!(
+        second.get("metadata:agent:snapshotId"),
+        output.snapshot_id.as_ref().map(SnapshotId::as_str)
+    );
 
     let input: Value = serde_json::from_str(first.get("input").unwrap()).unwrap();
     let state: Value = serde_json::from_str(second.get("output").unwrap()).unwrap();

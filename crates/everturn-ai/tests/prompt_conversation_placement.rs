@@ -8,17 +8,27 @@ use everturn_core::{Context, Registry};
 use serde_json::Value;
 
 fn conversation() -> History {
-    History::from_iter([Message::user("one"), Message::model("two"), Message::user("three")])
+    History::from_iter([
+        Message::user("one"),
+        Message::model("two"),
+        Message::user("three"),
+    ])
 }
 
 /// The rendered texts; those of the conversation in brackets.
 async fn layout(definition: PromptDefinition) -> Vec<String> {
     let prompt = definition.define(&Registry::new()).unwrap();
 
-    let rendered = prompt.render_around(&Value::Null, conversation(), Context::new()).await.unwrap();
+    let rendered = prompt
+        .render_around(&Value::Null, conversation(), Context::new())
+        .await
+        .unwrap();
 
     let texts = |messages: &Messages, mark: fn(&str) -> String| {
-        messages.iter().map(|message| mark(&message.text())).collect::<Vec<_>>()
+        messages
+            .iter()
+            .map(|message| mark(&message.text()))
+            .collect::<Vec<_>>()
     };
     rendered
         .pieces()
@@ -48,21 +58,30 @@ async fn a_user_prompt_stays_last() {
 async fn a_template_places_the_conversation_where_it_says() {
     let template = "{{role \"system\"}}sys{{history}}{{role \"user\"}}ask";
 
-    assert_eq!(layout(PromptDefinition::new("p").messages(template)).await, ["sys", "[one]", "[two]", "[three]", "ask"]);
+    assert_eq!(
+        layout(PromptDefinition::new("p").messages(template)).await,
+        ["sys", "[one]", "[two]", "[three]", "ask"]
+    );
 }
 
 #[tokio::test]
 async fn a_template_without_a_place_gets_it_before_its_last_user_message() {
     let template = "{{role \"system\"}}sys{{role \"user\"}}ask";
 
-    assert_eq!(layout(PromptDefinition::new("p").messages(template)).await, ["sys", "[one]", "[two]", "[three]", "ask"]);
+    assert_eq!(
+        layout(PromptDefinition::new("p").messages(template)).await,
+        ["sys", "[one]", "[two]", "[three]", "ask"]
+    );
 }
 
 #[tokio::test]
 async fn fixed_messages_leave_the_conversation_out() {
     let fixed = vec![Message::system("sys"), Message::user("ask")];
 
-    assert_eq!(layout(PromptDefinition::new("p").messages(fixed)).await, ["sys", "ask"]);
+    assert_eq!(
+        layout(PromptDefinition::new("p").messages(fixed)).await,
+        ["sys", "ask"]
+    );
 }
 
 #[tokio::test]
@@ -73,18 +92,30 @@ async fn a_function_may_trim_the_conversation_and_add_to_it() {
         Ok(messages)
     });
 
-    assert_eq!(layout(PromptDefinition::new("p").messages(trimmed)).await, ["summary", "[three]"]);
+    assert_eq!(
+        layout(PromptDefinition::new("p").messages(trimmed)).await,
+        ["summary", "[three]"]
+    );
 }
 
 #[tokio::test]
 async fn a_shared_history_stays_shared() {
     let history = conversation();
-    let prompt = PromptDefinition::new("p").system("sys").prompt("ask").define(&Registry::new()).unwrap();
+    let prompt = PromptDefinition::new("p")
+        .system("sys")
+        .prompt("ask")
+        .define(&Registry::new())
+        .unwrap();
 
-    let rendered = prompt.render_around(&Value::Null, history.clone(), Context::new()).await.unwrap();
+    let rendered = prompt
+        .render_around(&Value::Null, history.clone(), Context::new())
+        .await
+        .unwrap();
 
     let shares = rendered.messages().segments().any(|segment| match segment {
-        everturn_ai::messages::Segment::History { history: kept, .. } => kept.shared_prefix(&history) == history.len(),
+        everturn_ai::messages::Segment::History { history: kept, .. } => {
+            kept.shared_prefix(&history) == history.len()
+        }
         everturn_ai::messages::Segment::Run(_) => false,
     });
     assert!(shares);
@@ -92,10 +123,15 @@ async fn a_shared_history_stays_shared() {
 
 #[tokio::test]
 async fn a_system_template_must_not_open_another_role() {
-    let prompt =
-        PromptDefinition::new("p").system("sys {{role \"user\"}} more").define(&Registry::new()).unwrap();
+    let prompt = PromptDefinition::new("p")
+        .system("sys {{role \"user\"}} more")
+        .define(&Registry::new())
+        .unwrap();
 
-    let error = prompt.render_around(&Value::Null, Messages::new(), Context::new()).await.unwrap_err();
+    let error = prompt
+        .render_around(&Value::Null, Messages::new(), Context::new())
+        .await
+        .unwrap_err();
 
     assert!(error.message().contains("must render to one message"), "{error}");
 }

@@ -17,7 +17,10 @@ async fn the_store_keeps_every_promise() {
         stores += 1;
         let path = folder.path().join(format!("{stores}.db"));
         async move {
-            let store = SqliteStore::options(path).durability(Durability::Normal).open().await;
+            let store = SqliteStore::options(path)
+                .durability(Durability::Normal)
+                .open()
+                .await;
             Arc::new(store.unwrap()) as Arc<dyn SessionStore>
         }
     })

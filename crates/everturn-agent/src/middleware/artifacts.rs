@@ -70,24 +70,36 @@ impl Middleware for Artifacts {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        let read = Tool::new("read_artifact", "Reads the text of an artifact.", |input: Read, cx| async move {
-            Ok(read(input, &cx))
-        });
+        let read = Tool::new(
+            "read_artifact",
+            "Reads the text of an artifact.",
+            |input: Read, cx| async move { Ok(read(input, &cx)) },
+        );
         if self.readonly {
             return vec![read];
         }
-        let write = Tool::new("write_artifact", "Writes an artifact, or replaces it.", |input: Write, cx| async move {
-            Ok(write(input, &cx))
-        });
+        let write = Tool::new(
+            "write_artifact",
+            "Writes an artifact, or replaces it.",
+            |input: Write, cx| async move { Ok(write(input, &cx)) },
+        );
         vec![read, write]
     }
 }
 
 fn read(input: Read, cx: &ToolContext) -> ReadResult {
-    let artifacts = SessionHandle::of(cx.context()).map(|session| session.artifacts()).unwrap_or_default();
-    let found = artifacts.iter().find(|artifact| artifact.given_name() == Some(&input.name));
+    let artifacts = SessionHandle::of(cx.context())
+        .map(|session| session.artifacts())
+        .unwrap_or_default();
+    let found = artifacts
+        .iter()
+        .find(|artifact| artifact.given_name() == Some(&input.name));
     let content = found.map_or_else(|| "There is no such artifact.".to_owned(), Artifact::content_text);
-    ReadResult { found: found.is_some(), content, name: input.name }
+    ReadResult {
+        found: found.is_some(),
+        content,
+        name: input.name,
+    }
 }
 
 fn write(input: Write, cx: &ToolContext) -> WriteResult {
@@ -113,7 +125,10 @@ fn listing(artifacts: &[Artifact]) -> String {
         if length > 0 {
             let _ = write!(text, " ({length} chars)");
         }
-        let source = artifact.metadata.as_ref().and_then(|metadata| metadata.get("source")?.as_str());
+        let source = artifact
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get("source")?.as_str());
         if let Some(source) = source {
             let _ = write!(text, " [from: {source}]");
         }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use everturn_ai::{
-    GenerateTurn, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse, NextTurn, Tool, ToolContext,
-    place_system_part,
+    GenerateTurn, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse, NextTurn, Tool,
+    ToolContext, place_system_part,
 };
 use everturn_core::{ActionType, Error, Registry, Result};
 use schemars::JsonSchema;
@@ -85,7 +85,10 @@ enum SubAgentForm {
 impl From<SubAgentForm> for SubAgent {
     fn from(form: SubAgentForm) -> Self {
         match form {
-            SubAgentForm::Name(name) => Self { name, description: None },
+            SubAgentForm::Name(name) => Self {
+                name,
+                description: None,
+            },
             SubAgentForm::Described { name, description } => Self { name, description },
         }
     }
@@ -94,7 +97,10 @@ impl From<SubAgentForm> for SubAgent {
 impl SubAgent {
     /// The registered agent of that name.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), description: None }
+        Self {
+            name: name.into(),
+            description: None,
+        }
     }
 
     /// What the model is told about it; the agent's own description if not given.
@@ -205,7 +211,10 @@ pub(super) struct Outcome {
 
 impl Outcome {
     pub(super) fn said(response: impl Into<String>) -> Self {
-        Self { response: response.into(), artifacts: Vec::new() }
+        Self {
+            response: response.into(),
+            artifacts: Vec::new(),
+        }
     }
 }
 
@@ -227,7 +236,12 @@ impl Middleware for Delegating {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        self.0.config.agents.iter().map(|agent| Shared::tool(&self.0, agent)).collect()
+        self.0
+            .config
+            .agents
+            .iter()
+            .map(|agent| Shared::tool(&self.0, agent))
+            .collect()
     }
 }
 
@@ -240,13 +254,22 @@ impl Shared {
     }
 
     fn tool(this: &Arc<Self>, agent: &SubAgent) -> Tool {
-        let generic = || format!("Hands a task to the agent '{}' and returns its answer.", agent.name);
+        let generic = || {
+            format!(
+                "Hands a task to the agent '{}' and returns its answer.",
+                agent.name
+            )
+        };
         let description = agent.description.clone().unwrap_or_else(generic);
         let (this_, agent) = (Arc::clone(this), agent.clone());
-        Tool::new(this.tool_name(&agent), description, move |input: Task, cx: ToolContext| {
-            let (this, agent) = (Arc::clone(&this_), agent.clone());
-            async move { Ok(this.delegate(&agent, input.task, cx).await) }
-        })
+        Tool::new(
+            this.tool_name(&agent),
+            description,
+            move |input: Task, cx: ToolContext| {
+                let (this, agent) = (Arc::clone(&this_), agent.clone());
+                async move { Ok(this.delegate(&agent, input.task, cx).await) }
+            },
+        )
     }
 
     async fn delegate(&self, agent: &SubAgent, task: String, cx: ToolContext) -> Outcome {
@@ -254,7 +277,11 @@ impl Shared {
         if self.config.max_delegations.is_some_and(|limit| number > limit) {
             return Outcome::said("No more tasks can be handed on now: finish with what there is.");
         }
-        let conversation = self.conversation.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let conversation = self
+            .conversation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let errand = subagent::Errand {
             registry: &self.registry,
             agent: &agent.name,

@@ -31,7 +31,9 @@ impl Errand<'_> {
         };
         match output.finish_reason {
             Some(AgentFinishReason::Failed) => {
-                let reason = output.error.map_or_else(|| "no reason was given".to_owned(), |error| error.message);
+                let reason = output
+                    .error
+                    .map_or_else(|| "no reason was given".to_owned(), |error| error.message);
                 Outcome::said(format!("Error: the agent '{}' failed: {reason}", self.agent))
             }
             Some(AgentFinishReason::Interrupted) => Outcome::said(format!(
@@ -46,9 +48,16 @@ impl Errand<'_> {
         let key = ActionType::AGENT.key(self.agent);
         let action = self.registry.lookup(&key).await?;
         let action = action.ok_or_else(|| Error::not_found(format!("there is no agent '{}'", self.agent)))?;
-        let is_client_managed = action.descriptor().metadata.get("agent").and_then(|agent| agent.get("stateManagement"))
+        let is_client_managed = action
+            .descriptor()
+            .metadata
+            .get("agent")
+            .and_then(|agent| agent.get("stateManagement"))
             == Some(&Value::from("client"));
-        let state = SessionState { messages: self.shown.clone(), ..SessionState::default() };
+        let state = SessionState {
+            messages: self.shown.clone(),
+            ..SessionState::default()
+        };
         let init = AgentInit {
             state: (is_client_managed && !self.shown.is_empty()).then_some(state),
             ..AgentInit::default()
@@ -66,8 +75,17 @@ impl Errand<'_> {
 
     fn outcome(&self, output: &AgentOutput, context: &Context) -> Outcome {
         let text = output.message.as_ref().map(joined_text).unwrap_or_default();
-        let response = if text.is_empty() { "(no response)".to_owned() } else { text };
-        let made: Vec<Artifact> = output.artifacts.iter().flatten().filter_map(|made| self.adopted(made)).collect();
+        let response = if text.is_empty() {
+            "(no response)".to_owned()
+        } else {
+            text
+        };
+        let made: Vec<Artifact> = output
+            .artifacts
+            .iter()
+            .flatten()
+            .filter_map(|made| self.adopted(made))
+            .collect();
         let artifacts = made
             .iter()
             .map(|artifact| Made {
@@ -84,7 +102,10 @@ impl Errand<'_> {
     /// A sub-agent's artifact under a name that is this run's; one without a name is not kept.
     fn adopted(&self, artifact: &Artifact) -> Option<Artifact> {
         let name = format!("{}/{}", self.invocation, artifact.given_name()?);
-        let adopted = Artifact { name: Some(name), ..artifact.clone() };
+        let adopted = Artifact {
+            name: Some(name),
+            ..artifact.clone()
+        };
         Some(
             adopted
                 .with_metadata_entry("source", self.agent)
@@ -113,11 +134,18 @@ pub(super) fn last_texts(conversation: &Messages, count: usize) -> History {
     if count == 0 {
         return History::new();
     }
-    let said = conversation.iter().filter(|message| matches!(message.role(), Role::User | Role::Model));
+    let said = conversation
+        .iter()
+        .filter(|message| matches!(message.role(), Role::User | Role::Model));
     let mut texts: Vec<Message> = said
         .filter_map(|message| {
-            let parts: Vec<Part> =
-                message.content().iter().filter_map(Part::as_text).filter(|text| !text.is_empty()).map(Part::text).collect();
+            let parts: Vec<Part> = message
+                .content()
+                .iter()
+                .filter_map(Part::as_text)
+                .filter(|text| !text.is_empty())
+                .map(Part::text)
+                .collect();
             (!parts.is_empty()).then(|| Message::new(message.role(), parts))
         })
         .collect();
@@ -126,7 +154,11 @@ pub(super) fn last_texts(conversation: &Messages, count: usize) -> History {
 }
 
 fn joined_text(message: &Message) -> String {
-    let texts: Vec<&str> =
-        message.content().iter().filter_map(Part::as_text).filter(|text| !text.is_empty()).collect();
+    let texts: Vec<&str> = message
+        .content()
+        .iter()
+        .filter_map(Part::as_text)
+        .filter(|text| !text.is_empty())
+        .collect();
     texts.join("\n")
 }
