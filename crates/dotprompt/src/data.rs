@@ -1,0 +1,115 @@
+//! What a prompt is rendered with: input, context, history and documents, all borrowed.
+
+use serde_json::{Map, Value};
+
+use crate::message::Message;
+
+/// The data of one rendering.
+///
+/// Everything is borrowed, so that rendering copies neither a large context nor a long history.
+///
+/// ```
+/// # use dotprompt::{Data, Dotprompt};
+/// # use serde_json::json;
+/// let dotprompt = Dotprompt::new();
+/// let input = json!({"name": "Ada"});
+/// let auth = json!({"email": "ada@example.com"});
+/// let data = Data::new().input(&input).variable("auth", &auth);
+///
+/// let rendered = dotprompt.render("Hello {{name}} ({{@auth.email}})", &data)?;
+/// assert_eq!(rendered.messages[0].text(), "Hello Ada (ada@example.com)");
+/// # Ok::<(), dotprompt::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Data<'a> {
+    pub(crate) input: Option<&'a Value>,
+    pub(crate) context: Option<&'a Map<String, Value>>,
+    pub(crate) variables: Vec<(&'a str, &'a Value)>,
+    pub(crate) history: History<'a>,
+    pub(crate) docs: Option<&'a [Value]>,
+}
+
+/// The conversation so far: given whole, or only described for templates that look at it.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum History<'a> {
+    #[default]
+    None,
+    Messages(&'a [Message]),
+    Described(&'a dyn Fn() -> Value),
+}
+
+impl<'a> Data<'a> {
+    /// No input, no context, no history.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The variables of the template, an object: `{{name}}` prints its `name`.
+    ///
+    /// Defaults apply key by key. An input that is not an object is available as `{{this}}` and gets no
+    /// defaults.
+    #[must_use]
+    pub fn input(mut self, input: &'a Value) -> Self {
+        self.input = Some(input);
+        self
+    }
+
+    /// The context variables: `{{@auth.email}}` prints `email` of its `auth`.
+    #[must_use]
+    pub fn context(mut self, context: &'a Map<String, Value>) -> Self {
+        self.context = Some(context);
+        self
+    }
+
+    /// One more context variable, before those of [`context`](Self::context).
+    #[must_use]
+    pub fn variable(mut self, name: &'a str, value: &'a Value) -> Self {
+        self.variables.push((name, value));
+        self
+    }
+
+    /// The conversation so far, which `{{history}}` inserts.
+    ///
+    /// Without that helper it goes before the last message if that is the user's, else to the end.
+    #[must_use]
+    pub fn messages(mut self, messages: &'a [Message]) -> Self {
+        self.history = History::Messages(messages);
+        self
+    }
+
+    /// The conversation so far as JSON, for `{{@metadata.messages}}` only.
+    ///
+    /// For callers that splice a history of their own type into the result of
+    /// [`Prompt::render_pieces`](crate::Prompt::render_pieces): the function runs only if the template looks.
+    #[must_use]
+    pub fn describe_messages(mut self, describe: &'a dyn Fn() -> Value) -> Self {
+        self.history = History::Described(describe);
+        self
+    }
+
+    /// The documents, available as `{{@metadata.docs}}`.
+    #[must_use]
+    pub fn docs(mut self, docs: &'a [Value]) -> Self {
+        self.docs = Some(docs);
+        self
+    }
+
+    pub(crate) fn history(&self) -> &'a [Message] {
+        match self.history {
+            History::Messages(messages) => messages,
+            History::None | History::Described(_) => &[],
+        }
+    }
+}
+
+impl std::fmt::Debug for Data<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Data")
+            .field("input", &self.input)
+            .field("context", &self.context)
+            .field("variables", &self.variables)
+            .field("messages", &self.history().len())
+            .field("docs", &self.docs)
+            .finish()
+    }
+}

@@ -1,0 +1,156 @@
+//! The one error of this crate and where in a file it arose.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::limits::Limit;
+use crate::store::StoreError;
+
+/// Why a prompt could not be parsed, compiled, resolved or rendered.
+///
+/// [`kind`](Self::kind) says what happened by meaning, [`location`](Self::location) says where. The displayed
+/// form is one line: `greet.prompt:3:7: unknown helper 'shout'`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Inner {
+    kind: ErrorKind,
+    location: Option<Location>,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The frontmatter is not a YAML mapping.
+    Frontmatter(String),
+    /// A key of the frontmatter has a value that cannot be used.
+    Metadata(String),
+    /// A Picoschema definition breaks a rule of the format.
+    Schema(String),
+    /// A schema is named that nobody defines.
+    UnknownSchema(String),
+    /// The tool resolver does not know the named tool.
+    UnknownTool(String),
+    /// The template is not well formed.
+    Syntax(String),
+    /// The template calls a helper that nobody defines.
+    UnknownHelper(String),
+    /// A helper refused its arguments or failed.
+    Helper {
+        /// The helper's name.
+        name: String,
+        /// What it said.
+        message: String,
+    },
+    /// The template includes a partial that nobody defines.
+    UnknownPartial(String),
+    /// Partials include each other without end; the names, the first one repeated at the end.
+    PartialCycle(Vec<String>),
+    /// A resolver failed, as opposed to not knowing the name.
+    Resolver(String),
+    /// The prompt store failed.
+    Store(StoreError),
+    /// A bound of [`Limits`](crate::Limits) was exceeded.
+    LimitExceeded(Limit),
+}
+
+/// A place in a source, counted from 1; columns count characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// The file or the name under which the source was compiled, if it had one.
+    pub file: Option<Arc<str>>,
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind) -> Self {
+        Self(Box::new(Inner { kind, location: None }))
+    }
+
+    pub(crate) fn at(kind: ErrorKind, location: Location) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            location: Some(location),
+        }))
+    }
+
+    pub(crate) fn or_at(mut self, location: impl FnOnce() -> Option<Location>) -> Self {
+        if self.0.location.is_none() {
+            self.0.location = location();
+        }
+        self
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// Where it went wrong; absent when no source is involved.
+    pub fn location(&self) -> Option<&Location> {
+        self.0.location.as_ref()
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Self::new(ErrorKind::Store(error))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(location) = &self.0.location {
+            write!(f, "{location}: ")?;
+        }
+        write!(f, "{}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.kind {
+            ErrorKind::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frontmatter(message) => write!(f, "the frontmatter cannot be read: {message}"),
+            Self::Schema(message) => write!(f, "invalid schema: {message}"),
+            Self::UnknownSchema(name) => write!(f, "unknown schema '{name}'"),
+            Self::UnknownTool(name) => write!(f, "unknown tool '{name}'"),
+            Self::Syntax(message) => write!(f, "invalid template: {message}"),
+            Self::UnknownHelper(name) => write!(f, "unknown helper '{name}'"),
+            Self::Helper { name, message } => write!(f, "helper '{name}': {message}"),
+            Self::UnknownPartial(name) => write!(f, "unknown partial '{name}'"),
+            Self::PartialCycle(names) => {
+                write!(
+                    f,
+                    "partials include each other without end: {}",
+                    names.join(" -> ")
+                )
+            }
+            Self::Metadata(message) | Self::Resolver(message) => f.write_str(message),
+            Self::Store(error) => write!(f, "{error}"),
+            Self::LimitExceeded(limit) => write!(f, "limit exceeded: {limit}"),
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{file}:{}:{}", self.line, self.column),
+            None => write!(f, "{}:{}", self.line, self.column),
+        }
+    }
+}

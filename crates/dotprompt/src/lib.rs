@@ -1,0 +1,36 @@
+#![doc = include_str!("../README.md")]
+#![doc = ""]
+#![doc = "# Helpers and template language"]
+#![doc = include_str!("docs/helpers.md")]
+
+mod data;
+mod document;
+mod dotprompt;
+mod error;
+mod frontmatter;
+mod helper;
+mod limits;
+mod message;
+mod metadata;
+mod picoschema;
+mod position;
+mod prompt;
+mod resolve;
+mod store;
+mod template;
+mod transcript;
+mod whitespace;
+
+pub use self::data::Data;
+pub use self::document::ParsedPrompt;
+pub use self::dotprompt::Dotprompt;
+pub use self::error::{Error, ErrorKind, Location};
+pub use self::helper::{Fragment, Helper, HelperCall, HelperError, HelperOutput};
+pub use self::limits::{Limit, Limits};
+pub use self::message::{Media, Message, Part, Role};
+pub use self::metadata::Metadata;
+pub use self::picoschema::picoschema;
+pub use self::prompt::{Prompt, Rendered};
+pub use self::resolve::{ResolveError, ToolDefinition};
+pub use self::store::{DirStore, PromptRef, PromptStore, StoreError, StoreErrorKind, StoredPrompt};
+pub use self::transcript::{Piece, Placement};

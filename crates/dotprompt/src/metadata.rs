@@ -1,0 +1,164 @@
+//! What a prompt says about itself: model, configuration, schemas, tools and everything else in its frontmatter.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The metadata of a prompt, as the frontmatter writes it or with schemas and tools resolved.
+///
+/// It is a JSON object with a few known keys, which the methods read; a key of the wrong type reads as absent.
+/// Keys that the format does not define are in [`raw`](Self::raw), and those of the form `namespace.key` also in
+/// [`ext`](Self::ext).
+///
+/// The same type carries additional metadata at render time, which wins over the frontmatter:
+///
+/// ```
+/// # use dotprompt::{Dotprompt, Metadata};
+/// # use serde_json::json;
+/// let source = "---\nconfig:\n  temperature: 1\n  topK: 4\n---\nHello";
+/// let options = Metadata::new().with("config", json!({"topK": 8}));
+///
+/// let metadata = Dotprompt::new().render_metadata(source, &options)?;
+/// assert_eq!(json!(metadata.config()), json!({"temperature": 1, "topK": 8}));
+/// # Ok::<(), dotprompt::Error>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Metadata(Map<String, Value>);
+
+impl Metadata {
+    /// No metadata at all.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The keys that every prompt has.
+    pub(crate) fn base() -> Self {
+        Self(
+            ["ext", "metadata", "config"]
+                .map(|key| (key.to_owned(), Value::Object(Map::new())))
+                .into_iter()
+                .collect(),
+        )
+    }
+
+    /// The same metadata with one key set.
+    #[must_use]
+    pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.0.insert(key.into(), value.into());
+        self
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key)
+    }
+
+    /// The name of the prompt.
+    pub fn name(&self) -> Option<&str> {
+        self.text("name")
+    }
+
+    /// The variant of the prompt.
+    pub fn variant(&self) -> Option<&str> {
+        self.text("variant")
+    }
+
+    /// What the prompt is for.
+    pub fn description(&self) -> Option<&str> {
+        self.text("description")
+    }
+
+    /// The model to ask.
+    pub fn model(&self) -> Option<&str> {
+        self.text("model")
+    }
+
+    /// The configuration for the model.
+    pub fn config(&self) -> Option<&Map<String, Value>> {
+        self.object("config")
+    }
+
+    /// The names of tools that have no definition here.
+    pub fn tools(&self) -> impl Iterator<Item = &str> {
+        self.0
+            .get("tools")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+    }
+
+    /// The definitions of tools that were resolved by name.
+    pub fn tool_definitions(&self) -> &[Value] {
+        self.0
+            .get("toolDefs")
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// The schema of the input: as written, or JSON Schema once resolved.
+    pub fn input_schema(&self) -> Option<&Value> {
+        self.object("input")?.get("schema")
+    }
+
+    /// The default values of the template's variables.
+    pub fn input_default(&self) -> Option<&Map<String, Value>> {
+        self.object("input")?.get("default")?.as_object()
+    }
+
+    /// The schema of the output: as written, or JSON Schema once resolved.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.object("output")?.get("schema")
+    }
+
+    /// The format of the output.
+    pub fn output_format(&self) -> Option<&str> {
+        self.object("output")?.get("format")?.as_str()
+    }
+
+    /// The whole frontmatter as written; absent if the source has none.
+    pub fn raw(&self) -> Option<&Map<String, Value>> {
+        self.object("raw")
+    }
+
+    /// The keys with a dot, split at the last one: `a.b.c: 1` is `c: 1` in `ext["a.b"]`.
+    pub fn ext(&self) -> Option<&Map<String, Value>> {
+        self.object("ext")
+    }
+
+    /// The metadata as a JSON object.
+    pub fn as_map(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// The metadata as a JSON object.
+    pub fn into_map(self) -> Map<String, Value> {
+        self.0
+    }
+
+    /// Lays `over` on top: its keys replace, only `config` is merged key by key.
+    pub(crate) fn overlay(&mut self, over: &Self) {
+        let mut config = self.config().cloned().unwrap_or_default();
+        config.extend(over.config().cloned().unwrap_or_default());
+        self.0.extend(over.0.clone());
+        self.0.insert("config".to_owned(), Value::Object(config));
+    }
+
+    pub(crate) fn as_map_mut(&mut self) -> &mut Map<String, Value> {
+        &mut self.0
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.as_str()
+    }
+
+    fn object(&self, key: &str) -> Option<&Map<String, Value>> {
+        self.0.get(key)?.as_object()
+    }
+}
+
+impl From<Map<String, Value>> for Metadata {
+    fn from(map: Map<String, Value>) -> Self {
+        Self(map)
+    }
+}

@@ -1,0 +1,177 @@
+//! Which names may become paths.
+//!
+//! Names come from templates and callers, sometimes from a network. A name is accepted only if every file system
+//! reads it as a path below the store, so the rules refuse more than any one system would need.
+
+use crate::store::{StoreError, StoreErrorKind};
+
+/// How often a name is percent-decoded in search of something hidden.
+const DECODINGS: usize = 3;
+
+/// Checks a prompt's name, which may have folders.
+pub(super) fn check_name(name: &str) -> Result<(), StoreError> {
+    match flaw(name) {
+        None => Ok(()),
+        Some(flaw) => Err(refuse("name", name, flaw)),
+    }
+}
+
+/// Checks a variant, which may have neither folders nor dots.
+pub(super) fn check_variant(variant: &str) -> Result<(), StoreError> {
+    let flaw = if variant.contains('/') {
+        Some("contains a slash")
+    } else if variant.contains('.') {
+        Some("contains a dot")
+    } else {
+        flaw(variant)
+    };
+    match flaw {
+        None => Ok(()),
+        Some(flaw) => Err(refuse("variant", variant, flaw)),
+    }
+}
+
+fn refuse(what: &str, name: &str, flaw: &str) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::InvalidName,
+        format!("invalid prompt {what} {name:?}: it {flaw}"),
+    )
+}
+
+fn flaw(name: &str) -> Option<&'static str> {
+    if name.trim().is_empty() {
+        return Some("is empty");
+    }
+    if !name.is_ascii() {
+        return Some("contains characters beyond ASCII");
+    }
+    if name.chars().any(|c| c.is_ascii_control()) || name.contains("\\0") {
+        return Some("contains control characters");
+    }
+    if name != percent_decoded(name) {
+        return Some("contains percent escapes");
+    }
+    if name.contains('\\') {
+        return Some("contains a backslash");
+    }
+    if name.contains([':', '*', '?', '"', '<', '>', '|']) {
+        return Some("contains a character that some file systems reserve");
+    }
+    if name.starts_with('/') || name.starts_with('~') {
+        return Some("is an absolute path");
+    }
+    name.split('/').find_map(segment_flaw)
+}
+
+fn segment_flaw(segment: &str) -> Option<&'static str> {
+    match segment {
+        "" => Some("has an empty folder or file name"),
+        "." | ".." => Some("has a relative path segment"),
+        _ if segment.starts_with('.') => Some("has a hidden folder or file name"),
+        _ if segment.ends_with('.') || segment.trim() != segment => {
+            Some("has a folder or file name with a dot or a space at its end")
+        }
+        _ => None,
+    }
+}
+
+/// The name with its percent escapes decoded, also those that appear only after decoding.
+fn percent_decoded(name: &str) -> String {
+    let mut decoded = name.to_owned();
+    for _ in 0..DECODINGS {
+        decoded = decode_once(&decoded);
+    }
+    decoded
+}
+
+fn decode_once(text: &str) -> String {
+    let mut decoded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        let escape = rest
+            .get(at + 1..at + 3)
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        decoded.push_str(&rest[..at]);
+        if let Some(byte) = escape.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            decoded.push(char::from(byte));
+            rest = &rest[at + 3..];
+        } else {
+            decoded.push('%');
+            rest = &rest[at + 1..];
+        }
+    }
+    decoded.push_str(rest);
+    decoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_names_with_folders_are_accepted() {
+        for name in [
+            "greet",
+            "support/refund",
+            "a-b_c.d",
+            "a b",
+            "x/y/z",
+            "100%",
+            "50%off",
+        ] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_could_lead_elsewhere_are_refused() {
+        let names = [
+            "",
+            " ",
+            "..",
+            "../x",
+            "a/../b",
+            "a/..",
+            ".",
+            "./a",
+            "a/./b",
+            "/etc/passwd",
+            "a//b",
+            "a/",
+            "~/x",
+            "C:/x",
+            "c:x",
+            "\\\\host\\x",
+            "a\\b",
+            "a\0b",
+            "a\\0b",
+            "a\nb",
+            "%2e%2e/x",
+            "%252e%252e",
+            "%25252e",
+            "a%2Fb",
+            "%00",
+            "caf\u{e9}",
+            "\u{ff0e}\u{ff0e}/x",
+            "a\u{202e}b",
+            ".hidden",
+            "a/.git/x",
+            "a.",
+            "a /b",
+            "a*",
+            "a|b",
+        ];
+        for name in names {
+            let error = check_name(name).expect_err(name);
+            assert_eq!(error.kind(), StoreErrorKind::InvalidName, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_variant_is_one_word() {
+        assert!(check_variant("formal").is_ok());
+        for variant in ["", "a/b", "a.b", "..", "%2e"] {
+            assert!(check_variant(variant).is_err(), "{variant}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The built-in blocks.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::machine::{BYTES_PER_STEP, Machine};
+use super::output::Output;
+use super::program::{Block, BlockKind};
+use super::scope::{Frame, Parameters, Scope, Turn};
+use super::value::{Val, entries_of};
+use crate::error::Error;
+
+impl<'r> Machine<'r> {
+    pub(super) fn block(
+        &mut self,
+        block: &'r Block,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        match &block.kind {
+            BlockKind::If {
+                condition,
+                include_zero,
+                negated,
+            } => {
+                let condition = self.eval(condition, scope)?;
+                let include_zero = match include_zero {
+                    Some(option) => self.eval(option, scope)?.is_truthy(false),
+                    None => false,
+                };
+                self.branch(block, condition.is_truthy(include_zero) != *negated, scope, out)
+            }
+            BlockKind::Equals { left, right, negated } => {
+                let left = self.eval(left, scope)?;
+                let right = self.eval(right, scope)?;
+                if let (Some(Value::String(a)), Some(Value::String(b))) = (left.as_value(), right.as_value())
+                {
+                    self.charge(a.len().min(b.len()) / BYTES_PER_STEP, scope)?;
+                }
+                self.branch(block, left.strictly_equals(&right) != *negated, scope, out)
+            }
+            BlockKind::Each(list) => {
+                let list = self.eval(list, scope)?;
+                self.each(block, &list, scope, out)
+            }
+            BlockKind::With(value) => {
+                let value = self.eval(value, scope)?;
+                if value.is_empty() {
+                    return self.run(&block.inverse, scope, out);
+                }
+                self.with(block, value, scope, out)
+            }
+            BlockKind::Section(path) => {
+                let value = self.path(path, scope)?;
+                self.section(block, value, scope, out)
+            }
+            BlockKind::Verbatim => self.run(&block.body, scope, out),
+            BlockKind::Call(call) => self.call_block(call, block, scope, out),
+        }
+    }
+
+    fn branch(
+        &mut self,
+        block: &'r Block,
+        body: bool,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        self.run(if body { &block.body } else { &block.inverse }, scope, out)
+    }
+
+    /// `true` renders the body where it stands, a list once for each item, anything else with it as the context.
+    fn section(
+        &mut self,
+        block: &'r Block,
+        value: Val<'r>,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        match value.as_value() {
+            Some(Value::Bool(true)) => self.run(&block.body, scope, out),
+            Some(Value::Bool(false) | Value::Null) => self.run(&block.inverse, scope, out),
+            Some(Value::Array(_)) => self.each(block, &value, scope, out),
+            _ if value.is_missing() => self.run(&block.inverse, scope, out),
+            _ => self.with(block, value, scope, out),
+        }
+    }
+
+    fn with(
+        &mut self,
+        block: &'r Block,
+        value: Val<'r>,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        if block.binds == 0 {
+            return self.run(&block.body, &scope.child(value), out);
+        }
+        let parameters = Parameters {
+            values: [value.clone(), Val::Missing],
+            parent: scope.parameters,
+        };
+        let mut inner = scope.child(value);
+        inner.parameters = Some(&parameters);
+        self.run(&block.body, &inner, out)
+    }
+
+    fn each(
+        &mut self,
+        block: &'r Block,
+        list: &Val<'r>,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        if let Val::Ref(Value::Array(items)) = list {
+            let items = items.iter().map(|item| (None, Val::Ref(item)));
+            return self.turns(block, items, scope, out);
+        }
+        if let Some(Value::Array(items)) = list.as_value() {
+            let items = items.iter().map(|item| (None, Val::from_value(item.clone())));
+            return self.turns(block, items, scope, out);
+        }
+        let entries = entries_of(list)
+            .into_iter()
+            .map(|(name, value)| (Some(name), value));
+        self.turns(block, entries, scope, out)
+    }
+
+    /// Renders the body once for each item; the alternative if there is none.
+    fn turns(
+        &mut self,
+        block: &'r Block,
+        items: impl ExactSizeIterator<Item = (Option<Cow<'r, str>>, Val<'r>)>,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        let count = items.len();
+        if count == 0 {
+            return self.run(&block.inverse, scope, out);
+        }
+        for (index, (key, item)) in items.enumerate() {
+            self.charge(1, scope)?;
+            let turn = Turn {
+                index,
+                key,
+                is_last: index + 1 == count,
+            };
+            let parameters = (block.binds > 0).then(|| Parameters {
+                values: [item.clone(), turn.key_value()],
+                parent: scope.parameters,
+            });
+            let frame = Frame {
+                turn: Some(turn),
+                parent: scope.frame,
+            };
+            let mut inner = scope.child(item);
+            inner.frame = Some(&frame);
+            if let Some(parameters) = &parameters {
+                inner.parameters = Some(parameters);
+            }
+            self.run(&block.body, &inner, out)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Partials: registered, inline, and the block that a caller passes.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use super::machine::Machine;
+use super::output::Output;
+use super::program::{Include, IncludeName, Program};
+use super::scope::{CallerBlock, Frame, Inlines, Scope};
+use super::value::{Layered, Val};
+use crate::error::{Error, ErrorKind};
+
+impl<'r> Machine<'r> {
+    pub(super) fn include(
+        &mut self,
+        include: &'r Include,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        let this = self.partial_context(include, scope)?;
+        match &include.indent {
+            None => self.include_in(include, this, scope, out),
+            Some(indent) => {
+                let mut inner = Output::default();
+                self.include_in(include, this, scope, &mut inner)?;
+                let indented = inner.indented(indent);
+                self.count(indented.text.len(), scope)?;
+                out.append(indented);
+                Ok(())
+            }
+        }
+    }
+
+    /// The context that the partial gets: the one given or the current one, with the named arguments on top.
+    fn partial_context(&mut self, include: &'r Include, scope: &Scope<'_, 'r>) -> Result<Val<'r>, Error> {
+        let base = match &include.context {
+            Some(context) => self.eval(context, scope)?,
+            None => scope.this.clone(),
+        };
+        if include.hash.is_empty() {
+            return Ok(base);
+        }
+        let mut over = Vec::with_capacity(include.hash.len());
+        for (key, value) in &include.hash {
+            over.push((&**key, self.eval(value, scope)?));
+        }
+        Ok(Val::Layered(Rc::new(Layered { base, over })))
+    }
+
+    fn include_in(
+        &mut self,
+        include: &'r Include,
+        this: Val<'r>,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        let name = match &include.name {
+            IncludeName::Fixed(name) => Cow::Borrowed(&**name),
+            IncludeName::Computed(expr) => {
+                let mut printed = Output::default();
+                let value = self.eval(expr, scope)?;
+                self.print(&value, scope, &mut printed)?;
+                Cow::Owned(printed.text)
+            }
+            IncludeName::CallerBlock => return self.include_caller(include, this, scope, out),
+        };
+        self.enter_partial(name.clone(), scope, include.at)?;
+
+        // The block that is passed may define inline partials for the one it is passed to. Without one, the
+        // block that was passed to us is passed on.
+        let caller = include.body.as_ref().map(|body| CallerBlock { body, scope });
+        let passed = include.body.as_ref().filter(|body| !body.inlines.is_empty());
+        let inlines = passed.map(|body| Inlines {
+            entries: &body.inlines,
+            scope,
+            parent: scope.inlines,
+        });
+        let frame = include.body.as_ref().map(|_| block_frame(scope));
+        let visible = inlines.as_ref().or(scope.inlines);
+
+        if let Some((program, defined)) = scope.inline(&name) {
+            let mut inner = defined.child(this);
+            inner.frame = frame.as_ref().or(scope.frame);
+            inner.inlines = visible;
+            inner.caller = caller.as_ref().or(scope.caller);
+            self.run(program, &inner, out)?;
+        } else if let Some(unit) = self.library.partial(&name) {
+            let unit = unit.as_ref().map_err(Clone::clone)?;
+            let mut inner = Scope::root(this, unit);
+            inner.frame = frame.as_ref().or(scope.frame);
+            inner.inlines = visible;
+            inner.caller = caller.as_ref().or(scope.caller);
+            self.run(&unit.program, &inner, out)?;
+        } else if let Some(body) = &include.body {
+            self.fall_back(body, this, scope, out)?;
+        } else {
+            return Err(Error::new(ErrorKind::UnknownPartial(name.into_owned())));
+        }
+        self.partials.pop();
+        Ok(())
+    }
+
+    /// A block partial that nobody defines renders its own block.
+    fn fall_back(
+        &mut self,
+        body: &'r Program,
+        this: Val<'r>,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        let outer = block_frame(scope);
+        let mut inner = scope.child(this);
+        inner.frame = Some(&outer);
+        let frame = block_frame(&inner);
+        let mut inner = inner.clone();
+        inner.frame = Some(&frame);
+        self.run(body, &inner, out)
+    }
+
+    /// Renders the block that our caller passed, as seen from where it was written.
+    fn include_caller(
+        &mut self,
+        include: &'r Include,
+        this: Val<'r>,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        let Some(caller) = scope.caller else {
+            return match &include.body {
+                Some(body) => self.fall_back(body, this, scope, out),
+                None => Err(Error::new(ErrorKind::UnknownPartial("@partial-block".to_owned()))),
+            };
+        };
+        let frame = block_frame(scope);
+        let mut inner = caller.scope.child(this);
+        inner.frame = Some(&frame);
+        self.run(caller.body, &inner, out)
+    }
+}
+
+/// The frame that a block passed to a partial adds, for `@../` to step over.
+fn block_frame<'s, 'r>(scope: &Scope<'s, 'r>) -> Frame<'s, 'r> {
+    Frame {
+        turn: None,
+        parent: scope.frame,
+    }
+}

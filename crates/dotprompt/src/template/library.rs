@@ -1,0 +1,198 @@
+//! A prompt's template together with all partials that it may reach.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::unit::{Source, Unit};
+use crate::error::{Error, ErrorKind};
+use crate::limits::Limit;
+use crate::position::Position;
+use crate::resolve::Definitions;
+
+pub(crate) struct Library {
+    main: Unit,
+    /// A partial that only a computed name can reach and that does not compile fails when it is reached.
+    partials: HashMap<Box<str>, Result<Unit, Error>>,
+    variables: BTreeSet<Box<str>>,
+    text_bytes: usize,
+}
+
+impl Library {
+    /// Compiles a template and, transitively, the partials that it names.
+    pub(crate) fn compile(
+        text: &str,
+        start: Position,
+        label: Option<Arc<str>>,
+        definitions: &Definitions,
+    ) -> Result<Self, Error> {
+        let mut gathering = Gathering {
+            definitions,
+            source_bytes: 0,
+            tags: 0,
+            partials: HashMap::new(),
+        };
+        let main = gathering.unit(Source { text, start, label })?;
+        let mut computed = main.facts.computes_partials;
+        let mut wanted: Vec<Box<str>> = main.facts.partials.iter().cloned().collect();
+        while let Some(name) = wanted.pop() {
+            match gathering.partial(&name)? {
+                Some(Err(error)) => return Err(error.clone()),
+                Some(Ok(unit)) => {
+                    wanted.extend(unit.facts.partials.iter().cloned());
+                    computed |= unit.facts.computes_partials;
+                }
+                None => {}
+            }
+        }
+        if computed {
+            gathering.everything_defined()?;
+        }
+        let Gathering {
+            partials,
+            source_bytes: text_bytes,
+            ..
+        } = gathering;
+        let compiled = partials.values().filter_map(|unit| unit.as_ref().ok());
+        let variables = compiled
+            .chain([&main])
+            .flat_map(|unit| unit.facts.variables.iter().cloned())
+            .collect();
+        let library = Self {
+            main,
+            partials,
+            variables,
+            text_bytes,
+        };
+        library.refuse_cycles()?;
+        Ok(library)
+    }
+
+    pub(super) fn main(&self) -> &Unit {
+        &self.main
+    }
+
+    pub(super) fn partial(&self, name: &str) -> Option<&Result<Unit, Error>> {
+        self.partials.get(name)
+    }
+
+    /// How much source there is, a guess at how much text it makes.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    /// The `@` variables that the template or one of its partials reads.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.variables.iter().map(|name| &**name)
+    }
+
+    /// Refuses partials that include each other whatever the data. Those that do so under a condition are
+    /// legitimate, and bounded when they run.
+    fn refuse_cycles(&self) -> Result<(), Error> {
+        let units = || {
+            self.partials
+                .values()
+                .filter_map(|unit| unit.as_ref().ok())
+                .chain([&self.main])
+        };
+        let inlines: BTreeSet<&str> = units()
+            .flat_map(|unit| &unit.facts.inlines)
+            .map(|name| &**name)
+            .collect();
+        let mut finished = BTreeSet::new();
+        for start in &self.main.facts.always {
+            self.follow(start, &inlines, &mut Vec::new(), &mut finished)?;
+        }
+        Ok(())
+    }
+
+    fn follow<'l>(
+        &'l self,
+        name: &'l str,
+        inlines: &BTreeSet<&str>,
+        chain: &mut Vec<&'l str>,
+        finished: &mut BTreeSet<&'l str>,
+    ) -> Result<(), Error> {
+        // An inline partial may stand in for one of the same name, so nothing is certain about it.
+        let Some(Ok(unit)) = self.partials.get(name).filter(|_| !inlines.contains(name)) else {
+            return Ok(());
+        };
+        if let Some(first) = chain.iter().position(|seen| *seen == name) {
+            let names = chain[first..]
+                .iter()
+                .chain([&name])
+                .map(|name| (*name).to_owned())
+                .collect();
+            let at = || Some(Position::START.in_file(unit.label.as_ref()));
+            return Err(Error::new(ErrorKind::PartialCycle(names)).or_at(at));
+        }
+        if !finished.insert(name) {
+            return Ok(());
+        }
+        chain.push(name);
+        for next in &unit.facts.always {
+            self.follow(next, inlines, chain, finished)?;
+        }
+        chain.pop();
+        Ok(())
+    }
+}
+
+struct Gathering<'d> {
+    definitions: &'d Definitions,
+    source_bytes: usize,
+    tags: usize,
+    partials: HashMap<Box<str>, Result<Unit, Error>>,
+}
+
+impl Gathering<'_> {
+    fn unit(&mut self, source: Source<'_>) -> Result<Unit, Error> {
+        let mut limits = self.definitions.limits.clone();
+        self.source_bytes += source.text.len();
+        if self.source_bytes > limits.source_bytes {
+            let at = source.start.in_file(source.label.as_ref());
+            return Err(Error::at(ErrorKind::LimitExceeded(Limit::SourceBytes), at));
+        }
+        limits.tags -= self.tags;
+        let unit = Unit::compile(source, &self.definitions.helpers, &limits)?;
+        self.tags += unit.facts.tags;
+        Ok(unit)
+    }
+
+    /// Compiles a partial that has not been seen yet; none if it has or if nobody defines it.
+    fn partial(&mut self, name: &str) -> Result<Option<&Result<Unit, Error>>, Error> {
+        if self.partials.contains_key(name) {
+            return Ok(None);
+        }
+        let Some(found) = self.definitions.partial(name)? else {
+            return Ok(None);
+        };
+        if self.partials.len() >= self.definitions.limits.partials {
+            return Err(Error::new(ErrorKind::LimitExceeded(Limit::Partials)));
+        }
+        let unit = self.unit(Source {
+            text: &found.source,
+            start: Position::START,
+            label: Some(found.label),
+        });
+        match unit {
+            Err(error) if matches!(error.kind(), ErrorKind::LimitExceeded(_)) => Err(error),
+            unit => Ok(Some(self.partials.entry(name.into()).or_insert(unit))),
+        }
+    }
+
+    /// Compiles every defined partial and what they name, because a computed name may reach any of them.
+    fn everything_defined(&mut self) -> Result<(), Error> {
+        let mut wanted: Vec<Box<str>> = self
+            .definitions
+            .partials
+            .keys()
+            .map(|name| name.as_str().into())
+            .collect();
+        while let Some(name) = wanted.pop() {
+            if let Some(Ok(unit)) = self.partial(&name)? {
+                wanted.extend(unit.facts.partials.iter().cloned());
+            }
+        }
+        Ok(())
+    }
+}

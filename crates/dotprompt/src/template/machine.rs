@@ -1,0 +1,241 @@
+//! Runs a program.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::ambient::Ambient;
+use super::library::Library;
+use super::output::{Mark, Output};
+use super::path::{Origin, Path};
+use super::print;
+use super::program::{Expr, Node, Program};
+use super::scope::{Inlines, Scope};
+use super::value::Val;
+use crate::error::{Error, ErrorKind};
+use crate::limits::{Limit, Limits};
+use crate::position::Position;
+
+/// How many bytes of looking through a text cost one step.
+pub(super) const BYTES_PER_STEP: usize = 64;
+
+/// Renders the library's main template.
+pub(crate) fn render<'r>(
+    library: &'r Library,
+    ambient: &'r Ambient<'r>,
+    limits: &'r Limits,
+) -> Result<Output, Error> {
+    let mut machine = Machine {
+        library,
+        ambient,
+        limits,
+        steps: 0,
+        written: 0,
+        depth: 0,
+        partials: Vec::new(),
+    };
+    let mut out = Output {
+        text: String::with_capacity(library.text_bytes()),
+        marks: Vec::with_capacity(8),
+    };
+    let unit = library.main();
+    let scope = Scope::root(Val::Ref(ambient.root), unit);
+    machine
+        .run(&unit.program, &scope, &mut out)
+        .map_err(|error| error.or_at(|| Some(unit.start.in_file(unit.label.as_ref()))))?;
+    Ok(out)
+}
+
+pub(super) struct Machine<'r> {
+    pub(super) library: &'r Library,
+    ambient: &'r Ambient<'r>,
+    limits: &'r Limits,
+    steps: u64,
+    written: usize,
+    depth: usize,
+    /// The names of the partials we are in.
+    pub(super) partials: Vec<Cow<'r, str>>,
+}
+
+impl<'r> Machine<'r> {
+    pub(super) fn run(
+        &mut self,
+        program: &'r Program,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        if program.inlines.is_empty() {
+            return self.nodes(program, scope, out);
+        }
+        let inlines = Inlines {
+            entries: &program.inlines,
+            scope,
+            parent: scope.inlines,
+        };
+        let mut scope = scope.clone();
+        scope.inlines = Some(&inlines);
+        self.nodes(program, &scope, out)
+    }
+
+    fn nodes(&mut self, program: &'r Program, scope: &Scope<'_, 'r>, out: &mut Output) -> Result<(), Error> {
+        for node in &program.nodes {
+            self.charge(1, scope)?;
+            match node {
+                Node::Text(text) => self.write(text, scope, out)?,
+                Node::Mark(mark) => self.mark(mark.clone(), scope, out)?,
+                Node::Print(path) => {
+                    let value = self.path(path, scope)?;
+                    self.print(&value, scope, out)?;
+                }
+                Node::Call(call) => self.call_statement(call, scope, out)?,
+                Node::Block(block) => {
+                    self.nest(block.at, scope, |machine| machine.block(block, scope, out))?;
+                }
+                Node::Include(include) => {
+                    self.nest(include.at, scope, |machine| machine.include(include, scope, out))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn eval(&mut self, expr: &'r Expr, scope: &Scope<'_, 'r>) -> Result<Val<'r>, Error> {
+        match expr {
+            Expr::Literal(value) => Ok(Val::Ref(value)),
+            Expr::Path(path) => self.path(path, scope),
+            Expr::Call(call) => self.nest(call.at, scope, |machine| machine.call_value(call, scope)),
+        }
+    }
+
+    pub(super) fn path(&mut self, path: &'r Path, scope: &Scope<'_, 'r>) -> Result<Val<'r>, Error> {
+        let start = match &path.origin {
+            Origin::Scope(up) => scope.context(*up),
+            Origin::Parameter { up, slot } => scope.parameter(*up, *slot),
+            Origin::Variable { up, name } => match scope.loop_variable(*up, name) {
+                Some(value) => value,
+                None => match (self.ambient.given(name), &**name) {
+                    (Some(value), _) => Val::Ref(value),
+                    (None, "root") => Val::Ref(self.ambient.root),
+                    (None, "metadata") => return self.ambient.metadata(&path.keys),
+                    (None, _) => Val::Missing,
+                },
+            },
+        };
+        if let Some((last, before)) = path.keys.split_last().filter(|(last, _)| ***last == *"length") {
+            let value = start.walk(before);
+            // The length of a text is counted, which takes time.
+            let bytes = value.as_value().and_then(Value::as_str).map_or(0, str::len);
+            self.charge(bytes / BYTES_PER_STEP, scope)?;
+            return Ok(value.get(last));
+        }
+        Ok(start.walk(&path.keys))
+    }
+
+    pub(super) fn print(
+        &mut self,
+        value: &Val<'r>,
+        scope: &Scope<'_, 'r>,
+        out: &mut Output,
+    ) -> Result<(), Error> {
+        match value {
+            Val::Missing => Ok(()),
+            Val::Layered(_) => self.write("[object Object]", scope, out),
+            value => match value.as_value() {
+                Some(Value::String(text)) => self.write(text, scope, out),
+                Some(value) => {
+                    let before = out.text.len();
+                    print::push(&mut out.text, value);
+                    self.count(out.text.len() - before, scope)
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    pub(super) fn write(&mut self, text: &str, scope: &Scope<'_, 'r>, out: &mut Output) -> Result<(), Error> {
+        self.count(text.len(), scope)?;
+        out.text.push_str(text);
+        Ok(())
+    }
+
+    pub(super) fn mark(&mut self, mark: Mark, scope: &Scope<'_, 'r>, out: &mut Output) -> Result<(), Error> {
+        let payload = match &mark {
+            Mark::Media(media) => media.url.len(),
+            Mark::Section(name) => name.len(),
+            Mark::Role(_) | Mark::History => 0,
+        };
+        self.count(payload + size_of::<Mark>(), scope)?;
+        out.mark(mark);
+        Ok(())
+    }
+
+    /// Counts bytes against the limit of output.
+    pub(super) fn count(&mut self, bytes: usize, scope: &Scope<'_, 'r>) -> Result<(), Error> {
+        self.written = self.written.saturating_add(bytes);
+        if self.written > self.limits.output_bytes {
+            return Err(exceeded(Limit::OutputBytes, scope, None));
+        }
+        Ok(())
+    }
+
+    /// Counts steps against their limit.
+    pub(super) fn charge(&mut self, steps: usize, scope: &Scope<'_, 'r>) -> Result<(), Error> {
+        self.steps = self.steps.saturating_add(steps as u64);
+        if self.steps > self.limits.steps {
+            return Err(exceeded(Limit::Steps, scope, None));
+        }
+        Ok(())
+    }
+
+    /// Runs `inner` one level deeper.
+    fn nest<T>(
+        &mut self,
+        at: Position,
+        scope: &Scope<'_, 'r>,
+        inner: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.depth >= self.limits.depth {
+            return Err(self
+                .too_deep()
+                .unwrap_or_else(|| exceeded(Limit::Depth, scope, Some(at))));
+        }
+        self.depth += 1;
+        let result = inner(self).map_err(|error| error.or_at(|| Some(at.in_file(scope.unit.label.as_ref()))));
+        self.depth -= 1;
+        result
+    }
+
+    pub(super) fn enter_partial(
+        &mut self,
+        name: Cow<'r, str>,
+        scope: &Scope<'_, 'r>,
+        at: Position,
+    ) -> Result<(), Error> {
+        self.partials.push(name);
+        if self.partials.len() > self.limits.partial_depth {
+            return Err(self
+                .too_deep()
+                .unwrap_or_else(|| exceeded(Limit::PartialDepth, scope, Some(at))));
+        }
+        Ok(())
+    }
+
+    /// If the depth comes from partials that include each other, says which.
+    fn too_deep(&self) -> Option<Error> {
+        let (last, before) = self.partials.split_last()?;
+        let again = before.iter().rposition(|name| name == last)?;
+        let names = self.partials[again..]
+            .iter()
+            .map(|name| name.clone().into_owned())
+            .collect();
+        Some(Error::new(ErrorKind::PartialCycle(names)))
+    }
+}
+
+fn exceeded(limit: Limit, scope: &Scope<'_, '_>, at: Option<Position>) -> Error {
+    let error = Error::new(ErrorKind::LimitExceeded(limit));
+    match at {
+        Some(at) => error.or_at(|| Some(at.in_file(scope.unit.label.as_ref()))),
+        None => error,
+    }
+}

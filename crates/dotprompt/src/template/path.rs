@@ -1,0 +1,175 @@
+//! Paths to values: `customer.name`, `../x`, `@state.count`, `items.[0]`, `this`.
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Path {
+    pub(super) origin: Origin,
+    pub(super) keys: Vec<Box<str>>,
+}
+
+/// Where a path starts.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Origin {
+    /// The context that many blocks up.
+    Scope(usize),
+    /// An `@` variable, its frame that many loops up.
+    Variable { up: usize, name: Box<str> },
+    /// A block parameter: how many blocks with parameters up, and which of its names.
+    Parameter { up: usize, slot: usize },
+}
+
+impl Path {
+    /// Reads a path; `parameters` are the block parameters in force, the innermost block last.
+    pub(super) fn parse(raw: &str, parameters: &[Vec<Box<str>>]) -> Self {
+        let (variable, mut rest) = match raw.strip_prefix('@') {
+            Some(rest) => (true, rest),
+            None => (false, raw),
+        };
+        let mut up = 0;
+        let mut explicit = false;
+        loop {
+            if let Some(tail) = strip_segment(rest, "..") {
+                up += 1;
+                rest = tail;
+            } else if let Some(tail) = strip_segment(rest, ".").or_else(|| strip_segment(rest, "this")) {
+                rest = tail;
+            } else {
+                break;
+            }
+            explicit = true;
+        }
+        let mut keys = split_keys(rest);
+        if variable {
+            let name = if keys.is_empty() {
+                "".into()
+            } else {
+                keys.remove(0)
+            };
+            return Self {
+                origin: Origin::Variable { up, name },
+                keys,
+            };
+        }
+        if !explicit && let Some(origin) = keys.first().and_then(|name| parameter(name, parameters)) {
+            keys.remove(0);
+            return Self { origin, keys };
+        }
+        Self {
+            origin: Origin::Scope(up),
+            keys,
+        }
+    }
+
+    pub(super) fn key(name: &str) -> Self {
+        Self {
+            origin: Origin::Scope(0),
+            keys: vec![name.into()],
+        }
+    }
+}
+
+/// Drops `segment` and the separator behind it, if `text` starts with it as a whole segment.
+fn strip_segment<'t>(text: &'t str, segment: &str) -> Option<&'t str> {
+    let rest = text.strip_prefix(segment)?;
+    if rest.is_empty() {
+        return Some(rest);
+    }
+    // After `.` only a slash separates: `..` is another segment, and `.5` none at all.
+    let separators: &[char] = if segment == "this" { &['.', '/'] } else { &['/'] };
+    rest.strip_prefix(separators)
+}
+
+fn split_keys(mut rest: &str) -> Vec<Box<str>> {
+    let mut keys = Vec::new();
+    while !rest.is_empty() {
+        let (key, tail) = match rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+            Some(literal) => literal,
+            None => rest.split_at(rest.find(['.', '/']).unwrap_or(rest.len())),
+        };
+        keys.push(key.into());
+        rest = tail.strip_prefix(['.', '/']).unwrap_or(tail);
+    }
+    keys
+}
+
+fn parameter(name: &str, parameters: &[Vec<Box<str>>]) -> Option<Origin> {
+    parameters.iter().rev().enumerate().find_map(|(up, names)| {
+        let slot = names.iter().position(|bound| **bound == *name)?;
+        Some(Origin::Parameter { up, slot })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(up: usize, keys: &[&str]) -> Path {
+        Path {
+            origin: Origin::Scope(up),
+            keys: keys.iter().map(|key| (*key).into()).collect(),
+        }
+    }
+
+    #[test]
+    fn every_way_to_write_a_path_is_read() {
+        for (raw, expected) in [
+            ("a", scope(0, &["a"])),
+            ("a.b/c", scope(0, &["a", "b", "c"])),
+            ("this", scope(0, &[])),
+            ("this.a", scope(0, &["a"])),
+            ("this/a", scope(0, &["a"])),
+            ("./a", scope(0, &["a"])),
+            (".", scope(0, &[])),
+            ("..", scope(1, &[])),
+            ("../../a", scope(2, &["a"])),
+            ("../this.a", scope(1, &["a"])),
+            ("[a b].c", scope(0, &["a b", "c"])),
+            ("a.[b.c].[0]", scope(0, &["a", "b.c", "0"])),
+            ("thistle", scope(0, &["thistle"])),
+            ("../..", scope(2, &[])),
+            ("this.[1]", scope(0, &["1"])),
+        ] {
+            assert_eq!(Path::parse(raw, &[]), expected, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_variable_keeps_its_sub_path() {
+        let path = Path::parse("@../state.a.b", &[]);
+
+        let origin = Origin::Variable {
+            up: 1,
+            name: "state".into(),
+        };
+        assert_eq!(
+            path,
+            Path {
+                origin,
+                keys: vec!["a".into(), "b".into()]
+            }
+        );
+    }
+
+    #[test]
+    fn a_block_parameter_hides_a_key_unless_the_path_is_explicit() {
+        let parameters = [vec!["a".into()], vec!["b".into(), "c".into()]];
+
+        let outer = Path::parse("a.x", &parameters);
+        let inner = Path::parse("c", &parameters);
+
+        assert_eq!(
+            outer,
+            Path {
+                origin: Origin::Parameter { up: 1, slot: 0 },
+                keys: vec!["x".into()]
+            }
+        );
+        assert_eq!(
+            inner,
+            Path {
+                origin: Origin::Parameter { up: 0, slot: 1 },
+                keys: vec![]
+            }
+        );
+        assert_eq!(Path::parse("./a", &parameters), scope(0, &["a"]));
+    }
+}

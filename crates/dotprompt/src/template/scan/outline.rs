@@ -1,0 +1,62 @@
+//! Which tag ends which block.
+
+use super::Flaw;
+use super::tag::{Form, Tag};
+use crate::limits::{Limit, Limits};
+
+/// A block's alternatives and its end, as indices of tags.
+pub(super) struct BlockEnds {
+    pub(super) alternatives: Vec<usize>,
+    pub(super) close: usize,
+}
+
+/// Pairs blocks with their ends and checks how deep they nest.
+pub(super) fn outline(tags: &[Tag], limits: &Limits) -> Result<Vec<BlockEnds>, Flaw> {
+    let mut blocks = Vec::new();
+    let mut open: Vec<(usize, Vec<usize>)> = Vec::new();
+    // A chained alternative nests in the one before it.
+    let mut chained = 0;
+    for (index, tag) in tags.iter().enumerate() {
+        if tag.form.opens() {
+            open.push((index, Vec::new()));
+        } else if tag.form.is_alternative() {
+            let Some((_, alternatives)) = open.last_mut() else {
+                return Err(Flaw::new(tag.offset, "'else' stands outside any block"));
+            };
+            alternatives.push(index);
+            chained += usize::from(tag.form == Form::Chain);
+        } else if tag.form.closes() {
+            let Some((start, alternatives)) = open.pop() else {
+                return Err(Flaw::new(
+                    tag.offset,
+                    format!("'{}' is closed but was never opened", tag.name()),
+                ));
+            };
+            if tags[start].name() != tag.name() {
+                let message = format!("the block '{}' is closed as '{}'", tags[start].name(), tag.name());
+                return Err(Flaw::new(tag.offset, message));
+            }
+            chained -= alternatives
+                .iter()
+                .filter(|index| tags[**index].form == Form::Chain)
+                .count();
+            blocks.push(BlockEnds {
+                alternatives,
+                close: index,
+            });
+        }
+        if open.len() + chained > limits.nesting {
+            return Err(Flaw::exceeded(Limit::Nesting, tag.offset));
+        }
+    }
+    match open.last() {
+        None => Ok(blocks),
+        Some((start, _)) => {
+            let tag = &tags[*start];
+            Err(Flaw::new(
+                tag.offset,
+                format!("the block '{}' is never closed", tag.name()),
+            ))
+        }
+    }
+}

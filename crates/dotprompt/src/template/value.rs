@@ -1,0 +1,217 @@
+//! Values while rendering: borrowed from the data wherever possible.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+
+/// A value, or the absence of one, which JavaScript tells apart from null.
+#[derive(Clone)]
+pub(super) enum Val<'r> {
+    Missing,
+    Ref(&'r Value),
+    Owned(Rc<Value>),
+    /// An object with some keys on top, as a partial with `key=value` arguments sees it.
+    Layered(Rc<Layered<'r>>),
+}
+
+pub(super) struct Layered<'r> {
+    pub(super) base: Val<'r>,
+    pub(super) over: Vec<(&'r str, Val<'r>)>,
+}
+
+impl Val<'_> {
+    pub(super) fn from_value(value: impl Into<Value>) -> Self {
+        Self::Owned(Rc::new(value.into()))
+    }
+
+    pub(super) fn from_bool(value: bool) -> Self {
+        Self::Ref(if value {
+            &Value::Bool(true)
+        } else {
+            &Value::Bool(false)
+        })
+    }
+
+    /// The value as plain JSON, unless it is missing or layered.
+    pub(super) fn as_value(&self) -> Option<&Value> {
+        match self {
+            Self::Ref(value) => Some(value),
+            Self::Owned(value) => Some(value),
+            Self::Missing | Self::Layered(_) => None,
+        }
+    }
+
+    /// The value as JSON; a missing one is null.
+    pub(super) fn to_value(&self) -> Cow<'_, Value> {
+        match self {
+            Self::Missing => Cow::Owned(Value::Null),
+            Self::Ref(value) => Cow::Borrowed(value),
+            Self::Owned(value) => Cow::Borrowed(value),
+            Self::Layered(layered) => Cow::Owned(Value::Object(layered.flatten())),
+        }
+    }
+
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing)
+    }
+
+    /// Whether both are the very same value, not merely equal ones.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Missing, Self::Missing) => true,
+            (Self::Ref(a), Self::Ref(b)) => std::ptr::eq(*a, *b),
+            (Self::Owned(a), Self::Owned(b)) => Rc::ptr_eq(a, b),
+            (Self::Layered(a), Self::Layered(b)) => Rc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// The value that a path leads to from here.
+    pub(super) fn walk(&self, keys: &[Box<str>]) -> Self {
+        match (self, keys) {
+            (value, []) => value.clone(),
+            // Only the end of the path is copied, not what lies on the way.
+            (Self::Owned(value), [init @ .., last]) => {
+                let inner = init.iter().try_fold(&**value, |value, key| child(value, key));
+                inner.map_or(Self::Missing, |inner| match child(inner, last) {
+                    Some(found) => Self::from_value(found.clone()),
+                    None => length(inner, last),
+                })
+            }
+            (value, [first, rest @ ..]) => value.get(first).walk(rest),
+        }
+    }
+
+    /// A property of an object, an item of a list, or the `length` of a list or a text.
+    pub(super) fn get(&self, key: &str) -> Self {
+        match self {
+            Self::Missing => Self::Missing,
+            Self::Ref(value) => match child(value, key) {
+                Some(found) => Self::Ref(found),
+                None => length(value, key),
+            },
+            Self::Owned(value) => match child(value, key) {
+                Some(found) => Self::from_value(found.clone()),
+                None => length(value, key),
+            },
+            Self::Layered(layered) => match layered.over.iter().rev().find(|(name, _)| *name == key) {
+                Some((_, found)) => found.clone(),
+                None if layered.base.is_object() => layered.base.get(key),
+                None => Self::Missing,
+            },
+        }
+    }
+
+    pub(super) fn is_object(&self) -> bool {
+        match self {
+            Self::Layered(_) => true,
+            other => other.as_value().is_some_and(Value::is_object),
+        }
+    }
+
+    /// What `{{#if}}` takes for true: everything but nothing, false, zero, an empty text and an empty list.
+    pub(super) fn is_truthy(&self, include_zero: bool) -> bool {
+        match self.as_value() {
+            None => matches!(self, Self::Layered(_)),
+            Some(Value::Number(number)) => include_zero || number.as_f64().is_none_or(|number| number != 0.0),
+            Some(_) => !self.is_empty(),
+        }
+    }
+
+    /// What `{{#with}}` takes for empty; zero is not.
+    pub(super) fn is_empty(&self) -> bool {
+        match self.as_value() {
+            None => self.is_missing(),
+            Some(Value::Null | Value::Bool(false)) => true,
+            Some(Value::String(text)) => text.is_empty(),
+            Some(Value::Array(items)) => items.is_empty(),
+            Some(_) => false,
+        }
+    }
+
+    /// JavaScript's `===`: scalars by type and value, lists and objects only if they are the very same.
+    pub(super) fn strictly_equals(&self, other: &Self) -> bool {
+        match (self.as_value(), other.as_value()) {
+            (Some(Value::Number(a)), Some(Value::Number(b))) => a == b || a.as_f64() == b.as_f64(),
+            (Some(a), Some(b)) if is_scalar(a) || is_scalar(b) => a == b,
+            _ => self.is_same(other),
+        }
+    }
+}
+
+impl<'r> Layered<'r> {
+    /// The keys of the base in their order, then those only on top.
+    pub(super) fn entries(&self) -> Vec<(Cow<'r, str>, Val<'r>)> {
+        let mut entries: Vec<(Cow<'r, str>, Val<'r>)> = match &self.base {
+            Val::Layered(base) => base.entries(),
+            base => entries_of(base),
+        };
+        for (key, value) in &self.over {
+            match entries.iter_mut().find(|(name, _)| name == key) {
+                Some((_, slot)) => *slot = value.clone(),
+                None => entries.push((Cow::Borrowed(key), value.clone())),
+            }
+        }
+        entries
+    }
+
+    fn flatten(&self) -> Map<String, Value> {
+        let entries = self
+            .entries()
+            .into_iter()
+            .filter(|(_, value)| !value.is_missing());
+        entries
+            .map(|(key, value)| (key.into_owned(), value.to_value().into_owned()))
+            .collect()
+    }
+}
+
+/// The entries of an object; nothing else has any.
+pub(super) fn entries_of<'r>(value: &Val<'r>) -> Vec<(Cow<'r, str>, Val<'r>)> {
+    match value {
+        Val::Ref(Value::Object(map)) => map
+            .iter()
+            .map(|(key, value)| (Cow::Borrowed(key.as_str()), Val::Ref(value)))
+            .collect(),
+        Val::Owned(value) => match &**value {
+            Value::Object(map) => map
+                .iter()
+                .map(|(key, value)| (Cow::Owned(key.clone()), Val::from_value(value.clone())))
+                .collect(),
+            _ => Vec::new(),
+        },
+        Val::Layered(layered) => layered.entries(),
+        Val::Ref(_) | Val::Missing => Vec::new(),
+    }
+}
+
+/// Up to this many keys are compared one by one, which is faster than hashing.
+const SMALL: usize = 8;
+
+pub(super) fn property<'v>(map: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
+    if map.len() > SMALL {
+        return map.get(key);
+    }
+    map.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+}
+
+fn child<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+    match value {
+        Value::Object(map) => property(map, key),
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        _ => None,
+    }
+}
+
+fn length<'r>(value: &Value, key: &str) -> Val<'r> {
+    match value {
+        Value::Array(items) if key == "length" => Val::from_value(items.len()),
+        Value::String(text) if key == "length" => Val::from_value(text.encode_utf16().count()),
+        _ => Val::Missing,
+    }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !value.is_array() && !value.is_object()
+}
