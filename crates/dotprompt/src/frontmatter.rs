@@ -22,8 +22,17 @@ const RESERVED: [&str; 12] = [
     "version",
 ];
 
+/// How deep lists and mappings may stand inside each other.
+const MAX_DEPTH: usize = 64;
+
 /// Reads the frontmatter, or says what is wrong with it and where.
 pub(crate) fn read(yaml: &str) -> Result<Metadata, (String, Position)> {
+    if nests_too_deeply(yaml) {
+        return Err((
+            format!("nested more than {MAX_DEPTH} levels deep"),
+            Position::START,
+        ));
+    }
     let value: Yaml = yaml_serde::from_str(yaml).map_err(|error| {
         let at = error.location().map_or(Position::START, |at| Position {
             line: at.line().max(1),
@@ -36,6 +45,26 @@ pub(crate) fn read(yaml: &str) -> Result<Metadata, (String, Position)> {
         Value::Null => Ok(sort_keys(Map::new())),
         _ => Err(("expected a mapping of keys to values".to_owned(), Position::START)),
     }
+}
+
+/// Whether lists or mappings stand inside each other beyond any use. The reader would refuse them as well, but
+/// only after work that grows with the square of the depth.
+fn nests_too_deeply(yaml: &str) -> bool {
+    let mut brackets = 0_usize;
+    for byte in yaml.bytes() {
+        match byte {
+            b'[' | b'{' => brackets += 1,
+            b']' | b'}' => brackets = brackets.saturating_sub(1),
+            _ => {}
+        }
+        if brackets > MAX_DEPTH {
+            return true;
+        }
+    }
+    yaml.lines().any(|line| {
+        let is_indicator = |word: &&str| matches!(*word, "-" | "?");
+        line.split_ascii_whitespace().take_while(is_indicator).count() > MAX_DEPTH
+    })
 }
 
 fn sort_keys(raw: Map<String, Value>) -> Metadata {

@@ -1,12 +1,13 @@
 //! Templates: from Handlebars source to text with marks.
 //!
-//! `scan` → `handlebars` parser → `lower` → [`Program`](program::Program) → `machine` → [`Output`](output::Output).
+//! `scan` → parser of the `handlebars` crate → `lower` → [`Program`](program::Program) → `machine` →
+//! [`Output`](output::Output).
 //!
-//! The `handlebars` crate parses: its grammar and its rules for white space are the ones we trust. Its renderer
-//! is not used, for three reasons. It has no bounds: a partial that includes itself through a second one
-//! overflows the stack, and a loop in a loop runs for ever. It copies the data at every partial. And its values
-//! print, compare and branch differently from the JavaScript original. So the syntax tree is lowered to a program
-//! of our own, which borrows the data, counts what it does and keeps JavaScript's rules.
+//! The `handlebars` crate parses; its grammar decides what a tag may say. Its renderer is not used, for three
+//! reasons. It has no bounds: a partial that includes itself through a second one overflows the stack, and a loop
+//! in a loop runs for ever. It copies the data at every partial. And its values print, compare and branch
+//! differently from the JavaScript original. So the syntax tree is lowered to a program of our own, which borrows
+//! the data, counts what it does and keeps JavaScript's rules.
 //!
 //! Marks (a role, the history, media, a section) are kept beside the text and never inside it. Data that happens
 //! to spell a mark stays data: no input can open a system message.

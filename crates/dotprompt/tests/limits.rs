@@ -208,6 +208,45 @@ fn compiling_a_large_source_takes_seconds_at_most() {
 }
 
 #[test]
+fn sources_that_invite_searching_twice_are_read_once() {
+    let start = Instant::now();
+    let size = 400 * 1024;
+    for source in [
+        "<<<dotprompt:".repeat(size / 13) + ">>>",
+        "{{!-- --~}}".repeat(2000) + &"x".repeat(size),
+        "{{!-- }}".repeat(size / 8),
+        "{{{{raw}}}}{{{{/raw}}}}".repeat(1000) + &"x".repeat(size),
+        "\\{{".repeat(size / 3),
+        format!("{{{{> p {}}}}}", "a=b ".repeat(size / 4)),
+        format!("---\n{}", "\n---   x".repeat(size / 8)),
+    ] {
+        let _ = render(&source, &json!({}));
+    }
+
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+}
+
+#[test]
+fn long_paths_and_many_arguments_cost_steps() {
+    let list: Vec<u32> = (0..5000).collect();
+    let path = vec!["a"; 50_000].join(".");
+    let arguments: String = (0..150).fold(String::new(), |all, index| all + "k" + &index.to_string() + "=1 ");
+    let dotprompt = Dotprompt::new().define_partial(
+        "p",
+        "{{#each list}}{{x}}{{y}}{{/each}}{{#each ../list}}{{x}}{{/each}}",
+    );
+    let input = json!({"list": list});
+    for source in [
+        format!("{{{{#each list}}}}{{{{{path}}}}}{{{{/each}}}}"),
+        format!("{{{{#each list}}}}{{{{> p {arguments}}}}}{{{{/each}}}}"),
+    ] {
+        let start = Instant::now();
+        let _ = dotprompt.render(&source, &Data::new().input(&input));
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
 fn hostile_frontmatter_is_refused_quickly() {
     let aliases: String = (1..40).fold("a0: &a0 [x, x]\n".to_owned(), |yaml, level| {
         format!("{yaml}a{level}: &a{level} [*a{0}, *a{0}]\n", level - 1)
@@ -215,7 +254,9 @@ fn hostile_frontmatter_is_refused_quickly() {
     let brackets = format!("a: {}", "[".repeat(200_000));
     let braces = format!("a: {}", "{a: ".repeat(50_000));
     let dashes = "- ".repeat(100_000);
-    for yaml in [aliases, brackets, braces, dashes] {
+    let questions = "? ".repeat(100_000);
+    let indented = (0..600).map(|depth| " ".repeat(depth) + "a:\n").collect();
+    for yaml in [aliases, brackets, braces, dashes, questions, indented] {
         let start = Instant::now();
 
         let parsed = Dotprompt::new().parse(&format!("---\n{yaml}\n---\nbody"));

@@ -10,6 +10,9 @@ use super::scope::{CallerBlock, Frame, Inlines, Scope};
 use super::value::{Layered, Val};
 use crate::error::{Error, ErrorKind};
 
+/// Finding a partial among inline ones takes time by their number.
+const STEPS_PER_PARTIAL: usize = 8;
+
 impl<'r> Machine<'r> {
     pub(super) fn include(
         &mut self,
@@ -44,7 +47,7 @@ impl<'r> Machine<'r> {
         for (key, value) in &include.hash {
             over.push((&**key, self.eval(value, scope)?));
         }
-        Ok(Val::Layered(Rc::new(Layered { base, over })))
+        Ok(Val::Layered(Rc::new(Layered::new(base, over))))
     }
 
     fn include_in(
@@ -64,6 +67,7 @@ impl<'r> Machine<'r> {
             }
             IncludeName::CallerBlock => return self.include_caller(include, this, scope, out),
         };
+        self.charge(STEPS_PER_PARTIAL, scope)?;
         self.enter_partial(name.clone(), scope, include.at)?;
 
         // The block that is passed may define inline partials for the one it is passed to. Without one, the

@@ -16,6 +16,8 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::{Limit, Limits};
 use crate::position::Position;
 
+/// How many keys of looking up cost one step.
+const KEYS_PER_STEP: usize = 8;
 /// How many bytes of looking through a text cost one step.
 pub(super) const BYTES_PER_STEP: usize = 64;
 
@@ -121,6 +123,7 @@ impl<'r> Machine<'r> {
                 },
             },
         };
+        self.charge((path.keys.len() + start.layered_keys()) / KEYS_PER_STEP, scope)?;
         if let Some((last, before)) = path.keys.split_last().filter(|(last, _)| ***last == *"length") {
             let value = start.walk(before);
             // The length of a text is counted, which takes time.

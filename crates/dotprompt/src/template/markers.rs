@@ -20,8 +20,11 @@ pub(super) fn push_text(nodes: &mut Vec<Node>, text: String) {
     let mut from = 0;
     while let Some(at) = text[from..].find(OPEN).map(|found| from + found) {
         let inner = at + OPEN.len();
-        let Some(end) = text[inner..].find(CLOSE).map(|found| inner + found) else {
-            break;
+        // A marker ends before the next one starts, so that nothing is searched twice.
+        let next = text[inner..].find(OPEN).map_or(text.len(), |found| inner + found);
+        let Some(end) = text[inner..next].find(CLOSE).map(|found| inner + found) else {
+            from = next;
+            continue;
         };
         match mark(&text[inner..end]) {
             Some(mark) => {

@@ -16,8 +16,9 @@ pub(super) enum Val<'r> {
 }
 
 pub(super) struct Layered<'r> {
-    pub(super) base: Val<'r>,
-    pub(super) over: Vec<(&'r str, Val<'r>)>,
+    base: Val<'r>,
+    over: Vec<(&'r str, Val<'r>)>,
+    keys: usize,
 }
 
 impl Val<'_> {
@@ -52,6 +53,14 @@ impl Val<'_> {
         }
     }
 
+    /// How many keys lie in layers on top of each other; looking one up takes time by their number.
+    pub(super) fn layered_keys(&self) -> usize {
+        match self {
+            Self::Layered(layered) => layered.keys,
+            Self::Missing | Self::Ref(_) | Self::Owned(_) => 0,
+        }
+    }
+
     pub(super) fn is_missing(&self) -> bool {
         matches!(self, Self::Missing)
     }
@@ -69,18 +78,18 @@ impl Val<'_> {
 
     /// The value that a path leads to from here.
     pub(super) fn walk(&self, keys: &[Box<str>]) -> Self {
-        match (self, keys) {
-            (value, []) => value.clone(),
-            // Only the end of the path is copied, not what lies on the way.
-            (Self::Owned(value), [init @ .., last]) => {
-                let inner = init.iter().try_fold(&**value, |value, key| child(value, key));
-                inner.map_or(Self::Missing, |inner| match child(inner, last) {
-                    Some(found) => Self::from_value(found.clone()),
-                    None => length(inner, last),
-                })
+        let mut value = self.clone();
+        for (index, key) in keys.iter().enumerate() {
+            if let Self::Owned(owned) = &value {
+                // Only the end of the path is copied, not what lies on the way.
+                return walk_owned(owned, &keys[index..]);
             }
-            (value, [first, rest @ ..]) => value.get(first).walk(rest),
+            value = value.get(key);
+            if value.is_missing() {
+                break;
+            }
         }
+        value
     }
 
     /// A property of an object, an item of a list, or the `length` of a list or a text.
@@ -141,6 +150,11 @@ impl Val<'_> {
 }
 
 impl<'r> Layered<'r> {
+    pub(super) fn new(base: Val<'r>, over: Vec<(&'r str, Val<'r>)>) -> Self {
+        let keys = over.len() + base.layered_keys();
+        Self { base, over, keys }
+    }
+
     /// The keys of the base in their order, then those only on top.
     pub(super) fn entries(&self) -> Vec<(Cow<'r, str>, Val<'r>)> {
         let mut entries: Vec<(Cow<'r, str>, Val<'r>)> = match &self.base {
@@ -202,6 +216,17 @@ fn child<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
         Value::Array(items) => items.get(key.parse::<usize>().ok()?),
         _ => None,
     }
+}
+
+fn walk_owned<'r>(value: &Value, keys: &[Box<str>]) -> Val<'r> {
+    let Some((last, before)) = keys.split_last() else {
+        return Val::from_value(value.clone());
+    };
+    let inner = before.iter().try_fold(value, |value, key| child(value, key));
+    inner.map_or(Val::Missing, |inner| match child(inner, last) {
+        Some(found) => Val::from_value(found.clone()),
+        None => length(inner, last),
+    })
 }
 
 fn length<'r>(value: &Value, key: &str) -> Val<'r> {

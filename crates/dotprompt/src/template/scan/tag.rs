@@ -4,6 +4,9 @@ use super::Flaw;
 use super::word::{self, Token, TokenKind};
 use crate::limits::{Limit, Limits};
 
+/// More than anyone writes into one tag; looking up arguments takes time by their number.
+const MAX_WORDS: usize = 512;
+
 pub(in crate::template) struct Tag {
     pub(in crate::template) form: Form,
     /// Where it starts in the source.
@@ -197,6 +200,9 @@ fn read_words(
         if depth > limits.nesting {
             return Err(Flaw::exceeded(Limit::Nesting, cursor));
         }
+        if tag.tokens.len() >= MAX_WORDS {
+            return Err(Flaw::new(tag.offset, "the tag has too many words"));
+        }
         cursor = token.end;
         tag.tokens.push(token);
     }
@@ -214,19 +220,19 @@ fn end_of_tag(rest: &str, close: &str) -> Option<(usize, bool)> {
 
 fn comment(source: &str, at: usize, bang: usize, strips_left: bool) -> Result<Tag, Flaw> {
     let inner = &source[bang + 1..];
-    let length = if inner.starts_with("--") {
-        let ends = ["--}}", "--~}}"].map(|end| inner.find(end).map(|found| found + end.len()));
-        ends.into_iter().flatten().min()
-    } else {
-        inner.find("}}").map(|found| found + 2)
+    let is_long = inner.starts_with("--");
+    let ends = |at: &usize| {
+        let before = &inner[..*at];
+        !is_long || before.ends_with("--") || before.ends_with("--~")
     };
-    let Some(length) = length else {
+    let end = inner.match_indices("}}").map(|(at, _)| at).find(ends);
+    let Some(end) = end else {
         return Err(Flaw::new(at, "the comment is never closed"));
     };
     let mut tag = Tag::new(Form::Comment, at);
-    tag.end = bang + 1 + length;
+    tag.end = bang + 1 + end + 2;
     tag.strips_left = strips_left;
-    tag.strips_right = inner[..length - 2].ends_with('~');
+    tag.strips_right = inner[..end].ends_with('~');
     Ok(tag)
 }
 
