@@ -56,6 +56,10 @@ pub(crate) struct Driver<S> {
     ledger: Option<Ledger>,
     writes: FuturesUnordered<BoxFuture<'static, Written>>,
     background: Background,
+    /// The state of the row that the next one goes on from.
+    snapshotted: Option<SessionState>,
+    /// How many turns came since that row and have none of their own.
+    unsaved_turns: u64,
     /// The state to give back if the invocation fails; kept where the client keeps the state.
     last_good: Option<SessionState>,
     /// The state to give back, once it was shaped.
@@ -107,6 +111,8 @@ impl<S: CustomState> Driver<S> {
         let session = Core::new(session_id, state, outbox.clone(), transform, caller.clone())?;
         let session = Arc::new(session);
         let last_good = ledger.is_none().then(|| session.state());
+        let resumed = ledger.as_ref().is_some_and(|ledger| ledger.last().is_some());
+        let snapshotted = resumed.then(|| session.state());
 
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
@@ -130,6 +136,8 @@ impl<S: CustomState> Driver<S> {
             ledger,
             writes: FuturesUnordered::new(),
             background: Background::new(definition.heartbeat.interval),
+            snapshotted,
+            unsaved_turns: 0,
             last_good,
             shown: None,
             result: None,
@@ -247,6 +255,8 @@ impl<S: CustomState> Driver<S> {
         Some(match written {
             Written::Turn(Ok(row)) => {
                 note(&mut self.ledger, &row);
+                self.snapshotted = row.state;
+                self.unsaved_turns = 0;
                 self.turns.committed(row.snapshot_id);
                 Event::TurnCommitted
             }

@@ -84,6 +84,7 @@ mod prompt_agent;
 mod resume;
 mod session;
 mod snapshot;
+mod snapshot_policy;
 mod state;
 mod transform;
 mod turn;
@@ -108,6 +109,7 @@ pub use self::prompt_agent::{InlinePrompt, NamedPrompt, TurnGenerate, agent, pro
 pub use self::resume::validate_resume;
 pub use self::session::{CustomState, Session, SessionHandle};
 pub use self::snapshot::{Snapshot, SnapshotEvent, SnapshotStatus};
+pub use self::snapshot_policy::{SnapshotMoment, SnapshotPolicy};
 pub use self::state::SessionState;
 pub use self::turn::{Turn, TurnContext, TurnResult};
 pub use self::wire::{

@@ -14,7 +14,7 @@ use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    SessionState,
+    SessionState, SnapshotPolicy,
 };
 
 /// An agent whose turn loop is `function`.
@@ -107,6 +107,7 @@ struct Options {
     state_transform: Option<StateTransform>,
     stream_transform: Option<StreamTransform>,
     concurrency: Option<Concurrency>,
+    snapshots: Option<SnapshotPolicy>,
     resume_past_failures: Option<bool>,
     heartbeat: Option<Heartbeat>,
     cancellation_grace: Option<Duration>,
@@ -211,6 +212,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self.once("concurrency", |options| &mut options.concurrency, concurrency)
     }
 
+    /// Which turns become snapshots; the default is every successful one.
+    pub fn snapshots(self, policy: SnapshotPolicy) -> Self {
+        self.once("snapshot policy", |options| &mut options.snapshots, policy)
+    }
+
     /// Lets a conversation be resumed by its session id although its latest row is failed, aborted or pending: it goes
     /// on from the last good one, or begins anew if there is none.
     pub fn resume_past_failures(self) -> Self {
@@ -282,6 +288,7 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             state_transform: options.state_transform,
             stream_transform: options.stream_transform,
             concurrency: options.concurrency.unwrap_or_default(),
+            snapshots: options.snapshots.unwrap_or_default(),
             resume_past_failures: options.resume_past_failures.unwrap_or_default(),
             heartbeat: options.heartbeat.unwrap_or_default(),
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),

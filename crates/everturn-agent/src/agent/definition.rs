@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
-use crate::{AgentResult, AgentSession, Clock, Concurrency};
+use crate::{AgentResult, AgentSession, Clock, Concurrency, SnapshotPolicy};
 
 /// An agent's function: runs the turns of one invocation and says what came of it.
 pub(crate) type AgentFunction<S> =
@@ -50,6 +50,7 @@ pub(crate) struct Definition<S> {
     pub(crate) state_transform: Option<StateTransform>,
     pub(crate) stream_transform: Option<StreamTransform>,
     pub(crate) concurrency: Concurrency,
+    pub(crate) snapshots: SnapshotPolicy,
     pub(crate) resume_past_failures: bool,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) cancellation_grace: Duration,

@@ -7,7 +7,10 @@ use super::{AgentEvent, Driver, Written};
 use crate::ledger::{Admission, Admitted, Ledger};
 use crate::machine::{Command, EndOfInput, Event, PendingId, TurnOutcome, TurnRow};
 use crate::turn::{TurnContext, TurnReport, TurnStart};
-use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Snapshot, SnapshotId, TurnEnd};
+use crate::{
+    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Snapshot, SnapshotEvent, SnapshotId,
+    SnapshotMoment, TurnEnd,
+};
 
 impl<S: CustomState> Driver<S> {
     pub(super) fn execute(&mut self, command: Command<AgentInput, Error>) {
@@ -142,10 +145,28 @@ impl<S: CustomState> Driver<S> {
             return;
         };
         let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::fresh);
+        let row = ledger.row(id);
+        let turn_index = row.turn_index.unwrap_or_default() + self.unsaved_turns;
+        let moment = SnapshotMoment {
+            event: SnapshotEvent::TurnEnd,
+            state: &state,
+            previous: self.snapshotted.as_ref(),
+            index: row.index.unwrap_or_default(),
+            turn_index,
+        };
+        match self.definition.snapshots.wants(&moment) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.unsaved_turns += 1;
+                return self.raised.push_back(Event::TurnCommitted);
+            }
+            Err(error) => return self.raised.push_back(Event::CommitFailed(error)),
+        }
         let row = Snapshot {
             finish_reason: self.turns.reason(),
             state: Some(state),
-            ..ledger.row(id)
+            turn_index: Some(turn_index),
+            ..row
         };
         self.writes.push(
             ledger
