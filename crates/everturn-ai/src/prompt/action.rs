@@ -14,7 +14,7 @@ use crate::{GenerateActionOptions, JsonObject, ModelRequest, ToolReference};
 
 /// Registers a prompt by name and as its two actions.
 pub(super) fn register(registry: &Registry, name: &str, source: &Arc<dyn PromptSource>) -> Result<()> {
-    let settings = source.parts(registry)?.settings.clone();
+    let settings = Arc::clone(&source.parts(registry)?.settings);
     let weak = registry.downgrade();
     let prompt = {
         let (name, source) = (name.to_owned(), Arc::clone(source));

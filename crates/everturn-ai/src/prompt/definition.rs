@@ -62,7 +62,8 @@ pub(crate) struct Settings {
 
 /// A prompt's settings and its compiled slots.
 pub(crate) struct Parts {
-    pub(crate) settings: Settings,
+    /// Shared with every rendering: they are the same for all of them.
+    pub(crate) settings: Arc<Settings>,
     pub(crate) system: Option<CompiledContent>,
     pub(crate) messages: Option<CompiledMessages>,
     pub(crate) prompt: Option<CompiledContent>,
@@ -270,7 +271,7 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
                 })
                 .transpose()?,
             prompt: prompt.map(content).transpose()?,
-            settings,
+            settings: Arc::new(settings),
         };
         Ok(Arc::new(Fixed(Arc::new(parts))))
     }

@@ -1,5 +1,7 @@
 //! A prompt as a `.prompt` file says it.
 
+use std::sync::Arc;
+
 use everturn_core::{Error, Registry, Result, Schema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -66,7 +68,7 @@ pub(super) fn parse(
         template: Some(compiled.parsed().template().to_owned()),
     };
     Ok(Parts {
-        settings,
+        settings: Arc::new(settings),
         system: None,
         messages: Some(CompiledMessages::Template(compiled)),
         prompt: None,

@@ -1,6 +1,7 @@
 //! From a prompt, an input and a conversation to the messages of a request.
 
 use std::fmt;
+use std::sync::Arc;
 
 use everturn_core::{Context, Error, Registry, Result, SpanKind, in_span};
 use serde_json::Value;
@@ -20,7 +21,7 @@ use crate::{
 #[derive(Clone)]
 pub struct RenderedPrompt {
     pieces: Vec<PromptPiece>,
-    settings: Settings,
+    settings: Arc<Settings>,
 }
 
 /// A run of messages of a rendered prompt.
@@ -79,8 +80,8 @@ impl RenderedPrompt {
 
     /// The same as options that name everything.
     pub(super) fn options(&self) -> GenerateActionOptions {
-        let Settings { model, config, .. } = self.settings.clone();
-        let (model, defaults) = model.map_or((None, None), |model| (Some(model.name), model.config));
+        let reference = self.settings.model.clone();
+        let (model, defaults) = reference.map_or((None, None), |model| (Some(model.name), model.config));
         let tools: Vec<String> = self
             .settings
             .tools
@@ -101,7 +102,7 @@ impl RenderedPrompt {
             messages: self.messages(),
             tools: (!tools.is_empty()).then_some(tools),
             tool_choice: self.settings.tool_choice,
-            config: config.or(defaults),
+            config: self.settings.config.clone().or(defaults),
             output: (output != GenerateActionOutputConfig::default()).then_some(output),
             return_tool_requests: self.settings.return_tool_requests,
             max_turns: self.settings.max_turns,
@@ -111,7 +112,7 @@ impl RenderedPrompt {
     }
 
     pub(super) fn settings_mut(&mut self) -> &mut Settings {
-        &mut self.settings
+        Arc::make_mut(&mut self.settings)
     }
 
     fn push_own(&mut self, message: Message) {
@@ -173,7 +174,7 @@ pub(super) async fn render(
 async fn render_slots(name: &str, parts: &Parts, scope: PromptScope) -> Result<RenderedPrompt> {
     let mut rendered = RenderedPrompt {
         pieces: Vec::new(),
-        settings: parts.settings.clone(),
+        settings: Arc::clone(&parts.settings),
     };
     if let Some(system) = &parts.system {
         rendered.push_own(Message::system(content(name, "system", system, &scope).await?));
