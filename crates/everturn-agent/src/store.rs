@@ -63,6 +63,16 @@ pub enum Detail {
     Metadata,
 }
 
+impl Detail {
+    /// The part of a row that was asked for, for stores that have the whole row at hand.
+    pub fn cut(self, mut row: Snapshot) -> Snapshot {
+        if self == Self::Metadata {
+            row.state = None;
+        }
+        row
+    }
+}
+
 /// A place that keeps snapshots. Small and object-safe; what it must guarantee is in the [module](self)'s text.
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync + 'static {

@@ -94,7 +94,7 @@ impl SessionStore for FileStore {
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
         let id = id.clone();
         self.on_files(scope, move |files| {
-            Ok(files.read(&id)?.map(|row| cut(row, detail)))
+            Ok(files.read(&id)?.map(|row| detail.cut(row)))
         })
         .await
     }
@@ -102,7 +102,7 @@ impl SessionStore for FileStore {
     async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
         let session = session.clone();
         self.on_files(scope, move |files| {
-            Ok(files.latest(&session)?.map(|row| cut(row, detail)))
+            Ok(files.latest(&session)?.map(|row| detail.cut(row)))
         })
         .await
     }
@@ -137,7 +137,7 @@ impl SessionStore for FileStore {
             let mut headers = files.headers(&query.session)?;
             headers.retain(|header| query.orphaned || !header.orphaned);
             let page = page(headers, query.order, query.after.as_ref(), query.page_size());
-            read_page(&files, page, |row| cut(row, query.detail))
+            read_page(&files, page, |row| query.detail.cut(row))
         })
         .await
     }
@@ -147,7 +147,7 @@ impl SessionStore for FileStore {
         self.on_files(scope, move |files| {
             let tips = tips(files.all_headers()?);
             let page = page(tips, query.order, query.after.as_ref(), query.page_size());
-            let rows = read_page(&files, page, |row| cut(row, Detail::Metadata))?;
+            let rows = read_page(&files, page, |row| Detail::Metadata.cut(row))?;
             let summary = |latest: Snapshot| {
                 Some(SessionSummary {
                     session_id: latest.session_id.clone()?,
@@ -169,7 +169,7 @@ impl SessionStore for FileStore {
             headers.retain(|header| header.parent_id.as_ref() == Some(&id));
             let count = headers.len();
             let page = page(headers, Order::Oldest, None, count);
-            Ok(read_page(&files, page, |row| cut(row, Detail::Metadata))?.items)
+            Ok(read_page(&files, page, |row| Detail::Metadata.cut(row))?.items)
         })
         .await
     }
@@ -204,13 +204,6 @@ impl SessionStore for FileStore {
     fn can_watch(&self) -> bool {
         true
     }
-}
-
-fn cut(mut row: Snapshot, detail: Detail) -> Snapshot {
-    if detail == Detail::Metadata {
-        row.state = None;
-    }
-    row
 }
 
 /// The latest row of each session.

@@ -58,11 +58,7 @@ impl Tenant {
     }
 
     fn read(&self, id: &SnapshotId, detail: Detail) -> Option<Snapshot> {
-        let mut snapshot = Snapshot::clone(self.rows.get(id)?);
-        if detail == Detail::Metadata {
-            snapshot.state = None;
-        }
-        Some(snapshot)
+        Some(detail.cut(Snapshot::clone(self.rows.get(id)?)))
     }
 
     fn check(&self, row: &Snapshot, precondition: &Precondition) -> Result<()> {
