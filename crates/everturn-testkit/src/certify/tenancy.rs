@@ -5,9 +5,9 @@ use std::sync::Arc;
 use everturn_agent::store::{
     Deletion, Detail, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
 };
-use futures::StreamExt;
 
 use super::row::{get, put, row, save_in, scope};
+use super::watching::next;
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
@@ -45,7 +45,7 @@ async fn rows_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
     let children = store.children(&other, &"p".into()).await.map_err(told)?;
     ensure!(children.is_empty(), "a stranger found the children");
     if let Some(mut statuses) = store.watch(&other, &"a".into()) {
-        ensure!(statuses.next().await.is_none(), "a stranger watches the row");
+        ensure!(next(&mut statuses).await?.is_none(), "a stranger watches the row");
     }
     let deleted = store
         .delete(&other, &Deletion::Session("s".into()))

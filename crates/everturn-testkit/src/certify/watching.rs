@@ -19,7 +19,7 @@ list_promises! {
 /// How long a notification may take.
 const SOON: Duration = Duration::from_secs(5);
 
-async fn next(statuses: &mut StatusStream) -> Result<Option<SnapshotStatus>, String> {
+pub(super) async fn next(statuses: &mut StatusStream) -> Result<Option<SnapshotStatus>, String> {
     tokio::time::timeout(SOON, statuses.next())
         .await
         .map_err(|_| "no status came".to_owned())
