@@ -26,12 +26,39 @@ pub(crate) struct Header {
     pub(crate) created_at: Timestamp,
     #[serde(default)]
     pub(crate) orphaned: bool,
+    #[serde(default)]
+    state: Option<StateHeader>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StateHeader {
+    #[serde(default)]
+    session_id: Option<SessionId>,
 }
 
 impl Header {
+    /// The header of a file, if it is a row's and the file is named after it. Nothing else can be read by its id.
+    fn of(folder: &Folder, path: &Path, content: &[u8]) -> Option<Self> {
+        let mut header: Self = serde_json::from_slice(content).ok()?;
+        if folder.row(&header.snapshot_id).ok()? != path {
+            return None;
+        }
+        let inside = header.state.take().and_then(|state| state.session_id);
+        header.session_id = session_of(header.session_id.take(), inside);
+        Some(header)
+    }
+
     pub(crate) fn position(&self) -> (Timestamp, &SnapshotId) {
         (self.created_at, &self.snapshot_id)
     }
+}
+
+/// The session of a row; peers may name it nowhere but in the state.
+fn session_of(own: Option<SessionId>, in_state: Option<SessionId>) -> Option<SessionId> {
+    own.into_iter()
+        .chain(in_state)
+        .find(|session| !session.as_str().is_empty())
 }
 
 /// The file that names a session's latest row.
@@ -59,15 +86,19 @@ impl Files {
         let Some(content) = self.disk.read(&path)? else {
             return Ok(None);
         };
-        let snapshot = serde_json::from_slice(&content)
+        let mut row: Snapshot = serde_json::from_slice(&content)
             .map_err(|error| Error::data_loss(format!("'{}' is not a snapshot: {error}", path.display())))?;
-        Ok(Some(snapshot))
+        let inside = row.state.as_ref().and_then(|state| state.session_id.clone());
+        row.session_id = session_of(row.session_id.take(), inside);
+        Ok(Some(row))
     }
 
     /// The session's latest row: the pointer's if it holds, else the greatest of all, which repairs the pointer.
     pub(crate) fn latest(&self, session: &SessionId) -> Result<Option<Snapshot>> {
         let pointer: Option<Pointer> = self.read_lenient(&self.folder.pointer(session)?)?;
         if let Some(pointer) = pointer
+            // A name that no row can have is as good as no pointer.
+            && self.folder.row(&pointer.current_snapshot_id).is_ok()
             && let Some(row) = self.read(&pointer.current_snapshot_id)?
             && row.session_id.as_ref() == Some(session)
         {
@@ -93,13 +124,17 @@ impl Files {
     pub(crate) fn all_headers(&self) -> Result<Vec<Header>> {
         let mut headers = Vec::new();
         for path in self.disk.list(self.folder.path())? {
-            if path.extension().is_some_and(|extension| extension == "json")
-                && let Some(header) = self.read_lenient(&path)?
-            {
-                headers.push(header);
+            if path.extension().is_some_and(|extension| extension == "json") {
+                headers.extend(self.header(&path)?);
             }
         }
         Ok(headers)
+    }
+
+    /// The header of the row in a file; `None` if there is no such file or it is no row.
+    fn header(&self, path: &Path) -> Result<Option<Header>> {
+        let content = self.disk.read(path)?;
+        Ok(content.and_then(|content| Header::of(&self.folder, path, &content)))
     }
 
     fn read_lenient<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
@@ -195,11 +230,15 @@ impl Files {
         while let Some(id) = next
             && seen.insert(id.clone())
         {
-            let Some(ancestor) = self.read_lenient::<Header>(&self.folder.row(&id)?)? else {
+            // A parent of a name that no row can have is not here.
+            let Ok(path) = self.folder.row(&id) else {
+                break;
+            };
+            let Some(ancestor) = self.header(&path)? else {
                 break;
             };
             if seen.len() > max_chain {
-                self.disk.remove(&self.folder.row(&id)?)?;
+                self.disk.remove(&path)?;
             }
             next = ancestor.parent_id.filter(|id| !id.as_str().is_empty());
         }
@@ -213,7 +252,7 @@ impl Files {
         let mut deleted = Vec::new();
         for id in ids {
             let path = self.folder.row(id)?;
-            let Some(header) = self.read_lenient::<Header>(&path)? else {
+            let Some(header) = self.header(&path)? else {
                 continue;
             };
             self.disk.remove(&path)?;
