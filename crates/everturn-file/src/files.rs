@@ -93,25 +93,52 @@ impl Files {
         Ok(Some(row))
     }
 
-    /// The session's latest row: the pointer's if it holds, else the greatest of all, which repairs the pointer.
+    /// The session's latest row, for readers.
+    ///
+    /// A pointer that does not hold may belong to a save that is under way, so it is looked at again, and mended, only
+    /// where no save can be: a reader that put it back would hide the new row from the next writer.
     pub(crate) fn latest(&self, session: &SessionId) -> Result<Option<Snapshot>> {
-        let pointer: Option<Pointer> = self.read_lenient(&self.folder.pointer(session)?)?;
-        if let Some(pointer) = pointer
-            // A name that no row can have is as good as no pointer.
-            && self.folder.row(&pointer.current_snapshot_id).is_ok()
-            && let Some(row) = self.read(&pointer.current_snapshot_id)?
-            && row.session_id.as_ref() == Some(session)
-        {
+        if let Some(row) = self.pointed_at(session)? {
             return Ok(Some(row));
         }
-        let mut rows = self.headers(session)?;
-        rows.sort_by(|one, other| one.position().cmp(&other.position()));
-        let Some(latest) = rows.pop() else {
+        match self.disk.lock(&self.folder.lock()) {
+            Ok(_lock) => self.latest_locked(session),
+            // There is no folder yet, or it may not be written to.
+            Err(_) => self.greatest(session),
+        }
+    }
+
+    /// The session's latest row, for whoever holds the lock: the pointer's if it holds, else the greatest of all, which
+    /// mends the pointer.
+    fn latest_locked(&self, session: &SessionId) -> Result<Option<Snapshot>> {
+        if let Some(row) = self.pointed_at(session)? {
+            return Ok(Some(row));
+        }
+        let latest = self.greatest(session)?;
+        if let Some(latest) = &latest {
+            // A pointer only saves a scan: failing to mend it costs the next reader another one.
+            let _ = self.point(session, &latest.snapshot_id, latest.created_at);
+        }
+        Ok(latest)
+    }
+
+    /// The row that the session's pointer names, if it is there and the session's.
+    fn pointed_at(&self, session: &SessionId) -> Result<Option<Snapshot>> {
+        let pointer: Option<Pointer> = self.read_lenient(&self.folder.pointer(session)?)?;
+        // A name that no row can have is as good as no pointer.
+        let Some(pointer) = pointer.filter(|pointer| self.folder.row(&pointer.current_snapshot_id).is_ok())
+        else {
             return Ok(None);
         };
-        // A pointer only saves a scan: failing to repair it costs the next reader another one.
-        let _ = self.point(session, &latest.snapshot_id, latest.created_at);
-        self.read(&latest.snapshot_id)
+        let row = self.read(&pointer.current_snapshot_id)?;
+        Ok(row.filter(|row| row.session_id.as_ref() == Some(session)))
+    }
+
+    /// The session's row that sorts last of all.
+    fn greatest(&self, session: &SessionId) -> Result<Option<Snapshot>> {
+        let headers = self.headers(session)?;
+        let greatest = headers.iter().max_by_key(|header| header.position());
+        greatest.map_or(Ok(None), |header| self.read(&header.snapshot_id))
     }
 
     /// The headers of a session's rows, in no order. Files that are no snapshots are passed over.
@@ -179,7 +206,7 @@ impl Files {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
-        let tip = self.latest(session)?;
+        let tip = self.latest_locked(session)?;
         if let Precondition::Tip(expected) = precondition {
             let found = tip.as_ref().map(|tip| &tip.snapshot_id);
             if found != expected.as_ref() {
