@@ -14,6 +14,10 @@ use uuid::Uuid;
 use crate::disk::Disk;
 use crate::layout::Folder;
 
+/// How deeply a file may be nested: what is deeper could be written and not be read, which stops at 128 levels, the last
+/// of which may be an empty one that is written without a line of its own.
+const MAX_DEPTH: usize = 126;
+
 /// What a look at a row's place in its session needs; the rest of the file is passed over.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -187,10 +191,12 @@ impl Files {
             return Ok(None);
         };
         let row = admit(id, existing.as_ref(), row)?;
+        // Before the pointer moves: a row that cannot be kept leaves no trace.
+        let content = encode(&row)?;
         if existing.is_none() {
             self.advance(&row, precondition)?;
         }
-        self.put(&self.folder.row(id)?, &row)?;
+        self.write(&self.folder.row(id)?, &content)?;
         if let Some(max_chain) = self.max_chain {
             self.prune(&row, max_chain)?;
         }
@@ -228,13 +234,16 @@ impl Files {
         self.put(&self.folder.pointer(session)?, &pointer)
     }
 
-    /// Writes a file as a whole or not at all, and has it on the device before it returns.
     fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
-        let content = serde_json::to_vec_pretty(document)?;
+        self.write(path, &encode(document)?)
+    }
+
+    /// Writes a file as a whole or not at all, and has it on the device before it returns.
+    fn write(&self, path: &Path, content: &[u8]) -> Result<()> {
         let temporary = temporary_name(path);
         let written = self
             .disk
-            .write(&temporary, &content)
+            .write(&temporary, content)
             .and_then(|()| self.disk.sync_file(&temporary))
             .and_then(|()| self.disk.rename(&temporary, path));
         if let Err(error) = written {
@@ -295,6 +304,25 @@ impl Files {
         self.disk.sync_folder(self.folder.path())?;
         Ok(deleted)
     }
+}
+
+/// A document as the content of a file, unless it is nested too deeply to be read back.
+fn encode<T: Serialize>(document: &T) -> Result<Vec<u8>> {
+    let content = serde_json::to_vec_pretty(document)?;
+    if depth(&content) > MAX_DEPTH {
+        return Err(Error::invalid_argument(format!(
+            "a value nested deeper than {MAX_DEPTH} levels cannot be kept"
+        )));
+    }
+    Ok(content)
+}
+
+/// How deeply a document is nested that was written with two spaces per level. Line breaks are nowhere else: those in
+/// strings are escaped.
+fn depth(content: &[u8]) -> usize {
+    let lines = content.split(|byte| *byte == b'\n');
+    let indents = lines.map(|line| line.iter().take_while(|byte| **byte == b' ').count());
+    indents.max().unwrap_or(0) / 2
 }
 
 fn temporary_name(path: &Path) -> PathBuf {

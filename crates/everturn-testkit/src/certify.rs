@@ -22,6 +22,7 @@
 mod atomicity;
 mod crash;
 pub mod defects;
+mod documents;
 mod identity;
 mod latest;
 mod listing;
@@ -57,6 +58,7 @@ type Check = fn(Arc<dyn SessionStore>) -> BoxFuture<'static, Verdict>;
 fn promises() -> Vec<(&'static str, Check)> {
     [
         row::promises(),
+        documents::promises(),
         identity::promises(),
         latest::promises(),
         atomicity::promises(),
