@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_agent::store::{Mutation, Precondition, admit, tip_moved};
+use everturn_agent::store::{Mutation, Precondition, Scope, admit, tip_moved};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
@@ -13,6 +13,8 @@ use uuid::Uuid;
 
 use crate::disk::Disk;
 use crate::layout::Folder;
+use crate::options::FileStoreOptions;
+use crate::pending;
 
 /// What a look at a row's place in its session needs; the rest of the file is passed over.
 #[derive(Debug, Clone, Deserialize)]
@@ -48,12 +50,25 @@ struct Pointer {
 /// The files of one scope.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
+    pub(crate) root: PathBuf,
+    pub(crate) scope: Scope,
     pub(crate) folder: Folder,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) max_chain: Option<usize>,
 }
 
 impl Files {
+    /// The files of a scope in a store.
+    pub(crate) fn of(options: &FileStoreOptions, scope: &Scope) -> Result<Self> {
+        Ok(Self {
+            root: options.root.clone(),
+            scope: scope.clone(),
+            folder: Folder::of(&options.root, scope)?,
+            disk: options.disk.clone(),
+            max_chain: options.max_chain,
+        })
+    }
+
     pub(crate) fn read(&self, id: &SnapshotId) -> Result<Option<Snapshot>> {
         let path = self.folder.row(id)?;
         let Some(content) = self.disk.read(&path)? else {
@@ -128,7 +143,14 @@ impl Files {
         if existing.is_none() {
             self.advance(&row, precondition)?;
         }
+        let (begins, ends) = pending::changes(existing.as_ref(), &row);
+        if begins {
+            self.mark(id)?;
+        }
         self.put(&self.folder.row(id)?, &row)?;
+        if ends {
+            self.unmark(id);
+        }
         if let Some(max_chain) = self.max_chain {
             self.prune(&row, max_chain)?;
         }
@@ -167,7 +189,7 @@ impl Files {
     }
 
     /// Writes a file as a whole or not at all, and has it on the device before it returns.
-    fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
+    pub(crate) fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
         let content = serde_json::to_vec_pretty(document)?;
         let temporary = temporary_name(path);
         let written = self
@@ -217,6 +239,7 @@ impl Files {
                 continue;
             };
             self.disk.remove(&path)?;
+            self.unmark(id);
             deleted.push(id.clone());
             if let Some(session) = &header.session_id {
                 let pointer = self.folder.pointer(session)?;

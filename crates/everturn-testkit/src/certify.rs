@@ -21,6 +21,7 @@ pub mod defects;
 mod identity;
 mod latest;
 mod listing;
+mod pending;
 mod removal;
 mod row;
 mod tenancy;
@@ -52,6 +53,7 @@ fn promises() -> Vec<(&'static str, Check)> {
         latest::promises(),
         atomicity::promises(),
         listing::promises(),
+        pending::promises(),
         removal::promises(),
         tenancy::promises(),
         watching::promises(),
