@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::background::{Background, Finalizing};
+use super::background::{Background, Finalizing, TurnAtDetach};
 use super::state::{Meanwhile, Step};
 use super::stopping::Stopping;
 use super::{Cause, Command, Event, PendingId, Resolution};
@@ -24,7 +24,7 @@ enum Write {
     /// The row of the turn that ended before the detach; the pending row must become its child, not its sibling.
     TurnRow,
     /// The pending row, while a turn that the function was given earlier may still run.
-    PendingRow { turn_running: bool },
+    PendingRow(TurnAtDetach),
 }
 
 impl<I: Clone, E> Detaching<I, E> {
@@ -35,9 +35,10 @@ impl<I: Clone, E> Detaching<I, E> {
 
     /// Writes the pending row while the function goes on with the turn on `running`, if any.
     pub(super) fn write(function: Meanwhile<E>, running: Option<I>, queue: VecDeque<I>) -> Step<I, E> {
-        let write = Write::PendingRow {
-            turn_running: running.is_some(),
-        };
+        let write = Write::PendingRow(match running {
+            Some(_) => TurnAtDetach::Running,
+            None => TurnAtDetach::None,
+        });
         Self::new(write, function, queue).write_pending(running)
     }
 
@@ -53,29 +54,29 @@ impl<I: Clone, E> Detaching<I, E> {
     pub(super) fn handle(mut self, event: Event<I, E>) -> Step<I, E> {
         match (self.write, event) {
             // The turn that is on its way answers this request too.
-            (Write::PendingRow { turn_running: true }, Event::NextInput) => {}
+            (Write::PendingRow(TurnAtDetach::Running), Event::NextInput) => {}
             (_, Event::NextInput) => self.function = Meanwhile::Asking,
             (_, Event::Returned(result)) => self.function = Meanwhile::Returned(result),
             (_, Event::ClientGone(_)) => self.client_gone = true,
             (Write::TurnRow, Event::TurnCommitted) => return self.settle(Ok(())),
             (Write::TurnRow, Event::CommitFailed(error)) => return self.settle(Err(error)),
-            (Write::PendingRow { turn_running: true }, Event::TurnEnded(_)) => {
-                self.write = Write::PendingRow { turn_running: false };
+            (Write::PendingRow(TurnAtDetach::Running), Event::TurnEnded(_)) => {
+                self.write = Write::PendingRow(TurnAtDetach::Ended);
                 return Step::to(self).emit(Command::SettleTurn(Ok(())));
             }
-            (Write::PendingRow { turn_running: true }, Event::TurnRefused(input)) => {
-                self.write = Write::PendingRow { turn_running: false };
+            (Write::PendingRow(TurnAtDetach::Running), Event::TurnRefused(input)) => {
+                self.write = Write::PendingRow(TurnAtDetach::None);
                 self.queue.push_front(input);
             }
-            (Write::PendingRow { turn_running }, Event::PendingWritten) => return self.go_on(turn_running),
-            (Write::PendingRow { .. }, Event::PendingFailed(error)) => return self.give_up(error),
+            (Write::PendingRow(turn), Event::PendingWritten) => return self.go_on(turn),
+            (Write::PendingRow(_), Event::PendingFailed(error)) => return self.give_up(error),
             _ => {}
         }
         Step::to(self)
     }
 
     fn settle(mut self, commit: Result<(), E>) -> Step<I, E> {
-        self.write = Write::PendingRow { turn_running: false };
+        self.write = Write::PendingRow(TurnAtDetach::None);
         self.write_pending(None)
             .preceded_by([Command::SettleTurn(commit)])
     }
@@ -93,11 +94,11 @@ impl<I: Clone, E> Detaching<I, E> {
         Step::to(self).emit(Command::WritePending { id, inputs })
     }
 
-    fn go_on(self, turn_running: bool) -> Step<I, E> {
-        let background = Background::new(self.queue, turn_running);
+    fn go_on(self, turn: TurnAtDetach) -> Step<I, E> {
+        let background = Background::new(self.queue, turn);
         let next = match self.function {
             Meanwhile::Running => Step::to(background),
-            Meanwhile::Asking => background.feed(),
+            Meanwhile::Asking => background.ask(),
             Meanwhile::Returned(result) => {
                 return Finalizing::begin(result.into())
                     .preceded_by([Command::Resolve(Resolution::Detached)]);

@@ -36,7 +36,7 @@
 //! | caller | [`ClientGone`](Event::ClientGone) | cancelled, disconnected, or past its deadline; at most once |
 //! | function | [`NextInput`](Event::NextInput), [`TurnEnded`](Event::TurnEnded), [`Returned`](Event::Returned) | the turn loop pulls; each turn started ends with one `TurnEnded`, also if its future is dropped (a guard raises `Failed`); after `Returned` nothing more |
 //! | wire | [`TransformFailed`](Event::TransformFailed) | a stream or state transform failed; that chunk and all later ones are withheld |
-//! | store | [`AbortSeen`](Event::AbortSeen), [`LeaseLost`](Event::LeaseLost) | from the status subscription, or from a beat that found the row changed |
+//! | store | [`AbortSeen`](Event::AbortSeen), [`LeaseLost`](Event::LeaseLost) | from the status subscription, or from a beat or a record that found the row changed |
 //! | timer | [`HeartbeatDue`](Event::HeartbeatDue) | between `StartHeartbeat` and `StopHeartbeat` |
 //! | answers | see the commands | exactly one per command that asks for one |
 //!
@@ -73,6 +73,9 @@
 //! | turn-end write in flight | function returns (turn loop dropped) | the write settles, its `turnEnd` is sent, then the output |
 //! | turn-end write fails | | the turn fails with the store's error; the function may go on with the next input |
 //! | function returns | inputs queued | discarded |
+//! | turn ended, more inputs queued | function asks | the next turn waits until the row says that the last one is done |
+//! | progress being recorded | function drops its loop and returns | the final write decides; a record that lands after it changes nothing |
+//! | progress being recorded | abort, lease lost | the function's request is answered with the cancellation |
 //! | abort | function returns later, with whatever | the row ends as aborted |
 //! | function returned, final write in flight | abort | the store decides: the final write keeps a row that is already aborted |
 //! | lease lost (another worker took over) | function returns | nothing is written |

@@ -89,7 +89,7 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
         explored.depth >= 8 && explored.states > 1000,
         "too little explored"
     );
-    assert_eq!(explored.commands.len(), 17, "every command is used");
+    assert_eq!(explored.commands.len(), 18, "every command is used");
     assert_eq!(
         explored.resolutions,
         HashSet::from([
