@@ -22,15 +22,17 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use self::background::Background;
+use self::background::{Background, Standing};
 use self::client::Client;
 use self::function::{Function, Report};
 use self::turns::{Admissions, Turns};
 use self::wire::{Wire, WireEvent};
 use crate::agent::Definition;
+use crate::lease::Lease;
 use crate::ledger::Ledger;
 use crate::machine::{Event, Machine, StoreSupport, TurnOutcome};
 use crate::opening::Opening;
+use crate::recovery::ClaimedRun;
 use crate::session::{Core, Outbox, Signal};
 use crate::transform::shown_chunk;
 use crate::{
@@ -60,6 +62,8 @@ pub(crate) struct Driver<S> {
     snapshotted: Option<SessionState>,
     /// How many turns came since that row and have none of their own.
     unsaved_turns: u64,
+    /// The state after the last turn that stands, where that row does not hold it.
+    unsaved: Option<SessionState>,
     /// The state to give back if the invocation fails; kept where the client keeps the state.
     last_good: Option<SessionState>,
     /// The state to give back, once it was shaped.
@@ -74,8 +78,8 @@ enum Written {
     Turn(Result<Box<Snapshot>>),
     Pending(Result<Box<Snapshot>>),
     Final(Result<bool>),
-    /// What a beat found instead of its row, if it did not find it.
-    Beat(Option<AgentEvent>),
+    Progress(Standing),
+    Beat(Standing),
 }
 
 /// What happened, where it is not an event of the machine's already.
@@ -100,11 +104,54 @@ impl<S: CustomState> Driver<S> {
         caller: Context,
         answer: oneshot::Sender<Result<AgentOutput>>,
     ) -> Result<Self> {
+        let support = match &opening.ledger {
+            None => StoreSupport::None,
+            Some(ledger) if ledger.can_watch() => StoreSupport::WithSubscription,
+            Some(_) => StoreSupport::WithoutSubscription,
+        };
+        let client = Client::new(inputs, caller, answer);
+        Self::assemble(definition, opening, client, emitter, Machine::new(support))
+    }
+
+    /// Starts the agent's function on a run that another worker lost, with what is left of its inputs and no client.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub(crate) fn take_over(
+        definition: Arc<Definition<S>>,
+        run: ClaimedRun,
+        context: Context,
+    ) -> Result<Self> {
+        let ClaimedRun {
+            id, record, opening, ..
+        } = run;
+        let (machine, commands) = Machine::take_over(record.inputs);
+        let client = Client::departed(context);
+        let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
+        driver.turns = Turns::after(record.turns);
+        driver.wire.silence();
+        driver.outbox.silence();
+        driver.go_to_background(id, record.lease);
+        for command in commands {
+            driver.execute(command);
+        }
+        Ok(driver)
+    }
+
+    fn assemble(
+        definition: Arc<Definition<S>>,
+        opening: Opening,
+        client: Client,
+        emitter: Emitter<AgentStreamChunk>,
+        machine: Machine<AgentInput, Error>,
+    ) -> Result<Self> {
         let Opening {
             session_id,
             state,
             ledger,
+            differs_from_row,
         } = opening;
+        let caller = client.context().clone();
         let work = CancellationToken::new();
         let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming());
         let transform = definition.state_transform.clone();
@@ -113,6 +160,7 @@ impl<S: CustomState> Driver<S> {
         let last_good = ledger.is_none().then(|| session.state());
         let resumed = ledger.as_ref().is_some_and(|ledger| ledger.last().is_some());
         let snapshotted = resumed.then(|| session.state());
+        let unsaved = differs_from_row.then(|| session.state());
 
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
@@ -120,15 +168,10 @@ impl<S: CustomState> Driver<S> {
         let running = (definition.function)(AgentSession::new(handle, context.clone()));
         let function = Function::spawn(&definition.name, running, context, signals);
 
-        let support = match &ledger {
-            None => StoreSupport::None,
-            Some(ledger) if ledger.can_watch() => StoreSupport::WithSubscription,
-            Some(_) => StoreSupport::WithoutSubscription,
-        };
         Ok(Self {
-            machine: Machine::new(support),
+            machine,
             raised: VecDeque::new(),
-            client: Client::new(inputs, caller, answer),
+            client,
             wire: Wire::new(emitter),
             function,
             turns: Turns::default(),
@@ -138,6 +181,7 @@ impl<S: CustomState> Driver<S> {
             background: Background::new(definition.heartbeat.interval),
             snapshotted,
             unsaved_turns: 0,
+            unsaved,
             last_good,
             shown: None,
             result: None,
@@ -257,13 +301,14 @@ impl<S: CustomState> Driver<S> {
                 note(&mut self.ledger, &row);
                 self.snapshotted = row.state;
                 self.unsaved_turns = 0;
+                self.unsaved = None;
                 self.turns.committed(row.snapshot_id);
                 Event::TurnCommitted
             }
             Written::Turn(Err(error)) => Event::CommitFailed(error.context("the turn could not be saved")),
             Written::Pending(Ok(row)) => {
                 note(&mut self.ledger, &row);
-                self.background.begin(row.snapshot_id);
+                self.go_to_background(row.snapshot_id, Lease::first());
                 Event::PendingWritten
             }
             Written::Pending(Err(error)) => Event::PendingFailed(error),
@@ -275,7 +320,8 @@ impl<S: CustomState> Driver<S> {
                 tracing::error!(session = %self.session.session_id(), %error, "the end of a background run was not saved");
                 Event::FinalizeFailed(error)
             }
-            Written::Beat(found) => return found,
+            Written::Progress(standing) => standing.event().unwrap_or(Event::ProgressRecorded),
+            Written::Beat(standing) => return standing.event(),
         })
     }
 

@@ -76,12 +76,15 @@ mod driver;
 mod finish_reason;
 mod id;
 mod invocation;
+mod lease;
 mod ledger;
 mod machine;
 mod middleware;
 mod opening;
 mod prompt_agent;
+mod recovery;
 mod resume;
+mod runs;
 mod session;
 mod snapshot;
 mod snapshot_policy;
@@ -89,6 +92,7 @@ mod state;
 mod transform;
 mod turn;
 mod wire;
+mod worker_loss;
 
 pub use self::agent::{
     Abort, AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, Heartbeat, IntoStore,
@@ -106,6 +110,7 @@ pub use self::finish_reason::AgentFinishReason;
 pub use self::id::{SessionId, SnapshotId};
 pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, register_agent_middleware};
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, TurnGenerate, agent, prompt_agent};
+pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};
 pub use self::resume::validate_resume;
 pub use self::session::{CustomState, Session, SessionHandle};
 pub use self::snapshot::{Snapshot, SnapshotEvent, SnapshotStatus};
@@ -116,3 +121,4 @@ pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
     AgentStreamChunk, GetSnapshotRequest, Resume, StateManagement, TurnEnd,
 };
+pub use self::worker_loss::WorkerLoss;

@@ -28,6 +28,7 @@ impl<S: CustomState> Driver<S> {
             Command::Drain => self.wire.drain(),
             Command::CancelWork => self.cancel_work(),
             Command::WritePending { id, inputs } => self.detach(id, inputs),
+            Command::RecordProgress { inputs } => self.record_progress(inputs),
             Command::StartHeartbeat => self.background.start_beats(),
             Command::StopHeartbeat => self.background.stop_beats(),
             Command::SubscribeStatus => {
@@ -158,6 +159,7 @@ impl<S: CustomState> Driver<S> {
             Ok(true) => {}
             Ok(false) => {
                 self.unsaved_turns += 1;
+                self.unsaved = Some(state);
                 return self.raised.push_back(Event::TurnCommitted);
             }
             Err(error) => return self.raised.push_back(Event::CommitFailed(error)),

@@ -108,6 +108,14 @@ struct Faults {
 }
 
 impl FaultyStore {
+    /// Another way to the same rows, which fails on its own.
+    pub fn elsewhere(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            fault: Arc::default(),
+        }
+    }
+
     pub fn fail_saves(&self, fail: bool) {
         self.fault.saves_fail.store(fail, Ordering::SeqCst);
     }

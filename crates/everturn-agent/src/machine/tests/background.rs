@@ -26,20 +26,6 @@ fn queued_inputs_drain_as_turns_without_rows_and_then_the_input_ends() {
 }
 
 #[test]
-fn a_turn_that_ends_before_the_row_is_written_is_recorded_before_the_next() {
-    let detaching = after(in_turn(), [Event::Detach(vec!["two"]), SUCCEEDED, Event::NextInput]);
-
-    let mut machine = detaching;
-    let commands = machine.handle(Event::PendingWritten);
-
-    assert_eq!(commands.last(), Some(&record(&["two"])));
-    assert_eq!(
-        machine.handle(Event::ProgressRecorded),
-        [start_in_background("two")]
-    );
-}
-
-#[test]
 fn a_request_that_waits_for_the_record_is_answered_when_the_run_is_stopped() {
     for (event, ending) in [
         (

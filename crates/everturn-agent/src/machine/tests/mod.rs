@@ -66,7 +66,9 @@ fn start_in_background(input: &'static str) -> Order {
 }
 
 fn record(left: &[&'static str]) -> Order {
-    Command::RecordProgress { inputs: left.to_vec() }
+    Command::RecordProgress {
+        inputs: left.to_vec(),
+    }
 }
 
 fn resolve(resolution: Resolution<&'static str>) -> [Order; 2] {

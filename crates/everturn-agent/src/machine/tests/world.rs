@@ -486,7 +486,10 @@ impl World {
 
     fn record_progress(&mut self, inputs: &[u8]) -> Objection {
         ensure!(self.pending_row == Row::Written, "no row to record progress in");
-        ensure!(self.unrecorded && !self.recording, "there is nothing new to record");
+        ensure!(
+            self.unrecorded && !self.recording,
+            "there is nothing new to record"
+        );
         ensure!(
             self.final_write == Row::Unwritten && !self.lease_lost_in_time,
             "progress after the end"
