@@ -18,9 +18,10 @@ pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent
 pub(crate) use self::builder::{AgentOrigin, sealed};
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{AgentFunction, Definition};
-pub(crate) use self::reading::{PENDING_INPUTS, check_owner, not_found};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
+pub(crate) use self::reading::{check_owner, not_found};
 use crate::chat::ChatBuilder;
+use crate::recovery::{self, Recovery};
 use crate::store::SessionStore;
 use crate::{
     AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, CustomState, GetSnapshotRequest,
@@ -72,6 +73,7 @@ impl<S: CustomState> Agent<S> {
         if let Some(abort) = &self.abort {
             registry.register(Arc::new(abort.clone()))?;
         }
+        recovery::register(registry, &self.definition);
         Ok(())
     }
 
@@ -181,6 +183,14 @@ impl<S: CustomState> Agent<S> {
     /// `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty id.
     pub async fn abort(&self, id: impl Into<SnapshotId>) -> Result<Option<Abort>> {
         self.definition.abort_run(&id.into(), &Context::current()).await
+    }
+
+    /// Looks once for background runs of this agent whose worker was lost, and takes them over.
+    ///
+    /// A run that was taken over goes on in this process like one that was begun here. Of several processes that look at
+    /// the same time exactly one gets a run. Runs that are under way here are left alone.
+    pub async fn recover(&self) -> Recovery {
+        self.definition.recover().await
     }
 
     /// How many invocations are under way, background runs included.

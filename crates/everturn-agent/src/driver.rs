@@ -23,16 +23,18 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use self::background::Background;
+use self::background::{Background, Standing};
 use self::client::Client;
 use self::function::{Function, Report};
 use self::snapshots::{RowWritten, Snapshots};
 use self::turns::{Admissions, Turns};
 use self::wire::{Wire, WireEvent};
 use crate::agent::Definition;
+use crate::lease::Lease;
 use crate::ledger::{Ledger, Saved};
 use crate::machine::{Event, Machine, StoreSupport, TurnOutcome};
 use crate::opening::Opening;
+use crate::recovery::ClaimedRun;
 use crate::session::{Core, Outbox, Signal};
 use crate::transform::shown_chunk;
 use crate::{
@@ -73,8 +75,8 @@ enum Written {
     Row(RowWritten),
     Pending(Result<Box<Saved>>),
     Final(Result<bool>),
-    /// What a beat found instead of its row, if it did not find it.
-    Beat(Option<AgentEvent>),
+    Progress(Standing),
+    Beat(Standing),
 }
 
 /// What happened, where it is not an event of the machine's already.
@@ -99,27 +101,82 @@ impl<S: CustomState> Driver<S> {
         caller: Context,
         answer: oneshot::Sender<Result<AgentOutput>>,
     ) -> Result<Self> {
+        let support = match &opening.ledger {
+            None => StoreSupport::None,
+            Some(ledger) if ledger.can_watch() => StoreSupport::WithSubscription,
+            Some(_) => StoreSupport::WithoutSubscription,
+        };
+        let keeps_ends =
+            opening.ledger.is_some() && definition.snapshots.listens_to(SnapshotEvent::InvocationEnd);
+        let machine = Machine::new(support);
+        let machine = if keeps_ends {
+            machine.keeping_ends()
+        } else {
+            machine
+        };
+        let client = Client::new(inputs, caller, answer);
+        Self::assemble(definition, opening, client, emitter, machine)
+    }
+
+    /// Starts the agent's function on a run that another worker lost, with what is left of its inputs and no client.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub(crate) fn take_over(
+        definition: Arc<Definition<S>>,
+        run: ClaimedRun,
+        context: Context,
+    ) -> Result<Self> {
+        let ClaimedRun {
+            id, record, opening, ..
+        } = run;
+        let (machine, commands) = Machine::take_over(record.inputs);
+        let client = Client::departed(context);
+        let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
+        driver.turns = Turns::after(record.turns);
+        driver.wire.silence();
+        driver.outbox.silence();
+        driver.go_to_background(id, record.lease);
+        for command in commands {
+            driver.execute(command);
+        }
+        Ok(driver)
+    }
+
+    fn assemble(
+        definition: Arc<Definition<S>>,
+        opening: Opening,
+        client: Client,
+        emitter: Emitter<AgentStreamChunk>,
+        machine: Machine<AgentInput, Error>,
+    ) -> Result<Self> {
         let Opening {
             session_id,
             state,
             ledger,
+            differs_from_row,
         } = opening;
+        let caller = client.context().clone();
         let work = CancellationToken::new();
         let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming());
         let transform = definition.state_transform.clone();
-        let is_kept = |event| ledger.is_some() && definition.snapshots.listens_to(event);
+        let keeps_iterations =
+            ledger.is_some() && definition.snapshots.listens_to(SnapshotEvent::ToolIterationEnd);
         let session = Core::new(
             session_id,
             state,
             outbox.clone(),
             transform,
             caller.clone(),
-            is_kept(SnapshotEvent::ToolIterationEnd),
+            keeps_iterations,
         )?;
         let session = Arc::new(session);
         let last_good = ledger.is_none().then(|| session.state());
         let resumed = ledger.as_ref().is_some_and(|ledger| ledger.last().is_some());
-        let snapshots = Snapshots::after(resumed.then(|| session.state()));
+        let snapshots = Snapshots::after(
+            resumed.then(|| session.state()),
+            differs_from_row.then(|| session.state()),
+        );
 
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
@@ -127,21 +184,10 @@ impl<S: CustomState> Driver<S> {
         let running = (definition.function)(AgentSession::new(handle, context.clone()));
         let function = Function::spawn(&definition.name, running, context, signals);
 
-        let support = match &ledger {
-            None => StoreSupport::None,
-            Some(ledger) if ledger.can_watch() => StoreSupport::WithSubscription,
-            Some(_) => StoreSupport::WithoutSubscription,
-        };
-        let machine = Machine::new(support);
-        let machine = if is_kept(SnapshotEvent::InvocationEnd) {
-            machine.keeping_ends()
-        } else {
-            machine
-        };
         Ok(Self {
             machine,
             raised: VecDeque::new(),
-            client: Client::new(inputs, caller, answer),
+            client,
             wire: Wire::new(emitter),
             function,
             turns: Turns::default(),
@@ -279,7 +325,7 @@ impl<S: CustomState> Driver<S> {
                     ledger.wrote(&saved);
                 }
                 self.snapshots.note_created(&saved.row.snapshot_id);
-                self.background.begin(saved.row.snapshot_id);
+                self.go_to_background(saved.row.snapshot_id, Lease::first());
                 Event::PendingWritten
             }
             Written::Pending(Err(error)) => Event::PendingFailed(error),
@@ -291,7 +337,8 @@ impl<S: CustomState> Driver<S> {
                 tracing::error!(session = %self.session.session_id(), %error, "the end of a background run was not saved");
                 Event::FinalizeFailed(error)
             }
-            Written::Beat(found) => return found,
+            Written::Progress(standing) => standing.event().unwrap_or(Event::ProgressRecorded),
+            Written::Beat(standing) => return standing.event(),
         })
     }
 

@@ -145,6 +145,20 @@ impl Ledger {
         self.at_tip = true;
     }
 
+    /// Goes on with the background run behind `row`, which began after `parent`, and keeps others of this process from
+    /// the session if none of them has it.
+    pub(crate) fn take_over(&mut self, row: &Snapshot, parent: Option<&Snapshot>) {
+        self.last = parent.map(Mark::from);
+        self.tip = Some(Mark::from(row));
+        // What the run writes is its row, which is there; so nothing depends on the claim.
+        let _ = self.request(&row.snapshot_id);
+    }
+
+    /// Whose rows these are.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
     pub(crate) fn can_watch(&self) -> bool {
         self.store.can_watch()
     }
@@ -328,17 +342,12 @@ impl Ledger {
     }
 
     /// Reads a row without its state.
-    pub(crate) fn status(
+    pub(crate) fn read(
         &self,
         id: SnapshotId,
-    ) -> impl Future<Output = Result<Option<SnapshotStatus>>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Snapshot>>> + Send + use<> {
         let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
-        async move {
-            Ok(store
-                .get(&scope, &id, Detail::Metadata)
-                .await?
-                .map(|row| row.status))
-        }
+        async move { store.get(&scope, &id, Detail::Metadata).await }
     }
 
     pub(crate) fn watch(&self, id: &SnapshotId) -> Option<StatusStream> {

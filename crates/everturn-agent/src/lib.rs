@@ -77,12 +77,15 @@ mod driver;
 mod finish_reason;
 mod id;
 mod invocation;
+mod lease;
 mod ledger;
 mod machine;
 mod middleware;
 mod opening;
 mod prompt_agent;
+mod recovery;
 mod resume;
+mod runs;
 mod session;
 mod snapshot;
 mod snapshot_policy;
@@ -91,6 +94,7 @@ mod timeline;
 mod transform;
 mod turn;
 mod wire;
+mod worker_loss;
 
 pub use self::agent::{
     Abort, AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, Heartbeat, IntoStore,
@@ -109,6 +113,7 @@ pub use self::finish_reason::AgentFinishReason;
 pub use self::id::{SessionId, SnapshotId};
 pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, register_agent_middleware};
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, TurnGenerate, agent, prompt_agent};
+pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};
 pub use self::resume::validate_resume;
 pub use self::session::{CustomState, Session, SessionHandle};
 pub use self::snapshot::{Snapshot, SnapshotEvent, SnapshotStatus};
@@ -120,3 +125,4 @@ pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
     AgentStreamChunk, GetSnapshotRequest, Resume, SnapshotCreated, StateManagement, TurnEnd,
 };
+pub use self::worker_loss::WorkerLoss;

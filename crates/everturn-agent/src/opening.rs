@@ -17,6 +17,8 @@ pub(crate) struct Opening {
     pub(crate) state: SessionState,
     /// Where the session's rows go; `None` if the client keeps the state.
     pub(crate) ledger: Option<Ledger>,
+    /// Whether the state holds something that no row does: what the prompt is rendered with from now on.
+    pub(crate) differs_from_row: bool,
 }
 
 /// Finds out where an invocation starts. Nothing is written, and nothing runs if this fails.
@@ -36,7 +38,9 @@ pub(crate) async fn open<S: CustomState>(
         Some(store) => resume_stored(definition, store, init, context).await?,
         None => resume_given(&definition.name, init)?,
     };
+    let settled = opening.state.prompt_input.is_some();
     settle_prompt_input(&mut opening.state, prompt_input, definition.prompt_input.as_ref())?;
+    opening.differs_from_row = !settled && opening.state.prompt_input.is_some();
     Ok(opening)
 }
 
@@ -64,6 +68,7 @@ fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
         session_id,
         state,
         ledger: None,
+        differs_from_row: false,
     })
 }
 
@@ -136,6 +141,7 @@ fn resumed(session_id: SessionId, row: Option<Snapshot>, ledger: Ledger) -> Open
         session_id,
         state,
         ledger: Some(ledger),
+        differs_from_row: false,
     }
 }
 

@@ -16,6 +16,8 @@
 //! - **Terminal rows never change status.** A save that would change the status of a completed, failed or aborted row
 //!   fails with `FAILED_PRECONDITION`; one that would move a row to another session fails likewise.
 //! - **Tenants are apart.** A row written under one [`Scope`] cannot be reached under another by any id.
+//! - **Pending rows are found.** A store that can list them ([`SessionStore::pending`]) leaves out none of those that were
+//!   acknowledged, whatever happened to the process that wrote them.
 //! - **Level-triggered watching.** A watcher hears the current status first and the last one in the end, whoever wrote it;
 //!   those in between may be left out.
 //! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the process, and
@@ -34,6 +36,7 @@
 //! caller and are stored as they come.
 
 mod memory;
+mod pending;
 mod query;
 mod scope;
 
@@ -45,6 +48,7 @@ use everturn_core::{Error, Reason, Result};
 use futures::stream::BoxStream;
 
 pub use self::memory::MemoryStore;
+pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};
 pub use self::query::{
     Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
 };
@@ -133,6 +137,16 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
 
     /// Deletes rows for good and says how many there were. What is not there is no error.
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64>;
+
+    /// One page of the background runs of all tenants that are not over: rows that are `pending`, oldest first, without
+    /// their states. Costs what is pending, not what is stored.
+    ///
+    /// This is how a worker finds runs whose worker was lost. It belongs to whoever operates the store, not to its
+    /// tenants. `None` means that this store cannot tell; nothing is then taken over.
+    async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
+        let _ = query;
+        Ok(None)
+    }
 
     /// The row's statuses: the current one at once, then every later one or, if they come faster than they are read,
     /// at least the last. The stream of a row that does not exist is over at once.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_agent::store::{Mutation, Precondition, admit, tip_moved};
+use everturn_agent::store::{Mutation, Precondition, Scope, admit, tip_moved};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
@@ -13,6 +13,8 @@ use uuid::Uuid;
 
 use crate::disk::Disk;
 use crate::layout::Folder;
+use crate::options::FileStoreOptions;
+use crate::pending;
 
 /// How deeply a file may be nested: what is deeper could be written and not be read, which stops at 128 levels, the last
 /// of which may be an empty one that is written without a line of its own.
@@ -79,12 +81,25 @@ struct Pointer {
 /// The files of one scope.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
+    pub(crate) root: PathBuf,
+    pub(crate) scope: Scope,
     pub(crate) folder: Folder,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) max_chain: Option<usize>,
 }
 
 impl Files {
+    /// The files of a scope in a store.
+    pub(crate) fn of(options: &FileStoreOptions, scope: &Scope) -> Result<Self> {
+        Ok(Self {
+            root: options.root.clone(),
+            scope: scope.clone(),
+            folder: Folder::of(&options.root, scope)?,
+            disk: options.disk.clone(),
+            max_chain: options.max_chain,
+        })
+    }
+
     pub(crate) fn read(&self, id: &SnapshotId) -> Result<Option<Snapshot>> {
         let path = self.folder.row(id)?;
         let Some(content) = self.disk.read(&path)? else {
@@ -199,7 +214,14 @@ impl Files {
             Some(existing) if existing.orphaned != row.orphaned => self.forget_latest(&row)?,
             Some(_) => {}
         }
+        let (begins, ends) = pending::changes(existing.as_ref(), &row);
+        if begins {
+            self.mark(id)?;
+        }
         self.write(&self.folder.row(id)?, &content)?;
+        if ends {
+            self.unmark(id);
+        }
         if let Some(max_chain) = self.max_chain {
             self.prune(&row, max_chain)?;
         }
@@ -249,7 +271,7 @@ impl Files {
         self.put(&self.folder.pointer(session)?, &pointer)
     }
 
-    fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
+    pub(crate) fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
         self.write(path, &encode(document)?)
     }
 
@@ -307,6 +329,7 @@ impl Files {
                 continue;
             };
             self.disk.remove(&path)?;
+            self.unmark(id);
             deleted.push(id.clone());
             if let Some(session) = &header.session_id {
                 let pointer = self.folder.pointer(session)?;

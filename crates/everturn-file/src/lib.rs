@@ -7,6 +7,7 @@
 //! <root>/<scope>/<snapshot id>.json            one snapshot
 //! <root>/<scope>/.pointers/<session id>.json   which snapshot is the session's latest
 //! <root>/<scope>/.lock                         excludes writers of all processes
+//! <root>/.pending/<hash>.json                  names a background run that may not be over
 //! ```
 //!
 //! # Guarantees
@@ -34,6 +35,7 @@ mod disk;
 mod files;
 mod layout;
 mod options;
+mod pending;
 mod store;
 mod watch;
 

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Cursor, Deletion, Detail, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore,
-    SessionSummary, SnapshotQuery, StatusStream,
+    Cursor, Deletion, Detail, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 
 use crate::files::{Files, Header};
-use crate::layout::Folder;
 use crate::options::FileStoreOptions;
+use crate::pending;
 use crate::watch::Watchers;
 
 /// Keeps each snapshot as one readable JSON file.
@@ -71,21 +71,13 @@ impl FileStore {
         &self.options.root
     }
 
-    fn files(&self, scope: &Scope) -> Result<Files> {
-        Ok(Files {
-            folder: Folder::of(&self.options.root, scope)?,
-            disk: self.options.disk.clone(),
-            max_chain: self.options.max_chain,
-        })
-    }
-
     /// Does blocking work on a scope's files where it blocks nobody.
     async fn on_files<T: Send + 'static>(
         &self,
         scope: &Scope,
         work: impl FnOnce(Files) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let files = self.files(scope)?;
+        let files = Files::of(&self.options, scope)?;
         tokio::task::spawn_blocking(move || work(files)).await?
     }
 }
@@ -195,8 +187,13 @@ impl SessionStore for FileStore {
         .await
     }
 
+    async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
+        let (options, query) = (self.options.clone(), query.clone());
+        tokio::task::spawn_blocking(move || pending::page(&options, &query).map(Some)).await?
+    }
+
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
-        let Ok(files) = self.files(scope) else {
+        let Ok(files) = Files::of(&self.options, scope) else {
             return Some(Box::pin(futures::stream::empty()));
         };
         Some(self.watchers.watch(files, id.clone(), self.options.poll))

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everturn_agent::store::{Detail, Precondition, Scope, SessionStore};
-use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
+use everturn_agent::store::{Detail, PendingQuery, Precondition, Scope, SessionStore};
+use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::Message;
 use everturn_file::{Disk, FileStore, RealDisk};
 use jiff::Timestamp;
@@ -95,6 +95,14 @@ fn row(number: i64) -> Snapshot {
     row
 }
 
+async fn put(store: &FileStore, row: Snapshot) -> everturn_core::Result<Option<Snapshot>> {
+    let id = row.snapshot_id.clone();
+    let mutation = Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+    store
+        .save(&Scope::default(), Some(&id), Precondition::None, mutation)
+        .await
+}
+
 async fn save(store: &FileStore, number: i64) -> everturn_core::Result<Option<Snapshot>> {
     let expected = (number > 1).then(|| SnapshotId::from(format!("row-{}", number - 1)));
     let row = row(number);
@@ -165,6 +173,53 @@ async fn whatever_was_acknowledged_is_there_and_the_rest_is_whole_or_absent() {
             .unwrap_or_else(|error| panic!("cannot go on after {dies_before}: {error:?}"));
 
         if acknowledged == 3 {
+            assert!(
+                dies_before > 20,
+                "only {dies_before} operations were looked between"
+            );
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_acknowledged_background_run_is_found_whatever_was_cut_off() {
+    for dies_before in 0.. {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Arc::new(DyingDisk {
+            operations: AtomicUsize::new(0),
+            dies_before,
+        });
+        let store = FileStore::options(folder.path())
+            .without_polling()
+            .disk(disk)
+            .open();
+        let mut run = row(1);
+        run.status = SnapshotStatus::Pending;
+        let mut over = run.clone();
+        over.status = SnapshotStatus::Completed;
+
+        let mut acknowledged = [false, false];
+        if let Ok(store) = store {
+            acknowledged[0] = put(&store, run).await.is_ok();
+            acknowledged[1] = acknowledged[0] && put(&store, over).await.is_ok();
+        }
+
+        let store = FileStore::open(folder.path()).unwrap();
+        let stored = store
+            .get(&Scope::default(), &"row-1".into(), Detail::Metadata)
+            .await
+            .unwrap();
+        let pending = stored.is_some_and(|row| row.status == SnapshotStatus::Pending);
+        for look in 1..=2 {
+            let found = store.pending(&PendingQuery::default()).await.unwrap().unwrap();
+            assert_eq!(
+                found.items.len(),
+                usize::from(pending),
+                "look {look} after dying before operation {dies_before}"
+            );
+        }
+        if acknowledged[1] {
             assert!(
                 dies_before > 20,
                 "only {dies_before} operations were looked between"

@@ -54,6 +54,7 @@ mod lineage;
 mod list;
 mod maintain;
 mod options;
+mod pending;
 #[cfg(test)]
 mod plan;
 mod read;

@@ -3,7 +3,7 @@
 use everturn_agent::store::Order;
 use rusqlite::Connection;
 
-use crate::{delete, list, read, schema};
+use crate::{delete, list, pending, read, schema};
 
 fn plan(sql: &str) -> Vec<String> {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -129,4 +129,28 @@ fn the_rows_of_a_session_are_found_by_it() {
         &delete::OF_SESSION,
         &[SCOPE, SESSION, "USING INDEX snapshot_by_position (session=?)"],
     );
+}
+
+#[test]
+fn pending_rows_are_found_without_a_look_at_any_other() {
+    for silent in [false, true] {
+        let first = plan(&pending::pending(silent, false));
+        // A whole index of pending rows is all there is to look through, and its order is the one asked for.
+        assert!(
+            first[0].starts_with("SCAN snapshot USING INDEX snapshot_pending"),
+            "{first:#?}"
+        );
+        assert!(
+            first.iter().all(|line| !line.contains("TEMP B-TREE")),
+            "{first:#?}"
+        );
+        assert_searches(
+            &pending::pending(silent, true),
+            &[
+                "SEARCH snapshot USING INDEX snapshot_pending ((created_at,id,scope)>(?,?,?))",
+                "SEARCH session USING INTEGER PRIMARY KEY",
+                "SEARCH scope USING INTEGER PRIMARY KEY",
+            ],
+        );
+    }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Mutation, Page, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream,
+    Deletion, Detail, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery,
+    SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
@@ -160,6 +160,11 @@ impl SessionStore for SqliteStore {
             .writer
             .write(move |writing| writing.delete(&scope, &deletion))
             .await
+    }
+
+    async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
+        let query = query.clone();
+        self.read(move |reading| reading.pending(&query)).await.map(Some)
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

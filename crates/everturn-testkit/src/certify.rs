@@ -26,6 +26,7 @@ mod documents;
 mod identity;
 mod latest;
 mod listing;
+mod pending;
 mod processes;
 mod removal;
 mod row;
@@ -63,6 +64,7 @@ fn promises() -> Vec<(&'static str, Check)> {
         latest::promises(),
         atomicity::promises(),
         listing::promises(),
+        pending::promises(),
         removal::promises(),
         tenancy::promises(),
         watching::promises(),

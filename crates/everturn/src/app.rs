@@ -4,10 +4,11 @@ use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_agent::{
-    AgentBuilder, AgentResult, AgentSession, CustomState, InlinePrompt, NamedPrompt,
-    register_agent_middleware,
+    AgentBuilder, AgentResult, AgentSession, CustomState, InlinePrompt, NamedPrompt, Recovery, RecoveryLoop,
+    recover_all, recover_every, register_agent_middleware,
 };
 use everturn_ai::catalogue::register_catalogue;
 use everturn_ai::prompt::{Prompt, PromptFolder, load_prompts};
@@ -165,6 +166,38 @@ impl Everturn {
         Fut: Future<Output = Result<AgentResult>> + Send + 'static,
     {
         everturn_agent::custom_agent(&self.registry, name, function)
+    }
+
+    /// Looks once for background runs whose worker was lost, of every agent of the application, and takes them over.
+    ///
+    /// Once the agents are defined, a program calls this at its start, or [`Everturn::recover_every`]: then work that was
+    /// accepted goes on although the process that accepted it is gone.
+    pub async fn recover(&self) -> Recovery {
+        recover_all(&self.registry).await
+    }
+
+    /// Looks for lost background runs at once and then at every interval, until the guard is stopped or dropped.
+    ///
+    /// A lost run goes on elsewhere at the latest an interval after its lease ([`Heartbeat::expiry`]) is over.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use everturn::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// let app = Everturn::builder().build().await?;
+    /// let recovering = app.recover_every(Duration::from_secs(30));
+    /// // ... serve ...
+    /// recovering.stop().await;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime, or if the interval is zero.
+    ///
+    /// [`Heartbeat::expiry`]: everturn_agent::Heartbeat::expiry
+    pub fn recover_every(&self, interval: Duration) -> RecoveryLoop {
+        recover_every(&self.registry, interval)
     }
 
     /// A generation without a session.

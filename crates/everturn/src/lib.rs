@@ -83,8 +83,8 @@ pub mod prelude {
     pub use everturn_agent::store::{MemoryStore, SessionStore};
     pub use everturn_agent::{
         Agent, AgentFinishReason, AgentInput, AgentReply, AgentSession, AgentTask, Artifact, Artifacts, Chat,
-        Concurrency, Delegation, Interrupt, Resume, Session, SessionHandle, SessionId, SessionState,
-        Snapshot, SnapshotId, SnapshotStatus, Turn,
+        Concurrency, Delegation, Heartbeat, Interrupt, Resume, Session, SessionHandle, SessionId,
+        SessionState, Snapshot, SnapshotId, SnapshotStatus, Turn, WorkerLoss,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;

@@ -31,6 +31,7 @@ mod agents;
 pub mod conformance;
 mod harness;
 mod programmable_model;
+pub mod worker;
 
 pub use self::harness::{Harness, harness};
 pub use self::programmable_model::ProgrammableModel;

@@ -10,11 +10,12 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use super::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
+use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    SessionState, SnapshotIds, SnapshotPolicy, Timeline,
+    SessionState, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
 };
 
 /// An agent whose turn loop is `function`.
@@ -155,6 +156,8 @@ struct Options {
     names_messages: Option<bool>,
     resume_past_failures: Option<bool>,
     heartbeat: Option<Heartbeat>,
+    worker_loss: Option<WorkerLoss>,
+    recorded_context: Option<Vec<String>>,
     cancellation_grace: Option<Duration>,
     clock: Option<Clock>,
     prompt_input: Option<Arc<Value>>,
@@ -299,6 +302,23 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self.once("heartbeat", |options| &mut options.heartbeat, heartbeat)
     }
 
+    /// What happens to background runs whose worker is lost; the default is that another takes them over.
+    ///
+    /// They are found by workers that look: see [`Agent::recover`] and [`recover_every`](crate::recover_every).
+    pub fn on_worker_loss(self, policy: WorkerLoss) -> Self {
+        self.once("worker loss policy", |options| &mut options.worker_loss, policy)
+    }
+
+    /// Which values of a caller's [`Context`], such as `auth`, a background run records in its row, for a worker that
+    /// takes it over; the default is none.
+    ///
+    /// A run that is taken over has these values and no others. They are stored as they are: name no secrets. An agent
+    /// with a [`scope`](AgentBuilder::scope) must name what that is made of, or its runs are not taken over.
+    pub fn record_context<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        self.once("recorded context", |options| &mut options.recorded_context, names)
+    }
+
     /// How long cancelled work may go on by itself, to put things in order, before it is dropped.
     pub fn cancellation_grace(self, grace: Duration) -> Self {
         self.once(
@@ -325,8 +345,8 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     /// Makes the agent without registering it; see [`Agent::register`].
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the name is empty, something was said twice, or a linear timeline is to fork; for an agent
-    /// around a prompt, what is wrong with the prompt.
+    /// `INVALID_ARGUMENT` if the name is empty, something was said twice, a linear timeline is to fork, or the heartbeat or
+    /// the attempts make no sense; for an agent around a prompt, what is wrong with the prompt.
     pub fn build(self) -> Result<Agent<S>> {
         if self.name.is_empty() {
             return Err(Error::invalid_argument("an agent needs a name"));
@@ -341,6 +361,15 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         if options.timeline == Some(Timeline::Linear) && options.concurrency == Some(Concurrency::Fork) {
             return Err(Error::invalid_argument(format!(
                 "the timeline of agent '{}' is linear, so turns at the same time cannot fork it: reject or queue them",
+                self.name
+            )));
+        }
+        let heartbeat = options.heartbeat.unwrap_or_default();
+        heartbeat.check()?;
+        let worker_loss = options.worker_loss.unwrap_or_default();
+        if worker_loss == (WorkerLoss::TakeOver { attempts: 0 }) {
+            return Err(Error::invalid_argument(format!(
+                "agent '{}' needs at least one attempt at its background runs",
                 self.name
             )));
         }
@@ -366,11 +395,14 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             timeline: options.timeline.unwrap_or_default(),
             names_messages: options.names_messages.unwrap_or_default(),
             resume_past_failures: options.resume_past_failures.unwrap_or_default(),
-            heartbeat: options.heartbeat.unwrap_or_default(),
+            heartbeat,
+            worker_loss,
+            recorded_context: options.recorded_context.unwrap_or_default(),
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
             clock: options.clock.unwrap_or_default(),
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),
+            runs: Runs::default(),
         }))
     }
 

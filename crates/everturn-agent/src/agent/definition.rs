@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Context, Registry, Result};
+use everturn_core::{Context, Error, Registry, Result};
 use futures::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
+use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
-use crate::{AgentResult, AgentSession, Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline};
+use crate::{
+    AgentResult, AgentSession, Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
+};
 
 /// An agent's function: runs the turns of one invocation and says what came of it.
 pub(crate) type AgentFunction<S> =
@@ -23,8 +26,22 @@ pub(crate) type ScopeOf = Arc<dyn Fn(&Context) -> Scope + Send + Sync>;
 pub struct Heartbeat {
     /// How often a background run gives one.
     pub interval: Duration,
-    /// After how long a silence the run is reported as expired.
+    /// After how long a silence the run is reported as expired, and may be taken over: the lease of its worker. It must
+    /// be longer than the interval; twice that forgives one sign of life that was lost.
     pub expiry: Duration,
+}
+
+impl Heartbeat {
+    /// # Errors
+    /// `INVALID_ARGUMENT` if every run would be taken for dead.
+    pub(super) fn check(self) -> Result<()> {
+        if self.interval.is_zero() || self.expiry <= self.interval {
+            return Err(Error::invalid_argument(
+                "a heartbeat needs an interval of some time and an expiry that is longer than it",
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Default for Heartbeat {
@@ -57,12 +74,17 @@ pub(crate) struct Definition<S> {
     pub(crate) names_messages: bool,
     pub(crate) resume_past_failures: bool,
     pub(crate) heartbeat: Heartbeat,
+    pub(crate) worker_loss: WorkerLoss,
+    /// Which of a caller's values the agent's background runs record.
+    pub(crate) recorded_context: Vec<String>,
     pub(crate) cancellation_grace: Duration,
     pub(crate) clock: Clock,
     /// What the agent's prompt is rendered with where the conversation brings nothing of its own.
     pub(crate) prompt_input: Option<Arc<Value>>,
     /// The drivers of invocations under way; each ends with its connection, or with its background run.
     pub(crate) invocations: TaskTracker,
+    /// Those of them that are background runs.
+    pub(crate) runs: Runs,
 }
 
 impl<S> Definition<S> {
@@ -71,5 +93,13 @@ impl<S> Definition<S> {
         self.scope
             .as_ref()
             .map_or_else(Scope::default, |scope| scope(context))
+    }
+
+    /// What a background run records of its caller.
+    pub(crate) fn recorded_context(&self, context: &Context) -> Map<String, Value> {
+        self.recorded_context
+            .iter()
+            .filter_map(|name| Some((name.clone(), context.value(name)?.clone())))
+            .collect()
     }
 }

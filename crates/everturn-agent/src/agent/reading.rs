@@ -6,6 +6,7 @@ use everturn_core::{Context, Error, Reason, Result};
 use jiff::Timestamp;
 
 use super::Definition;
+use crate::lease::RunRecord;
 use crate::store::{Detail, SessionStore};
 use crate::transform::shown_state;
 use crate::{GetSnapshotRequest, SessionId, Snapshot, SnapshotId, SnapshotStatus};
@@ -15,9 +16,6 @@ pub const SNAPSHOT_NOT_FOUND: Reason = Reason::new("snapshot-not-found");
 
 /// The agent has no store, so there is nothing to read or to abort.
 pub const STORE_NOT_CONFIGURED: Reason = Reason::new("session-store-not-configured");
-
-/// Under which key a pending row holds the inputs it was accepted with; for workers, not for clients.
-pub(crate) const PENDING_INPUTS: &str = "pendingInputs";
 
 impl<S> Definition<S> {
     /// The store.
@@ -76,7 +74,7 @@ impl<S> Definition<S> {
             row.status = SnapshotStatus::Expired;
         }
         row.updated_at.get_or_insert(row.created_at);
-        row.extra.shift_remove(PENDING_INPUTS);
+        RunRecord::clear(&mut row);
         if let Some(state) = row.state.take() {
             row.state = shown_state(
                 self.state_transform.as_ref(),

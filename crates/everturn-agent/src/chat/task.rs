@@ -8,6 +8,7 @@ use std::time::Duration;
 use everturn_core::{Context, Result};
 use futures::StreamExt;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{AgentReply, AgentTransport};
 use crate::{Abort, GetSnapshotRequest, Snapshot, SnapshotId, SnapshotStatus};
@@ -59,17 +60,25 @@ impl<S> AgentTask<S> {
         Ok(self.poll().await?.status)
     }
 
-    /// Waits until the run is over.
+    /// Waits until the run is over. A run whose worker went silent is waited for as long as another may take it over.
     ///
     /// # Errors
-    /// What the run failed with; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent; as
-    /// [`AgentTask::poll`].
+    /// What the run failed with; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent and no other came
+    /// in time; as [`AgentTask::poll`].
     pub async fn wait(&self) -> Result<AgentReply<S>> {
         let mut statuses = self.agent.watch(&self.id, &self.context);
+        let mut expired_since = None;
         loop {
             let row = self.poll().await?;
-            if row.status != SnapshotStatus::Pending {
-                return AgentReply::from_row(row);
+            match row.status {
+                SnapshotStatus::Pending => expired_since = None,
+                SnapshotStatus::Expired => {
+                    let since = *expired_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.agent.takeover_patience() {
+                        return AgentReply::from_row(row);
+                    }
+                }
+                _ => return AgentReply::from_row(row),
             }
             let change = async {
                 match &mut statuses {

@@ -1,12 +1,14 @@
 //! How a chat reaches its agent.
 
+use std::time::Duration;
+
 use everturn_core::{Connection, Context, Result};
 use futures::future::BoxFuture;
 
 use crate::store::StatusStream;
 use crate::{
     Abort, Agent, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest,
-    Snapshot, SnapshotId,
+    Snapshot, SnapshotId, WorkerLoss,
 };
 
 /// The way to an agent, in this process or elsewhere.
@@ -31,6 +33,11 @@ pub trait AgentTransport: Send + Sync + 'static {
         let _ = (id, context);
         None
     }
+
+    /// How long a run that has expired may yet be taken over by another worker; after that nobody waits for it.
+    fn takeover_patience(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 impl<S: CustomState> AgentTransport for Agent<S> {
@@ -53,5 +60,13 @@ impl<S: CustomState> AgentTransport for Agent<S> {
     fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
         let definition = self.definition();
         definition.store.as_ref()?.watch(&definition.scope(context), id)
+    }
+
+    fn takeover_patience(&self) -> Duration {
+        let definition = self.definition();
+        match definition.worker_loss {
+            WorkerLoss::TakeOver { .. } => definition.heartbeat.expiry,
+            WorkerLoss::Expire => Duration::ZERO,
+        }
     }
 }

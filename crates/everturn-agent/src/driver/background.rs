@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Error, Exposure};
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::{AgentEvent, Driver, Written};
-use crate::agent::PENDING_INPUTS;
+use crate::lease::{Lease, RunRecord};
 use crate::machine::{Ending, Event};
-use crate::store::{Mutation, StatusStream};
+use crate::runs::RunEntry;
+use crate::store::StatusStream;
 use crate::{
     AgentFinishReason, AgentInput, CustomState, SessionState, Snapshot, SnapshotEvent, SnapshotId,
     SnapshotStatus,
@@ -20,27 +22,59 @@ use crate::{
 /// What a detached run has beside its work.
 pub(super) struct Background {
     every: Duration,
-    row: Option<SnapshotId>,
+    run: Option<Run>,
     beats: Option<Interval>,
     statuses: Option<StatusStream>,
+}
+
+/// The run as this process holds it.
+struct Run {
+    row: SnapshotId,
+    lease: Lease,
+    _entry: RunEntry,
+}
+
+/// How a worker stands to its run's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It may go on: the row is its own, or nothing is known to the contrary.
+    Good,
+    Aborted,
+    /// The row is gone, or another worker's.
+    Fenced,
+}
+
+impl Standing {
+    /// How a worker stands to a row that it could not write.
+    fn to(row: Option<&Snapshot>, lease: Lease) -> Self {
+        match row {
+            Some(row) if row.status == SnapshotStatus::Aborted => Self::Aborted,
+            Some(row) if row.status == SnapshotStatus::Pending && lease.is_on(row) => Self::Good,
+            _ => Self::Fenced,
+        }
+    }
+
+    pub(super) fn event(self) -> Option<AgentEvent> {
+        match self {
+            Self::Good => None,
+            Self::Aborted => Some(Event::AbortSeen),
+            Self::Fenced => Some(Event::LeaseLost),
+        }
+    }
 }
 
 impl Background {
     pub(super) fn new(every: Duration) -> Self {
         Self {
             every,
-            row: None,
+            run: None,
             beats: None,
             statuses: None,
         }
     }
 
-    pub(super) fn begin(&mut self, row: SnapshotId) {
-        self.row = Some(row);
-    }
-
     pub(super) fn row(&self) -> Option<&SnapshotId> {
-        self.row.as_ref()
+        self.run.as_ref().map(|run| &run.row)
     }
 
     pub(super) fn start_beats(&mut self) {
@@ -103,12 +137,18 @@ impl<S: CustomState> Driver<S> {
             status: SnapshotStatus::Pending,
             heartbeat_at: Some(row.created_at.max(now)),
             event: Some(SnapshotEvent::InvocationEnd),
+            state: self.snapshots.unsaved().cloned(),
             ..row
         };
-        if !inputs.is_empty() {
-            let inputs = serde_json::to_value(inputs).expect("inputs are plain data");
-            row.extra.insert(PENDING_INPUTS.to_owned(), inputs);
-        }
+        let record = RunRecord {
+            agent: self.definition.name.clone(),
+            lease: Lease::first(),
+            attempts: 1,
+            turns: self.turns.over(),
+            inputs,
+            context: self.definition.recorded_context(self.client.context()),
+        };
+        record.put(&mut row);
         self.writes.push(
             ledger
                 .create(row)
@@ -117,54 +157,79 @@ impl<S: CustomState> Driver<S> {
         );
     }
 
-    pub(super) fn beat(&mut self) {
-        let (Some(ledger), Some(row)) = (&self.ledger, self.background.row()) else {
-            return;
-        };
-        let now = ledger.now();
-        let renew: Mutation = Arc::new(move |row| {
-            let pending = row.filter(|row| row.status == SnapshotStatus::Pending);
-            Ok(pending.map(|row| Snapshot {
-                heartbeat_at: Some(now),
-                ..row.clone()
-            }))
+    /// The run is this worker's from now on.
+    pub(super) fn go_to_background(&mut self, row: SnapshotId, lease: Lease) {
+        let scope = self
+            .ledger
+            .as_ref()
+            .map(|ledger| ledger.scope().clone())
+            .unwrap_or_default();
+        let entry = self.definition.runs.enter(scope, row.clone());
+        self.background.run = Some(Run {
+            row,
+            lease,
+            _entry: entry,
         });
-        let renewed = ledger.rewrite(row.clone(), renew);
-        let status = ledger.status(row.clone());
-        let beat = async move {
-            if renewed.await?.is_some() {
-                return Ok(None);
+    }
+
+    pub(super) fn record_progress(&mut self, inputs: Vec<AgentInput>) {
+        let (state, turns) = (self.session.state(), self.turns.over());
+        let recorded = self
+            .rewrite_own(move |lease, row, now| RunRecord::advanced(lease, row, turns, &inputs, &state, now));
+        match recorded {
+            Some(recorded) => self.writes.push(recorded.map(Written::Progress).boxed()),
+            None => self.raised.push_back(Event::ProgressRecorded),
+        }
+    }
+
+    pub(super) fn beat(&mut self) {
+        if let Some(beat) = self.rewrite_own(Lease::renewed) {
+            self.writes.push(beat.map(Written::Beat).boxed());
+        }
+    }
+
+    /// Rewrites the run's row as long as it is this worker's, and says how the worker stands to it.
+    fn rewrite_own(
+        &self,
+        change: impl Fn(Lease, Option<&Snapshot>, Timestamp) -> Option<Snapshot> + Send + Sync + 'static,
+    ) -> Option<BoxFuture<'static, Standing>> {
+        let (ledger, run) = (self.ledger.as_ref()?, self.background.run.as_ref()?);
+        let (lease, now) = (run.lease, ledger.now());
+        let written = ledger.rewrite(run.row.clone(), Arc::new(move |row| Ok(change(lease, row, now))));
+        let found = ledger.read(run.row.clone());
+        let standing = async move {
+            if written.await?.is_some() {
+                return Ok(Standing::Good);
             }
-            Ok::<_, Error>(match status.await? {
-                Some(SnapshotStatus::Aborted) => Some(Event::AbortSeen),
-                Some(SnapshotStatus::Pending) => None,
-                _ => Some(Event::LeaseLost),
-            })
+            Ok::<_, Error>(Standing::to(found.await?.as_ref(), lease))
         };
-        self.writes.push(
-            beat.map(|found| {
-                Written::Beat(found.unwrap_or_else(|error| {
-                    tracing::debug!(%error, "a sign of life was not written");
-                    None
-                }))
+        let standing = standing.map(|standing| {
+            standing.unwrap_or_else(|error| {
+                tracing::debug!(%error, "a sign of life was not written");
+                Standing::Good
             })
-            .boxed(),
-        );
+        });
+        Some(standing.boxed())
     }
 
     pub(super) fn finalize(&mut self, ending: Ending<Error>) {
-        let (Some(ledger), Some(row)) = (&self.ledger, self.background.row()) else {
+        let (Some(ledger), Some(run)) = (&self.ledger, &self.background.run) else {
             self.raised.push_back(Event::FinalizeWritten);
             return;
         };
-        let end = End::new(ending, self.finish_reason(), self.session.state(), ledger.now());
-        let written = ledger.rewrite(row.clone(), Arc::new(move |row| Ok(end.write(row))));
-        let status = ledger.status(row.clone());
+        let (reason, state) = (self.finish_reason(), self.session.state());
+        let end = End::new(run.lease, ending, reason, state, ledger.now());
+        let written = ledger.rewrite(run.row.clone(), Arc::new(move |row| Ok(end.write(row))));
+        let found = ledger.read(run.row.clone());
         let written = async move {
             match written.await? {
                 Some(_) => Ok(true),
                 // Nothing to write: the row says already that it was aborted, or it is not ours any more.
-                None => Ok::<_, Error>(status.await? == Some(SnapshotStatus::Aborted)),
+                None => Ok::<_, Error>(
+                    found
+                        .await?
+                        .is_some_and(|row| row.status == SnapshotStatus::Aborted),
+                ),
             }
         };
         self.writes.push(written.map(Written::Final).boxed());
@@ -173,6 +238,7 @@ impl<S: CustomState> Driver<S> {
 
 /// How a run ended, as its row will say.
 struct End {
+    lease: Lease,
     status: SnapshotStatus,
     reason: Option<AgentFinishReason>,
     error: Option<Error>,
@@ -182,6 +248,7 @@ struct End {
 
 impl End {
     fn new(
+        lease: Lease,
         ending: Ending<Error>,
         reason: Option<AgentFinishReason>,
         state: SessionState,
@@ -197,6 +264,7 @@ impl End {
             Ending::Aborted(error) => (SnapshotStatus::Aborted, Some(AgentFinishReason::Aborted), error),
         };
         Self {
+            lease,
             status,
             reason,
             error,
@@ -205,15 +273,16 @@ impl End {
         }
     }
 
-    /// The row's last form. A row that was aborted stays so, whatever the run came to, and only learns that it is over.
+    /// The row's last form, if it is still this worker's to write. A row that was aborted stays so, whatever the run came
+    /// to, and only learns that it is over.
     fn write(&self, row: Option<&Snapshot>) -> Option<Snapshot> {
-        let row = row?;
+        let row = row.filter(|row| self.lease.is_on(row))?;
         let mut last = Snapshot {
             updated_at: Some(self.now.max(row.created_at)),
             heartbeat_at: None,
             ..row.clone()
         };
-        last.extra.shift_remove(PENDING_INPUTS);
+        RunRecord::clear(&mut last);
         match row.status {
             SnapshotStatus::Pending => Some(Snapshot {
                 status: self.status,

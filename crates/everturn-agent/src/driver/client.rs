@@ -35,6 +35,17 @@ impl Client {
         }
     }
 
+    /// Nobody: the client of a run that another worker lost left long ago.
+    pub(super) fn departed(context: Context) -> Self {
+        Self {
+            inputs: None,
+            context,
+            answer: None,
+            followed: false,
+            detached: true,
+        }
+    }
+
     pub(super) fn context(&self) -> &Context {
         &self.context
     }

@@ -29,6 +29,7 @@ impl<S: CustomState> Driver<S> {
             Command::Drain => self.wire.drain(),
             Command::CancelWork => self.cancel_work(),
             Command::WritePending { id, inputs } => self.detach(id, inputs),
+            Command::RecordProgress { inputs } => self.record_progress(inputs),
             Command::StartHeartbeat => self.background.start_beats(),
             Command::StopHeartbeat => self.background.stop_beats(),
             Command::SubscribeStatus => {

@@ -23,6 +23,8 @@ pub(super) struct Snapshots {
     previous: Option<SessionState>,
     /// How many turns came since that row and have none of their own.
     unsaved_turns: u64,
+    /// The state after the last turn that stands, where that row does not hold it.
+    unsaved: Option<SessionState>,
     /// Every row written, in order.
     created: Vec<SnapshotId>,
     /// Generations that wait for a row, in order.
@@ -45,12 +47,18 @@ pub(super) struct RowWritten {
 }
 
 impl Snapshots {
-    /// Begins after a row with this state, if there is one.
-    pub(super) fn after(previous: Option<SessionState>) -> Self {
+    /// Begins after a row with the `previous` state, if there is one; `unsaved` is what came since.
+    pub(super) fn after(previous: Option<SessionState>, unsaved: Option<SessionState>) -> Self {
         Self {
             previous,
+            unsaved,
             ..Self::default()
         }
+    }
+
+    /// The state to go on from, where no row holds it.
+    pub(super) fn unsaved(&self) -> Option<&SessionState> {
+        self.unsaved.as_ref()
     }
 
     pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<()>) {
@@ -78,10 +86,11 @@ impl<S: CustomState> Driver<S> {
         if self.ledger.is_none() {
             self.last_good = Some(state.clone());
         }
-        match self.save(SnapshotEvent::TurnEnd, state) {
+        match self.save(SnapshotEvent::TurnEnd, state.clone()) {
             Ok(true) => {}
             Ok(false) => {
                 self.snapshots.unsaved_turns += 1;
+                self.snapshots.unsaved = Some(state);
                 self.raised.push_back(Event::TurnCommitted);
             }
             Err(error) => self.raised.push_back(Event::CommitFailed(error)),
@@ -201,6 +210,7 @@ impl<S: CustomState> Driver<S> {
         }
         self.snapshots.previous = row.state;
         self.snapshots.unsaved_turns = 0;
+        self.snapshots.unsaved = None;
         if is_new {
             self.announce(&row.snapshot_id, event);
         }

@@ -29,6 +29,19 @@ pub(super) struct Turns {
 }
 
 impl Turns {
+    /// The turns of an invocation of which another worker has run that many.
+    pub(super) fn after(begun: usize) -> Self {
+        Self {
+            begun,
+            ..Self::default()
+        }
+    }
+
+    /// How many turns are over; the one under way, if any, is the next.
+    pub(super) fn over(&self) -> usize {
+        self.begun - usize::from(self.reserved.is_some())
+    }
+
     /// A loop waits; one that waited before has stopped.
     pub(super) fn ask(&mut self, answer: Answer<Option<TurnStart>>) {
         self.asking = Some(answer);

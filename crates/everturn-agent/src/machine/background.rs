@@ -5,58 +5,108 @@ use std::collections::VecDeque;
 use super::state::{Phase, Step};
 use super::{Command, EndOfInput, Ending, Event, TurnRow};
 
-/// All inputs are known, so a function that asks is answered at once: there is no request to remember.
+/// All inputs are known, so a function that asks is answered at once, or as soon as it is recorded how far the run came.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Background<I> {
     queue: VecDeque<I>,
-    turn_running: bool,
+    function: Function,
+    /// Whether a turn has ended that the row still counts among those to be run.
+    unrecorded: bool,
 }
 
-impl<I> Background<I> {
-    pub(super) fn new(queue: VecDeque<I>, turn_running: bool) -> Self {
-        Self { queue, turn_running }
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Function {
+    /// It runs code of its own, outside any turn.
+    Between,
+    InTurn,
+    /// It asks, and is answered when the row says which turns are done.
+    Recording,
+}
+
+impl<I: Clone> Background<I> {
+    pub(super) fn new(queue: VecDeque<I>, turn: TurnAtDetach) -> Self {
+        Self {
+            queue,
+            function: match turn {
+                TurnAtDetach::Running => Function::InTurn,
+                TurnAtDetach::None | TurnAtDetach::Ended => Function::Between,
+            },
+            unrecorded: turn == TurnAtDetach::Ended,
+        }
     }
 
     /// Goes on where another worker stopped: keeps the lease on the row and listens for an abort.
     pub(super) fn take_over<E>(queue: VecDeque<I>) -> Step<I, E> {
-        Step::to(Self::new(queue, false))
+        Step::to(Self::new(queue, TurnAtDetach::None))
             .emit(Command::StartHeartbeat)
             .emit(Command::SubscribeStatus)
     }
 
     pub(super) fn handle<E>(mut self, event: Event<I, E>) -> Step<I, E> {
         match event {
-            Event::NextInput if !self.turn_running => self.feed(),
-            Event::TurnRefused(input) if self.turn_running => {
-                self.turn_running = false;
+            Event::NextInput if self.function == Function::Between => self.ask(),
+            Event::ProgressRecorded if self.function == Function::Recording => self.feed(),
+            Event::TurnRefused(input) if self.function == Function::InTurn => {
+                self.function = Function::Between;
                 self.queue.push_front(input);
                 Step::to(self)
             }
-            Event::TurnEnded(_) if self.turn_running => {
-                self.turn_running = false;
+            Event::TurnEnded(_) if self.function == Function::InTurn => {
+                self.function = Function::Between;
+                self.unrecorded = true;
                 Step::to(self).emit(Command::SettleTurn(Ok(())))
             }
             Event::IterationEnded => Step::to(self).emit(Command::SettleIteration(Ok(()))),
             Event::HeartbeatDue => Step::to(self).emit(Command::Beat),
-            Event::AbortSeen => WindingDown::begin(WindingDown::Aborted),
-            Event::LeaseLost => WindingDown::begin(WindingDown::Fenced),
+            Event::AbortSeen => self.wind_down(WindingDown::Aborted),
+            Event::LeaseLost => self.wind_down(WindingDown::Fenced),
             Event::Returned(result) => Finalizing::begin(result.into())
                 .preceded_by([Command::StopHeartbeat, Command::UnsubscribeStatus]),
             _ => Step::to(self),
         }
     }
 
+    /// The function wants to go on. Only now is it certain that the turns before stand, so only now are they recorded;
+    /// a run of one turn never is.
+    pub(super) fn ask<E>(mut self) -> Step<I, E> {
+        if !self.unrecorded || self.queue.is_empty() {
+            return self.feed();
+        }
+        self.unrecorded = false;
+        self.function = Function::Recording;
+        let inputs = self.queue.iter().cloned().collect();
+        Step::to(self).emit(Command::RecordProgress { inputs })
+    }
+
     /// Answers a function that asks.
-    pub(super) fn feed<E>(mut self) -> Step<I, E> {
+    fn feed<E>(mut self) -> Step<I, E> {
         let Some(input) = self.queue.pop_front() else {
             return Step::to(self).emit(Command::EndInput(EndOfInput::Closed));
         };
-        self.turn_running = true;
+        self.function = Function::InTurn;
         Step::to(self).emit(Command::StartTurn {
             input,
             row: TurnRow::Pending,
         })
     }
+
+    fn wind_down<E>(self, why: WindingDown) -> Step<I, E> {
+        let step = why.begin();
+        match self.function {
+            Function::Recording => step.emit(Command::EndInput(EndOfInput::Cancelled)),
+            Function::Between | Function::InTurn => step,
+        }
+    }
+}
+
+/// What became of the turn that ran when a detach was accepted, by the time its row was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum TurnAtDetach {
+    /// There was none.
+    None,
+    Running,
+    /// It ended; the row still counts it among those to be run.
+    Ended,
 }
 
 /// Background work was cancelled; the function has yet to return.

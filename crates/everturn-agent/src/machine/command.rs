@@ -53,6 +53,13 @@ pub(crate) enum Command<I, E> {
         /// Every input accepted and not committed, the running turn's first: what another worker would have to run.
         inputs: Vec<I>,
     },
+    /// Record in the pending row, if it is still ours, the live state and the inputs that are left, so that a worker
+    /// that takes the run over does not repeat the turns that ended. Answered by `ProgressRecorded`, `AbortSeen` or
+    /// `LeaseLost`.
+    RecordProgress {
+        /// The inputs that were not run yet.
+        inputs: Vec<I>,
+    },
     /// Raise `HeartbeatDue` at every interval from now on; the row just written counts as the first beat.
     StartHeartbeat,
     /// Raise `HeartbeatDue` no more.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::background::{Background, Finalizing};
+use super::background::{Background, Finalizing, TurnAtDetach};
 use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
 use super::stopping::Stopping;
@@ -29,7 +29,7 @@ enum Write<I, E> {
     /// The row of the turn that ended before the detach; the pending row must become its child, not its sibling.
     TurnRow,
     /// The pending row, while a turn that the function was given earlier may still run.
-    PendingRow { turn_running: bool },
+    PendingRow(TurnAtDetach),
 }
 
 impl<I: Clone, E> Detaching<I, E> {
@@ -58,9 +58,10 @@ impl<I: Clone, E> Detaching<I, E> {
 
     /// Writes the pending row while the function goes on with the turn on `running`, if any.
     pub(super) fn write(function: Meanwhile<E>, running: Option<I>, queue: VecDeque<I>) -> Step<I, E> {
-        let write = Write::PendingRow {
-            turn_running: running.is_some(),
-        };
+        let write = Write::PendingRow(match running {
+            Some(_) => TurnAtDetach::Running,
+            None => TurnAtDetach::None,
+        });
         Self::new(write, function, queue).write_pending(running)
     }
 
@@ -83,26 +84,26 @@ impl<I: Clone, E> Detaching<I, E> {
             }
             // What the row would have held is in the final write.
             (Write::EndRow, Event::EndCommitted | Event::CommitFailed(_)) => {
-                self.write = Write::PendingRow { turn_running: false };
+                self.write = Write::PendingRow(TurnAtDetach::None);
                 return self.write_pending(None);
             }
             // The turn that is on its way answers this request too.
-            (Write::PendingRow { turn_running: true }, Event::NextInput) => {}
+            (Write::PendingRow(TurnAtDetach::Running), Event::NextInput) => {}
             (_, Event::NextInput) => self.function = Meanwhile::Asking,
             (_, Event::Returned(result)) => self.function = Meanwhile::Returned(result),
             (_, Event::ClientGone(_)) => self.client_gone = true,
             (Write::TurnRow, Event::TurnCommitted) => return self.settle(Ok(())),
             (Write::TurnRow, Event::CommitFailed(error)) => return self.settle(Err(error)),
-            (Write::PendingRow { turn_running: true }, Event::TurnEnded(_)) => {
-                self.write = Write::PendingRow { turn_running: false };
+            (Write::PendingRow(TurnAtDetach::Running), Event::TurnEnded(_)) => {
+                self.write = Write::PendingRow(TurnAtDetach::Ended);
                 return Step::to(self).emit(Command::SettleTurn(Ok(())));
             }
-            (Write::PendingRow { turn_running: true }, Event::TurnRefused(input)) => {
-                self.write = Write::PendingRow { turn_running: false };
+            (Write::PendingRow(TurnAtDetach::Running), Event::TurnRefused(input)) => {
+                self.write = Write::PendingRow(TurnAtDetach::None);
                 self.queue.push_front(input);
             }
-            (&Write::PendingRow { turn_running }, Event::PendingWritten) => return self.go_on(turn_running),
-            (Write::PendingRow { .. }, Event::PendingFailed(error)) => return self.give_up(error),
+            (&Write::PendingRow(turn), Event::PendingWritten) => return self.go_on(turn),
+            (Write::PendingRow(_), Event::PendingFailed(error)) => return self.give_up(error),
             _ => {}
         }
         Step::to(self)
@@ -132,17 +133,17 @@ impl<I: Clone, E> Detaching<I, E> {
             client_gone,
             ..Self::new(write, function, queue)
         };
-        let pending = |turn_running| Write::PendingRow { turn_running };
+        let none = Write::PendingRow(TurnAtDetach::None);
         let next = match turn {
-            TurnMeanwhile::Running => after(pending(true), Meanwhile::Running).write_pending(Some(input)),
-            TurnMeanwhile::Abandoned(result) => {
-                after(pending(false), Meanwhile::Returned(result)).write_pending(None)
+            TurnMeanwhile::Running => {
+                after(Write::PendingRow(TurnAtDetach::Running), Meanwhile::Running).write_pending(Some(input))
             }
+            TurnMeanwhile::Abandoned(result) => after(none, Meanwhile::Returned(result)).write_pending(None),
             // It ended before the pending row was begun, so it has a row of its own.
             TurnMeanwhile::Ended(TurnOutcome::Succeeded, meanwhile) => {
                 Step::to(after(Write::TurnRow, meanwhile)).emit(Command::CommitTurn)
             }
-            TurnMeanwhile::Ended(TurnOutcome::Failed, meanwhile) => after(pending(false), meanwhile)
+            TurnMeanwhile::Ended(TurnOutcome::Failed, meanwhile) => after(none, meanwhile)
                 .write_pending(None)
                 .preceded_by([Command::SettleTurn(Ok(()))]),
         };
@@ -150,7 +151,7 @@ impl<I: Clone, E> Detaching<I, E> {
     }
 
     fn settle(mut self, commit: Result<(), E>) -> Step<I, E> {
-        self.write = Write::PendingRow { turn_running: false };
+        self.write = Write::PendingRow(TurnAtDetach::None);
         self.write_pending(None)
             .preceded_by([Command::SettleTurn(commit)])
     }
@@ -168,11 +169,11 @@ impl<I: Clone, E> Detaching<I, E> {
         Step::to(self).emit(Command::WritePending { id, inputs })
     }
 
-    fn go_on(self, turn_running: bool) -> Step<I, E> {
-        let background = Background::new(self.queue, turn_running);
+    fn go_on(self, turn: TurnAtDetach) -> Step<I, E> {
+        let background = Background::new(self.queue, turn);
         let next = match self.function {
             Meanwhile::Running => Step::to(background),
-            Meanwhile::Asking => background.feed(),
+            Meanwhile::Asking => background.ask(),
             Meanwhile::Returned(result) => {
                 return Finalizing::begin(result.into())
                     .preceded_by([Command::Resolve(Resolution::Detached)]);

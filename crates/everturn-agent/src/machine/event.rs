@@ -45,6 +45,10 @@ pub(crate) enum Event<I, E> {
     PendingWritten,
     /// Answers `WritePending`: the row could not be written.
     PendingFailed(E),
+    /// Answers `RecordProgress`: the row says how far the run came, or could not be written, which costs a worker that
+    /// takes the run over some turns and nothing else. If the row is not ours any more, `AbortSeen` or `LeaseLost`
+    /// answer instead.
+    ProgressRecorded,
     /// Answers `FinalizeRow`.
     FinalizeWritten,
     /// Answers `FinalizeRow`: the row could not be written, or another worker owns it. It ages into `expired`.

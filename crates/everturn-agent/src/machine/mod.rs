@@ -39,7 +39,7 @@
 //! | caller | [`ClientGone`](Event::ClientGone) | cancelled, disconnected, or past its deadline; at most once |
 //! | function | [`NextInput`](Event::NextInput), [`IterationEnded`](Event::IterationEnded), [`TurnEnded`](Event::TurnEnded), [`Returned`](Event::Returned) | the turn loop pulls; each turn started ends with one `TurnEnded`, also if its future is dropped (a guard raises `Failed`); an `IterationEnded` comes only from the turn that runs, and each is settled once, in order; after `Returned` nothing more |
 //! | wire | [`TransformFailed`](Event::TransformFailed) | a stream or state transform failed; that chunk and all later ones are withheld |
-//! | store | [`AbortSeen`](Event::AbortSeen), [`LeaseLost`](Event::LeaseLost) | from the status subscription, or from a beat that found the row changed |
+//! | store | [`AbortSeen`](Event::AbortSeen), [`LeaseLost`](Event::LeaseLost) | from the status subscription, or from a beat or a record that found the row changed |
 //! | timer | [`HeartbeatDue`](Event::HeartbeatDue) | between `StartHeartbeat` and `StopHeartbeat` |
 //! | answers | see the commands | exactly one per command that asks for one |
 //!
@@ -86,6 +86,9 @@
 //! | row of the end in flight | client gone, transform fails | the row lands; then the answer |
 //! | row of the end fails | | failed output, with the store's error; a detach read before that output leaves a failed row |
 //! | function returns | inputs queued | discarded |
+//! | turn ended, more inputs queued | function asks | the next turn waits until the row says that the last one is done |
+//! | progress being recorded | function drops its loop and returns | the final write decides; a record that lands after it changes nothing |
+//! | progress being recorded | abort, lease lost | the function's request is answered with the cancellation |
 //! | abort | function returns later, with whatever | the row ends as aborted |
 //! | function returned, final write in flight | abort | the store decides: the final write keeps a row that is already aborted |
 //! | lease lost (another worker took over) | function returns | nothing is written |

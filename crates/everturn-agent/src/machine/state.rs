@@ -34,10 +34,6 @@ impl<I: Clone, E> Machine<I, E> {
 
     /// A detached run that this worker claimed from another: nobody listens, and `inputs` are all there will be. Its
     /// function is about to run on the last committed state.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "runs are taken over once workers recover them")
-    )]
     pub(crate) fn take_over(inputs: Vec<I>) -> (Self, Vec<Command<I, E>>) {
         let Step { phase, commands } = Background::take_over(inputs.into());
         (Self { phase }, commands)

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{
-    Cursor, Deletion, Detail, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore,
-    SessionSummary, SnapshotQuery, StatusStream, admit, tip_moved,
+    Cursor, Deletion, Detail, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition,
+    Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, admit, tip_moved,
 };
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
@@ -35,6 +35,8 @@ struct Tenant {
     tips: BTreeMap<Position, SessionId>,
     /// Every row that has a parent, after that parent.
     children: BTreeSet<(SnapshotId, Position)>,
+    /// The rows of background runs that are not over.
+    pending: BTreeSet<SnapshotId>,
     /// The rows that somebody watches or did not long ago.
     watched: HashMap<SnapshotId, watch::Sender<SnapshotStatus>>,
 }
@@ -105,6 +107,9 @@ impl Tenant {
         if let Some(parent) = &row.parent_id {
             self.children.insert((parent.clone(), position));
         }
+        if row.status == SnapshotStatus::Pending {
+            self.pending.insert(row.snapshot_id.clone());
+        }
         if let Some(watched) = self.watched.get(&row.snapshot_id) {
             watched.send_if_modified(|status| std::mem::replace(status, row.status) != row.status);
         }
@@ -122,6 +127,7 @@ impl Tenant {
         let Some(row) = self.rows.remove(id) else {
             return false;
         };
+        self.pending.remove(id);
         let position = (row.created_at, id.clone());
         if let Some(session) = &row.session_id {
             self.change_session(session, |rows| rows.remove(&position));
@@ -320,6 +326,18 @@ impl SessionStore for MemoryStore {
                 .collect(),
         };
         Ok(ids.iter().filter(|id| tenant.remove(id)).count() as u64)
+    }
+
+    async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
+        let scopes = self.tenants();
+        let runs = scopes.iter().flat_map(|(scope, tenant)| {
+            let rows = tenant.pending.iter().filter_map(|id| tenant.rows.get(id));
+            rows.filter(|row| query.wants(row)).map(|row| PendingRun {
+                scope: scope.clone(),
+                row: Detail::Metadata.cut(Snapshot::clone(row)),
+            })
+        });
+        Ok(Some(PendingPage::cut(query, runs)))
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

@@ -118,11 +118,11 @@ impl Cursor {
 
 /// Part of a listing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Page<T> {
+pub struct Page<T, C = Cursor> {
     /// The rows.
     pub items: Vec<T>,
     /// Where the next page begins; `None` after the last.
-    pub next: Option<Cursor>,
+    pub next: Option<C>,
 }
 
 /// A session in a listing.

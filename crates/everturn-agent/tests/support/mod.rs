@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, MemoryStore, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore,
-    SessionSummary, SnapshotQuery, StatusStream,
+    Deletion, Detail, MemoryStore, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{
     AgentBuilder, AgentConnection, AgentSession, AgentStreamChunk, CustomState, SessionId, Snapshot,
@@ -108,6 +108,14 @@ struct Faults {
 }
 
 impl FaultyStore {
+    /// Another way to the same rows, which fails on its own.
+    pub fn elsewhere(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            fault: Arc::default(),
+        }
+    }
+
     pub fn fail_saves(&self, fail: bool) {
         self.fault.saves_fail.store(fail, Ordering::SeqCst);
     }
@@ -190,6 +198,11 @@ impl SessionStore for FaultyStore {
 
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
         self.inner.delete(scope, deletion).await
+    }
+
+    async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
+        self.read()?;
+        self.inner.pending(query).await
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, MemoryStore, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore,
-    SessionSummary, SnapshotQuery, StatusStream,
+    Deletion, Detail, MemoryStore, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
@@ -39,11 +39,15 @@ pub enum Defect {
     LostCursor,
     /// Forgets fields it does not know.
     ForgetsUnknownFields,
+    /// Finds the background runs of one tenant only.
+    OverlooksRuns,
+    /// Takes every background run for silent.
+    DeafToHeartbeats,
 }
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::TornWrite,
@@ -56,6 +60,8 @@ impl Defect {
         Self::IdleDeletion,
         Self::LostCursor,
         Self::ForgetsUnknownFields,
+        Self::OverlooksRuns,
+        Self::DeafToHeartbeats,
     ];
 
     /// The row as the defect leaves it.
@@ -242,6 +248,20 @@ impl SessionStore for DefectiveStore {
             }
             _ => self.store.delete(&self.scope(scope), deletion).await,
         }
+    }
+
+    async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
+        let mut query = query.clone();
+        if self.defect == Defect::DeafToHeartbeats {
+            query.silent_since = None;
+        }
+        let page = self.store.pending(&query).await?;
+        Ok(page.map(|mut page| {
+            if self.defect == Defect::OverlooksRuns {
+                page.items.retain(|run| run.scope == Scope::default());
+            }
+            page
+        }))
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

@@ -13,11 +13,49 @@ fn queued_inputs_drain_as_turns_without_rows_and_then_the_input_ends() {
     let mut machine = in_background();
 
     assert_eq!(machine.handle(SUCCEEDED), [Command::SettleTurn(Ok(()))]);
-    assert_eq!(machine.handle(Event::NextInput), [start_in_background("two")]);
+    assert_eq!(machine.handle(Event::NextInput), [record(&["two"])]);
+    assert_eq!(
+        machine.handle(Event::ProgressRecorded),
+        [start_in_background("two")]
+    );
     assert_eq!(machine.handle(FAILED), [Command::SettleTurn(Ok(()))]);
     assert_eq!(
         machine.handle(Event::NextInput),
         [Command::EndInput(EndOfInput::Closed)]
+    );
+}
+
+#[test]
+fn a_request_that_waits_for_the_record_is_answered_when_the_run_is_stopped() {
+    for (event, ending) in [
+        (
+            Event::AbortSeen,
+            Command::FinalizeRow(Ending::Aborted(Some("cancelled"))),
+        ),
+        (Event::LeaseLost, Command::Release),
+    ] {
+        let mut machine = after(in_background(), [SUCCEEDED, Event::NextInput]);
+
+        let commands = machine.handle(event);
+
+        assert_eq!(commands[..3], STOP);
+        assert_eq!(commands[3..], [Command::EndInput(EndOfInput::Cancelled)]);
+        assert_eq!(machine.handle(Event::ProgressRecorded), []);
+        assert_eq!(machine.handle(Event::Returned(Err("cancelled"))), [ending]);
+    }
+}
+
+#[test]
+fn a_function_that_does_not_go_on_is_not_recorded() {
+    let mut machine = after(in_background(), [FAILED]);
+
+    assert_eq!(
+        machine.handle(Event::Returned(Err("boom"))),
+        [
+            Command::StopHeartbeat,
+            Command::UnsubscribeStatus,
+            Command::FinalizeRow(Ending::Failed("boom")),
+        ]
     );
 }
 
@@ -123,7 +161,11 @@ fn a_takeover_runs_the_recorded_inputs_and_answers_nobody() {
     assert_eq!(commands, [Command::StartHeartbeat, Command::SubscribeStatus]);
     assert_eq!(machine.handle(Event::NextInput), [start_in_background("one")]);
     assert_eq!(machine.handle(SUCCEEDED), [Command::SettleTurn(Ok(()))]);
-    assert_eq!(machine.handle(Event::NextInput), [start_in_background("two")]);
+    assert_eq!(machine.handle(Event::NextInput), [record(&["two"])]);
+    assert_eq!(
+        machine.handle(Event::ProgressRecorded),
+        [start_in_background("two")]
+    );
 
     let mut machine = after(machine, [SUCCEEDED]);
     assert_eq!(

@@ -102,7 +102,12 @@ fn a_turn_that_ends_while_the_pending_row_is_written_gets_no_row_and_no_turn_end
     assert_eq!(machine.handle(Event::NextInput), []);
     assert_eq!(
         machine.handle(Event::PendingWritten).last(),
-        Some(&start_in_background("two"))
+        Some(&record(&["two"])),
+        "the row still counts it among those to be run"
+    );
+    assert_eq!(
+        machine.handle(Event::ProgressRecorded),
+        [start_in_background("two")]
     );
 }
 

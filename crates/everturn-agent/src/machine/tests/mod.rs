@@ -77,6 +77,12 @@ fn start_in_background(input: &'static str) -> Order {
     }
 }
 
+fn record(left: &[&'static str]) -> Order {
+    Command::RecordProgress {
+        inputs: left.to_vec(),
+    }
+}
+
 fn resolve(resolution: Resolution<&'static str>) -> [Order; 2] {
     [Command::Resolve(resolution), Command::Release]
 }

@@ -66,6 +66,10 @@ pub(super) struct World {
     /// The row of the end failed, and no detach had made up for it.
     end_failed_in_time: bool,
     draining: bool,
+    /// How far the run came is being recorded.
+    recording: bool,
+    /// A background turn ended, and the row still counts it among those to be run.
+    unrecorded: bool,
     pending_row: Row,
     final_write: Row,
 
@@ -165,6 +169,8 @@ impl World {
             end_row: Row::Unwritten,
             end_failed_in_time: false,
             draining: false,
+            recording: false,
+            unrecorded: false,
             pending_row: Row::Unwritten,
             final_write: Row::Unwritten,
             wire_open: true,
@@ -265,6 +271,9 @@ impl World {
         if self.pending_row == Row::InFlight {
             events.extend([Event::PendingWritten, Event::PendingFailed("store")]);
         }
+        if self.recording {
+            events.push(Event::ProgressRecorded);
+        }
         if self.final_write == Row::InFlight {
             events.extend([Event::FinalizeWritten, Event::FinalizeFailed("store")]);
         }
@@ -322,6 +331,7 @@ impl World {
                 self.run -= 1;
             }
             Event::TurnEnded(outcome) => {
+                self.unrecorded |= self.pending_row != Row::Unwritten;
                 self.offer = None;
                 self.function = Function::Unsettled;
                 if self.saving {
@@ -358,6 +368,7 @@ impl World {
             }
             Event::PendingWritten => self.pending_row = Row::Written,
             Event::PendingFailed(_) => self.pending_row = Row::Failed,
+            Event::ProgressRecorded => self.recording = false,
             Event::FinalizeWritten => self.final_write = Row::Written,
             Event::FinalizeFailed(_) => self.final_write = Row::Failed,
             Event::AbortSeen => self.abort_seen_in_time |= self.result().is_none(),
@@ -465,6 +476,7 @@ impl World {
                 Ok(())
             }
             Command::WritePending { id, inputs } => self.write_pending(*id, inputs),
+            Command::RecordProgress { inputs } => self.record_progress(inputs),
             Command::StartHeartbeat => advance(&mut self.heartbeat, Watch::NotYet, Watch::On),
             Command::StopHeartbeat => advance(&mut self.heartbeat, Watch::On, Watch::Off),
             Command::SubscribeStatus => advance(&mut self.subscription, Watch::NotYet, Watch::On),
@@ -500,6 +512,10 @@ impl World {
                 ensure!(
                     self.pending_row == Row::Written && !self.wire_open,
                     "background turn before its row"
+                );
+                ensure!(
+                    !self.unrecorded && !self.recording,
+                    "a takeover would repeat a finished turn"
                 );
             }
         }
@@ -558,6 +574,27 @@ impl World {
         Ok(())
     }
 
+    fn record_progress(&mut self, inputs: &[u8]) -> Objection {
+        ensure!(self.pending_row == Row::Written, "no row to record progress in");
+        ensure!(
+            self.unrecorded && !self.recording,
+            "there is nothing new to record"
+        );
+        ensure!(
+            self.final_write == Row::Unwritten && !self.lease_lost_in_time,
+            "progress after the end"
+        );
+        let expected: Vec<u8> = (self.run..self.sent).collect();
+        ensure!(!inputs.is_empty(), "a write for nothing: no turn follows");
+        ensure!(
+            inputs == expected,
+            "the row records {inputs:?} as left instead of {expected:?}"
+        );
+        self.recording = true;
+        self.unrecorded = false;
+        Ok(())
+    }
+
     fn finalize(&mut self, ending: &Ending<&'static str>) -> Objection {
         ensure!(self.pending_row == Row::Written, "no row to finalize");
         ensure!(self.final_write == Row::Unwritten, "a second final write");
@@ -585,7 +622,10 @@ impl World {
         match resolution {
             Resolution::Completed => {
                 ensure!(self.result() == Some(Ok(())), "completed without the function");
-                ensure!(self.end_row != Row::Failed, "completed, and its end is not durable");
+                ensure!(
+                    self.end_row != Row::Failed,
+                    "completed, and its end is not durable"
+                );
                 ensure!(
                     self.end_row == Row::Written || !self.keeps_end,
                     "completed without its end"
@@ -678,8 +718,9 @@ impl World {
             Function::Asking => {
                 let more_may_come = self.input == Input::Open && !self.cancelled && self.run == self.sent;
                 let answered = self.offer.is_some();
+                let recorded_first = self.recording && !self.cancelled;
                 ensure!(
-                    answered || self.write_in_flight() || more_may_come,
+                    answered || self.write_in_flight() || more_may_come || recorded_first,
                     "the function asks and is not answered"
                 );
             }
@@ -740,6 +781,7 @@ fn every_event() -> Vec<Happening> {
         Event::CommitFailed("late"),
         Event::PendingWritten,
         Event::PendingFailed("late"),
+        Event::ProgressRecorded,
         Event::FinalizeWritten,
         Event::FinalizeFailed("late"),
         Event::HeartbeatDue,

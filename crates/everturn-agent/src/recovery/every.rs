@@ -1,0 +1,72 @@
+//! Looking for lost runs again and again.
+
+use std::fmt;
+use std::time::Duration;
+
+use everturn_core::Registry;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Recovery, recover_all};
+
+/// Looks for lost runs at once and then at every interval, until it is stopped or dropped.
+///
+/// Dropping it ends the looking after the run that is being claimed; the runs that were taken over go on.
+#[must_use = "dropped, nobody looks for lost runs any more"]
+pub struct RecoveryLoop {
+    task: JoinHandle<()>,
+    stop: DropGuard,
+}
+
+/// Looks for lost runs of every agent of the registry: at once, and then at every interval.
+///
+/// The registry may get more agents meanwhile; it is not kept alive.
+///
+/// # Panics
+/// Outside a Tokio runtime, or if the interval is zero.
+pub fn recover_every(registry: &Registry, interval: Duration) -> RecoveryLoop {
+    let (registry, stop) = (registry.downgrade(), CancellationToken::new());
+    let stopped = stop.clone();
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let task = tokio::spawn(async move {
+        while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
+            let Ok(registry) = registry.upgrade() else {
+                return;
+            };
+            report(&recover_all(&registry).await);
+        }
+    });
+    RecoveryLoop {
+        task,
+        stop: stop.drop_guard(),
+    }
+}
+
+impl RecoveryLoop {
+    /// Looks no more, and returns when the look under way is over.
+    pub async fn stop(self) {
+        drop(self.stop);
+        // A look that panicked has said so.
+        let _ = self.task.await;
+    }
+}
+
+fn report(recovery: &Recovery) {
+    for run in &recovery.taken_over {
+        tracing::info!(agent = run.agent, run = %run.snapshot_id, attempt = run.attempt, "a lost run was taken over");
+    }
+    for run in &recovery.given_up {
+        tracing::warn!(agent = run.agent, run = %run.snapshot_id, "a lost run was given up");
+    }
+    for error in &recovery.failures {
+        tracing::warn!(%error, "a lost run could not be recovered");
+    }
+}
+
+impl fmt::Debug for RecoveryLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecoveryLoop")
+    }
+}

@@ -1,0 +1,49 @@
+//! Recovering the runs of all agents of a registry.
+
+use std::sync::{Arc, Weak};
+
+use everturn_core::Registry;
+use futures::future::BoxFuture;
+
+use super::Recovery;
+use crate::CustomState;
+use crate::agent::Definition;
+
+/// Where a registry keeps its agents' recoverers, by the agents' names.
+const RECOVERERS: &str = "agent-recovery/";
+
+/// An agent without the type of its state, as far as recovery is concerned.
+trait Recover: Send + Sync {
+    fn recover(self: Arc<Self>) -> BoxFuture<'static, Recovery>;
+}
+
+impl<S: CustomState> Recover for Definition<S> {
+    fn recover(self: Arc<Self>) -> BoxFuture<'static, Recovery> {
+        Box::pin(async move { Definition::recover(&self).await })
+    }
+}
+
+/// An agent that is in the registry as an action; the action keeps it alive, not this.
+struct Recoverer(Weak<dyn Recover>);
+
+/// Lets [`recover_all`] find an agent.
+pub(crate) fn register<S: CustomState>(registry: &Registry, definition: &Arc<Definition<S>>) {
+    let key = format!("{RECOVERERS}{}", definition.name);
+    let definition: Arc<dyn Recover> = Arc::clone(definition) as _;
+    registry.set_value(key, Recoverer(Arc::downgrade(&definition)));
+}
+
+/// Looks once for runs that were lost, of every agent that is registered, and takes them over.
+///
+/// An agent that fails to look does not keep the others from it: see [`Recovery::failures`].
+pub async fn recover_all(registry: &Registry) -> Recovery {
+    let agents = registry
+        .value_keys(RECOVERERS)
+        .into_iter()
+        .filter_map(|key| registry.value::<Recoverer>(&key)?.0.upgrade());
+    let mut recovery = Recovery::default();
+    for looked in futures::future::join_all(agents.map(Recover::recover)).await {
+        recovery.merge(looked);
+    }
+    recovery
+}

@@ -1,0 +1,48 @@
+//! The background runs under way in this process.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::SnapshotId;
+use crate::store::Scope;
+
+type Key = (Scope, SnapshotId);
+
+/// The runs of one agent. Cloning gives another handle to the same table.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Runs(Arc<Mutex<HashSet<Key>>>);
+
+/// A run's entry, until dropped.
+#[derive(Debug)]
+pub(crate) struct RunEntry {
+    runs: Runs,
+    key: Key,
+}
+
+impl Runs {
+    fn table(&self) -> MutexGuard<'_, HashSet<Key>> {
+        // Every change is a single insertion or removal.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a run.
+    pub(crate) fn enter(&self, scope: Scope, id: SnapshotId) -> RunEntry {
+        let key = (scope, id);
+        self.table().insert(key.clone());
+        RunEntry {
+            runs: self.clone(),
+            key,
+        }
+    }
+
+    /// Whether a run is under way here.
+    pub(crate) fn contains(&self, scope: &Scope, id: &SnapshotId) -> bool {
+        self.table().contains(&(scope.clone(), id.clone()))
+    }
+}
+
+impl Drop for RunEntry {
+    fn drop(&mut self) {
+        self.runs.table().remove(&self.key);
+    }
+}

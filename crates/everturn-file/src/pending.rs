@@ -1,0 +1,104 @@
+//! Which background runs are not over, without a look at every file.
+//!
+//! Each pending row has a marker: a small file at `<root>/.pending/`, where no reader of rows looks, that names the row. It
+//! is on the device before the row is and goes after the row has ended, so a marker may be stale, but no pending row is
+//! without one. Stale ones are removed when they are met.
+
+use std::path::{Path, PathBuf};
+
+use everturn_agent::store::{Detail, PendingPage, PendingQuery, PendingRun, Scope};
+use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
+use everturn_core::Result;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::files::Files;
+use crate::options::FileStoreOptions;
+
+/// What a marker says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Marker {
+    scope: String,
+    snapshot_id: SnapshotId,
+}
+
+fn folder(root: &Path) -> PathBuf {
+    root.join(".pending")
+}
+
+/// A scope and an id together may be longer than a file's name, so they are hashed.
+fn path(root: &Path, scope: &Scope, id: &SnapshotId) -> PathBuf {
+    let mut hash = Sha256::new();
+    hash.update(scope.as_str());
+    hash.update([0]);
+    hash.update(id.as_str());
+    let name: String = hash.finalize()[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    folder(root).join(name + ".json")
+}
+
+impl Files {
+    /// Marks a row as pending, before it is written.
+    pub(crate) fn mark(&self, id: &SnapshotId) -> Result<()> {
+        self.disk.create_folder(&folder(&self.root))?;
+        let marker = Marker {
+            scope: self.scope.as_str().to_owned(),
+            snapshot_id: id.clone(),
+        };
+        self.put(&path(&self.root, &self.scope, id), &marker)
+    }
+
+    /// Takes a row's mark away, after it has ended. Failing to is no harm: a stale mark is noticed.
+    pub(crate) fn unmark(&self, id: &SnapshotId) {
+        let _ = self.disk.remove(&path(&self.root, &self.scope, id));
+    }
+
+    /// Takes a mark away if its row is not pending, once nobody is in the middle of writing it.
+    fn unmark_stale(&self, id: &SnapshotId) -> Result<()> {
+        let _lock = self.disk.lock(&self.folder.lock())?;
+        let pending = self
+            .read(id)?
+            .is_some_and(|row| row.status == SnapshotStatus::Pending);
+        if !pending {
+            self.unmark(id);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a save must mark its row, and whether it must take the mark away.
+pub(crate) fn changes(before: Option<&Snapshot>, after: &Snapshot) -> (bool, bool) {
+    let pending = |row: &Snapshot| row.status == SnapshotStatus::Pending;
+    let (was, is) = (before.is_some_and(pending), pending(after));
+    (is && !was, was && !is)
+}
+
+/// One page of the pending rows of all scopes.
+pub(crate) fn page(options: &FileStoreOptions, query: &PendingQuery) -> Result<PendingPage> {
+    let mut runs = Vec::new();
+    for path in options.disk.list(&folder(&options.root))? {
+        // One that is being written, or is none, is passed over.
+        let marker = options.disk.read(&path)?;
+        let Some(marker) = marker.and_then(|marker| serde_json::from_slice::<Marker>(&marker).ok()) else {
+            continue;
+        };
+        let scope = Scope::new(marker.scope);
+        let Ok(files) = Files::of(options, &scope) else {
+            continue;
+        };
+        match files.read(&marker.snapshot_id) {
+            Ok(Some(row)) if row.status == SnapshotStatus::Pending => runs.push(PendingRun {
+                scope,
+                row: Detail::Metadata.cut(row),
+            }),
+            // If it cannot be removed now, it is met again.
+            Ok(_) => drop(files.unmark_stale(&marker.snapshot_id)),
+            // A row that cannot be read now must not hide the others; it is looked at again next time.
+            Err(_) => {}
+        }
+    }
+    Ok(PendingPage::cut(query, runs))
+}

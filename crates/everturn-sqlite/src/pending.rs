@@ -1,0 +1,74 @@
+//! Finding the background runs that are not over.
+
+use everturn_agent::store::{PendingCursor, PendingPage, PendingQuery, PendingRun, Scope};
+use rusqlite::{ToSql, params_from_iter};
+
+use crate::fault::Outcome;
+use crate::read::Reading;
+use crate::row::{COLUMNS, Stored};
+
+/// The page of pending rows: a range of their own index, which is small.
+pub(crate) fn pending(silent: bool, after: bool) -> String {
+    let silent = if silent {
+        "AND snapshot.heartbeat_at < ?2"
+    } else {
+        "AND ?2 IS NULL"
+    };
+    let beyond = if after {
+        // A tenant that is gone by now had no row of another's: all of that place may be looked at again.
+        "AND (snapshot.created_at, snapshot.id, snapshot.scope) \
+         > (?3, ?4, coalesce((SELECT key FROM scope WHERE name = ?5), -1))"
+    } else {
+        ""
+    };
+    format!(
+        "SELECT {COLUMNS}, scope.name FROM snapshot INDEXED BY snapshot_pending \
+         CROSS JOIN session ON session.key = snapshot.session CROSS JOIN scope ON scope.key = snapshot.scope \
+         WHERE snapshot.status = 'pending' {silent} {beyond} \
+         ORDER BY snapshot.created_at, snapshot.id, snapshot.scope LIMIT ?1"
+    )
+}
+
+/// Where the tenant's name is, after the columns of every row.
+const SCOPE_NAME: usize = 22;
+
+impl Reading<'_> {
+    pub(crate) fn pending(&self, query: &PendingQuery) -> Outcome<PendingPage> {
+        let sql = pending(query.silent_since.is_some(), query.after.is_some());
+        let limit = query.page_size() + 1;
+        let silent_since = query.silent_since.map(|moment| nanos(moment.as_nanosecond()));
+        let after = query.after.as_ref().map(place);
+        let mut params: Vec<&dyn ToSql> = vec![&limit, &silent_since];
+        if let Some((created_at, id, scope)) = &after {
+            params.extend([created_at as &dyn ToSql, id, scope]);
+        }
+        let mut statement = self.db.prepare_cached(&sql)?;
+        let mut rows = statement.query(params_from_iter(params))?;
+        let mut items = Vec::new();
+        while let Some(row) = rows.next()? {
+            items.push(PendingRun {
+                scope: Scope::new(row.get::<_, String>(SCOPE_NAME)?),
+                row: Stored::from_row(row)?.snapshot,
+            });
+        }
+        let more = items.len() > query.page_size();
+        items.truncate(query.page_size());
+        let next = items.last().filter(|_| more).map(PendingRun::cursor);
+        Ok(PendingPage { items, next })
+    }
+}
+
+/// A cursor's place as parameters.
+fn place(cursor: &PendingCursor) -> (i64, &str, &str) {
+    (
+        nanos(cursor.created_at.as_nanosecond()),
+        cursor.snapshot_id.as_str(),
+        cursor.scope.as_str(),
+    )
+}
+
+/// A time that no row can have is beyond all of them on its side.
+fn nanos(time: i128) -> i64 {
+    let clamped = time.clamp(i64::MIN.into(), i64::MAX.into());
+    i64::try_from(clamped).expect("clamped to fit")
+}

@@ -1,0 +1,40 @@
+//! A worker as a process: begins its errands in the background, says so, and goes on until its input is closed.
+
+use std::io::{Read, Write};
+
+use everturn_agent::{AgentInit, AgentInput, recover_every};
+use everturn_core::{Error, Result};
+use testbed::worker::Orders;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let orders = std::env::args()
+        .nth(1)
+        .ok_or_else(|| Error::invalid_argument("a worker needs its orders"))?;
+    let orders = Orders::parse(&orders)?;
+    let (registry, agent) = orders.agent().await?;
+    let _recovering = orders
+        .recover_every
+        .map(|interval| recover_every(&registry, interval));
+    say("ready")?;
+    for (session, text) in orders.errands {
+        let mut connection = agent.connect(AgentInit::session(session));
+        connection.send(AgentInput::from(text).detached()).await?;
+        let output = connection.output().await?;
+        let id = output
+            .snapshot_id
+            .ok_or_else(|| Error::internal("the agent did not go to the background"))?;
+        say(&format!("accepted {id}"))?;
+    }
+    agent.idle().await;
+    say("idle")?;
+    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    Ok(())
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()?;
+    Ok(())
+}

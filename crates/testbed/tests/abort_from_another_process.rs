@@ -1,0 +1,50 @@
+//! An abort reaches a tool that runs in another process, soon.
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+#![cfg(unix)]
+
+mod processes;
+
+use std::time::{Duration, SystemTime};
+
+use processes::{Process, Site};
+use testbed::worker::{Effect, Effects};
+
+/// How often it is tried. What counts is the median: one try may meet a machine that is busy.
+const TRIES: usize = 9;
+
+/// When something was done in a session, once it was.
+async fn done(effects: &Effects, session: &str, what: &str) -> Duration {
+    loop {
+        let wanted = |effect: &Effect| effect.session == session && effect.what == what;
+        if let Some(effect) = effects.all().unwrap().into_iter().find(wanted) {
+            return effect.at;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_abort_reaches_a_running_tool_within_a_fifth_of_a_second_on_sqlite() {
+    let site = Site::sqlite();
+    let mut orders = site.orders(Duration::from_secs(30));
+    orders.errands = (0..TRIES)
+        .map(|number| (format!("s{number}"), "wait".to_owned()))
+        .collect();
+    let (_registry, agent) = orders.agent().await.unwrap();
+    let effects = Effects::at(&orders.effects);
+    let worker = Process::start(&orders);
+
+    let mut delays = Vec::new();
+    for number in 0..TRIES {
+        let (id, session) = (worker.accepted(), format!("s{number}"));
+        done(&effects, &session, "tool 0").await;
+        let asked = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        agent.abort(id).await.unwrap().unwrap();
+        delays.push(done(&effects, &session, "stopped").await.saturating_sub(asked));
+    }
+    worker.hear("idle");
+
+    delays.sort();
+    println!("from the abort to the end of the tool: {delays:?}");
+    assert!(delays[TRIES / 2] <= Duration::from_millis(200), "{delays:?}");
+}

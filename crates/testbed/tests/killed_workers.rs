@@ -1,0 +1,155 @@
+//! Every turn that was accepted comes to its end, wherever the process was killed that accepted it.
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+#![cfg(unix)]
+
+mod processes;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use everturn_agent::store::{Detail, PendingQuery, Scope, SessionStore};
+use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
+use jiff::Timestamp;
+use processes::{Process, Site};
+use testbed::worker::{Effects, Orders};
+
+/// How often a worker is killed in the middle of a turn.
+const KILLS: usize = 200;
+
+/// How many workers live at the same time, besides the one that takes over.
+const LANES: usize = 4;
+
+const LEASE: Duration = Duration::from_millis(1500);
+
+/// How long after it accepted a run a worker is killed at the latest: a little longer than a turn takes.
+const LATEST: Duration = Duration::from_millis(80);
+
+/// A run and when its worker was killed.
+struct Killed {
+    id: SnapshotId,
+    at: Timestamp,
+}
+
+/// Kills workers until enough of them were in the middle of a turn.
+async fn kill(orders: Orders, store: Arc<dyn SessionStore>) -> Vec<Killed> {
+    let (in_a_turn, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let killed = Arc::<Mutex<Vec<Killed>>>::default();
+    let lanes = (0..LANES).map(|lane| {
+        let (orders, store, killed) = (orders.clone(), Arc::clone(&store), Arc::clone(&killed));
+        let (in_a_turn, begun) = (Arc::clone(&in_a_turn), Arc::clone(&begun));
+        tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(lane as u64);
+            while in_a_turn.load(Ordering::SeqCst) < KILLS {
+                let number = begun.fetch_add(1, Ordering::SeqCst);
+                assert!(
+                    number < KILLS * 4,
+                    "workers are hardly ever in a turn when they are killed"
+                );
+                let mut orders = orders.clone();
+                orders.errands = (0..3)
+                    .map(|errand| (format!("s{number}-{errand}"), "go".to_owned()))
+                    .collect();
+                let delay = Duration::from_micros(random.u64(0..u64::try_from(LATEST.as_micros()).unwrap()));
+                let (ids, at) = tokio::task::spawn_blocking(move || {
+                    let process = Process::start(&orders);
+                    let first = process.accepted();
+                    std::thread::sleep(delay);
+                    let at = Timestamp::now();
+                    let mut ids = process.kill();
+                    ids.push(first);
+                    (ids, at)
+                })
+                .await
+                .unwrap();
+                let mut pending = 0;
+                for id in &ids {
+                    pending += usize::from(!read(&*store, id).await.status.is_final());
+                }
+                in_a_turn.fetch_add(usize::from(pending > 0), Ordering::SeqCst);
+                killed
+                    .lock()
+                    .unwrap()
+                    .extend(ids.into_iter().map(|id| Killed { id, at }));
+            }
+        })
+    });
+    for lane in lanes.collect::<Vec<_>>() {
+        lane.await.unwrap();
+    }
+    Arc::into_inner(killed).unwrap().into_inner().unwrap()
+}
+
+async fn read(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
+    let row = store.get(&Scope::default(), id, Detail::Whole).await.unwrap();
+    row.expect("an accepted run has a row")
+}
+
+/// Waits until no run is pending, and gives up long after every lease is over.
+async fn all_over(store: &dyn SessionStore) {
+    for _ in 0..200 {
+        let page = store.pending(&PendingQuery::default()).await.unwrap().unwrap();
+        if page.items.is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("runs are left behind");
+}
+
+async fn every_run_survives(site: Site) {
+    let orders = site.orders(LEASE);
+    let store = site.store.open().await.unwrap();
+    let mut rescue = orders.clone();
+    rescue.recover_every = Some(Duration::from_millis(50));
+    let rescuer = Process::start(&rescue);
+    rescuer.hear("ready");
+
+    let killed = kill(orders.clone(), Arc::clone(&store)).await;
+    all_over(&*store).await;
+
+    let mut longest = Duration::ZERO;
+    for run in &killed {
+        let row = read(&*store, &run.id).await;
+        assert_eq!(row.status, SnapshotStatus::Completed, "{:?}", row.error);
+        assert!(row.extra.is_empty() && row.heartbeat_at.is_none());
+        let ended = row.updated_at.unwrap().duration_since(run.at);
+        longest = longest.max(Duration::try_from(ended).unwrap_or_default());
+    }
+    assert!(
+        longest <= LEASE * 2,
+        "a run ended {longest:?} after its worker was killed, with a lease of {LEASE:?}"
+    );
+    report(&orders, killed.len(), longest);
+}
+
+/// Says what was done more than once.
+fn report(orders: &Orders, runs: usize, longest: Duration) {
+    let mut counts = HashMap::<(String, String), usize>::new();
+    for effect in Effects::at(&orders.effects).all().unwrap() {
+        *counts.entry((effect.session, effect.what)).or_default() += 1;
+    }
+    let again = |kind: &str| {
+        let repeated = counts
+            .iter()
+            .filter(|((_, what), count)| what.starts_with(kind) && **count > 1);
+        repeated.count()
+    };
+    println!(
+        "{KILLS} kills in the middle of a turn, {runs} runs; the last ended {longest:?} after its worker; \
+         {} tool calls and {} model calls were made again",
+        again("tool"),
+        again("model")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_accepted_turn_survives_two_hundred_kills_on_sqlite() {
+    every_run_survives(Site::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_accepted_turn_survives_two_hundred_kills_on_files() {
+    every_run_survives(Site::files()).await;
+}
