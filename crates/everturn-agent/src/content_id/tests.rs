@@ -115,7 +115,10 @@ fn a_snapshot_of_a_long_conversation_costs_what_the_last_turn_added() {
 
     assert!(whole > 400_000, "{whole}");
     assert!(costs.iter().all(|bytes| *bytes < 300), "{costs:?}");
-    assert_eq!(SnapshotId::of_state(&state).unwrap().as_str(), from_scratch(&state));
+    assert_eq!(
+        SnapshotId::of_state(&state).unwrap().as_str(),
+        from_scratch(&state)
+    );
 }
 
 #[test]
@@ -141,7 +144,10 @@ fn sessions_that_share_a_history_have_hashes_of_their_own() {
         ..one.clone()
     };
 
-    assert_eq!(SnapshotId::of_state(&other).unwrap().as_str(), from_scratch(&other));
+    assert_eq!(
+        SnapshotId::of_state(&other).unwrap().as_str(),
+        from_scratch(&other)
+    );
     assert_ne!(
         SnapshotId::of_state(&other).unwrap(),
         SnapshotId::of_state(&one).unwrap()
@@ -197,7 +203,9 @@ fn apply(state: &mut SessionState, step: Step) {
         Step::Stamp => {
             if let Some(last) = state.messages.last().cloned() {
                 state.messages = state.messages.truncate_to(state.messages.len() - 1);
-                state.messages.push(last.with_metadata_entry(SNAPSHOT_ID_ENTRY, "x"));
+                state
+                    .messages
+                    .push(last.with_metadata_entry(SNAPSHOT_ID_ENTRY, "x"));
             }
         }
         Step::Cut(length) => state.messages = state.messages.truncate_to(length),

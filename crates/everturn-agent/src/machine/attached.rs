@@ -220,12 +220,7 @@ impl<I: Clone, E> Attached<I, E> {
     }
 
     /// The turn is over: takes up what the function did meanwhile.
-    fn go_on(
-        mut self,
-        meanwhile: Meanwhile<E>,
-        outcome: TurnOutcome,
-        settled: Result<(), E>,
-    ) -> Step<I, E> {
+    fn go_on(mut self, meanwhile: Meanwhile<E>, outcome: TurnOutcome, settled: Result<(), E>) -> Step<I, E> {
         let next = match meanwhile {
             Meanwhile::Running => {
                 self.function = Function::Between;

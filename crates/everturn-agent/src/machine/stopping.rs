@@ -133,9 +133,7 @@ impl<E> Stopping<E> {
         match std::mem::replace(&mut self.write, Write::None) {
             Write::None => Step::to(self),
             Write::EndRow => self.resolve_when_done(),
-            Write::TurnRow => self
-                .resolve_when_done()
-                .preceded_by([Command::SettleTurn(row)]),
+            Write::TurnRow => self.resolve_when_done().preceded_by([Command::SettleTurn(row)]),
             Write::IterationRow { waiting, ended } => {
                 let next = match ended {
                     Some(TurnOutcome::Succeeded) if self.rows_are_written() => {

@@ -78,9 +78,7 @@ async fn prompt_turn<S: CustomState>(
 /// Where tools have answered and the model has not, as in a snapshot from the middle of a turn, there is something to go
 /// on with although nobody says anything.
 fn check_input(input: &AgentInput, history: &History) -> Result<()> {
-    let awaits_model = history
-        .last()
-        .is_some_and(|message| message.role() == Role::Tool);
+    let awaits_model = history.last().is_some_and(|message| message.role() == Role::Tool);
     if !input.has_payload() && !awaits_model {
         return Err(Error::invalid_argument(
             "a turn needs a message, or answers to interrupts in 'resume'",

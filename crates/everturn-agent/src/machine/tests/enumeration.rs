@@ -89,7 +89,11 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
         explored.depth >= 8 && explored.states > 1000,
         "too little explored"
     );
-    assert_eq!(explored.commands.len(), 19, "every command but the one for ends is used");
+    assert_eq!(
+        explored.commands.len(),
+        19,
+        "every command but the one for ends is used"
+    );
     assert_eq!(
         explored.resolutions,
         HashSet::from([

@@ -585,7 +585,10 @@ impl World {
         match resolution {
             Resolution::Completed => {
                 ensure!(self.result() == Some(Ok(())), "completed without the function");
-                ensure!(self.end_row != Row::Failed, "completed, and its end is not durable");
+                ensure!(
+                    self.end_row != Row::Failed,
+                    "completed, and its end is not durable"
+                );
                 ensure!(
                     self.end_row == Row::Written || !self.keeps_end,
                     "completed without its end"
