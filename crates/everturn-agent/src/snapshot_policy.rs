@@ -146,3 +146,110 @@ impl fmt::Debug for SnapshotPolicy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use SnapshotEvent::{InvocationEnd, ToolIterationEnd, TurnEnd};
+    use everturn_ai::Message;
+
+    use super::*;
+
+    const EVENTS: [SnapshotEvent; 3] = [TurnEnd, ToolIterationEnd, InvocationEnd];
+
+    /// What the conversation is beside the snapshot before.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum State {
+        First,
+        Changed,
+        Unchanged,
+    }
+
+    const STATES: [State; 3] = [State::First, State::Changed, State::Unchanged];
+
+    fn wants(policy: &SnapshotPolicy, event: SnapshotEvent, state: State) -> bool {
+        let previous = SessionState {
+            messages: [Message::user("a")].into_iter().collect(),
+            ..SessionState::default()
+        };
+        let mut now = previous.clone();
+        if state == State::Changed {
+            now.messages.push(Message::model("b"));
+        }
+        let moment = SnapshotMoment {
+            event,
+            state: &now,
+            previous: (state != State::First).then_some(&previous),
+            index: 3,
+            turn_index: 2,
+        };
+        policy.wants(&moment).unwrap()
+    }
+
+    #[test]
+    fn every_policy_decides_as_its_name_says_at_every_event_and_for_every_state() {
+        type Expected = fn(SnapshotEvent, State) -> bool;
+        let table: [(SnapshotPolicy, Expected); 9] = [
+            (SnapshotPolicy::default(), |event, _| event == TurnEnd),
+            (SnapshotPolicy::always(), |_, _| true),
+            (SnapshotPolicy::never(), |_, _| false),
+            (SnapshotPolicy::on([]), |_, _| false),
+            (SnapshotPolicy::on([ToolIterationEnd]), |event, _| {
+                event == ToolIterationEnd
+            }),
+            (SnapshotPolicy::on([TurnEnd, InvocationEnd]), |event, _| {
+                event != ToolIterationEnd
+            }),
+            (SnapshotPolicy::on_change(EVENTS), |_, state| {
+                state != State::Unchanged
+            }),
+            (SnapshotPolicy::on_change([InvocationEnd]), |event, state| {
+                event == InvocationEnd && state != State::Unchanged
+            }),
+            (
+                SnapshotPolicy::when(|moment| {
+                    (moment.index, moment.turn_index) == (3, 2)
+                        && moment.event != TurnEnd
+                        && moment.is_changed()
+                }),
+                |event, state| event != TurnEnd && state != State::Unchanged,
+            ),
+        ];
+
+        for (policy, expected) in table {
+            for event in EVENTS {
+                for state in STATES {
+                    let wants = wants(&policy, event, state);
+
+                    assert_eq!(
+                        wants,
+                        expected(event, state),
+                        "{policy:?} at {event:?}, {state:?}"
+                    );
+                    assert!(
+                        !wants || policy.listens_to(event),
+                        "{policy:?} is not asked at {event:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_state_can_change() {
+        let before = SessionState::default();
+        let change = |change: fn(&mut SessionState)| {
+            let mut after = before.clone();
+            change(&mut after);
+            after.is_unchanged_since(&before)
+        };
+
+        assert!(change(|_| {}));
+        assert!(change(|state| state.artifacts = Arc::default()));
+        assert!(!change(|state| state.messages.push(Message::user("a"))));
+        assert!(!change(|state| state.custom = Some(Arc::default())));
+        assert!(!change(
+            |state| state.artifacts = Arc::new(vec![crate::Artifact::text("a", "b")])
+        ));
+        assert!(!change(|state| state.prompt_input = Some(Arc::default())));
+    }
+}
