@@ -124,7 +124,7 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
 fn every_order_of_events_with_rows_for_ends_ends_well() {
     let explored = explore(World::keeping_ends(StoreSupport::WithSubscription));
 
-    assert_eq!(explored.commands.len(), 20, "every command is used");
+    assert_eq!(explored.commands.len(), 21, "every command is used");
     for expected in [
         Resolution::Completed,
         Resolution::Detached,
