@@ -21,7 +21,10 @@ impl Folder {
         let mut folder = root.to_owned();
         for (level, segment) in scope.as_str().split('/').enumerate() {
             let segment = safe("scope", segment)?;
-            if level > 0 && segment.ends_with(".json") {
+            let is_row = Path::new(segment)
+                .extension()
+                .is_some_and(|end| end.eq_ignore_ascii_case("json"));
+            if level > 0 && is_row {
                 return Err(Error::invalid_argument(
                     "a scope inside another must not end in '.json'",
                 ));

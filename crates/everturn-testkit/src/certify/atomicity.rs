@@ -163,7 +163,7 @@ pub(super) async fn rewrite(store: &dyn SessionStore, writer: u64) -> Verdict {
     let versions = versions();
     for round in 0..ROUNDS {
         let version = usize::try_from((writer + round) % 4).expect("a small number");
-        if writer % 2 == 0 {
+        if writer.is_multiple_of(2) {
             save(store, versions[version].clone()).await?;
         } else {
             let read = get(store, "row").await?;
@@ -212,7 +212,7 @@ pub(super) async fn begin_run(store: &dyn SessionStore, id: &str) -> Verdict {
 
 /// How a writer would have the run end.
 pub(super) fn ending(writer: u64) -> SnapshotStatus {
-    if writer % 2 == 0 {
+    if writer.is_multiple_of(2) {
         SnapshotStatus::Aborted
     } else {
         SnapshotStatus::Completed

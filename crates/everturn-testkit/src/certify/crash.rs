@@ -116,8 +116,8 @@ async fn kill_one(
     // Anywhere in what comes next: opening the store, at the beginning of a save, in the middle or after it.
     let span = if wanted == 0 { 40_000 } else { 5_000 };
     let delay = Duration::from_micros(random.u64(0..span));
-    let waited = tokio::task::spawn_blocking(move || std::thread::sleep(delay)).await;
-    waited.map_err(|error| error.to_string())?;
+    let slept = tokio::task::spawn_blocking(move || std::thread::sleep(delay)).await;
+    slept.map_err(|error| error.to_string())?;
     worker.kill().await?;
     while worker.next_report::<usize>().await? == Some(turns) {
         turns += 1;

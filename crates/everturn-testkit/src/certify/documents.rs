@@ -54,7 +54,7 @@ async fn numbers_are_kept(store: Arc<dyn SessionStore>) -> Verdict {
         f64::MIN_POSITIVE,
         5e-324,
         0.1 + 0.2,
-        122.416_294_033_786_585,
+        122.416_294_033_786_58,
         9_007_199_254_740_993_u64,
         1e16,
     ]);
