@@ -21,7 +21,7 @@ const KILLS: usize = 200;
 /// How many workers live at the same time, besides the one that takes over.
 const LANES: usize = 4;
 
-const LEASE: Duration = Duration::from_millis(1500);
+const LEASE: Duration = Duration::from_secs(3);
 
 /// How long after it accepted a run a worker is killed at the latest: a little longer than a turn takes.
 const LATEST: Duration = Duration::from_millis(80);
@@ -43,7 +43,10 @@ async fn kill(orders: Orders, store: Arc<dyn SessionStore>) -> Vec<Killed> {
             let mut random = fastrand::Rng::with_seed(lane as u64);
             while in_a_turn.load(Ordering::SeqCst) < KILLS {
                 let number = begun.fetch_add(1, Ordering::SeqCst);
-                assert!(number < KILLS * 4, "workers are hardly ever in a turn when they are killed");
+                assert!(
+                    number < KILLS * 4,
+                    "workers are hardly ever in a turn when they are killed"
+                );
                 let mut orders = orders.clone();
                 orders.errands = (0..3)
                     .map(|errand| (format!("s{number}-{errand}"), "go".to_owned()))
@@ -128,7 +131,9 @@ fn report(orders: &Orders, runs: usize, longest: Duration) {
         *counts.entry((effect.session, effect.what)).or_default() += 1;
     }
     let again = |kind: &str| {
-        let repeated = counts.iter().filter(|((_, what), count)| what.starts_with(kind) && **count > 1);
+        let repeated = counts
+            .iter()
+            .filter(|((_, what), count)| what.starts_with(kind) && **count > 1);
         repeated.count()
     };
     println!(

@@ -21,7 +21,12 @@ async fn the_zombie_is_refused(site: Site) {
     let effects = Effects::at(&orders.effects);
     let zombie = Process::start(&orders);
     let id = zombie.accepted();
-    while !effects.all().unwrap().iter().any(|effect| effect.what == "tool 1") {
+    while !effects
+        .all()
+        .unwrap()
+        .iter()
+        .any(|effect| effect.what == "tool 1")
+    {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 
@@ -32,7 +37,11 @@ async fn the_zombie_is_refused(site: Site) {
     let rescuer = Process::start(&rescue);
     tokio::time::sleep(LEASE * 3).await;
     let ended = loop {
-        let row = store.get(&Scope::default(), &id, Detail::Whole).await.unwrap().unwrap();
+        let row = store
+            .get(&Scope::default(), &id, Detail::Whole)
+            .await
+            .unwrap()
+            .unwrap();
         if row.status.is_final() {
             break row;
         }
@@ -41,7 +50,11 @@ async fn the_zombie_is_refused(site: Site) {
     zombie.signal("CONT");
     zombie.hear("idle");
 
-    let left = store.get(&Scope::default(), &id, Detail::Whole).await.unwrap().unwrap();
+    let left = store
+        .get(&Scope::default(), &id, Detail::Whole)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(left, ended, "what the zombie wrote was refused");
     assert_eq!(ended.status, SnapshotStatus::Completed);
     drop(rescuer);
