@@ -7,6 +7,7 @@ mod reply;
 mod task;
 mod transport;
 mod turn;
+mod watch;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,6 +24,7 @@ pub use self::reply::AgentReply;
 pub use self::task::AgentTask;
 pub use self::transport::AgentTransport;
 pub use self::turn::ChatTurn;
+pub use self::watch::RunWatch;
 use crate::agent::SNAPSHOT_NOT_FOUND;
 use crate::artifact::put;
 use crate::connection::CustomView;

@@ -5,6 +5,7 @@
 //! store, a slow client, the session's claim) runs beside it and reports back as an event.
 
 mod background;
+mod broadcast;
 mod client;
 mod execute;
 mod function;
@@ -24,6 +25,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use self::background::{Background, Standing};
+use self::broadcast::Broadcast;
 use self::client::Client;
 use self::function::{Function, Report};
 use self::snapshots::{RowWritten, Snapshots};
@@ -60,6 +62,7 @@ pub(crate) struct Driver<S> {
     ledger: Option<Ledger>,
     writes: FuturesUnordered<BoxFuture<'static, Written>>,
     background: Background,
+    broadcast: Broadcast,
     snapshots: Snapshots,
     /// The state to give back if the invocation fails; kept where the client keeps the state.
     last_good: Option<SessionState>,
@@ -135,7 +138,7 @@ impl<S: CustomState> Driver<S> {
         let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
         driver.turns = Turns::after(record.turns);
         driver.wire.silence();
-        driver.outbox.silence();
+        driver.play_to_watchers();
         driver.go_to_background(id, record.lease);
         for command in commands {
             driver.execute(command);
@@ -195,6 +198,7 @@ impl<S: CustomState> Driver<S> {
             ledger,
             writes: FuturesUnordered::new(),
             background: Background::new(definition.heartbeat.interval),
+            broadcast: Broadcast::new(Arc::clone(&definition.run_log)),
             snapshots,
             last_good,
             shown: None,
@@ -217,6 +221,7 @@ impl<S: CustomState> Driver<S> {
                 self.execute(command);
             }
         }
+        self.broadcast.finish().await;
     }
 
     /// The next event; `None` if what happened was none.
@@ -238,6 +243,7 @@ impl<S: CustomState> Driver<S> {
             admitted = self.admissions.next() => Happened::Admitted(Box::new(admitted)),
             event = self.background.next() => Happened::Event(event),
             event = self.wire.flush() => Happened::Wire(event),
+            never = self.broadcast.work() => match never {},
             report = self.function.next() => Happened::Function(report),
         }
     }
@@ -257,24 +263,8 @@ impl<S: CustomState> Driver<S> {
 
     fn signalled(&mut self, signal: Signal) -> Option<AgentEvent> {
         match signal {
-            Signal::Chunk { chunk, taken } => {
-                let shown = match chunk {
-                    _ if self.wire.is_silent() => Ok(None),
-                    Some(chunk) => {
-                        let transform = self.definition.stream_transform.as_ref();
-                        shown_chunk(transform, *chunk, self.client.context())
-                    }
-                    None => Ok(None),
-                };
-                match shown {
-                    Ok(chunk) => {
-                        self.wire.queue(chunk, taken);
-                        None
-                    }
-                    Err(error) => Some(Event::TransformFailed(error)),
-                }
-            }
-            Signal::Fault(error) => Some(Event::TransformFailed(error)),
+            Signal::Chunk { chunk, taken } => self.show(chunk, taken),
+            Signal::Fault(error) => Some(self.hide(error)),
             Signal::NextTurn(answer) => {
                 self.turns.ask(answer);
                 Some(Event::NextInput)
@@ -298,10 +288,37 @@ impl<S: CustomState> Driver<S> {
                 } else {
                     TurnOutcome::Failed
                 };
+                self.tell_watchers_of_turn_end(&outcome);
                 self.turns.end(outcome, settled);
                 Some(Event::TurnEnded(ended))
             }
         }
+    }
+
+    /// Passes a chunk on to the client or, once that is gone, to those who watch the run.
+    fn show(
+        &mut self,
+        chunk: Option<Box<AgentStreamChunk>>,
+        taken: Option<oneshot::Sender<()>>,
+    ) -> Option<AgentEvent> {
+        let unheard = self.wire.is_silent() && !self.broadcast.wants();
+        let transform = self.definition.stream_transform.as_ref();
+        let shown = match chunk.filter(|_| !unheard) {
+            Some(chunk) => shown_chunk(transform, *chunk, self.client.context()),
+            None => Ok(None),
+        };
+        match shown {
+            Ok(chunk) if self.wire.is_silent() => self.broadcast.queue(chunk.as_ref(), taken),
+            Ok(chunk) => self.wire.queue(chunk, taken),
+            Err(error) => return Some(self.hide(error)),
+        }
+        None
+    }
+
+    /// A transform failed: nothing more is shown to anybody.
+    fn hide(&mut self, error: Error) -> AgentEvent {
+        self.broadcast.close();
+        Event::TransformFailed(error)
     }
 
     fn returned(&mut self, result: Result<AgentResult>) -> AgentEvent {
@@ -328,9 +345,13 @@ impl<S: CustomState> Driver<S> {
                 self.go_to_background(saved.row.snapshot_id, Lease::first());
                 Event::PendingWritten
             }
-            Written::Pending(Err(error)) => Event::PendingFailed(error),
+            Written::Pending(Err(error)) => {
+                self.broadcast.close();
+                Event::PendingFailed(error)
+            }
             Written::Final(Ok(true)) => Event::FinalizeWritten,
             Written::Final(Ok(false)) => {
+                self.broadcast.close();
                 Event::FinalizeFailed(Error::aborted("the run's row is no longer ours"))
             }
             Written::Final(Err(error)) => {
@@ -349,7 +370,11 @@ impl<S: CustomState> Driver<S> {
                 error.clone()
             }
             Event::AbortSeen => Error::aborted("the run was aborted"),
-            Event::LeaseLost => Error::aborted("another worker has taken the run over"),
+            Event::LeaseLost => {
+                // Watchers go on with the worker that has the run now.
+                self.broadcast.close();
+                Error::aborted("another worker has taken the run over")
+            }
             _ => return,
         };
         self.why.get_or_insert(why);

@@ -47,6 +47,11 @@ impl Lease {
         }
     }
 
+    /// Which claim on the run this is.
+    pub(crate) fn epoch(self) -> u64 {
+        self.epoch
+    }
+
     /// Who holds a row, if it says so.
     fn of(row: &Snapshot) -> Option<Self> {
         Self::deserialize(row.extra.get(BACKGROUND_RUN)?).ok()

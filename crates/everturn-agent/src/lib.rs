@@ -85,6 +85,7 @@ mod opening;
 mod prompt_agent;
 mod recovery;
 mod resume;
+mod run_stream;
 mod runs;
 mod session;
 mod snapshot;
@@ -103,7 +104,7 @@ pub use self::agent::{
 pub use self::agent_session::AgentSession;
 pub use self::artifact::Artifact;
 pub use self::chat::{
-    AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt,
+    AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt, RunWatch,
 };
 pub use self::claim::{Concurrency, SESSION_BUSY};
 pub use self::clock::Clock;
@@ -115,6 +116,7 @@ pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, re
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, TurnGenerate, agent, prompt_agent};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};
 pub use self::resume::validate_resume;
+pub use self::run_stream::RunChunks;
 pub use self::session::{CustomState, Session, SessionHandle};
 pub use self::snapshot::{Snapshot, SnapshotEvent, SnapshotStatus};
 pub use self::snapshot_policy::{SnapshotMoment, SnapshotPolicy};

@@ -21,7 +21,7 @@ const KILLS: usize = 200;
 /// How many workers live at the same time, besides the one that takes over.
 const LANES: usize = 4;
 
-const LEASE: Duration = Duration::from_millis(1500);
+const LEASE: Duration = Duration::from_secs(3);
 
 /// How long after it accepted a run a worker is killed at the latest: a little longer than a turn takes.
 const LATEST: Duration = Duration::from_millis(80);

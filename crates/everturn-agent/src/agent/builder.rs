@@ -5,11 +5,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Registry, Result};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use super::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
+use crate::run_stream::own_log;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
@@ -158,6 +160,7 @@ struct Options {
     heartbeat: Option<Heartbeat>,
     worker_loss: Option<WorkerLoss>,
     recorded_context: Option<Vec<String>>,
+    run_log: Option<Arc<dyn StreamLog>>,
     cancellation_grace: Option<Duration>,
     clock: Option<Clock>,
     prompt_input: Option<Arc<Value>>,
@@ -319,6 +322,13 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self.once("recorded context", |options| &mut options.recorded_context, names)
     }
 
+    /// Where background runs keep their chunks for those who watch them; the default is this process's memory.
+    ///
+    /// With a log that several processes share, a run can be watched from any of them, and on through a takeover.
+    pub fn run_log(self, log: Arc<dyn StreamLog>) -> Self {
+        self.once("run log", |options| &mut options.run_log, log)
+    }
+
     /// How long cancelled work may go on by itself, to put things in order, before it is dropped.
     pub fn cancellation_grace(self, grace: Duration) -> Self {
         self.once(
@@ -403,6 +413,7 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),
             runs: Runs::default(),
+            run_log: options.run_log.unwrap_or_else(own_log),
         }))
     }
 

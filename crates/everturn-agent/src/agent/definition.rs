@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Registry, Result};
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -85,6 +86,8 @@ pub(crate) struct Definition<S> {
     pub(crate) invocations: TaskTracker,
     /// Those of them that are background runs.
     pub(crate) runs: Runs,
+    /// Where those who watch background runs read what these send.
+    pub(crate) run_log: Arc<dyn StreamLog>,
 }
 
 impl<S> Definition<S> {

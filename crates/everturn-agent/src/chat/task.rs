@@ -5,12 +5,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Context, Result};
+use everturn_core::{Context, Error, Result};
 use futures::StreamExt;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{AgentReply, AgentTransport};
+use super::{AgentReply, AgentTransport, RunWatch};
 use crate::{Abort, GetSnapshotRequest, Snapshot, SnapshotId, SnapshotStatus};
 
 /// How often a run is looked at whose status nobody pushes; also how soon an expired one is noticed.
@@ -91,6 +91,21 @@ impl<S> AgentTask<S> {
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
+    }
+
+    /// Watches the run: everything it has streamed since it went to the background, then what comes, to its end.
+    ///
+    /// Any number may watch; none of them slows the run down. A turn that is cut short with its worker ends in an
+    /// `aborted` turn end, and the worker that takes over begins it again. Chunks are kept for some minutes after the
+    /// run's end. How the run ended is what [`AgentTask::wait`] says.
+    ///
+    /// # Errors
+    /// `UNIMPLEMENTED` if runs cannot be watched this way.
+    pub fn attach(&self) -> Result<RunWatch<S>> {
+        let chunks = self.agent.follow(&self.id, &self.context);
+        let chunks =
+            chunks.ok_or_else(|| Error::unimplemented("this agent's runs cannot be watched from here"))?;
+        Ok(RunWatch::new(chunks))
     }
 
     /// Asks the run to stop; `None` if its row is gone.

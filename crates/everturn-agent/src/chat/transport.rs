@@ -1,10 +1,12 @@
 //! How a chat reaches its agent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Connection, Context, Result};
 use futures::future::BoxFuture;
 
+use crate::run_stream::{RunChunks, follow};
 use crate::store::StatusStream;
 use crate::{
     Abort, Agent, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest,
@@ -30,6 +32,12 @@ pub trait AgentTransport: Send + Sync + 'static {
 
     /// The statuses of a background run as they change, where the way can tell; else it is asked again and again.
     fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
+        let _ = (id, context);
+        None
+    }
+
+    /// The chunks of a background run from its beginning to its end, where the way can tell.
+    fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
         let _ = (id, context);
         None
     }
@@ -60,6 +68,12 @@ impl<S: CustomState> AgentTransport for Agent<S> {
     fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
         let definition = self.definition();
         definition.store.as_ref()?.watch(&definition.scope(context), id)
+    }
+
+    fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
+        let definition = self.definition();
+        let (store, log) = (definition.store.clone()?, Arc::clone(&definition.run_log));
+        Some(follow(store, log, definition.scope(context), id.clone()))
     }
 
     fn takeover_patience(&self) -> Duration {

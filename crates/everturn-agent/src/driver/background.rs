@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Error, Exposure};
+use everturn_core::{Error, Exposure, Result};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
@@ -12,11 +12,12 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::{AgentEvent, Driver, Written};
 use crate::lease::{Lease, RunRecord};
 use crate::machine::{Ending, Event};
+use crate::run_stream::stream_key;
 use crate::runs::RunEntry;
 use crate::store::StatusStream;
 use crate::{
-    AgentFinishReason, AgentInput, CustomState, SessionState, Snapshot, SnapshotEvent, SnapshotId,
-    SnapshotStatus,
+    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotEvent,
+    SnapshotId, SnapshotStatus, TurnEnd,
 };
 
 /// What a detached run has beside its work.
@@ -164,12 +165,41 @@ impl<S: CustomState> Driver<S> {
             .as_ref()
             .map(|ledger| ledger.scope().clone())
             .unwrap_or_default();
+        self.broadcast.begin(stream_key(&scope, &row, lease.epoch()));
         let entry = self.definition.runs.enter(scope, row.clone());
         self.background.run = Some(Run {
             row,
             lease,
             _entry: entry,
         });
+    }
+
+    /// The client hears nothing any more; from now on chunks are for those who watch the run.
+    pub(super) fn play_to_watchers(&mut self) {
+        self.broadcast.expect();
+        self.outbox.play_to_watchers();
+        // Watchers were not told what the custom state was before.
+        self.session.arm_patcher();
+    }
+
+    /// Nobody counts the turns of a run on the wire, but those who watch it want to know where one ends.
+    pub(super) fn tell_watchers_of_turn_end(&mut self, outcome: &Result<Option<AgentFinishReason>>) {
+        if !self.broadcast.wants() {
+            return;
+        }
+        let end = TurnEnd {
+            snapshot_id: None,
+            finish_reason: match outcome {
+                Ok(reason) => *reason,
+                Err(_) => Some(AgentFinishReason::Failed),
+            },
+        };
+        // What fails here has failed on its own account; the run goes on unwatched.
+        if let Some(Event::TransformFailed(error)) =
+            self.show(Some(Box::new(AgentStreamChunk::turn_end(end))), None)
+        {
+            tracing::warn!(%error, "a background run is no longer shown");
+        }
     }
 
     pub(super) fn record_progress(&mut self, inputs: Vec<AgentInput>) {

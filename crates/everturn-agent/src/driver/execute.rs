@@ -47,7 +47,10 @@ impl<S: CustomState> Driver<S> {
                 let output = self.output(resolution);
                 self.client.answer(output);
             }
-            Command::Release => self.outbox.end(Error::cancelled("the invocation is over")),
+            Command::Release => {
+                self.outbox.silence();
+                self.outbox.end(Error::cancelled("the invocation is over"));
+            }
         }
     }
 
@@ -194,6 +197,7 @@ impl<S: CustomState> Driver<S> {
     /// Writes the pending row, waiting for the session first where it is not ours yet.
     fn detach(&mut self, id: PendingId, inputs: Vec<AgentInput>) {
         self.client.let_go();
+        self.play_to_watchers();
         let id = match id {
             PendingId::OfRunningTurn => {
                 let waiting = self.admissions.start.as_ref().map(|(_, reserved)| reserved);

@@ -4,7 +4,7 @@
 //! after it, and all of a turn's chunks precede its end. Code that cannot wait (a change of the custom state) leaves its
 //! chunk there and goes on; code that can waits until the client's side has taken it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use everturn_ai::{Messages, ModelResponseChunk};
@@ -40,6 +40,16 @@ pub(crate) enum Signal {
     },
 }
 
+/// Who listens to chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Audience {
+    Client,
+    /// Those who watch a run that has no client any more.
+    Watchers,
+    Nobody,
+}
+
 pub(crate) type Answer<T> = oneshot::Sender<Result<T>>;
 
 /// The function's end of the queue. Cloning is cheap.
@@ -50,7 +60,7 @@ struct Shared {
     signals: mpsc::UnboundedSender<Signal>,
     /// Whether anybody listens to the model's chunks.
     streaming: bool,
-    silenced: AtomicBool,
+    audience: AtomicU8,
     work: CancellationToken,
     /// Why the work was cancelled.
     end: OnceLock<Error>,
@@ -60,12 +70,12 @@ impl Outbox {
     /// A queue whose senders stop waiting when `work` is cancelled.
     pub(crate) fn new(work: CancellationToken, streaming: bool) -> (Self, mpsc::UnboundedReceiver<Signal>) {
         let (signals, receiver) = mpsc::unbounded_channel();
-        let silenced = AtomicBool::new(false);
+        let audience = AtomicU8::new(Audience::Client as u8);
         (
             Self(Arc::new(Shared {
                 signals,
                 streaming,
-                silenced,
+                audience,
                 work,
                 end: OnceLock::new(),
             })),
@@ -75,11 +85,24 @@ impl Outbox {
 
     /// From now on chunks are dropped here; everything else still passes.
     pub(crate) fn silence(&self) {
-        self.0.silenced.store(true, Ordering::Release);
+        self.play_to(Audience::Nobody);
+    }
+
+    /// From now on chunks are for those who watch the run.
+    pub(crate) fn play_to_watchers(&self) {
+        self.play_to(Audience::Watchers);
+    }
+
+    fn play_to(&self, audience: Audience) {
+        self.0.audience.store(audience as u8, Ordering::Release);
+    }
+
+    fn plays_to(&self, audience: Audience) -> bool {
+        self.0.audience.load(Ordering::Acquire) == audience as u8
     }
 
     pub(crate) fn is_silenced(&self) -> bool {
-        self.0.silenced.load(Ordering::Acquire)
+        self.plays_to(Audience::Nobody)
     }
 
     /// Cancels the work; whoever waits here is told why.
@@ -143,7 +166,8 @@ impl Outbox {
 
     /// Where the chunks of a generation go; silent if nobody listens.
     pub(crate) fn model_emitter(&self) -> Emitter<ModelResponseChunk> {
-        if !self.0.streaming || self.is_silenced() {
+        let listened_to = self.plays_to(Audience::Watchers) || self.0.streaming && !self.is_silenced();
+        if !listened_to {
             return Emitter::silent();
         }
         let outbox = self.clone();

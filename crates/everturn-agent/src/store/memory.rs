@@ -39,6 +39,8 @@ struct Tenant {
     pending: BTreeSet<SnapshotId>,
     /// The rows that somebody watches or did not long ago.
     watched: HashMap<SnapshotId, watch::Sender<SnapshotStatus>>,
+    /// How many of those there are before the ones that nobody watches any more are forgotten.
+    sweep_at: usize,
 }
 
 type Position = (Timestamp, SnapshotId);
@@ -150,7 +152,11 @@ impl Tenant {
 
     fn watch(&mut self, id: &SnapshotId) -> Option<watch::Receiver<SnapshotStatus>> {
         let status = self.rows.get(id)?.status;
-        self.watched.retain(|_, watched| !watched.is_closed());
+        // Swept only when it has doubled, so that one more watcher costs the same however many there are.
+        if self.watched.len() >= self.sweep_at {
+            self.watched.retain(|_, watched| !watched.is_closed());
+            self.sweep_at = self.watched.len() * 2 + 16;
+        }
         Some(
             self.watched
                 .entry(id.clone())

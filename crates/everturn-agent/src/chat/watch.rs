@@ -1,0 +1,80 @@
+//! Watching work that goes on in the background.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use everturn_core::Result;
+use futures::{Stream, StreamExt};
+
+use super::AgentChunk;
+use crate::connection::CustomView;
+use crate::{AgentStreamChunk, CustomState, RunChunks};
+
+/// A look at a background run: a stream of its chunks that ends with the run. Dropping it leaves the run alone.
+pub struct RunWatch<S> {
+    chunks: RunChunks,
+    custom: CustomView,
+    /// All text of the turn so far.
+    text: String,
+    state: PhantomData<fn() -> S>,
+}
+
+impl<S> RunWatch<S> {
+    pub(super) fn new(chunks: RunChunks) -> Self {
+        Self {
+            chunks,
+            custom: CustomView::default(),
+            text: String::new(),
+            state: PhantomData,
+        }
+    }
+
+    /// The next chunk; `None` after the last.
+    pub async fn next(&mut self) -> Option<Result<AgentChunk<S>>>
+    where
+        S: CustomState,
+    {
+        StreamExt::next(self).await
+    }
+
+    fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S> {
+        self.custom.take_in(&raw);
+        if let Some(chunk) = &raw.model_chunk {
+            if chunk.aggregated {
+                self.text.clear();
+            }
+            self.text.push_str(&chunk.text());
+        }
+        let accumulated = Arc::from(self.text.as_str());
+        if raw.turn_end.is_some() {
+            self.text.clear();
+        }
+        AgentChunk {
+            accumulated,
+            custom: self.custom.json().cloned(),
+            raw,
+            state: PhantomData,
+        }
+    }
+}
+
+impl<S: CustomState> Stream for RunWatch<S> {
+    type Item = Result<AgentChunk<S>>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let next = this.chunks.poll_next_unpin(cx);
+        next.map(|next| next.map(|chunk| chunk.map(|raw| this.chunk(raw))))
+    }
+}
+
+impl<S> fmt::Debug for RunWatch<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunWatch")
+            .field("text", &self.text)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,183 @@
+//! Watching a background run: its chunks as they come, across the workers that run it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::stream_log::{
+    Entries, MemoryStreamLog, Position, StreamEvent, StreamKey, StreamLog, WRITER_LOST,
+};
+use everturn_core::{Error, Result, Status};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+
+use crate::agent::not_found;
+use crate::lease::RunRecord;
+use crate::store::{Detail, Scope, SessionStore};
+use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId, TurnEnd};
+
+/// The chunks of a background run.
+pub type RunChunks = BoxStream<'static, Result<AgentStreamChunk>>;
+
+/// How often a run is looked at whose stream is not there: it has sent nothing yet, or another worker has it.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// No run is looked for under more claims than this.
+const MOST_EPOCHS: u64 = 64;
+
+/// What all background runs that are under way may take in memory where no log was given.
+const MEMORY: usize = 64 * 1024 * 1024;
+
+/// The log of an agent that was given none: what is watched is watched in this process.
+pub(crate) fn own_log() -> Arc<dyn StreamLog> {
+    Arc::new(MemoryStreamLog::options().max_bytes(MEMORY).build())
+}
+
+/// The stream of one worker's claim on a run: whoever takes over begins a new one.
+pub(crate) fn stream_key(scope: &Scope, id: &SnapshotId, epoch: u64) -> StreamKey {
+    StreamKey::new(scope.as_str(), format!("run/{id}/{epoch}"))
+}
+
+/// Follows a run to its end.
+pub(crate) fn follow(
+    store: Arc<dyn SessionStore>,
+    log: Arc<dyn StreamLog>,
+    scope: Scope,
+    id: SnapshotId,
+) -> RunChunks {
+    let follower = Follower {
+        store,
+        log,
+        scope,
+        id,
+        epoch: 0,
+        entries: None,
+        ready: VecDeque::new(),
+        over: false,
+    };
+    futures::stream::unfold(follower, |mut follower| async move {
+        let next = follower.next().await?;
+        Some((next, follower))
+    })
+    .boxed()
+}
+
+struct Follower {
+    store: Arc<dyn SessionStore>,
+    log: Arc<dyn StreamLog>,
+    scope: Scope,
+    id: SnapshotId,
+    /// The claim whose stream was read last.
+    epoch: u64,
+    entries: Option<Entries>,
+    ready: VecDeque<AgentStreamChunk>,
+    over: bool,
+}
+
+/// Where a run stands.
+enum Standing {
+    Pending { epoch: u64 },
+    Over,
+}
+
+impl Follower {
+    async fn next(&mut self) -> Option<Result<AgentStreamChunk>> {
+        loop {
+            if let Some(chunk) = self.ready.pop_front() {
+                return Some(Ok(chunk));
+            }
+            if self.over {
+                return None;
+            }
+            let outcome = match &mut self.entries {
+                Some(entries) => match entries.next().await {
+                    Some(Ok(entry)) => self.take_in(entry.event),
+                    Some(Err(error)) => Err(error),
+                    None => Ok(()),
+                },
+                None => self.find().await,
+            };
+            if let Err(error) = outcome {
+                self.over = true;
+                return Some(Err(error));
+            }
+        }
+    }
+
+    fn take_in(&mut self, event: StreamEvent) -> Result<()> {
+        match event {
+            StreamEvent::Chunk(text) => self.ready.push_back(text.read()?),
+            StreamEvent::Done(_) => self.over = true,
+            StreamEvent::Failed(error) if error.is(WRITER_LOST) => {
+                self.entries = None;
+                // Whatever the lost worker was in the middle of is begun anew by the next.
+                self.ready.push_back(AgentStreamChunk::turn_end(TurnEnd {
+                    snapshot_id: None,
+                    finish_reason: Some(AgentFinishReason::Aborted),
+                }));
+            }
+            StreamEvent::Failed(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Finds the next stream of the run, or its end.
+    async fn find(&mut self) -> Result<()> {
+        match self.standing().await? {
+            Standing::Pending { epoch } if epoch > self.epoch => {
+                if self.open(epoch).await? {
+                    return Ok(());
+                }
+            }
+            Standing::Pending { .. } => {}
+            Standing::Over => {
+                // The row no longer says how many workers it took.
+                let mut last = None;
+                for epoch in self.epoch + 1..=MOST_EPOCHS {
+                    if !self.open(epoch).await? {
+                        break;
+                    }
+                    last = Some(epoch);
+                }
+                self.over = last.is_none();
+                return Ok(());
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+        Ok(())
+    }
+
+    /// Begins to read the stream of a claim; says whether there is one.
+    async fn open(&mut self, epoch: u64) -> Result<bool> {
+        match self
+            .log
+            .read(&stream_key(&self.scope, &self.id, epoch), Position::START)
+            .await
+        {
+            Ok(entries) => {
+                self.entries = Some(entries);
+                self.epoch = epoch;
+                Ok(true)
+            }
+            Err(error) if error.status() == Status::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn standing(&mut self) -> Result<Standing> {
+        let row = self.store.get(&self.scope, &self.id, Detail::Metadata).await?;
+        let row = row.ok_or_else(|| not_found(&self.id))?;
+        if row.status.is_final() {
+            return Ok(Standing::Over);
+        }
+        match RunRecord::of(&row) {
+            Some(record) => Ok(Standing::Pending {
+                epoch: record.lease.epoch(),
+            }),
+            None => Err(Error::failed_precondition(format!(
+                "run '{}' was begun by a worker that shows nothing",
+                self.id
+            ))),
+        }
+    }
+}
