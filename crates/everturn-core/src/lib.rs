@@ -76,6 +76,7 @@
 //! | know who calls, and until when | [`Context`] |
 //! | fail well | [`Error`], [`Status`], [`Reason`] |
 //! | be seen | [`in_span`], [`run`] |
+//! | let a stream be read late, again and by many | [`stream_log`] |
 
 mod action;
 mod bidi;
@@ -93,6 +94,7 @@ mod registry;
 mod schema;
 mod span;
 mod status;
+pub mod stream_log;
 
 pub use action::{Action, DynAction, JsonCall, JsonConnection, Payload, downcast};
 pub use bidi::BidiAction;
