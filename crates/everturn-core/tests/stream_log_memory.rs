@@ -152,7 +152,7 @@ async fn an_error_keeps_its_public_text_or_its_private_text_as_private() {
 #[tokio::test(start_paused = true)]
 async fn a_finished_stream_expires_and_an_open_one_never_does() {
     let log = MemoryStreamLog::options()
-        .keep_for(Duration::from_secs(60))
+        .keep_for(Duration::from_mins(1))
         .build();
     let open = StreamKey::new("ann", "open");
     let writer = log.open(&open).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_finished_stream_expires_and_an_open_one_never_does() {
 #[tokio::test(start_paused = true)]
 async fn opening_a_stream_sweeps_expired_ones() {
     let log = MemoryStreamLog::options()
-        .keep_for(Duration::from_secs(60))
+        .keep_for(Duration::from_mins(1))
         .build();
     for n in 0..10 {
         let writer = log.open(&StreamKey::new("ann", n.to_string())).await.unwrap();

@@ -99,7 +99,7 @@ impl MemoryStreamLog {
     /// Settings for a log.
     pub fn options() -> MemoryStreamLogOptions {
         MemoryStreamLogOptions {
-            keep_for: Duration::from_secs(5 * 60),
+            keep_for: Duration::from_mins(5),
             max_bytes: 256 * 1024 * 1024,
         }
     }
