@@ -3,6 +3,7 @@
 //! The log is the only way from a call to its readers, the first one included. So what a client reads again is what it
 //! read before, byte for byte, and a client that reads slowly or not at all holds up nothing.
 
+mod answer;
 mod frame;
 mod resumption;
 
@@ -14,8 +15,10 @@ use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::frame::frames;
-pub(crate) use self::resumption::{Resumption, STREAM_ID, stream_id};
+pub(crate) use self::answer::{stop, stream, unknown};
+use self::frame::frames;
+use self::resumption::stream_id;
+pub(crate) use self::resumption::{Resumption, STREAM_ID};
 use crate::call::Call;
 use crate::principal::Principal;
 
