@@ -18,7 +18,7 @@ pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent
 pub(crate) use self::builder::{AgentOrigin, sealed};
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{AgentFunction, Definition};
-pub(crate) use self::reading::{PENDING_INPUTS, check_owner, not_found};
+pub(crate) use self::reading::{PENDING_INPUTS, check_owner, exposure, not_found};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 use crate::chat::ChatBuilder;
 use crate::store::SessionStore;
