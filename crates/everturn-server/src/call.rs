@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use everturn_core::{Connection, Context, DynAction, Emitter, Exposure, JsonCall, Result};
+use everturn_core::{
+    Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy, Result,
+};
 use serde_json::Value;
 
 use crate::envelope::Envelope;
@@ -24,15 +26,19 @@ impl Call {
 
     /// Starts the action in a task that lives no longer than what is returned.
     pub(crate) fn start(self, exposure: Exposure) -> Running {
-        let key = self.action.descriptor().key.clone();
-        let context = self.context.clone();
-        let connection = Connection::open(key, &context, |_inputs, emitter, context| {
-            Self { context, ..self }.perform(Some(emitter))
-        });
         Running {
-            connection: Some(connection),
+            connection: Some(self.connect()),
             exposure,
         }
+    }
+
+    /// Starts the action in a task that lives no longer than the connection.
+    pub(crate) fn connect(self) -> Connection<(), Value, Value> {
+        let key = self.action.descriptor().key.clone();
+        let context = self.context.clone();
+        Connection::open(key, &context, |_inputs, emitter, context| {
+            Self { context, ..self }.perform(Some(emitter))
+        })
     }
 
     async fn perform(self, emitter: Option<Emitter<Value>>) -> Result<Value> {
@@ -47,7 +53,21 @@ impl Call {
             context,
             emitter,
         };
-        action.run_json(call).await
+        let outcome = action.run_json(call).await;
+        outcome.map_err(|error| told_to_its_sender(error, &action.descriptor().key))
+    }
+}
+
+/// What is wrong with an input is public to whoever sent it: the schema it breaks is, too. What some code on the way
+/// sent to another action stays inside.
+fn told_to_its_sender(error: Error, key: &str) -> Error {
+    let own = error
+        .find_source::<RefusedBy>()
+        .is_some_and(|refused| refused.key() == key);
+    if own && error.is(Reason::INVALID_INPUT) && error.public_message().is_none() {
+        error.with_public()
+    } else {
+        error
     }
 }
 

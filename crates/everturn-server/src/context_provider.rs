@@ -1,10 +1,24 @@
 //! What a request's headers say about its caller, as the context of the call.
 
+mod api_key;
+mod bearer;
+#[cfg(feature = "jwt")]
+mod jwks;
+#[cfg(feature = "jwt")]
+mod jwt;
+mod secrets;
+
 use async_trait::async_trait;
 use axum::http::{HeaderMap, Method};
 use everturn_core::Result;
 use serde_json::{Map, Value};
 
+pub use self::api_key::ApiKeys;
+pub use self::bearer::BearerTokens;
+#[cfg(feature = "jwt")]
+pub use self::jwks::Jwks;
+#[cfg(feature = "jwt")]
+pub use self::jwt::JwtTokens;
 use crate::Principal;
 
 /// A request as context providers see it: its body is read and parsed, nothing has run.
@@ -86,6 +100,11 @@ pub trait ContextProvider: Send + Sync + 'static {
     /// `UNAUTHENTICATED` if it does not prove who calls, `PERMISSION_DENIED` if that one may not; anything else ends the
     /// request too.
     async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided>;
+
+    /// How callers identify themselves, for the OpenAPI document: a name and a security scheme object.
+    fn security_scheme(&self) -> Option<(&'static str, Value)> {
+        None
+    }
 }
 
 /// A provider made of a function, for what can be said without waiting.

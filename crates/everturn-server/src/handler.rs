@@ -6,17 +6,20 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use everturn_agent::HandOff;
 use everturn_agent::store::Scope;
 use everturn_core::{Context, DynAction, Exposure};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::call::{Call, Running};
 use crate::context_provider::{CallRequest, ContextProvider, Provided};
+use crate::durable::{self, Durable};
 use crate::envelope::{Envelope, check_content_type};
 use crate::error_body::{Refusal, json_response};
 use crate::metrics::{CallMeter, Metrics};
 use crate::permits::{Permit, Permits};
+use crate::trace::Trace;
 use crate::{Limits, Route, ServerHandle, body, streaming};
 
 /// What all routes of a server share.
@@ -27,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) exposure: Exposure,
     pub(crate) metrics: Metrics,
     pub(crate) handle: ServerHandle,
+    pub(crate) durable: Option<Durable>,
 }
 
 /// An action where it is mounted.
@@ -39,7 +43,7 @@ pub(crate) struct Mounted {
 /// What is held while a call is under way.
 pub(crate) struct Held {
     pub(crate) meter: CallMeter,
-    _permit: Option<Permit>,
+    pub(crate) permit: Option<Permit>,
 }
 
 /// Answers a request.
@@ -65,18 +69,31 @@ impl Mounted {
             .map(|principal| self.shared.permits.acquire(principal));
         let held = Held {
             meter,
-            _permit: permit.transpose()?,
+            permit: permit.transpose()?,
         };
+        let principal = caller.principal.clone();
+        let (context, trace) = Trace::follow(self.context(caller));
         let call = Call {
             action: Arc::clone(&self.action),
             envelope,
-            context: self.context(caller),
+            context,
         };
         if streams {
-            return Ok(stream(call.start(self.shared.exposure), held));
+            return match &self.shared.durable {
+                Some(durable) => {
+                    durable::stream(self, durable, &head.headers, principal.as_ref(), call, held).await
+                }
+                // What is asked for again must not be done again.
+                None if head.headers.contains_key(durable::STREAM_ID) => Ok(durable::unknown()),
+                None => Ok(stream(call.start(self.shared.exposure), held)),
+            };
         }
-        let output = call.run().await?;
-        Ok(json_response(StatusCode::OK, &json!({ "result": output })))
+        let mut response = match call.run().await {
+            Ok(output) => json_response(StatusCode::OK, &json!({ "result": output })),
+            Err(error) => Refusal::from(error).respond(self.shared.exposure),
+        };
+        trace.name_in(response.headers_mut());
+        Ok(response)
     }
 
     async fn read(&self, head: &Parts, body: Body) -> Result<Envelope, Refusal> {
@@ -90,7 +107,7 @@ impl Mounted {
     }
 
     /// Asks all providers, in order.
-    async fn identify(&self, head: &Parts, envelope: &Envelope) -> Result<Provided, Refusal> {
+    pub(crate) async fn identify(&self, head: &Parts, envelope: &Envelope) -> Result<Provided, Refusal> {
         let request = CallRequest {
             method: &head.method,
             path: head.uri.path(),
@@ -106,7 +123,14 @@ impl Mounted {
 
     fn context(&self, caller: Provided) -> Context {
         let token = self.shared.handle.cancelling().child_token();
-        let mut context = Context::new().with_cancellation(token).with_values(caller.values);
+        let mut context = Context::new()
+            .with_cancellation(token)
+            .with_values(caller.values)
+            .with_extension(Arc::new(self.shared.exposure));
+        if self.can_be_detached() {
+            let hand_off = HandOff::when(self.shared.handle.handing_off().clone());
+            context = context.with_extension(Arc::new(hand_off));
+        }
         if let Some(principal) = caller.principal {
             context = context
                 .with_extension::<Scope>(Arc::new(principal.scope()))
@@ -116,6 +140,12 @@ impl Mounted {
             context = context.with_deadline(deadline(time));
         }
         context
+    }
+
+    /// Whether the action is an agent whose turns can go on without their caller.
+    fn can_be_detached(&self) -> bool {
+        let metadata = &self.action.descriptor().metadata;
+        metadata.get("agent").and_then(|agent| agent.get("abortable")) == Some(&Value::Bool(true))
     }
 }
 

@@ -3,6 +3,7 @@
 mod body;
 mod call;
 mod context_provider;
+mod durable;
 mod envelope;
 mod error_body;
 mod event;
@@ -19,8 +20,11 @@ mod serve;
 mod server;
 mod shutdown;
 mod streaming;
+mod trace;
 
-pub use self::context_provider::{CallRequest, ContextProvider, Provided, context_fn};
+pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
+#[cfg(feature = "jwt")]
+pub use self::context_provider::{Jwks, JwtTokens};
 pub use self::layout::Layout;
 pub use self::limits::Limits;
 pub use self::principal::Principal;

@@ -18,7 +18,7 @@ pub(crate) fn operations(
     shared: &Arc<Shared>,
     metrics: &Metrics,
 ) -> [(&'static str, MethodRouter); 4] {
-    let document = Arc::new(openapi::document(mounted));
+    let document = Arc::new(openapi::document(mounted, shared));
     let (metrics, ready) = (metrics.clone(), Arc::clone(shared));
     [
         (

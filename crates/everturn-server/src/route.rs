@@ -36,6 +36,8 @@ pub enum RouteKind {
     Companion,
     /// A flow.
     Flow,
+    /// A way to stop a streamed call; see [`Server::stream_log`](crate::Server::stream_log).
+    Stop,
     /// Any other action.
     Other,
 }
@@ -49,6 +51,16 @@ impl Route {
             path: path.into(),
             kind: RouteKind::of(&key),
             key,
+        }
+    }
+
+    /// A route that stops streamed calls of an action, for the path at which they are made.
+    pub fn stop(path: impl Into<String>, key: impl Into<String>) -> Self {
+        Self {
+            method: Method::DELETE,
+            path: path.into(),
+            key: key.into(),
+            kind: RouteKind::Stop,
         }
     }
 }
@@ -74,6 +86,7 @@ impl RouteKind {
             Self::Agent => "agent",
             Self::Companion => "companion",
             Self::Flow => "flow",
+            Self::Stop => "stop",
             Self::Other => "action",
         }
     }

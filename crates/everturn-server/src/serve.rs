@@ -69,7 +69,7 @@ impl Bound {
     /// # Errors
     /// None so far; accepting goes on after whatever the operating system reports.
     pub async fn run(self) -> Result<()> {
-        let connections = TaskTracker::new();
+        let connections = self.handle.tasks().clone();
         // Dropped with this future, so that no connection outlives it.
         let closing = CancellationToken::new();
         let _closed = closing.clone().drop_guard();

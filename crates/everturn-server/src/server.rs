@@ -8,18 +8,20 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::routing::{MethodFilter, MethodRouter};
+use everturn_core::stream_log::StreamLog;
 use everturn_core::{Error, Exposure, Registry, Result};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tower_http::cors::CorsLayer;
 
 use crate::context_provider::ContextProvider;
+use crate::durable::{self, Durable};
 use crate::error_body::Refusal;
 use crate::handler::{Mounted, Shared, handle};
 use crate::metrics::Metrics;
 use crate::operations::operations;
 use crate::permits::Permits;
 use crate::serve::Bound;
-use crate::{Grace, Layout, Limits, Route, ServerHandle};
+use crate::{Grace, Layout, Limits, Route, RouteKind, ServerHandle};
 
 /// The agents and flows of a registry over HTTP: as a router to mount, or as a whole server.
 ///
@@ -53,6 +55,7 @@ pub struct Server {
     operations: bool,
     extra: Router,
     handle: ServerHandle,
+    streams: Option<Arc<dyn StreamLog>>,
 }
 
 impl Server {
@@ -72,6 +75,7 @@ impl Server {
             operations: true,
             extra: Router::new(),
             handle: ServerHandle::default(),
+            streams: None,
         }
     }
 
@@ -96,6 +100,14 @@ impl Server {
     /// What happens to calls under way when the server ends.
     pub fn grace(mut self, grace: Grace) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// Keeps streamed calls in a log, so that clients may lose their connection and come back.
+    ///
+    #[doc = include_str!("docs/durable_streams.md")]
+    pub fn stream_log(mut self, log: impl StreamLog) -> Self {
+        self.streams = Some(Arc::new(log));
         self
     }
 
@@ -145,10 +157,11 @@ impl Server {
             exposure: self.exposure,
             metrics: metrics.clone(),
             handle: self.handle.clone(),
+            durable: self.durable(),
         });
         let mut paths: BTreeMap<String, Methods> = BTreeMap::new();
         let mut mounted = Vec::new();
-        for route in &self.routes {
+        for route in &self.mounted_routes() {
             let action = self.action(route)?;
             let methods = paths.entry(checked(&route.path)?.to_owned()).or_default();
             let filter = MethodFilter::try_from(route.method.clone()).map_err(|_| {
@@ -160,7 +173,10 @@ impl Server {
                 shared: Arc::clone(&shared),
             });
             mounted.push(Arc::clone(&this));
-            let handler = axum::routing::on(filter, handle).with_state(this);
+            let handler = match route.kind {
+                RouteKind::Stop => axum::routing::on(filter, durable::stop).with_state(this),
+                _ => axum::routing::on(filter, handle).with_state(this),
+            };
             methods.add(route.method.as_str(), &route.path, handler)?;
         }
         if self.operations {
@@ -180,6 +196,24 @@ impl Server {
             Some(cors) => router.layer(cors.clone()),
             None => router,
         })
+    }
+
+    fn durable(&self) -> Option<Durable> {
+        let log = Arc::clone(self.streams.as_ref()?);
+        let tasks = self.handle.tasks().clone();
+        Some(Durable::new(log, tasks, self.handle.cancelling()))
+    }
+
+    /// What is mounted: the routes given, and with a stream log one to stop each that streams.
+    pub fn mounted_routes(&self) -> Vec<Route> {
+        let mut routes = self.routes.clone();
+        if self.streams.is_some() {
+            let is_streamed = |route: &&Route| matches!(route.kind, RouteKind::Agent | RouteKind::Flow);
+            let streamed = self.routes.iter().filter(is_streamed);
+            let stops = streamed.map(|route| Route::stop(&route.path, &route.key));
+            routes.extend(stops.filter(|stop| !self.routes.contains(stop)));
+        }
+        routes
     }
 
     fn action(&self, route: &Route) -> Result<Arc<dyn everturn_core::DynAction>> {

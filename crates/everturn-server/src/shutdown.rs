@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// What happens to calls that are still under way when a server has waited long enough for them.
 ///
@@ -45,6 +46,8 @@ struct Stages {
     draining: CancellationToken,
     handing_off: CancellationToken,
     cancelling: CancellationToken,
+    /// Connections, and calls that outlive theirs.
+    tasks: TaskTracker,
 }
 
 impl ServerHandle {
@@ -67,6 +70,11 @@ impl ServerHandle {
     /// Cancelled when calls that can be detached must be.
     pub(crate) fn handing_off(&self) -> &CancellationToken {
         &self.0.handing_off
+    }
+
+    /// What the end waits for.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.0.tasks
     }
 
     /// Cancelled when no call may go on.

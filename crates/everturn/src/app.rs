@@ -167,6 +167,26 @@ impl Everturn {
         everturn_agent::custom_agent(&self.registry, name, function)
     }
 
+    /// Everything in the application over HTTP, to be set up further: context providers, limits, other paths.
+    #[cfg(feature = "server")]
+    pub fn server(&self) -> everturn_server::Server {
+        everturn_server::Server::new(&self.registry)
+    }
+
+    /// Serves every agent and flow over HTTP until the process is told to end (Ctrl-C or `SIGTERM`), then lets what is
+    /// under way finish.
+    ///
+    /// Agents are at `/agents/{name}`, flows at `/flows/{name}`; see [`everturn_server`] for what else there is.
+    /// Everybody who reaches the address may call: [`Everturn::server`] is the way to context providers, which say who
+    /// may.
+    ///
+    /// # Errors
+    /// What the operating system says about the address.
+    #[cfg(feature = "server")]
+    pub async fn serve(&self, address: impl Into<std::net::SocketAddr>) -> Result<()> {
+        self.server().serve(address).await
+    }
+
     /// A generation without a session.
     pub fn generate(&self) -> Generate {
         Generate::new(&self.registry)
