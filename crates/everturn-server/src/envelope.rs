@@ -1,5 +1,7 @@
 //! What a request says: `{"data": …, "init": …}`.
 
+use std::fmt;
+
 use axum::http::{HeaderMap, StatusCode, header};
 use everturn_core::{Descriptor, Error, Result};
 use serde::Deserialize;
@@ -27,10 +29,15 @@ impl Envelope {
         if body.is_empty() {
             return Ok(Self::default());
         }
-        serde_json::from_slice(body).map_err(|error| {
+        let wrong = |why: &dyn fmt::Display| {
             let shape = r#"the body must be JSON of the form {"data": …, "init": …}"#;
-            Error::invalid_argument(format!("{shape}: {error}")).with_public()
-        })
+            Error::invalid_argument(format!("{shape}: {why}")).with_public()
+        };
+        // A list of two would do for the parser.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(wrong(&"it is not an object"));
+        }
+        serde_json::from_slice(body).map_err(|error| wrong(&error))
     }
 
     /// Refuses an `init` where nothing is opened, before anything is answered.
