@@ -18,6 +18,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`SqliteStreamLog`] keeps streams, in a file of its own: a client that lost its connection, or that watches
+//! a background run from another process, reads them there.
+//!
 //! # Guarantees
 //!
 //! All of [`everturn_agent::store`]'s, with these in particular:

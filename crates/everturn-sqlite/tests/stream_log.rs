@@ -317,6 +317,30 @@ async fn a_stop_reaches_the_writer_from_wherever_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_stream_that_cannot_be_written_ends_with_that_error_everywhere() {
+    let fixture = Fixture::new();
+    let patience = Duration::from_millis(50);
+    let (here, elsewhere) = (fixture.options().busy_timeout(patience), fixture.open().await);
+    let here = here.lease(Duration::from_millis(300)).open().await.unwrap();
+    let writer = here.open(&key()).await.unwrap();
+    let (near, far) = (read(&here, 0).await, read(&elsewhere, 0).await);
+
+    let blocker = rusqlite::Connection::open(fixture.path()).unwrap();
+    blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
+    writer.append(text(1)).await.unwrap();
+    let near = rest(near).await;
+    blocker.execute_batch("ROLLBACK").unwrap();
+
+    assert_eq!(failure(&near).status(), Status::Unavailable, "{near:?}");
+    assert!(!failure(&near).is(WRITER_LOST));
+    let refusal = writer.finish(Ok(text("soup"))).await.unwrap_err();
+    assert_eq!(refusal.status(), Status::Unavailable);
+    let far = rest(far).await;
+    assert_eq!(far.len(), 1, "what was not written is not there: {far:?}");
+    assert_eq!(failure(&far).status(), Status::Unavailable);
+}
+
+#[tokio::test]
 async fn a_session_database_is_not_taken_for_one_of_streams_nor_the_other_way_round() {
     let fixture = Fixture::new();
     drop(SqliteStore::open(fixture.path()).await.unwrap());
