@@ -63,9 +63,9 @@ impl Durable {
         let key = key(principal, &call.action.descriptor().key, &id);
         let writer = self.log.open(&key).await?;
         let entries = self.log.read(&key, Position::START).await?;
-        let over = self.over.clone();
+        let (connection, over) = (call.connect(), self.over.clone());
         self.tasks.spawn(async move {
-            write(writer, call.connect(), &over).await;
+            write(writer, connection, &over).await;
             drop(held);
         });
         Ok(Opened { id, entries })

@@ -20,7 +20,7 @@ pub(super) struct Conversation {
 enum State {
     Open {
         intake: Intake,
-        connection: JsonConnection,
+        connection: Box<JsonConnection>,
     },
     /// It could not be opened, which has yet to be told.
     Refused(Error),
@@ -43,7 +43,7 @@ impl Conversation {
         let state = match action.connect_json(Some(init).filter(|init| !init.is_null()), context) {
             Ok(connection) => State::Open {
                 intake: Intake::new(connection.sender()),
-                connection,
+                connection: Box::new(connection),
             },
             Err(error) => State::Refused(error),
         };
@@ -62,9 +62,10 @@ impl Conversation {
         }
     }
 
-    pub(super) fn input(&mut self, input: Value) {
+    /// Takes an input that came as so many bytes.
+    pub(super) fn input(&mut self, input: Value, bytes: usize) {
         if let State::Open { intake, .. } = &mut self.state {
-            intake.push(input);
+            intake.push(input, bytes);
         }
     }
 

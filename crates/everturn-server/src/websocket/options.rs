@@ -1,8 +1,8 @@
-//! How WebSockets are served.
+//! How a WebSocket is served.
 
 use std::time::Duration;
 
-/// The settings of a server's WebSockets, which agents have conversations on.
+/// How a server serves a WebSocket, on which conversations are had with an agent.
 ///
 #[doc = include_str!("../docs/websocket.md")]
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -146,7 +146,7 @@ impl Socket {
         match message {
             Some(Ok(Message::Text(text))) => {
                 let frame = ClientFrame::parse(&text)?;
-                self.take(frame, talk)?;
+                self.take(frame, text.len(), talk)?;
                 Ok(Heard::Frame)
             }
             Some(Ok(Message::Binary(_))) => {
@@ -163,7 +163,7 @@ impl Socket {
         }
     }
 
-    fn take(&self, frame: ClientFrame, talk: &mut Talk) -> Result<(), Ending> {
+    fn take(&self, frame: ClientFrame, bytes: usize, talk: &mut Talk) -> Result<(), Ending> {
         let Talk {
             conversation,
             has_begun,
@@ -182,7 +182,7 @@ impl Socket {
                 Ok(())
             }
             (ClientFrame::Input(input), Some(conversation)) => {
-                conversation.input(input);
+                conversation.input(input, bytes);
                 Ok(())
             }
             (ClientFrame::Input(_), None) if !*has_begun => Err(Ending::fault(

@@ -48,12 +48,12 @@ impl Endpoint {
             .principal
             .as_ref()
             .map(|principal| shared.permits.acquire(principal));
-        let held = Held {
+        let counted = Held {
             meter,
             permit: permit.transpose()?,
         };
         // The end of the server waits for the conversation, which outlives the request.
-        let under_way = shared.handle.tasks().token();
+        let awaited = shared.handle.tasks().token();
         let socket = Socket {
             mounted: Arc::clone(&self.mounted),
             abort: self.abort.clone(),
@@ -67,7 +67,7 @@ impl Endpoint {
             .protocols([PROTOCOL]);
         Ok(upgrade.on_upgrade(move |stream| async move {
             socket.serve(stream).await;
-            drop((held, under_way));
+            drop((counted, awaited));
         }))
     }
 
