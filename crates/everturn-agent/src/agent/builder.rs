@@ -220,6 +220,9 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     }
 
     /// Keeps tenants apart: says from the circumstances of a call whose rows it may see.
+    ///
+    /// Without it the tenant is the [`Scope`] that the call's context has as an extension, as a server puts it there for
+    /// callers that it knows, else the default one.
     pub fn scope(self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) -> Self {
         let scope: ScopeOf = Arc::new(scope);
         self.once("scope", |options| &mut options.scope, scope)

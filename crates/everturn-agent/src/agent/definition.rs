@@ -91,11 +91,14 @@ pub(crate) struct Definition<S> {
 }
 
 impl<S> Definition<S> {
-    /// Whose rows an invocation in this context may see.
+    /// Whose rows an invocation in this context may see: what the agent says, else what the caller brought.
     pub(crate) fn scope(&self, context: &Context) -> Scope {
-        self.scope
-            .as_ref()
-            .map_or_else(Scope::default, |scope| scope(context))
+        match &self.scope {
+            Some(scope) => scope(context),
+            None => context
+                .extension::<Scope>()
+                .map_or_else(Scope::default, |scope| Scope::clone(&scope)),
+        }
     }
 
     /// What a background run records of its caller.

@@ -155,18 +155,14 @@ impl<S: CustomState> Driver<S> {
                 finish_reason: Some(AgentFinishReason::Failed),
             },
         };
-        self.show(AgentStreamChunk::turn_end(end));
+        self.announce(AgentStreamChunk::turn_end(end));
     }
 
-    /// Queues a chunk of the driver's own, as clients see it.
-    pub(super) fn show(&mut self, chunk: AgentStreamChunk) {
-        if self.wire.is_silent() {
-            return;
-        }
-        let transform = self.definition.stream_transform.as_ref();
-        match crate::transform::shown_chunk(transform, chunk, self.client.context()) {
-            Ok(chunk) => self.wire.queue(chunk, None),
-            Err(error) => self.raised.push_back(Event::TransformFailed(error)),
+    /// Shows the client a chunk of the driver's own.
+    pub(super) fn announce(&mut self, chunk: AgentStreamChunk) {
+        if !self.wire.is_silent() {
+            let failed = self.show(Some(Box::new(chunk)), None);
+            self.raised.extend(failed);
         }
     }
 

@@ -212,7 +212,7 @@ impl<S: CustomState> Driver<S> {
         self.snapshots.unsaved_turns = 0;
         self.snapshots.unsaved = None;
         if is_new {
-            self.announce(&row.snapshot_id, event);
+            self.report(&row.snapshot_id, event);
         }
         match event {
             SnapshotEvent::TurnEnd => {
@@ -224,10 +224,10 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    fn announce(&mut self, id: &SnapshotId, event: SnapshotEvent) {
+    fn report(&mut self, id: &SnapshotId, event: SnapshotEvent) {
         self.snapshots.note_created(id);
         if self.reports_snapshots() {
-            self.show(AgentStreamChunk::snapshot_created(SnapshotCreated {
+            self.announce(AgentStreamChunk::snapshot_created(SnapshotCreated {
                 snapshot_id: id.clone(),
                 event,
             }));

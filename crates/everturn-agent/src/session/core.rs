@@ -133,8 +133,13 @@ impl<S: CustomState> Core<S> {
 
     /// A turn begins: the next patch is a whole document, and nothing of the turn is in a row yet.
     pub(crate) fn begin_turn(&self) {
-        lock(&self.patcher).arm();
+        self.arm_patcher();
         lock(&self.live).ahead = Ahead::default();
+    }
+
+    /// The next patch is a whole document.
+    pub(crate) fn arm_patcher(&self) {
+        lock(&self.patcher).arm();
     }
 
     /// Whether the ends of rounds of tools may become snapshots.
