@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
+use crate::archive::Archive;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
 use crate::{AgentResult, AgentSession, Clock, Concurrency, SnapshotPolicy};
@@ -67,5 +68,20 @@ impl<S> Definition<S> {
         self.scope
             .as_ref()
             .map_or_else(Scope::default, |scope| scope(context))
+    }
+
+    /// The stored conversations of a context's tenant.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if there is no store.
+    pub(crate) fn archive(&self, context: &Context) -> Result<Archive> {
+        self.require_store()?;
+        let store = self.store.as_ref().expect("it was just required");
+        Ok(Archive::shown(
+            Arc::clone(store),
+            self.scope(context),
+            self.clock.clone(),
+            self.showing(context),
+        ))
     }
 }
