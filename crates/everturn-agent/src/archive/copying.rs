@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
-use crate::agent::{PENDING_INPUTS, nothing_in};
+use crate::agent::PENDING_INPUTS;
 use crate::opening::resumable;
 use crate::store::Detail;
 use crate::{SessionId, Snapshot, SnapshotId};
@@ -59,23 +59,16 @@ impl Archive {
     /// id.
     pub async fn copy(&self, session: impl Into<SessionId>, to: impl Into<SessionId>) -> Result<u64> {
         let session = named_session(session)?;
-        let rows = self.stored_rows(&session).await?;
-        if rows.is_empty() {
-            return Err(nothing_in(&session));
-        }
+        let ids = self.stored_ids(&session).await?;
         let mut intake = Intake::into_session(self, named_session(to)?, Names::fresh()).await?;
-        let copied = self.copy_rows(rows, &mut intake).await;
+        let copied = self.copy_rows(&ids, &mut intake).await;
         intake.settle(copied).await
     }
 
-    async fn copy_rows(&self, rows: Vec<Snapshot>, intake: &mut Intake<'_>) -> Result<u64> {
-        for row in rows {
+    async fn copy_rows(&self, ids: &[SnapshotId], intake: &mut Intake<'_>) -> Result<u64> {
+        for id in ids {
             // One that was deleted since is not copied.
-            let row = self
-                .store
-                .get(&self.scope, &row.snapshot_id, Detail::Whole)
-                .await?;
-            if let Some(row) = row {
+            if let Some(row) = self.store.get(&self.scope, id, Detail::Whole).await? {
                 intake.put(row).await?;
             }
         }

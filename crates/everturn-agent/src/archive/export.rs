@@ -10,7 +10,6 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::record::{Base, EXPORT_VERSION, End, FORMAT, Field, Header, MAX_LINE, Record, Row};
 use super::{Archive, named_session};
-use crate::agent::nothing_in;
 use crate::store::Detail;
 use crate::{SessionId, SessionState, Snapshot, SnapshotId};
 
@@ -21,8 +20,8 @@ impl Archive {
     /// Writes a session to a file or any other place: every row as it is stored, pending and orphaned ones included,
     /// each message once. Says how many rows there were. [`Archive::import`] reads it.
     ///
-    /// Rows are written one at a time, so what is kept in memory does not grow with the conversation. The same session
-    /// gives the same bytes. What it gains meanwhile is not part of the export.
+    /// Rows are written one at a time: memory holds their ids and the latest few. The same session gives the same bytes.
+    /// What it gains meanwhile is not part of the export.
     ///
     /// # Errors
     /// `NOT_FOUND` if the session has no snapshots, `INVALID_ARGUMENT` for an empty id, `RESOURCE_EXHAUSTED` if what one
@@ -33,10 +32,7 @@ impl Archive {
         mut to: impl AsyncWrite + Unpin + Send,
     ) -> Result<u64> {
         let session = named_session(session)?;
-        let rows = self.stored_rows(&session).await?;
-        if rows.is_empty() {
-            return Err(nothing_in(&session));
-        }
+        let ids = self.stored_ids(&session).await?;
         let header = Header {
             format: FORMAT.to_owned(),
             version: EXPORT_VERSION,
@@ -45,13 +41,11 @@ impl Archive {
         write_line(&mut to, &header).await?;
         let mut written = Written::default();
         let mut end = End::default();
-        for row in rows {
+        for id in ids {
             // One that was deleted since is not exported.
-            let row = self
-                .store
-                .get(&self.scope, &row.snapshot_id, Detail::Whole)
-                .await?;
-            let Some(row) = row else { continue };
+            let Some(row) = self.store.get(&self.scope, &id, Detail::Whole).await? else {
+                continue;
+            };
             let base = match &row.state {
                 Some(state) => self.base(&row, state, &written).await?,
                 None => None,

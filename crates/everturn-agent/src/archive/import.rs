@@ -55,8 +55,8 @@ impl Archive {
     /// new and everything else is what it was. Whatever is wrong with the file, nothing of it stays in the store; only
     /// dropping the call, or a crash, before it is over leaves a part.
     ///
-    /// Rows are read one at a time, so what is kept in memory does not grow with the conversation. Give a buffered
-    /// reader, such as `tokio::io::BufReader`.
+    /// Rows are read one at a time: memory holds their ids and the latest few. Give a buffered reader, such as
+    /// `tokio::io::BufReader`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`, with the line, for a file that is no export, was written by a newer version, was cut off or is

@@ -112,13 +112,34 @@ impl Archive {
 
     /// All rows of a session as they are stored, without their states, orphaned ones included, oldest first.
     pub(super) async fn stored_rows(&self, session: &SessionId) -> Result<Vec<Snapshot>> {
+        self.gather(session, |row| row).await
+    }
+
+    /// The ids of all rows of a session, orphaned ones included, oldest first.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is none.
+    pub(super) async fn stored_ids(&self, session: &SessionId) -> Result<Vec<SnapshotId>> {
+        let ids = self.gather(session, |row| row.snapshot_id).await?;
+        if ids.is_empty() {
+            return Err(nothing_in(session));
+        }
+        Ok(ids)
+    }
+
+    /// What `take` takes from each row of a session, oldest first.
+    async fn gather<T>(
+        &self,
+        session: &SessionId,
+        take: impl Fn(Snapshot) -> T + Send + Sync,
+    ) -> Result<Vec<T>> {
         let mut query = all_of(session).oldest_first();
-        let mut rows = Vec::new();
+        let mut taken = Vec::new();
         loop {
             let page = self.store.list(&self.scope, &query).await?;
-            rows.extend(page.items);
+            taken.extend(page.items.into_iter().map(&take));
             let Some(next) = page.next else {
-                return Ok(rows);
+                return Ok(taken);
             };
             query.after = Some(next);
         }
