@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use self::abort::Abort;
 pub use self::actions::{AbortAction, AgentAction, SessionAction, SnapshotAction, SnapshotsAction};
-pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent};
+pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent, session_flow};
 pub(crate) use self::builder::{AgentOrigin, sealed};
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{AgentFunction, Definition};

@@ -9,6 +9,7 @@ mod client;
 mod execute;
 mod function;
 mod output;
+mod snapshots;
 mod turns;
 mod wire;
 
@@ -25,17 +26,18 @@ use tokio_util::sync::CancellationToken;
 use self::background::Background;
 use self::client::Client;
 use self::function::{Function, Report};
+use self::snapshots::{RowWritten, Snapshots};
 use self::turns::{Admissions, Turns};
 use self::wire::{Wire, WireEvent};
 use crate::agent::Definition;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Saved};
 use crate::machine::{Event, Machine, StoreSupport, TurnOutcome};
 use crate::opening::Opening;
 use crate::session::{Core, Outbox, Signal};
 use crate::transform::shown_chunk;
 use crate::{
     AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState,
-    Snapshot,
+    SnapshotEvent,
 };
 
 type AgentEvent = Event<AgentInput, Error>;
@@ -56,10 +58,7 @@ pub(crate) struct Driver<S> {
     ledger: Option<Ledger>,
     writes: FuturesUnordered<BoxFuture<'static, Written>>,
     background: Background,
-    /// The state of the row that the next one goes on from.
-    snapshotted: Option<SessionState>,
-    /// How many turns came since that row and have none of their own.
-    unsaved_turns: u64,
+    snapshots: Snapshots,
     /// The state to give back if the invocation fails; kept where the client keeps the state.
     last_good: Option<SessionState>,
     /// The state to give back, once it was shaped.
@@ -71,8 +70,8 @@ pub(crate) struct Driver<S> {
 
 /// A store's answer to a command.
 enum Written {
-    Turn(Result<Box<Snapshot>>),
-    Pending(Result<Box<Snapshot>>),
+    Row(RowWritten),
+    Pending(Result<Box<Saved>>),
     Final(Result<bool>),
     /// What a beat found instead of its row, if it did not find it.
     Beat(Option<AgentEvent>),
@@ -108,11 +107,19 @@ impl<S: CustomState> Driver<S> {
         let work = CancellationToken::new();
         let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming());
         let transform = definition.state_transform.clone();
-        let session = Core::new(session_id, state, outbox.clone(), transform, caller.clone())?;
+        let is_kept = |event| ledger.is_some() && definition.snapshots.listens_to(event);
+        let session = Core::new(
+            session_id,
+            state,
+            outbox.clone(),
+            transform,
+            caller.clone(),
+            is_kept(SnapshotEvent::ToolIterationEnd),
+        )?;
         let session = Arc::new(session);
         let last_good = ledger.is_none().then(|| session.state());
         let resumed = ledger.as_ref().is_some_and(|ledger| ledger.last().is_some());
-        let snapshotted = resumed.then(|| session.state());
+        let snapshots = Snapshots::after(resumed.then(|| session.state()));
 
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
@@ -125,8 +132,14 @@ impl<S: CustomState> Driver<S> {
             Some(ledger) if ledger.can_watch() => StoreSupport::WithSubscription,
             Some(_) => StoreSupport::WithoutSubscription,
         };
+        let machine = Machine::new(support);
+        let machine = if is_kept(SnapshotEvent::InvocationEnd) {
+            machine.keeping_ends()
+        } else {
+            machine
+        };
         Ok(Self {
-            machine: Machine::new(support),
+            machine,
             raised: VecDeque::new(),
             client: Client::new(inputs, caller, answer),
             wire: Wire::new(emitter),
@@ -136,8 +149,7 @@ impl<S: CustomState> Driver<S> {
             ledger,
             writes: FuturesUnordered::new(),
             background: Background::new(definition.heartbeat.interval),
-            snapshotted,
-            unsaved_turns: 0,
+            snapshots,
             last_good,
             shown: None,
             result: None,
@@ -221,6 +233,19 @@ impl<S: CustomState> Driver<S> {
                 self.turns.ask(answer);
                 Some(Event::NextInput)
             }
+            Signal::IterationDone {
+                turn,
+                conversation,
+                settled,
+            } => {
+                if self.turns.is_running(turn) {
+                    self.snapshots.wait(conversation, settled);
+                    return Some(Event::IterationEnded);
+                }
+                // The turn did not wait for its generation, which may have been dropped since.
+                let _ = settled.send(Ok(()));
+                None
+            }
             Signal::TurnDone { outcome, settled } => {
                 let ended = if outcome.is_ok() {
                     TurnOutcome::Succeeded
@@ -247,23 +272,14 @@ impl<S: CustomState> Driver<S> {
     }
 
     fn written(&mut self, written: Written) -> Option<AgentEvent> {
-        let note = |ledger: &mut Option<Ledger>, row: &Snapshot| {
-            if let Some(ledger) = ledger {
-                ledger.wrote(row);
-            }
-        };
         Some(match written {
-            Written::Turn(Ok(row)) => {
-                note(&mut self.ledger, &row);
-                self.snapshotted = row.state;
-                self.unsaved_turns = 0;
-                self.turns.committed(row.snapshot_id);
-                Event::TurnCommitted
-            }
-            Written::Turn(Err(error)) => Event::CommitFailed(error.context("the turn could not be saved")),
-            Written::Pending(Ok(row)) => {
-                note(&mut self.ledger, &row);
-                self.background.begin(row.snapshot_id);
+            Written::Row(written) => self.row_written(written),
+            Written::Pending(Ok(saved)) => {
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.wrote(&saved);
+                }
+                self.snapshots.note_created(&saved.row.snapshot_id);
+                self.background.begin(saved.row.snapshot_id);
                 Event::PendingWritten
             }
             Written::Pending(Err(error)) => Event::PendingFailed(error),

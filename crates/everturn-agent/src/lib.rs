@@ -58,7 +58,7 @@
 //! | talk to one | [`Agent`], [`Chat`], [`AgentConnection`], [`AgentReply`] |
 //! | reach the conversation from a tool | [`Session::current`], [`SessionHandle::current`] |
 //! | hand tasks to other agents | [`Delegation`] |
-//! | keep conversations | [`store`], [`Snapshot`] |
+//! | keep conversations | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
 //! | work with history | [`Agent::archive`], [`archive`] |
 //! | work in the background | [`Chat::detach`], [`AgentTask`] |
 //! | follow custom state | [`patch`] |
@@ -74,6 +74,7 @@ mod chat;
 mod claim;
 mod clock;
 mod connection;
+mod content_id;
 mod driver;
 mod finish_reason;
 mod id;
@@ -88,6 +89,7 @@ mod session;
 mod snapshot;
 mod snapshot_policy;
 mod state;
+mod timeline;
 mod transform;
 mod turn;
 mod wire;
@@ -95,6 +97,7 @@ mod wire;
 pub use self::agent::{
     Abort, AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, Heartbeat, IntoStore,
     SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, SessionAction, SnapshotAction, SnapshotsAction, custom_agent,
+    session_flow,
 };
 pub use self::agent_session::AgentSession;
 pub use self::archive::Archive;
@@ -105,6 +108,7 @@ pub use self::chat::{
 pub use self::claim::{Concurrency, SESSION_BUSY};
 pub use self::clock::Clock;
 pub use self::connection::{AgentConnection, TurnChunks};
+pub use self::content_id::SnapshotIds;
 pub use self::finish_reason::AgentFinishReason;
 pub use self::id::{SessionId, SnapshotId};
 pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, register_agent_middleware};
@@ -114,8 +118,9 @@ pub use self::session::{CustomState, Session, SessionHandle};
 pub use self::snapshot::{Snapshot, SnapshotEvent, SnapshotStatus};
 pub use self::snapshot_policy::{SnapshotMoment, SnapshotPolicy};
 pub use self::state::SessionState;
+pub use self::timeline::Timeline;
 pub use self::turn::{Turn, TurnContext, TurnResult};
 pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
-    AgentStreamChunk, GetSnapshotRequest, Resume, StateManagement, TurnEnd,
+    AgentStreamChunk, GetSnapshotRequest, Resume, SnapshotCreated, StateManagement, TurnEnd,
 };

@@ -6,6 +6,8 @@
 //!   concurrent saves of one row behave as if they ran one after the other, in every process that shares the store.
 //! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write.
 //! - **Read your writes.** Once `save` has returned, every later read in any process sees the row or a newer one.
+//! - **What a rewind left behind is not the tip.** Rows marked [`orphaned`](Snapshot::orphaned) are never a session's
+//!   latest, be it asked for, checked by a precondition, or listed; unmarked, they are again.
 //! - **Terminal rows never change status.** A save that would change the status of a completed, failed or aborted row
 //!   fails with `FAILED_PRECONDITION`; one that would move a row to another session fails likewise.
 //! - **Tenants are apart.** A row written under one [`Scope`] cannot be reached under another by any id.
@@ -48,7 +50,7 @@ pub enum Precondition {
     /// Nothing.
     #[default]
     None,
-    /// The latest snapshot of the row's session is this one, or there is none yet; otherwise the save fails with
+    /// The [latest](SessionStore::latest) snapshot of the row's session is this one, or there is none yet; otherwise the save fails with
     /// `ABORTED` and [`TIP_MOVED`]. Only the creation of a row can be subject to it.
     Tip(Option<SnapshotId>),
 }
@@ -79,7 +81,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// The row of that id, if there is one.
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>>;
 
-    /// The session's row with the greatest creation time, of any status, ties broken by the greatest id.
+    /// The session's row with the greatest creation time, of any status, ties broken by the greatest id. Orphaned rows are
+    /// passed over.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the session id is empty.
@@ -104,7 +107,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// One page of a session's snapshots.
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>>;
 
-    /// One page of the tenant's sessions, ordered by their latest snapshots.
+    /// One page of the tenant's sessions, ordered by their latest snapshots. A session that has only orphaned rows is not
+    /// listed.
     async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>>;
 
     /// The rows that name this one as their parent, without their states, oldest first.

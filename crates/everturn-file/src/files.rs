@@ -70,10 +70,12 @@ impl Files {
         if let Some(pointer) = pointer
             && let Some(row) = self.read(&pointer.current_snapshot_id)?
             && row.session_id.as_ref() == Some(session)
+            && !row.orphaned
         {
             return Ok(Some(row));
         }
         let mut rows = self.headers(session)?;
+        rows.retain(|row| !row.orphaned);
         rows.sort_by(|one, other| one.position().cmp(&other.position()));
         let Some(latest) = rows.pop() else {
             return Ok(None);
@@ -125,8 +127,10 @@ impl Files {
             return Ok(None);
         };
         let row = admit(id, existing.as_ref(), row)?;
-        if existing.is_none() {
-            self.advance(&row, precondition)?;
+        match &existing {
+            None => self.advance(&row, precondition)?,
+            Some(existing) if existing.orphaned != row.orphaned => self.forget_latest(&row)?,
+            Some(_) => {}
         }
         self.put(&self.folder.row(id)?, &row)?;
         if let Some(max_chain) = self.max_chain {
@@ -151,8 +155,20 @@ impl Files {
                 return Err(tip_moved(session, expected.as_ref(), found));
             }
         }
-        if tip.is_none_or(|tip| row.position() > tip.position()) {
+        if !row.orphaned && tip.is_none_or(|tip| row.position() > tip.position()) {
             self.point(session, &row.snapshot_id, row.created_at)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves it to the next look-up to find the session's latest row: a row is about to be left behind or recovered.
+    fn forget_latest(&self, row: &Snapshot) -> Result<()> {
+        let Some(session) = &row.session_id else {
+            return Ok(());
+        };
+        let pointer = self.folder.pointer(session)?;
+        if self.disk.read(&pointer)?.is_some() {
+            self.disk.remove(&pointer)?;
         }
         Ok(())
     }

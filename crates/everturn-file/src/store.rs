@@ -206,11 +206,11 @@ impl SessionStore for FileStore {
     }
 }
 
-/// The latest row of each session.
+/// The latest row of each session that has one.
 fn tips(headers: Vec<Header>) -> Vec<Header> {
     let mut tips = std::collections::HashMap::<SessionId, Header>::new();
     for header in headers {
-        let Some(session) = header.session_id.clone() else {
+        let Some(session) = header.session_id.clone().filter(|_| !header.orphaned) else {
             continue;
         };
         match tips.get(&session) {

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::archive::Archive;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
-use crate::{AgentResult, AgentSession, Clock, Concurrency, SnapshotPolicy};
+use crate::{AgentResult, AgentSession, Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline};
 
 /// An agent's function: runs the turns of one invocation and says what came of it.
 pub(crate) type AgentFunction<S> =
@@ -52,6 +52,10 @@ pub(crate) struct Definition<S> {
     pub(crate) stream_transform: Option<StreamTransform>,
     pub(crate) concurrency: Concurrency,
     pub(crate) snapshots: SnapshotPolicy,
+    pub(crate) snapshot_ids: SnapshotIds,
+    pub(crate) timeline: Timeline,
+    /// Whether the last message of a snapshot names it.
+    pub(crate) names_messages: bool,
     pub(crate) resume_past_failures: bool,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) cancellation_grace: Duration,

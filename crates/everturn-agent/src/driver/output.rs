@@ -51,6 +51,7 @@ impl<S: CustomState> Driver<S> {
         AgentOutput {
             session_id: Some(self.session.session_id().clone()),
             snapshot_id: self.ledger.as_ref().and_then(Ledger::last).cloned(),
+            snapshot_ids: self.reported_rows(),
             ..AgentOutput::default()
         }
     }

@@ -36,6 +36,7 @@ impl<I> Background<I> {
                 self.turn_running = false;
                 Step::to(self).emit(Command::SettleTurn(Ok(())))
             }
+            Event::IterationEnded => Step::to(self).emit(Command::SettleIteration(Ok(()))),
             Event::HeartbeatDue => Step::to(self).emit(Command::Beat),
             Event::AbortSeen => WindingDown::begin(WindingDown::Aborted),
             Event::LeaseLost => WindingDown::begin(WindingDown::Fenced),
@@ -79,6 +80,7 @@ impl WindingDown {
         match (self, event) {
             (_, Event::NextInput) => Step::to(self).emit(Command::EndInput(EndOfInput::Cancelled)),
             (_, Event::TurnEnded(_)) => Step::to(self).emit(Command::SettleTurn(Ok(()))),
+            (_, Event::IterationEnded) => Step::to(self).emit(Command::SettleIteration(Ok(()))),
             (_, Event::LeaseLost) => Step::to(Self::Fenced),
             (Self::Aborted, Event::Returned(result)) => Finalizing::begin(Ending::Aborted(result.err())),
             (Self::Fenced, Event::Returned(_)) => Step::to(Phase::Released).emit(Command::Release),

@@ -6,21 +6,26 @@
 use std::collections::VecDeque;
 
 use super::background::{Background, Finalizing};
+use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
 use super::stopping::Stopping;
-use super::{Cause, Command, Event, PendingId, Resolution};
+use super::{Cause, Command, Event, PendingId, Resolution, TurnOutcome};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Detaching<I, E> {
-    write: Write,
+    write: Write<I, E>,
     function: Meanwhile<E>,
     queue: VecDeque<I>,
     client_gone: bool,
 }
 
 /// The write that is in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Write {
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Write<I, E> {
+    /// A row inside the turn on this input. What the function does meanwhile is noted there.
+    IterationRow(I, Saving<E>),
+    /// The row of the invocation's end, which came before the detach.
+    EndRow,
     /// The row of the turn that ended before the detach; the pending row must become its child, not its sibling.
     TurnRow,
     /// The pending row, while a turn that the function was given earlier may still run.
@@ -33,6 +38,24 @@ impl<I: Clone, E> Detaching<I, E> {
         Step::to(Self::new(Write::TurnRow, function, queue))
     }
 
+    /// Lets the row inside a turn that is in flight land first.
+    pub(super) fn await_iteration(input: I, saving: Saving<E>, queue: VecDeque<I>) -> Step<I, E> {
+        Step::to(Self::new(
+            Write::IterationRow(input, saving),
+            Meanwhile::Running,
+            queue,
+        ))
+    }
+
+    /// Lets the row of the invocation's end that is in flight land first.
+    pub(super) fn await_end() -> Step<I, E> {
+        Step::to(Self::new(
+            Write::EndRow,
+            Meanwhile::Returned(Ok(())),
+            VecDeque::new(),
+        ))
+    }
+
     /// Writes the pending row while the function goes on with the turn on `running`, if any.
     pub(super) fn write(function: Meanwhile<E>, running: Option<I>, queue: VecDeque<I>) -> Step<I, E> {
         let write = Write::PendingRow {
@@ -41,7 +64,7 @@ impl<I: Clone, E> Detaching<I, E> {
         Self::new(write, function, queue).write_pending(running)
     }
 
-    fn new(write: Write, function: Meanwhile<E>, queue: VecDeque<I>) -> Self {
+    fn new(write: Write<I, E>, function: Meanwhile<E>, queue: VecDeque<I>) -> Self {
         Self {
             write,
             function,
@@ -51,7 +74,18 @@ impl<I: Clone, E> Detaching<I, E> {
     }
 
     pub(super) fn handle(mut self, event: Event<I, E>) -> Step<I, E> {
-        match (self.write, event) {
+        if let Write::IterationRow(input, saving) = self.write {
+            return Self::handle_while_saving(input, saving, self.queue, self.client_gone, event);
+        }
+        match (&self.write, event) {
+            (_, Event::IterationEnded) => {
+                return Step::to(self).emit(Command::SettleIteration(Ok(())));
+            }
+            // What the row would have held is in the final write.
+            (Write::EndRow, Event::EndCommitted | Event::CommitFailed(_)) => {
+                self.write = Write::PendingRow { turn_running: false };
+                return self.write_pending(None);
+            }
             // The turn that is on its way answers this request too.
             (Write::PendingRow { turn_running: true }, Event::NextInput) => {}
             (_, Event::NextInput) => self.function = Meanwhile::Asking,
@@ -67,11 +101,52 @@ impl<I: Clone, E> Detaching<I, E> {
                 self.write = Write::PendingRow { turn_running: false };
                 self.queue.push_front(input);
             }
-            (Write::PendingRow { turn_running }, Event::PendingWritten) => return self.go_on(turn_running),
+            (&Write::PendingRow { turn_running }, Event::PendingWritten) => return self.go_on(turn_running),
             (Write::PendingRow { .. }, Event::PendingFailed(error)) => return self.give_up(error),
             _ => {}
         }
         Step::to(self)
+    }
+
+    fn handle_while_saving(
+        input: I,
+        saving: Saving<E>,
+        queue: VecDeque<I>,
+        client_gone: bool,
+        event: Event<I, E>,
+    ) -> Step<I, E> {
+        let row = match event {
+            Event::IterationCommitted => Ok(()),
+            Event::CommitFailed(error) => Err(error),
+            event => {
+                let client_gone = client_gone || matches!(event, Event::ClientGone(_));
+                let write = Write::IterationRow(input, saving.note(event));
+                return Step::to(Self {
+                    client_gone,
+                    ..Self::new(write, Meanwhile::Running, queue)
+                });
+            }
+        };
+        let Saving { waiting, turn } = saving;
+        let after = |write, function| Self {
+            client_gone,
+            ..Self::new(write, function, queue)
+        };
+        let pending = |turn_running| Write::PendingRow { turn_running };
+        let next = match turn {
+            TurnMeanwhile::Running => after(pending(true), Meanwhile::Running).write_pending(Some(input)),
+            TurnMeanwhile::Abandoned(result) => {
+                after(pending(false), Meanwhile::Returned(result)).write_pending(None)
+            }
+            // It ended before the pending row was begun, so it has a row of its own.
+            TurnMeanwhile::Ended(TurnOutcome::Succeeded, meanwhile) => {
+                Step::to(after(Write::TurnRow, meanwhile)).emit(Command::CommitTurn)
+            }
+            TurnMeanwhile::Ended(TurnOutcome::Failed, meanwhile) => after(pending(false), meanwhile)
+                .write_pending(None)
+                .preceded_by([Command::SettleTurn(Ok(()))]),
+        };
+        next.preceded_by(settle_all(row, waiting))
     }
 
     fn settle(mut self, commit: Result<(), E>) -> Step<I, E> {

@@ -29,7 +29,7 @@ pub struct MemoryStore(Arc<Mutex<HashMap<Scope, Tenant>>>);
 struct Tenant {
     // Boxed, because a table has room to spare and rows are large.
     rows: HashMap<SnapshotId, Box<Snapshot>>,
-    sessions: HashMap<SessionId, BTreeSet<Position>>,
+    sessions: HashMap<SessionId, SessionRows>,
     /// Every session by its tip, so that listing them sorts nothing.
     tips: BTreeMap<Position, SessionId>,
     /// Every row that has a parent, after that parent.
@@ -39,6 +39,28 @@ struct Tenant {
 }
 
 type Position = (Timestamp, SnapshotId);
+
+/// The rows of one session, in order.
+#[derive(Default)]
+struct SessionRows {
+    all: BTreeSet<Position>,
+    /// Those that no rewind left behind.
+    kept: BTreeSet<Position>,
+}
+
+impl SessionRows {
+    fn insert(&mut self, position: Position, orphaned: bool) {
+        if !orphaned {
+            self.kept.insert(position.clone());
+        }
+        self.all.insert(position);
+    }
+
+    fn remove(&mut self, position: &Position) {
+        self.kept.remove(position);
+        self.all.remove(position);
+    }
+}
 
 impl MemoryStore {
     /// An empty store.
@@ -54,7 +76,7 @@ impl MemoryStore {
 
 impl Tenant {
     fn tip(&self, session: &SessionId) -> Option<&Position> {
-        self.sessions.get(session)?.last()
+        self.sessions.get(session)?.kept.last()
     }
 
     fn read(&self, id: &SnapshotId, detail: Detail) -> Option<Snapshot> {
@@ -77,7 +99,7 @@ impl Tenant {
         self.unlink(&row.snapshot_id);
         let position = (row.created_at, row.snapshot_id.clone());
         if let Some(session) = &row.session_id {
-            self.change_session(session, |order| order.insert(position.clone()));
+            self.change_session(session, |rows| rows.insert(position.clone(), row.orphaned));
         }
         if let Some(parent) = &row.parent_id {
             self.children.insert((parent.clone(), position));
@@ -101,7 +123,7 @@ impl Tenant {
         };
         let position = (row.created_at, id.clone());
         if let Some(session) = &row.session_id {
-            self.change_session(session, |order| order.remove(&position));
+            self.change_session(session, |rows| rows.remove(&position));
         }
         if let Some(parent) = row.parent_id {
             self.children.remove(&(parent, position));
@@ -131,12 +153,12 @@ impl Tenant {
     }
 
     /// Changes which rows a session has and keeps the order of sessions in step.
-    fn change_session(&mut self, session: &SessionId, change: impl FnOnce(&mut BTreeSet<Position>) -> bool) {
-        let order = self.sessions.entry(session.clone()).or_default();
-        let before = order.last().cloned();
-        change(order);
-        let after = order.last().cloned();
-        if after.is_none() {
+    fn change_session(&mut self, session: &SessionId, change: impl FnOnce(&mut SessionRows)) {
+        let rows = self.sessions.entry(session.clone()).or_default();
+        let before = rows.kept.last().cloned();
+        change(rows);
+        let after = rows.kept.last().cloned();
+        if rows.all.is_empty() {
             self.sessions.remove(session);
         }
         if before != after {
@@ -241,7 +263,7 @@ impl SessionStore for MemoryStore {
                 next: None,
             });
         };
-        let positions = positions.range(beyond(query.after.as_ref(), query.order));
+        let positions = positions.all.range(beyond(query.after.as_ref(), query.order));
         Ok(page(positions, query.order, query.page_size(), |(_, id)| {
             tenant
                 .read(id, query.detail)
@@ -292,7 +314,7 @@ impl SessionStore for MemoryStore {
                 .sessions
                 .get(session)
                 .into_iter()
-                .flatten()
+                .flat_map(|rows| &rows.all)
                 .map(|(_, id)| id.clone())
                 .collect(),
         };
