@@ -13,13 +13,14 @@ use everturn_core::{Context, Registry, Result};
 use serde_json::Value;
 
 pub use self::abort::Abort;
-pub use self::actions::{AbortAction, AgentAction, SnapshotAction};
+pub use self::actions::{AbortAction, AgentAction, SessionAction, SnapshotAction, SnapshotsAction};
 pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent, session_flow};
 pub(crate) use self::builder::{AgentOrigin, sealed};
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{AgentFunction, Definition};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
-pub(crate) use self::reading::{check_owner, exposure, not_found};
+pub(crate) use self::reading::{Showing, check_owner, exposure, not_found, nothing_in};
+use crate::archive::Archive;
 use crate::chat::ChatBuilder;
 use crate::recovery::{self, Recovery};
 use crate::store::SessionStore;
@@ -47,6 +48,8 @@ pub struct Agent<S = Value> {
     definition: Arc<Definition<S>>,
     run: AgentAction,
     snapshot: Option<SnapshotAction>,
+    snapshots: Option<SnapshotsAction>,
+    session: Option<SessionAction>,
     abort: Option<AbortAction>,
 }
 
@@ -56,6 +59,8 @@ impl<S: CustomState> Agent<S> {
         Self {
             run: actions::run_action(&definition),
             snapshot: actions::snapshot_action(&definition),
+            snapshots: actions::snapshots_action(&definition),
+            session: actions::session_action(&definition),
             abort: actions::abort_action(&definition),
             definition,
         }
@@ -68,7 +73,25 @@ impl<S: CustomState> Agent<S> {
     pub fn register(&self, registry: &Registry) -> Result<()> {
         registry.register(Arc::new(self.run.clone()))?;
         if let Some(snapshot) = &self.snapshot {
-            registry.register(Arc::new(snapshot.clone()))?;
+            let snapshot = Arc::new(snapshot.clone());
+            registry.register(snapshot.clone())?;
+            registry.register_under(
+                &earlier_key("snapshot-store", self.name(), "getSnapshot"),
+                snapshot,
+            )?;
+        }
+        if let Some(snapshots) = &self.snapshots {
+            let snapshots = Arc::new(snapshots.clone());
+            registry.register(snapshots.clone())?;
+            registry.register_under(
+                &earlier_key("snapshot-store", self.name(), "listSnapshots"),
+                snapshots,
+            )?;
+        }
+        if let Some(session) = &self.session {
+            let session = Arc::new(session.clone());
+            registry.register(session.clone())?;
+            registry.register_under(&earlier_key("session-store", self.name(), "getSession"), session)?;
         }
         if let Some(abort) = &self.abort {
             registry.register(Arc::new(abort.clone()))?;
@@ -110,6 +133,16 @@ impl<S: CustomState> Agent<S> {
     /// The companion that reads snapshots; only with a store.
     pub fn snapshot_action(&self) -> Option<&SnapshotAction> {
         self.snapshot.as_ref()
+    }
+
+    /// The companion that lists a session's snapshots; only with a store.
+    pub fn snapshots_action(&self) -> Option<&SnapshotsAction> {
+        self.snapshots.as_ref()
+    }
+
+    /// The companion that reads a session as it is now; only with a store.
+    pub fn session_action(&self) -> Option<&SessionAction> {
+        self.session.as_ref()
     }
 
     /// The companion that aborts background runs; only with a store whose rows can be watched.
@@ -177,6 +210,22 @@ impl<S: CustomState> Agent<S> {
         self.definition.read_snapshot(request, &Context::current()).await
     }
 
+    /// The stored conversations of the current context's tenant, as clients see them.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` without a store.
+    pub fn archive(&self) -> Result<Archive> {
+        self.archive_in(&Context::current())
+    }
+
+    /// The stored conversations of the given context's tenant, as clients see them.
+    ///
+    /// # Errors
+    /// As [`Agent::archive`].
+    pub fn archive_in(&self, context: &Context) -> Result<Archive> {
+        self.definition.archive(context)
+    }
+
     /// Asks the background run behind a pending row to stop; `None` if there is no such row.
     ///
     /// # Errors
@@ -213,12 +262,19 @@ impl<S: CustomState> Agent<S> {
     }
 }
 
+/// The key under which an earlier design of the protocol had a companion.
+fn earlier_key(store: &str, agent: &str, operation: &str) -> String {
+    format!("/{store}/{agent}/{operation}")
+}
+
 impl<S> Clone for Agent<S> {
     fn clone(&self) -> Self {
         Self {
             definition: Arc::clone(&self.definition),
             run: self.run.clone(),
             snapshot: self.snapshot.clone(),
+            snapshots: self.snapshots.clone(),
+            session: self.session.clone(),
             abort: self.abort.clone(),
         }
     }

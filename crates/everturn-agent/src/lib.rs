@@ -59,9 +59,11 @@
 //! | reach the conversation from a tool | [`Session::current`], [`SessionHandle::current`] |
 //! | hand tasks to other agents | [`Delegation`] |
 //! | keep conversations | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
+//! | work with history | [`Agent::archive`], [`archive`] |
 //! | work in the background | [`Chat::detach`], [`AgentTask`] |
 //! | follow custom state | [`patch`] |
 
+pub mod archive;
 pub mod patch;
 pub mod store;
 
@@ -100,9 +102,11 @@ mod worker_loss;
 
 pub use self::agent::{
     Abort, AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, Heartbeat, IntoStore,
-    SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, SnapshotAction, custom_agent, session_flow,
+    SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, SessionAction, SnapshotAction, SnapshotsAction, custom_agent,
+    session_flow,
 };
 pub use self::agent_session::AgentSession;
+pub use self::archive::Archive;
 pub use self::artifact::Artifact;
 pub use self::chat::{
     AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt, RunWatch,

@@ -68,11 +68,21 @@ async fn an_agent_is_registered_with_its_companions_under_its_name() {
         keys,
         [
             "/agent-abort/stored",
+            "/agent-session/blind",
+            "/agent-session/stored",
             "/agent-snapshot/blind",
             "/agent-snapshot/stored",
+            "/agent-snapshots/blind",
+            "/agent-snapshots/stored",
             "/agent/blind",
             "/agent/kept",
             "/agent/stored",
+            "/session-store/blind/getSession",
+            "/session-store/stored/getSession",
+            "/snapshot-store/blind/getSnapshot",
+            "/snapshot-store/blind/listSnapshots",
+            "/snapshot-store/stored/getSnapshot",
+            "/snapshot-store/stored/listSnapshots",
         ]
     );
     let kept = &listing["/agent/kept"];

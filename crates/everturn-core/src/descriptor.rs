@@ -45,6 +45,8 @@ action_types! {
     DYNAMIC_ACTION_PROVIDER = "dynamic-action-provider", "A source of actions found at run time.";
     AGENT = "agent", "An agent: one bidirectional invocation per conversation.";
     AGENT_SNAPSHOT = "agent-snapshot", "Reads an agent's snapshot.";
+    AGENT_SNAPSHOTS = "agent-snapshots", "Lists the snapshots of an agent's session.";
+    AGENT_SESSION = "agent-session", "Reads an agent's session as it is now.";
     AGENT_ABORT = "agent-abort", "Aborts an agent's background run.";
 }
 

@@ -60,7 +60,7 @@
 //! | [`prelude`] | what most programs use |
 //! | [`core`] | actions, flows, the registry, schemas, errors, spans |
 //! | [`ai`] | messages, models, tools, generate, prompts, middleware |
-//! | [`agent`] | agents, sessions, snapshots, stores, chats |
+//! | [`agent`] | agents, sessions, snapshots, stores, archives, chats |
 //! | `server` | routes, context providers, limits, durable streams |
 
 mod app;
@@ -85,6 +85,7 @@ pub use everturn_core::{Error, Result};
 
 /// What most programs use.
 pub mod prelude {
+    pub use everturn_agent::archive::{Archive, Retention};
     pub use everturn_agent::store::{MemoryStore, SessionStore};
     pub use everturn_agent::{
         Agent, AgentFinishReason, AgentInput, AgentReply, AgentSession, AgentTask, Artifact, Artifacts, Chat,

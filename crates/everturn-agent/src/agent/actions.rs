@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::definition::Definition;
 use super::reading::not_found;
+use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
 use crate::invocation::invoke;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
@@ -19,6 +20,12 @@ pub type AgentAction = BidiAction<AgentInit, AgentInput, AgentOutput, AgentStrea
 
 /// The action that reads an agent's snapshots.
 pub type SnapshotAction = Action<GetSnapshotRequest, Snapshot>;
+
+/// The action that lists the snapshots of one of an agent's sessions.
+pub type SnapshotsAction = Action<ListSnapshotsRequest, SnapshotList>;
+
+/// The action that reads one of an agent's sessions as it is now.
+pub type SessionAction = Action<GetSessionRequest, SessionView>;
 
 /// The action that aborts an agent's background runs.
 pub type AbortAction = Action<AbortRequest, AbortResponse>;
@@ -73,6 +80,55 @@ pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -
         action
             .with_description(description)
             .with_output_schema(lenient::<Snapshot>()),
+    )
+}
+
+/// Only where there is a store.
+pub(super) fn snapshots_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SnapshotsAction> {
+    definition.store.as_ref()?;
+    let this = Arc::clone(definition);
+    let action = Action::new(
+        ActionType::AGENT_SNAPSHOTS,
+        &definition.name,
+        move |request: ListSnapshotsRequest, context| {
+            let this = Arc::clone(&this);
+            async move {
+                let query = request.query()?;
+                Ok(this.archive(&context)?.list(&query).await?.into())
+            }
+        },
+    );
+    let description = format!("Lists the snapshots of a session of agent '{}'.", definition.name);
+    Some(
+        action
+            .with_description(description)
+            .with_output_schema(lenient::<SnapshotList>()),
+    )
+}
+
+/// Only where there is a store.
+pub(super) fn session_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SessionAction> {
+    definition.store.as_ref()?;
+    let this = Arc::clone(definition);
+    let action = Action::new(
+        ActionType::AGENT_SESSION,
+        &definition.name,
+        move |request: GetSessionRequest, context| {
+            let this = Arc::clone(&this);
+            async move {
+                let latest = this.archive(&context)?.latest(request.session_id.clone()).await?;
+                Ok(SessionView {
+                    session_id: request.session_id,
+                    latest,
+                })
+            }
+        },
+    );
+    let description = format!("Reads a session of agent '{}' as it is now.", definition.name);
+    Some(
+        action
+            .with_description(description)
+            .with_output_schema(lenient::<SessionView>()),
     )
 }
 

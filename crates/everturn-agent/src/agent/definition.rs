@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
+use crate::archive::Archive;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
@@ -107,5 +108,20 @@ impl<S> Definition<S> {
             .iter()
             .filter_map(|name| Some((name.clone(), context.value(name)?.clone())))
             .collect()
+    }
+
+    /// The stored conversations of a context's tenant.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if there is no store.
+    pub(crate) fn archive(&self, context: &Context) -> Result<Archive> {
+        self.require_store()?;
+        let store = self.store.as_ref().expect("it was just required");
+        Ok(Archive::shown(
+            Arc::clone(store),
+            self.scope(context),
+            self.clock.clone(),
+            self.showing(context),
+        ))
     }
 }

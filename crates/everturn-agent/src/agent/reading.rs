@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::Definition;
 use crate::lease::RunRecord;
 use crate::store::{Detail, SessionStore};
-use crate::transform::shown_state;
-use crate::{GetSnapshotRequest, SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use crate::transform::{StateTransform, shown_state};
+use crate::{Clock, GetSnapshotRequest, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// There is no such snapshot.
 pub const SNAPSHOT_NOT_FOUND: Reason = Reason::new("snapshot-not-found");
@@ -55,36 +55,53 @@ impl<S> Definition<S> {
             (None, Some(session_id)) => store
                 .latest(&scope, &session_id, Detail::Whole)
                 .await?
-                .ok_or_else(|| {
-                    Error::not_found(format!("session '{session_id}' has no snapshot"))
-                        .with_reason(SNAPSHOT_NOT_FOUND)
-                        .with_public()
-                })?,
+                .ok_or_else(|| nothing_in(&session_id))?,
             (None, None) => {
                 return Err(
                     Error::invalid_argument("a 'snapshotId' or a 'sessionId' is needed").with_public(),
                 );
             }
         };
-        self.shown_row(row, context)
+        self.showing(context).row(row)
     }
 
-    fn shown_row(&self, mut row: Snapshot, context: &Context) -> Result<Snapshot> {
-        if is_expired(&row, self.clock.now(), self.heartbeat.expiry) {
+    /// How this agent's rows are shaped for whoever reads them in a context.
+    pub(crate) fn showing(&self, context: &Context) -> Showing {
+        Showing {
+            transform: self.state_transform.clone(),
+            clock: self.clock.clone(),
+            expiry: self.heartbeat.expiry,
+            context: context.clone(),
+        }
+    }
+}
+
+/// Shapes rows for a reader: what the agent hides stays hidden, and a run whose worker went silent is reported as such.
+#[derive(Clone)]
+pub(crate) struct Showing {
+    transform: Option<StateTransform>,
+    clock: Clock,
+    expiry: Duration,
+    context: Context,
+}
+
+impl Showing {
+    pub(crate) fn row(&self, mut row: Snapshot) -> Result<Snapshot> {
+        if is_expired(&row, self.clock.now(), self.expiry) {
             row.status = SnapshotStatus::Expired;
         }
         row.updated_at.get_or_insert(row.created_at);
         RunRecord::clear(&mut row);
-        if exposure(context) == Exposure::Public {
+        if exposure(&self.context) == Exposure::Public {
             // Rows are for operators too, so they hold the whole text and do not say which part of it is public.
             row.error = row.error.map(withheld);
         }
         if let Some(state) = row.state.take() {
             row.state = shown_state(
-                self.state_transform.as_ref(),
+                self.transform.as_ref(),
                 state,
                 row.session_id.as_ref(),
-                context,
+                &self.context,
             )?;
         }
         Ok(row)
@@ -114,6 +131,12 @@ fn is_expired(row: &Snapshot, now: Timestamp, expiry: Duration) -> bool {
 
 pub(crate) fn not_found(id: &SnapshotId) -> Error {
     Error::not_found(format!("snapshot '{id}' was not found"))
+        .with_reason(SNAPSHOT_NOT_FOUND)
+        .with_public()
+}
+
+pub(crate) fn nothing_in(session: &SessionId) -> Error {
+    Error::not_found(format!("session '{session}' has no snapshot"))
         .with_reason(SNAPSHOT_NOT_FOUND)
         .with_public()
 }

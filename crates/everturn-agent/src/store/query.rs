@@ -55,6 +55,36 @@ impl SnapshotQuery {
         }
     }
 
+    /// The same, the earliest first.
+    pub fn oldest_first(mut self) -> Self {
+        self.order = Order::Oldest;
+        self
+    }
+
+    /// The same, with snapshots that a rewind left behind.
+    pub fn with_orphaned(mut self) -> Self {
+        self.orphaned = true;
+        self
+    }
+
+    /// The same, with the states.
+    pub fn whole(mut self) -> Self {
+        self.detail = Detail::Whole;
+        self
+    }
+
+    /// The same, with at most so many rows in a page.
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.limit = rows;
+        self
+    }
+
+    /// The same, going on where a page ended.
+    pub fn after(mut self, cursor: Cursor) -> Self {
+        self.after = Some(cursor);
+        self
+    }
+
     /// The number of rows this query asks for.
     pub fn page_size(&self) -> usize {
         self.limit.clamp(1, MAX_PAGE)

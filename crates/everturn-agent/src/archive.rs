@@ -1,0 +1,163 @@
+//! Working with stored conversations: looking around in them, naming points, comparing, copying, carrying them
+//! elsewhere, and deleting.
+//!
+//! An [`Archive`] is one tenant's conversations. [`Agent::archive`](crate::Agent::archive) gives the one of the current
+//! context; [`Archive::of`] makes one from a store alone, for programs that know no agent.
+//!
+//! ```
+//! use everturn_agent::{AgentSession, custom_agent, store::MemoryStore};
+//! use everturn_ai::Message;
+//! use everturn_core::{Registry, Result};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+//! # let chef = custom_agent(&Registry::new(), "chef", |session: AgentSession| async move {
+//! #     session
+//! #         .run(|turn| async move {
+//! #             turn.add_message(Message::model("Soup."));
+//! #             Ok(())
+//! #         })
+//! #         .await?;
+//! #     Ok(session.result())
+//! # })
+//! # .store(MemoryStore::new())
+//! # .define()?;
+//! let soup = chef.chat().resume("dinner").run("Something with leeks?").await?;
+//! let pie = chef.chat().resume("dinner").run("Or a pie?").await?;
+//! let (soup, pie) = (soup.snapshot_id().unwrap(), pie.snapshot_id().unwrap());
+//!
+//! let archive = chef.archive()?;
+//! archive.label(soup.clone(), "good so far").await?;
+//! archive.fork(soup.clone(), "lunch").await?;
+//! println!("{}", archive.tree("dinner").await?);
+//! println!("{}", archive.diff(soup.clone(), pie.clone()).await?);
+//!
+//! let mut file = Vec::new();
+//! archive.export("dinner", &mut file).await?;
+//! archive.delete_session("dinner").await?;
+//! archive.import(file.as_slice(), Default::default()).await?;
+//! assert_eq!(archive.latest("dinner").await?.snapshot_id, *pie);
+//! # Ok(()) }
+//! ```
+//!
+//! # What is seen and what is moved
+//!
+//! An agent's archive *shows* rows as the agent's clients see them: through its state transform, a run whose worker went
+//! silent as `expired`. One made with [`Archive::of`] shows them as they are stored. What is *moved* (forks, copies,
+//! exports) is always the stored row, whole: an export is for whoever may see everything.
+//!
+//! # Who may do what
+//!
+//! Nothing here reaches another tenant's rows, whatever ids it is given. Within a tenant there are no further rights:
+//! whoever holds an archive may do all of it.
+
+mod annotation;
+mod copying;
+mod deletion;
+mod difference;
+mod export;
+mod import;
+mod intake;
+mod look_up;
+mod plain;
+mod record;
+mod request;
+mod retention;
+mod tree;
+
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_core::{Error, Result};
+
+pub use self::annotation::{MAX_LABEL, MAX_LABELS, MAX_NOTE};
+pub use self::copying::FORKED_FROM;
+pub use self::difference::{ArtifactChange, Difference};
+pub use self::import::{Import, Imported};
+pub use self::record::{EXPORT_VERSION, MAX_LINE};
+pub use self::request::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
+pub use self::retention::{Retention, RetentionReport, TrimmedSession};
+pub use self::tree::{SnapshotNode, SnapshotTree};
+use crate::agent::{IntoStore, Showing, not_found};
+use crate::store::{Detail, Scope, SessionStore};
+use crate::{Clock, SessionId, Snapshot, SnapshotId};
+
+/// A tenant's stored conversations. Cloning gives another handle to the same ones.
+#[derive(Clone)]
+pub struct Archive {
+    store: Arc<dyn SessionStore>,
+    scope: Scope,
+    clock: Clock,
+    showing: Option<Showing>,
+}
+
+impl Archive {
+    /// The conversations that a store keeps for a tenant, as they are stored.
+    pub fn of(store: impl IntoStore, scope: Scope) -> Self {
+        Self {
+            store: store.into_store(),
+            scope,
+            clock: Clock::system(),
+            showing: None,
+        }
+    }
+
+    /// The conversations that an agent keeps for a tenant, as its clients see them.
+    pub(crate) fn shown(store: Arc<dyn SessionStore>, scope: Scope, clock: Clock, showing: Showing) -> Self {
+        Self {
+            store,
+            scope,
+            clock,
+            showing: Some(showing),
+        }
+    }
+
+    /// The same conversations, going by another clock: what is changed, forked and deleted by age goes by it.
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Whose conversations these are.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn show(&self, row: Snapshot) -> Result<Snapshot> {
+        match &self.showing {
+            Some(showing) => showing.row(row),
+            None => Ok(row),
+        }
+    }
+
+    /// The row as it is stored.
+    async fn stored(&self, id: &SnapshotId, detail: Detail) -> Result<Snapshot> {
+        let row = self.store.get(&self.scope, id, detail).await?;
+        row.ok_or_else(|| not_found(id))
+    }
+}
+
+/// # Errors
+/// `INVALID_ARGUMENT` if the id is empty.
+fn named_session(session: impl Into<SessionId>) -> Result<SessionId> {
+    session
+        .into()
+        .given()
+        .ok_or_else(|| Error::invalid_argument("an empty session id names nothing").with_public())
+}
+
+/// # Errors
+/// `INVALID_ARGUMENT` if the id is empty.
+fn named_snapshot(snapshot: impl Into<SnapshotId>) -> Result<SnapshotId> {
+    snapshot
+        .into()
+        .given()
+        .ok_or_else(|| Error::invalid_argument("an empty snapshot id names nothing").with_public())
+}
+
+impl fmt::Debug for Archive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive")
+            .field("store", &self.store)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! A conversation a second time, within a store.
+
+use everturn_core::{Error, Result};
+use serde_json::json;
+
+use super::intake::{Intake, Names};
+use super::{Archive, named_session, named_snapshot};
+use crate::opening::resumable;
+use crate::store::Detail;
+use crate::{SessionId, Snapshot, SnapshotId};
+
+/// Under which key the first row of a forked session says where it comes from: `{"sessionId", "snapshotId"}`.
+pub const FORKED_FROM: &str = "forkedFrom";
+
+impl Archive {
+    /// Begins a new session with the conversation as it was at a snapshot, and returns its only row.
+    ///
+    /// The row has an id of its own, no parent and no labels; its [`FORKED_FROM`] names the snapshot. It shares the
+    /// messages where the store shares messages, and lives on when the original is deleted.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, `ALREADY_EXISTS` if the
+    /// session has rows, `INVALID_ARGUMENT` for an empty id.
+    pub async fn fork(&self, id: impl Into<SnapshotId>, session: impl Into<SessionId>) -> Result<Snapshot> {
+        let session = named_session(session)?;
+        let id = named_snapshot(id)?;
+        let origin = resumable(self.stored(&id, Detail::Whole).await?)?;
+        let now = self.clock.now();
+        let mut extra = origin.extra;
+        extra.insert(
+            FORKED_FROM.to_owned(),
+            json!({"sessionId": origin.session_id, "snapshotId": id}),
+        );
+        let row = Snapshot {
+            updated_at: Some(now),
+            finish_reason: origin.finish_reason,
+            index: Some(0),
+            turn_index: origin.turn_index,
+            event: origin.event,
+            state: origin.state,
+            extra,
+            ..Snapshot::new(id, session.clone(), now)
+        };
+        let mut intake = Intake::into_session(self, session, Names::fresh()).await?;
+        let forked = intake.put(row).await;
+        self.show(intake.settle(forked).await?)
+    }
+
+    /// Copies all of a session's snapshots, as they are, into a new session and says how many there were.
+    ///
+    /// The copies have ids of their own; times, labels, notes and the shape of the tree are those of the originals.
+    /// A pending row is copied as it is, but the run behind it is not: nobody will complete the copy. What the session
+    /// gains meanwhile is not part of the copy. If it fails, nothing is left of it.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new one has, `INVALID_ARGUMENT` for an empty
+    /// id.
+    pub async fn copy(&self, session: impl Into<SessionId>, to: impl Into<SessionId>) -> Result<u64> {
+        let session = named_session(session)?;
+        let ids = self.stored_ids(&session).await?;
+        let mut intake = Intake::into_session(self, named_session(to)?, Names::fresh()).await?;
+        let copied = self.copy_rows(&ids, &mut intake).await;
+        intake.settle(copied).await
+    }
+
+    async fn copy_rows(&self, ids: &[SnapshotId], intake: &mut Intake<'_>) -> Result<u64> {
+        for id in ids {
+            // One that was deleted since is not copied.
+            if let Some(row) = self.store.get(&self.scope, id, Detail::Whole).await? {
+                intake.put(row).await?;
+            }
+        }
+        match intake.arrived().len() {
+            0 => Err(Error::not_found("the session was deleted while it was copied").with_public()),
+            count => Ok(count as u64),
+        }
+    }
+}

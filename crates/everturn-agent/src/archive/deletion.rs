@@ -1,0 +1,49 @@
+//! Deleting for good.
+
+use everturn_core::Result;
+
+use super::{Archive, SnapshotTree, named_session, named_snapshot};
+use crate::store::{Deletion, Detail};
+use crate::{SessionId, SnapshotId};
+
+impl Archive {
+    /// Deletes a snapshot for good and says whether there was one.
+    ///
+    /// What goes on from it keeps its own state and can be resumed; it only has no parent any more. A background run
+    /// whose row is deleted comes to nothing.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an empty id.
+    pub async fn delete_snapshot(&self, id: impl Into<SnapshotId>) -> Result<bool> {
+        let deletion = Deletion::Snapshots(vec![named_snapshot(id)?]);
+        Ok(self.store.delete(&self.scope, &deletion).await? > 0)
+    }
+
+    /// Deletes a snapshot and all that came of it in its session, for good, and says how many there were.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an empty id.
+    pub async fn delete_branch(&self, id: impl Into<SnapshotId>) -> Result<u64> {
+        let id = named_snapshot(id)?;
+        let row = self.store.get(&self.scope, &id, Detail::Metadata).await?;
+        let Some(session) = row.and_then(|row| row.session_id) else {
+            return Ok(u64::from(self.delete_snapshot(id).await?));
+        };
+        let rows = self.stored_rows(&session).await?;
+        let tree = SnapshotTree::new(session, rows);
+        let branch = tree.find(&id).map(|node| node.branch()).unwrap_or_default();
+        let ids = branch.into_iter().map(|row| row.snapshot_id.clone()).collect();
+        self.store.delete(&self.scope, &Deletion::Snapshots(ids)).await
+    }
+
+    /// Deletes a session with all its snapshots for good and says how many there were.
+    ///
+    /// Forks and copies are sessions of their own and stay.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an empty id.
+    pub async fn delete_session(&self, session: impl Into<SessionId>) -> Result<u64> {
+        let deletion = Deletion::Session(named_session(session)?);
+        self.store.delete(&self.scope, &deletion).await
+    }
+}

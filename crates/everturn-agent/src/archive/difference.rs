@@ -1,0 +1,230 @@
+//! What two snapshots do not have in common.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_ai::Message;
+use everturn_core::Result;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Archive;
+use super::plain::plain;
+use crate::patch::{JsonPatch, PatchOperation};
+use crate::{Artifact, SessionState, Snapshot, SnapshotId};
+
+/// How much of a text is printed.
+const SHOWN: usize = 100;
+
+/// How two snapshots differ. A snapshot without a state counts as one of an empty conversation.
+///
+/// Made from two rows of one store it costs what differs, where the store shares what they have in common.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Difference {
+    /// The one snapshot.
+    pub left: SnapshotId,
+    /// The other.
+    pub right: SnapshotId,
+    /// How many messages both begin with.
+    pub common: usize,
+    /// The messages after those on the left.
+    pub only_left: Vec<Message>,
+    /// The messages after those on the right.
+    pub only_right: Vec<Message>,
+    /// What turns the left custom state into the right one.
+    pub custom: JsonPatch,
+    /// What became of the artifacts from left to right.
+    pub artifacts: Vec<ArtifactChange>,
+}
+
+/// What became of an artifact. Those with a name are the same if their names are, the others if they are equal.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ArtifactChange {
+    /// It is only on the right.
+    Added(Artifact),
+    /// It is only on the left.
+    Removed(Artifact),
+    /// It is on both sides with different content.
+    Changed {
+        /// What it is on the left.
+        from: Artifact,
+        /// What it is on the right.
+        to: Artifact,
+    },
+}
+
+impl Archive {
+    /// How two snapshots differ, of one session or of two.
+    ///
+    /// # Errors
+    /// As [`Archive::get`], for either.
+    pub async fn diff(
+        &self,
+        left: impl Into<SnapshotId>,
+        right: impl Into<SnapshotId>,
+    ) -> Result<Difference> {
+        Ok(Difference::between(
+            &self.get(left).await?,
+            &self.get(right).await?,
+        ))
+    }
+}
+
+impl Difference {
+    /// How two snapshots differ.
+    pub fn between(left: &Snapshot, right: &Snapshot) -> Self {
+        let nothing = SessionState::default();
+        let (one, other) = (
+            left.state.as_ref().unwrap_or(&nothing),
+            right.state.as_ref().unwrap_or(&nothing),
+        );
+        let common = one.messages.common_prefix(&other.messages);
+        Self {
+            left: left.snapshot_id.clone(),
+            right: right.snapshot_id.clone(),
+            common,
+            only_left: one.messages.since(common).cloned().collect(),
+            only_right: other.messages.since(common).cloned().collect(),
+            custom: custom(one.custom.as_ref(), other.custom.as_ref()),
+            artifacts: artifacts(&one.artifacts, &other.artifacts),
+        }
+    }
+
+    /// Whether there is no difference.
+    pub fn is_empty(&self) -> bool {
+        self.only_left.is_empty()
+            && self.only_right.is_empty()
+            && self.custom.is_empty()
+            && self.artifacts.is_empty()
+    }
+}
+
+fn custom(left: Option<&Arc<Value>>, right: Option<&Arc<Value>>) -> JsonPatch {
+    if let (Some(left), Some(right)) = (left, right)
+        && Arc::ptr_eq(left, right)
+    {
+        return JsonPatch::default();
+    }
+    let value = |side: Option<&Arc<Value>>| side.map_or(Value::Null, |side| Value::clone(side));
+    JsonPatch::diff(&value(left), &value(right))
+}
+
+fn artifacts(left: &Arc<Vec<Artifact>>, right: &Arc<Vec<Artifact>>) -> Vec<ArtifactChange> {
+    if Arc::ptr_eq(left, right) {
+        return Vec::new();
+    }
+    let mut named: HashMap<&str, VecDeque<&Artifact>> = HashMap::new();
+    let mut unnamed: Vec<&Artifact> = Vec::new();
+    for artifact in right.iter() {
+        match artifact.given_name() {
+            Some(name) => named.entry(name).or_default().push_back(artifact),
+            None => unnamed.push(artifact),
+        }
+    }
+    let mut changes = Vec::new();
+    for from in left.iter() {
+        let to = match from.given_name() {
+            Some(name) => named.get_mut(name).and_then(VecDeque::pop_front),
+            None => unnamed
+                .iter()
+                .position(|other| *other == from)
+                .map(|at| unnamed.remove(at)),
+        };
+        match to {
+            Some(to) if to == from => {}
+            Some(to) => changes.push(ArtifactChange::Changed {
+                from: from.clone(),
+                to: to.clone(),
+            }),
+            None => changes.push(ArtifactChange::Removed(from.clone())),
+        }
+    }
+    // What was not taken is new; the order is that of the right side.
+    let left_over = |artifact: &&Artifact| match artifact.given_name() {
+        Some(name) => named
+            .get(name)
+            .is_some_and(|rest| rest.iter().any(|other| std::ptr::eq(*other, *artifact))),
+        None => unnamed.iter().any(|other| std::ptr::eq(*other, *artifact)),
+    };
+    changes.extend(right.iter().filter(left_over).cloned().map(ArtifactChange::Added));
+    changes
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = [&self.left, &self.right].map(|id| plain(id.as_str(), SHOWN));
+        writeln!(f, "- {}\n+ {}", ids[0], ids[1])?;
+        if self.is_empty() {
+            return writeln!(f, "no difference");
+        }
+        writeln!(f, "messages: {} in common", self.common)?;
+        for (sign, messages) in [('-', &self.only_left), ('+', &self.only_right)] {
+            for message in messages {
+                write_message(f, sign, message)?;
+            }
+        }
+        if !self.custom.is_empty() {
+            writeln!(f, "custom state:")?;
+            for operation in self.custom.operations() {
+                write_operation(f, operation)?;
+            }
+        }
+        if !self.artifacts.is_empty() {
+            writeln!(f, "artifacts:")?;
+            for change in &self.artifacts {
+                let (sign, artifact) = match change {
+                    ArtifactChange::Added(artifact) => ('+', artifact),
+                    ArtifactChange::Removed(artifact) => ('-', artifact),
+                    ArtifactChange::Changed { to, .. } => ('~', to),
+                };
+                let name = artifact.given_name().unwrap_or("(unnamed)");
+                writeln!(f, "  {sign} {}", plain(name, SHOWN))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_message(f: &mut fmt::Formatter<'_>, sign: char, message: &Message) -> fmt::Result {
+    write!(
+        f,
+        "  {sign} {}: {}",
+        message.role(),
+        plain(&message.text(), SHOWN)
+    )?;
+    let others = message
+        .content()
+        .iter()
+        .filter(|part| part.as_text().is_none())
+        .count();
+    match others {
+        0 => writeln!(f),
+        1 => writeln!(f, " (and a part that is not text)"),
+        _ => writeln!(f, " (and {others} parts that are not text)"),
+    }
+}
+
+fn write_operation(f: &mut fmt::Formatter<'_>, operation: &PatchOperation) -> fmt::Result {
+    let place = |path: &str| match path {
+        "" => "(all of it)".to_owned(),
+        path => plain(path, SHOWN).to_string(),
+    };
+    let (sign, path, value) = match operation {
+        PatchOperation::Add { path, value } => ('+', path, Some(value)),
+        PatchOperation::Replace { path, value } => ('~', path, Some(value)),
+        PatchOperation::Remove { path } => ('-', path, None),
+        // A difference is made of the three above.
+        PatchOperation::Move { path, .. }
+        | PatchOperation::Copy { path, .. }
+        | PatchOperation::Test { path, .. } => ('~', path, None),
+    };
+    write!(f, "  {sign} {}", place(path))?;
+    match value {
+        Some(value) => writeln!(f, " {}", plain(&value.to_string(), SHOWN)),
+        None => writeln!(f),
+    }
+}

@@ -1,0 +1,180 @@
+//! A session as one file.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use everturn_ai::History;
+use everturn_core::{Error, Result};
+use serde::Serialize;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::record::{Base, EXPORT_VERSION, End, FORMAT, Field, Header, MAX_LINE, Record, Row};
+use super::{Archive, named_session};
+use crate::store::Detail;
+use crate::{SessionId, SessionState, Snapshot, SnapshotId};
+
+/// How many rows are remembered as what the next ones probably go on from; older ones are read again.
+const RECENT: usize = 8;
+
+impl Archive {
+    /// Writes a session to a file or any other place: every row as it is stored, pending and orphaned ones included,
+    /// each message once. Says how many rows there were. [`Archive::import`] reads it.
+    ///
+    /// Rows are written one at a time: memory holds their ids and the latest few. The same session gives the same bytes.
+    /// What it gains meanwhile is not part of the export.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the session has no snapshots, `INVALID_ARGUMENT` for an empty id, `RESOURCE_EXHAUSTED` if what one
+    /// row adds is longer than a line may be ([`MAX_LINE`]); what reading and writing fail with.
+    pub async fn export(
+        &self,
+        session: impl Into<SessionId>,
+        mut to: impl AsyncWrite + Unpin + Send,
+    ) -> Result<u64> {
+        let session = named_session(session)?;
+        let ids = self.stored_ids(&session).await?;
+        let header = Header {
+            format: FORMAT.to_owned(),
+            version: EXPORT_VERSION,
+            session_id: session,
+        };
+        write_line(&mut to, &header).await?;
+        let mut written = Written::default();
+        let mut end = End::default();
+        for id in ids {
+            // One that was deleted since is not exported.
+            let Some(row) = self.store.get(&self.scope, &id, Detail::Whole).await? else {
+                continue;
+            };
+            let base = match &row.state {
+                Some(state) => self.base(&row, state, &written).await?,
+                None => None,
+            };
+            let record = Row::going_on(&row, base);
+            let added = record.snapshot.state.as_ref();
+            end.messages += added.map_or(0, |state| state.messages.len()) as u64;
+            end.snapshots += 1;
+            write_line(&mut to, &Record::Row(Box::new(record))).await?;
+            written.note(row);
+        }
+        write_line(&mut to, &Record::End(end)).await?;
+        to.flush().await?;
+        Ok(end.snapshots)
+    }
+
+    /// What a row has from one that was written before it: from its parent, or from whatever was written lately and
+    /// begins alike.
+    async fn base(&self, row: &Snapshot, state: &SessionState, written: &Written) -> Result<Option<Base>> {
+        let mut candidates: Vec<(usize, SessionState)> = Vec::new();
+        if let Some(parent) = &row.parent_id
+            && let Some(number) = written.numbers.get(parent)
+        {
+            let known = written.recent.iter().find(|(recent, _)| recent == number);
+            let known = match known {
+                Some((_, state)) => Some(state.clone()),
+                None => self
+                    .store
+                    .get(&self.scope, parent, Detail::Whole)
+                    .await?
+                    .and_then(|parent| parent.state),
+            };
+            candidates.extend(known.map(|state| (*number, state)));
+        }
+        // A row that goes on from all that its parent has cannot have more from another.
+        let settled = candidates.first().is_some_and(|(_, parent)| {
+            state.messages.common_prefix(&parent.messages) == parent.messages.len()
+                && !parent.messages.is_empty()
+        });
+        if !settled {
+            candidates.extend(written.recent.iter().rev().cloned());
+        }
+        let shared = |(number, other): (usize, SessionState)| {
+            let messages = state.messages.common_prefix(&other.messages);
+            (number, messages, other)
+        };
+        let mut best: Option<(usize, usize, SessionState)> = None;
+        for (number, messages, other) in candidates.into_iter().map(shared) {
+            if best.as_ref().is_none_or(|best| messages > best.1) {
+                best = Some((number, messages, other));
+            }
+        }
+        Ok(best.and_then(|(row, messages, other)| {
+            let same = same_fields(state, &other);
+            (messages > 0 || !same.is_empty()).then_some(Base { row, messages, same })
+        }))
+    }
+}
+
+/// What was written so far.
+#[derive(Default)]
+struct Written {
+    numbers: HashMap<SnapshotId, usize>,
+    recent: VecDeque<(usize, SessionState)>,
+}
+
+impl Written {
+    fn note(&mut self, row: Snapshot) {
+        let number = self.numbers.len();
+        self.numbers.insert(row.snapshot_id, number);
+        if let Some(state) = row.state {
+            if self.recent.len() == RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back((number, state));
+        }
+    }
+}
+
+impl Row {
+    /// A row without what it has from another.
+    fn going_on(row: &Snapshot, base: Option<Base>) -> Self {
+        let mut snapshot = row.clone();
+        if let (Some(state), Some(base)) = (&mut snapshot.state, &base) {
+            let added = state.messages.since(base.messages).cloned();
+            state.messages = added.collect::<History>();
+            for field in &base.same {
+                match field {
+                    Field::Custom => state.custom = None,
+                    Field::Artifacts => state.artifacts = Arc::default(),
+                    Field::PromptInput => state.prompt_input = None,
+                }
+            }
+        }
+        Self { snapshot, base }
+    }
+}
+
+/// The fields that two states have in common, empty ones apart.
+fn same_fields(one: &SessionState, other: &SessionState) -> Vec<Field> {
+    fn same<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {
+        Arc::ptr_eq(one, other) || one == other
+    }
+    let both = |one: &Option<Arc<_>>, other: &Option<Arc<_>>| match (one, other) {
+        (Some(one), Some(other)) => same(one, other),
+        _ => false,
+    };
+    let mut fields = Vec::new();
+    if both(&one.custom, &other.custom) {
+        fields.push(Field::Custom);
+    }
+    if !one.artifacts.is_empty() && same(&one.artifacts, &other.artifacts) {
+        fields.push(Field::Artifacts);
+    }
+    if both(&one.prompt_input, &other.prompt_input) {
+        fields.push(Field::PromptInput);
+    }
+    fields
+}
+
+async fn write_line<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), line: &T) -> Result<()> {
+    let mut line = serde_json::to_vec(line)?;
+    if line.len() > MAX_LINE {
+        return Err(Error::resource_exhausted(format!(
+            "one snapshot adds {} bytes, and a line of an export has at most {MAX_LINE}",
+            line.len()
+        )));
+    }
+    line.push(b'\n');
+    to.write_all(&line).await?;
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! A session from one file.
+
+use std::collections::{HashSet, VecDeque};
+
+use everturn_core::{Error, Result};
+use tokio::io::AsyncBufRead;
+
+use super::intake::{Intake, Names};
+use super::record::{
+    Base, EXPORT_VERSION, End, FORMAT, Field, Header, Lines, Preamble, Record, Row, unreadable,
+};
+use super::{Archive, named_session};
+use crate::store::{Deletion, Detail};
+use crate::{SessionId, SessionState, Snapshot};
+
+/// How many rows are remembered as what the next ones probably go on from; older ones are read from the store again.
+const RECENT: usize = 8;
+
+/// How a session is taken in; by default under the name it had, which must be free.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "it says how to import and does nothing by itself"]
+pub struct Import {
+    session: Option<SessionId>,
+    replace: bool,
+}
+
+impl Import {
+    /// Under another name; snapshots get new ids, so that the original may be in the same store.
+    pub fn into_session(mut self, session: impl Into<SessionId>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// In place of a session of that name, if there is one. It is deleted once all of the file has been read and found
+    /// good.
+    pub fn replacing(mut self) -> Self {
+        self.replace = true;
+        self
+    }
+}
+
+/// What an import brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The session.
+    pub session_id: SessionId,
+    /// How many snapshots it has.
+    pub snapshots: u64,
+}
+
+impl Archive {
+    /// Takes in a session that [`Archive::export`] wrote.
+    ///
+    /// Under its own name all rows are what they were, to the last field. Under another, ids and the session's name are
+    /// new and everything else is what it was. Whatever is wrong with the file, nothing of it stays in the store; only
+    /// dropping the call, or a crash, before it is over leaves a part.
+    ///
+    /// Rows are read one at a time: memory holds their ids and the latest few. Give a buffered reader, such as
+    /// `tokio::io::BufReader`.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`, with the line, for a file that is no export, was written by a newer version, was cut off or is
+    /// not consistent; `ALREADY_EXISTS` if there is such a session or snapshot; what reading fails with.
+    pub async fn import(&self, from: impl AsyncBufRead + Unpin + Send, how: Import) -> Result<Imported> {
+        let mut lines = Lines::new(from);
+        let header = read_header(&mut lines).await?;
+        let renamed = how.session.is_some();
+        let session = named_session(how.session.unwrap_or_else(|| header.session_id.clone()))?;
+        if how.replace && self.exists(&session).await? {
+            return self.replace(lines, &header, session, renamed).await;
+        }
+        let names = if renamed { Names::fresh() } else { Names::Kept };
+        let mut intake = Intake::into_session(self, session.clone(), names).await?;
+        let read = self.read_rows(&mut lines, &header, &mut intake).await;
+        let snapshots = intake.settle(read).await?;
+        Ok(Imported {
+            session_id: session,
+            snapshots: snapshots.len() as u64,
+        })
+    }
+
+    /// Takes in a session beside the one it replaces, and puts it in its place when all of it is there.
+    async fn replace<R: AsyncBufRead + Unpin + Send>(
+        &self,
+        mut lines: Lines<R>,
+        header: &Header,
+        session: SessionId,
+        renamed: bool,
+    ) -> Result<Imported> {
+        let beside = SessionId::fresh();
+        let mut intake = Intake::into_session(self, beside.clone(), Names::fresh()).await?;
+        let read = self.read_rows(&mut lines, header, &mut intake).await;
+        let arrived = intake.arrived().to_vec();
+        let origins = intake.settle(read).await?;
+
+        let moved = async {
+            self.store
+                .delete(&self.scope, &Deletion::Session(session.clone()))
+                .await?;
+            let names = if renamed { Names::fresh() } else { Names::Kept };
+            let mut intake = Intake::into_session(self, session.clone(), names).await?;
+            let mut outcome = Ok(());
+            for (id, origin) in arrived.iter().zip(&origins) {
+                outcome = async {
+                    let row = self.stored(id, Detail::Whole).await?;
+                    intake.put(origin.restore(row)).await
+                }
+                .await
+                .map(drop);
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            intake.settle(outcome).await
+        };
+        moved.await.map_err(|error: Error| {
+            error.context(format_args!(
+                "what was imported is complete in session '{beside}'"
+            ))
+        })?;
+        self.store.delete(&self.scope, &Deletion::Session(beside)).await?;
+        Ok(Imported {
+            session_id: session,
+            snapshots: origins.len() as u64,
+        })
+    }
+
+    /// Reads all rows up to the end and writes them; returns what identified each where it came from.
+    async fn read_rows<R: AsyncBufRead + Unpin + Send>(
+        &self,
+        lines: &mut Lines<R>,
+        header: &Header,
+        intake: &mut Intake<'_>,
+    ) -> Result<Vec<Origin>> {
+        let mut origins = Vec::new();
+        let mut seen = HashSet::new();
+        let mut recent = VecDeque::with_capacity(RECENT);
+        let mut counted = End::default();
+        loop {
+            let Some(line) = lines.next().await? else {
+                let fault = "the file ends before its last line: it was cut off";
+                return Err(unreadable(lines.number, fault));
+            };
+            let record = serde_json::from_slice(line);
+            let number = lines.number;
+            let row = match record.map_err(|error| unreadable(number, error))? {
+                Record::Row(row) => *row,
+                Record::End(end) if end == counted && counted.snapshots > 0 => break,
+                Record::End(_) => {
+                    return Err(unreadable(number, "rows are missing: their number is another"));
+                }
+            };
+            check_row(&row, header).map_err(|fault| unreadable(number, fault))?;
+            if !seen.insert(row.snapshot.snapshot_id.clone()) {
+                return Err(unreadable(number, "a snapshot of that id came before"));
+            }
+            let added = row
+                .snapshot
+                .state
+                .as_ref()
+                .map_or(0, |state| state.messages.len());
+            counted.snapshots += 1;
+            counted.messages += added as u64;
+            let base = match &row.base {
+                Some(base) => Some(self.base_state(base, &recent, intake, number).await?),
+                None => None,
+            };
+            let snapshot = whole(row, base).map_err(|fault| unreadable(number, fault))?;
+            origins.push(Origin::of(&snapshot));
+            let place = intake.arrived().len();
+            let written = intake
+                .put(snapshot)
+                .await
+                .map_err(|error| error.context(format_args!("line {number} of the export")))?;
+            if let Some(state) = written.state {
+                if recent.len() == RECENT {
+                    recent.pop_front();
+                }
+                recent.push_back((place, state));
+            }
+        }
+        while let Some(line) = lines.next().await? {
+            if !line.is_empty() {
+                return Err(unreadable(lines.number, "there is more after the last line"));
+            }
+        }
+        Ok(origins)
+    }
+
+    /// The state of an earlier row.
+    async fn base_state(
+        &self,
+        base: &Base,
+        recent: &VecDeque<(usize, SessionState)>,
+        intake: &Intake<'_>,
+        line: usize,
+    ) -> Result<SessionState> {
+        if let Some((_, state)) = recent.iter().find(|(row, _)| *row == base.row) {
+            return Ok(state.clone());
+        }
+        let id = intake
+            .arrived()
+            .get(base.row)
+            .ok_or_else(|| unreadable(line, "it goes on from a row that did not come before it"))?;
+        let state = self.stored(id, Detail::Whole).await?.state;
+        state.ok_or_else(|| unreadable(line, "it goes on from a row without a state"))
+    }
+}
+
+/// What a row was where it came from, apart from what its state holds.
+struct Origin {
+    row: Snapshot,
+    state_session: Option<SessionId>,
+}
+
+impl Origin {
+    fn of(row: &Snapshot) -> Self {
+        Self {
+            state_session: row.state.as_ref().and_then(|state| state.session_id.clone()),
+            row: Detail::Metadata.cut(row.clone()),
+        }
+    }
+
+    /// The row as it was, with the state that waited elsewhere.
+    fn restore(&self, elsewhere: Snapshot) -> Snapshot {
+        let state = elsewhere.state.map(|state| SessionState {
+            session_id: self.state_session.clone(),
+            ..state
+        });
+        Snapshot {
+            state,
+            ..self.row.clone()
+        }
+    }
+}
+
+async fn read_header<R: AsyncBufRead + Unpin>(lines: &mut Lines<R>) -> Result<Header> {
+    let foreign = || unreadable(1, "this is not an exported session");
+    let line = lines.next().await?.ok_or_else(foreign)?;
+    let preamble: Preamble = serde_json::from_slice(line).map_err(|_| foreign())?;
+    if preamble.format != FORMAT {
+        return Err(foreign());
+    }
+    if preamble.version != EXPORT_VERSION {
+        return Err(unreadable(
+            1,
+            format!(
+                "it was written in version {} of the form, and this program reads version {EXPORT_VERSION}",
+                preamble.version
+            ),
+        ));
+    }
+    serde_json::from_slice(line).map_err(|error| unreadable(1, error))
+}
+
+fn check_row(row: &Row, header: &Header) -> Result<(), &'static str> {
+    if row.snapshot.snapshot_id.as_str().is_empty() {
+        return Err("a snapshot without an id");
+    }
+    if row.snapshot.session_id.as_ref() != Some(&header.session_id) {
+        return Err("a snapshot of another session");
+    }
+    if row.base.is_some() && row.snapshot.state.is_none() {
+        return Err("a snapshot without a state goes on from none");
+    }
+    Ok(())
+}
+
+/// A row with what it has from an earlier one.
+fn whole(row: Row, base: Option<SessionState>) -> Result<Snapshot, &'static str> {
+    let mut snapshot = row.snapshot;
+    let (Some(state), Some(base), Some(from)) = (&mut snapshot.state, row.base, base) else {
+        return Ok(snapshot);
+    };
+    if base.messages > from.messages.len() {
+        return Err("it goes on from more messages than there are");
+    }
+    let mut messages = from.messages.truncate_to(base.messages);
+    messages.extend(state.messages.iter().cloned());
+    state.messages = messages;
+    for field in base.same {
+        match field {
+            Field::Custom if state.custom.is_none() => state.custom.clone_from(&from.custom),
+            Field::Artifacts if state.artifacts.is_empty() => state.artifacts.clone_from(&from.artifacts),
+            Field::PromptInput if state.prompt_input.is_none() => {
+                state.prompt_input.clone_from(&from.prompt_input);
+            }
+            _ => return Err("it has and has not a part of its own"),
+        }
+    }
+    Ok(snapshot)
+}

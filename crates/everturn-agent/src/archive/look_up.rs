@@ -1,0 +1,158 @@
+//! Finding snapshots and sessions.
+
+use std::collections::HashSet;
+
+use everturn_core::Result;
+
+use super::{Archive, SnapshotTree, named_session, named_snapshot};
+use crate::agent::nothing_in;
+use crate::store::{Detail, MAX_PAGE, Page, SessionQuery, SessionSummary, SnapshotQuery};
+use crate::{SessionId, Snapshot, SnapshotId};
+
+impl Archive {
+    /// The snapshot of that id.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is none, `INVALID_ARGUMENT` for an empty id.
+    pub async fn get(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
+        let id = named_snapshot(id)?;
+        self.show(self.stored(&id, Detail::Whole).await?)
+    }
+
+    /// The latest snapshot of a session: where it is resumed by its id.
+    ///
+    /// # Errors
+    /// As [`Archive::get`].
+    pub async fn latest(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
+        let session = named_session(session)?;
+        let row = self.store.latest(&self.scope, &session, Detail::Whole).await?;
+        self.show(row.ok_or_else(|| nothing_in(&session))?)
+    }
+
+    /// One page of a session's snapshots; of a session that does not exist, an empty one.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an empty session id; what showing a row fails with.
+    pub async fn list(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
+        named_session(query.session.clone())?;
+        let page = self.store.list(&self.scope, query).await?;
+        let items = page.items.into_iter().map(|row| self.show(row));
+        Ok(Page {
+            items: items.collect::<Result<_>>()?,
+            next: page.next,
+        })
+    }
+
+    /// One page of the tenant's sessions, by their latest snapshots.
+    ///
+    /// # Errors
+    /// What showing a row fails with.
+    pub async fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionSummary>> {
+        let page = self.store.sessions(&self.scope, query).await?;
+        let shown = |summary: SessionSummary| {
+            Ok(SessionSummary {
+                latest: self.show(summary.latest)?,
+                ..summary
+            })
+        };
+        Ok(Page {
+            items: page.items.into_iter().map(shown).collect::<Result<_>>()?,
+            next: page.next,
+        })
+    }
+
+    /// The line of snapshots that led to this one, without their states: its parent first, the root last.
+    ///
+    /// The line ends early where a snapshot was deleted, and where stored parents form a circle. It never leaves the
+    /// session.
+    ///
+    /// # Errors
+    /// As [`Archive::get`].
+    pub async fn ancestors(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
+        let row = self.stored(&named_snapshot(id)?, Detail::Metadata).await?;
+        let mut seen = HashSet::from([row.snapshot_id]);
+        let mut next = row.parent_id;
+        let mut line = Vec::new();
+        while let Some(id) = next.take()
+            && seen.insert(id.clone())
+            && let Some(ancestor) = self.store.get(&self.scope, &id, Detail::Metadata).await?
+            && ancestor.session_id == row.session_id
+        {
+            next.clone_from(&ancestor.parent_id);
+            line.push(self.show(ancestor)?);
+        }
+        Ok(line)
+    }
+
+    /// The snapshots that go on from this one, without their states, oldest first; also those of a deleted one.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an empty id; what showing a row fails with.
+    pub async fn children(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
+        let children = self.store.children(&self.scope, &named_snapshot(id)?).await?;
+        children.into_iter().map(|row| self.show(row)).collect()
+    }
+
+    /// All of a session's snapshots as a tree, without their states, orphaned ones included.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the session has none, `INVALID_ARGUMENT` for an empty id.
+    pub async fn tree(&self, session: impl Into<SessionId>) -> Result<SnapshotTree> {
+        let session = named_session(session)?;
+        let rows = self.stored_rows(&session).await?;
+        if rows.is_empty() {
+            return Err(nothing_in(&session));
+        }
+        let rows = rows
+            .into_iter()
+            .map(|row| self.show(row))
+            .collect::<Result<_>>()?;
+        Ok(SnapshotTree::new(session, rows))
+    }
+
+    /// All rows of a session as they are stored, without their states, orphaned ones included, oldest first.
+    pub(super) async fn stored_rows(&self, session: &SessionId) -> Result<Vec<Snapshot>> {
+        self.gather(session, |row| row).await
+    }
+
+    /// The ids of all rows of a session, orphaned ones included, oldest first.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is none.
+    pub(super) async fn stored_ids(&self, session: &SessionId) -> Result<Vec<SnapshotId>> {
+        let ids = self.gather(session, |row| row.snapshot_id).await?;
+        if ids.is_empty() {
+            return Err(nothing_in(session));
+        }
+        Ok(ids)
+    }
+
+    /// What `take` takes from each row of a session, oldest first.
+    async fn gather<T>(
+        &self,
+        session: &SessionId,
+        take: impl Fn(Snapshot) -> T + Send + Sync,
+    ) -> Result<Vec<T>> {
+        let mut query = all_of(session).oldest_first();
+        let mut taken = Vec::new();
+        loop {
+            let page = self.store.list(&self.scope, &query).await?;
+            taken.extend(page.items.into_iter().map(&take));
+            let Some(next) = page.next else {
+                return Ok(taken);
+            };
+            query.after = Some(next);
+        }
+    }
+
+    /// Whether a session has any row at all, orphaned ones included.
+    pub(super) async fn exists(&self, session: &SessionId) -> Result<bool> {
+        let page = self.store.list(&self.scope, &all_of(session).limit(1)).await?;
+        Ok(!page.items.is_empty())
+    }
+}
+
+/// Asks for everything there is of a session, in large pages of small rows.
+pub(super) fn all_of(session: &SessionId) -> SnapshotQuery {
+    SnapshotQuery::of(session.clone()).with_orphaned().limit(MAX_PAGE)
+}

@@ -1,0 +1,70 @@
+//! Stored text on a terminal: one line, of bounded length, without control characters.
+
+use std::fmt::{self, Write};
+
+/// Writes a text on one line: runs of whitespace become a space, control characters are shown as escapes, and what is
+/// longer than `limit` characters ends with an ellipsis.
+pub(super) struct Plain<'a> {
+    text: &'a str,
+    limit: usize,
+}
+
+pub(super) fn plain(text: &str, limit: usize) -> Plain<'_> {
+    Plain { text, limit }
+}
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut written = 0;
+        let mut words = self.text.split_whitespace();
+        let mut next = words.next();
+        while let Some(word) = next {
+            for character in word.chars() {
+                if written == self.limit {
+                    return f.write_char('…');
+                }
+                if is_harmless(character) {
+                    f.write_char(character)?;
+                } else {
+                    write!(f, "{}", character.escape_unicode())?;
+                }
+                written += 1;
+            }
+            next = words.next();
+            if next.is_some() {
+                f.write_char(' ')?;
+                written += 1;
+                if written > self.limit {
+                    return f.write_char('…');
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a character shows as itself: neither a control character nor one that turns the direction of text.
+pub(super) fn is_harmless(character: char) -> bool {
+    !character.is_control()
+        && !matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_cannot_move_the_cursor() {
+        let shown = plain("a\u{1b}[2Jb\r\nc\u{202e}d", 100).to_string();
+
+        assert_eq!(shown, "a\\u{1b}[2Jb c\\u{202e}d");
+    }
+
+    #[test]
+    fn long_text_ends_with_an_ellipsis() {
+        assert_eq!(plain("leek soup", 9).to_string(), "leek soup");
+        assert_eq!(plain("leek soup", 6).to_string(), "leek s…");
+        assert_eq!(plain("leek soup", 4).to_string(), "leek …");
+        assert_eq!(plain("  ", 4).to_string(), "");
+    }
+}

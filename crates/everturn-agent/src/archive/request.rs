@@ -1,0 +1,100 @@
+//! What reflective callers ask the companion actions, and what they get.
+//!
+//! What a caller sends is strict: an unknown field is an error, so that a misspelt one is not silently dropped.
+
+use everturn_core::Result;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::named_session;
+use crate::store::{Cursor, Order, Page, SnapshotQuery};
+use crate::{SessionId, Snapshot};
+
+/// Asks for one page of a session's snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListSnapshotsRequest {
+    /// Whose snapshots.
+    pub session_id: SessionId,
+    /// Which way; the newest first unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
+    /// Whether to include snapshots that a rewind left behind.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub orphaned: bool,
+    /// Whether to include the states.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
+    /// How many at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// Where the page before this one ended: its `next`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+}
+
+impl ListSnapshotsRequest {
+    /// The first page of a session's snapshots without their states, newest first, orphaned ones left out.
+    pub fn of(session: impl Into<SessionId>) -> Self {
+        Self {
+            session_id: session.into(),
+            order: None,
+            orphaned: false,
+            whole: false,
+            limit: None,
+            after: None,
+        }
+    }
+
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an empty session id.
+    pub(crate) fn query(self) -> Result<SnapshotQuery> {
+        let mut query = SnapshotQuery::of(named_session(self.session_id)?);
+        query.order = self.order.unwrap_or_default();
+        query.orphaned = self.orphaned;
+        if self.whole {
+            query = query.whole();
+        }
+        query.limit = self.limit.unwrap_or(query.limit);
+        query.after = self.after;
+        Ok(query)
+    }
+}
+
+/// One page of a session's snapshots.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotList {
+    /// The snapshots.
+    pub snapshots: Vec<Snapshot>,
+    /// Where the next page begins; absent after the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Cursor>,
+}
+
+impl From<Page<Snapshot>> for SnapshotList {
+    fn from(page: Page<Snapshot>) -> Self {
+        Self {
+            snapshots: page.items,
+            next: page.next,
+        }
+    }
+}
+
+/// Asks for a session as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GetSessionRequest {
+    /// Which session.
+    pub session_id: SessionId,
+}
+
+/// A session as it is now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionView {
+    /// Which session.
+    pub session_id: SessionId,
+    /// Its latest snapshot, with the state.
+    pub latest: Snapshot,
+}

@@ -1,0 +1,192 @@
+//! Which snapshots are kept, and for how long.
+
+use std::time::Duration;
+
+use everturn_core::Result;
+use jiff::{SignedDuration, Timestamp};
+
+use super::look_up::all_of;
+use super::{Archive, named_session};
+use crate::store::{Deletion, Detail, SessionQuery};
+use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
+
+/// Says which snapshots may go. One without rules lets none go.
+///
+/// A snapshot goes if it is too old, or if its session has enough newer ones. Three kinds stay whatever the rules say:
+/// those with a label, unless [`Retention::even_labelled`]; those of background runs that are not over; and the one a
+/// session is resumed at, unless all of the session is too old.
+///
+/// ```
+/// use std::time::Duration;
+/// use everturn_agent::archive::Retention;
+///
+/// let a_month_and_no_more_than_fifty = Retention::default().no_older_than(Duration::from_hours(30 * 24)).newest(50);
+/// # let _ = a_month_and_no_more_than_fifty;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use = "rules do nothing until they are applied"]
+pub struct Retention {
+    age: Option<Duration>,
+    count: Option<usize>,
+    even_labelled: bool,
+}
+
+impl Retention {
+    /// Lets snapshots go that were created longer ago than this.
+    pub fn no_older_than(mut self, age: Duration) -> Self {
+        self.age = Some(age);
+        self
+    }
+
+    /// Lets all but the newest so many snapshots of each session go. Those that a rewind left behind are counted apart.
+    pub fn newest(mut self, count: usize) -> Self {
+        self.count = Some(count);
+        self
+    }
+
+    /// Lets labelled snapshots go like all others.
+    pub fn even_labelled(mut self) -> Self {
+        self.even_labelled = true;
+        self
+    }
+}
+
+/// What was deleted for good.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RetentionReport {
+    /// How many sessions were looked at.
+    pub sessions: u64,
+    /// How many snapshots were deleted.
+    pub snapshots: u64,
+    /// The sessions in which something was.
+    pub trimmed: Vec<TrimmedSession>,
+}
+
+/// A session of which something was deleted for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrimmedSession {
+    /// Which session.
+    pub session_id: SessionId,
+    /// How many snapshots were deleted.
+    pub snapshots: u64,
+    /// Whether nothing is left of it.
+    pub gone: bool,
+}
+
+impl Archive {
+    /// Applies rules to all sessions of the tenant, page by page.
+    ///
+    /// What is decided from a row as it was read is done a moment later: a label that is put on in between comes too late.
+    /// A session that goes on meanwhile is not harmed: what is new is never touched.
+    ///
+    /// # Errors
+    /// What the store fails with; what was deleted until then is gone.
+    pub async fn retain(&self, rules: &Retention) -> Result<RetentionReport> {
+        let mut report = RetentionReport::default();
+        let mut query = SessionQuery::default();
+        loop {
+            let page = self.store.sessions(&self.scope, &query).await?;
+            for summary in page.items {
+                report.sessions += 1;
+                let trimmed = self.retain_in(summary.session_id, rules).await?;
+                report.snapshots += trimmed.snapshots;
+                report
+                    .trimmed
+                    .extend(Some(trimmed).filter(|trimmed| trimmed.snapshots > 0));
+            }
+            let Some(next) = page.next else {
+                return Ok(report);
+            };
+            query.after = Some(next);
+        }
+    }
+
+    /// Applies rules to one session.
+    ///
+    /// # Errors
+    /// As [`Archive::retain`]; `INVALID_ARGUMENT` for an empty id.
+    pub async fn retain_in(
+        &self,
+        session: impl Into<SessionId>,
+        rules: &Retention,
+    ) -> Result<TrimmedSession> {
+        let session = named_session(session)?;
+        let tip = self.store.latest(&self.scope, &session, Detail::Metadata).await?;
+        let mut judge = Judge::new(rules, self.clock.now(), tip.map(|tip| tip.snapshot_id));
+        let mut trimmed = TrimmedSession {
+            session_id: session.clone(),
+            snapshots: 0,
+            gone: false,
+        };
+        let mut kept = 0_usize;
+        let mut query = all_of(&session);
+        loop {
+            let page = self.store.list(&self.scope, &query).await?;
+            let rows = page.items.len();
+            let expendable: Vec<SnapshotId> = page
+                .items
+                .iter()
+                .filter(|row| judge.lets_go(row))
+                .map(|row| row.snapshot_id.clone())
+                .collect();
+            kept += rows - expendable.len();
+            if !expendable.is_empty() {
+                let deletion = Deletion::Snapshots(expendable);
+                trimmed.snapshots += self.store.delete(&self.scope, &deletion).await?;
+            }
+            let Some(next) = page.next else {
+                break;
+            };
+            query.after = Some(next);
+        }
+        trimmed.gone = kept == 0 && trimmed.snapshots > 0;
+        Ok(trimmed)
+    }
+}
+
+/// Decides about the rows of one session, the newest first.
+struct Judge<'a> {
+    rules: &'a Retention,
+    /// What was created before this is too old.
+    horizon: Option<Timestamp>,
+    /// Where the session is resumed.
+    tip: Option<SnapshotId>,
+    /// Whether all of the session is too old, once the newest row is known.
+    over: Option<bool>,
+    live: usize,
+    orphaned: usize,
+}
+
+impl<'a> Judge<'a> {
+    fn new(rules: &'a Retention, now: Timestamp, tip: Option<SnapshotId>) -> Self {
+        let before = |age: Duration| {
+            let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
+            now.checked_sub(age).unwrap_or(Timestamp::MIN)
+        };
+        Self {
+            rules,
+            horizon: rules.age.map(before),
+            tip,
+            over: None,
+            live: 0,
+            orphaned: 0,
+        }
+    }
+
+    fn lets_go(&mut self, row: &Snapshot) -> bool {
+        let old = self.horizon.is_some_and(|horizon| row.created_at < horizon);
+        let over = *self.over.get_or_insert(old);
+        let newer = if row.orphaned {
+            &mut self.orphaned
+        } else {
+            &mut self.live
+        };
+        let superfluous = self.rules.count.is_some_and(|count| *newer >= count);
+        *newer += 1;
+        let spared = row.status == SnapshotStatus::Pending
+            || (!self.rules.even_labelled && !row.labels.is_empty())
+            || (!over && self.tip.as_ref() == Some(&row.snapshot_id));
+        (old || superfluous) && !spared
+    }
+}

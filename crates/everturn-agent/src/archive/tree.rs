@@ -1,0 +1,310 @@
+//! The snapshots of a session as a tree.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::plain::plain;
+use crate::{SessionId, Snapshot, SnapshotId};
+
+/// How much of a text is printed.
+const SHOWN: usize = 60;
+
+/// The snapshots of a session and which goes on from which.
+///
+/// A snapshot whose parent was deleted is a root, like one that began the session. Printed, each line is a snapshot; a
+/// line of descent goes straight down, and what branches off it is indented:
+///
+/// ```text
+/// dinner
+/// ● 01 completed [good so far]
+/// ├─● 02 completed
+/// │ ● 03 completed
+/// ● 04 completed
+/// ● 05 completed ← latest
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct SnapshotTree {
+    session_id: SessionId,
+    /// Oldest first.
+    rows: Vec<Snapshot>,
+    children: Vec<Vec<usize>>,
+    roots: Vec<usize>,
+}
+
+/// A snapshot in a [`SnapshotTree`].
+#[derive(Debug, Clone, Copy)]
+pub struct SnapshotNode<'a> {
+    tree: &'a SnapshotTree,
+    at: usize,
+}
+
+impl SnapshotTree {
+    /// The tree of a session's rows, which come oldest first.
+    pub(super) fn new(session_id: SessionId, rows: Vec<Snapshot>) -> Self {
+        let mut parents = parents(&rows);
+        cut_circles(&mut parents);
+        let mut children = vec![Vec::new(); rows.len()];
+        let mut roots = Vec::new();
+        for (at, parent) in parents.into_iter().enumerate() {
+            match parent {
+                Some(parent) => children[parent].push(at),
+                None => roots.push(at),
+            }
+        }
+        Self {
+            session_id,
+            rows,
+            children,
+            roots,
+        }
+    }
+
+    /// Whose tree it is.
+    pub fn session_id(&self) -> &SessionId {
+        &self.session_id
+    }
+
+    /// All snapshots, oldest first.
+    pub fn snapshots(&self) -> &[Snapshot] {
+        &self.rows
+    }
+
+    /// The snapshots that go on from none, oldest first.
+    pub fn roots(&self) -> impl Iterator<Item = SnapshotNode<'_>> {
+        self.roots.iter().map(|at| self.node(*at))
+    }
+
+    /// The snapshot of that id.
+    pub fn find(&self, id: &SnapshotId) -> Option<SnapshotNode<'_>> {
+        let at = self.rows.iter().position(|row| row.snapshot_id == *id)?;
+        Some(self.node(at))
+    }
+
+    /// Where the session is resumed by its id: the latest snapshot that no rewind left behind.
+    pub fn latest(&self) -> Option<SnapshotNode<'_>> {
+        let at = self.rows.iter().rposition(|row| !row.orphaned)?;
+        Some(self.node(at))
+    }
+
+    fn node(&self, at: usize) -> SnapshotNode<'_> {
+        SnapshotNode { tree: self, at }
+    }
+
+    /// Every row after the one it goes on from.
+    fn downwards(&self) -> Vec<usize> {
+        let mut order = self.roots.clone();
+        let mut next = 0;
+        while let Some(at) = order.get(next) {
+            order.extend(&self.children[*at]);
+            next += 1;
+        }
+        order
+    }
+
+    /// How many rows hang on each row, itself included.
+    fn sizes(&self) -> Vec<usize> {
+        let mut sizes = vec![1; self.rows.len()];
+        for at in self.downwards().into_iter().rev() {
+            sizes[at] += self.children[at].iter().map(|child| sizes[*child]).sum::<usize>();
+        }
+        sizes
+    }
+
+    fn write_row(&self, f: &mut fmt::Formatter<'_>, at: usize) -> fmt::Result {
+        let row = &self.rows[at];
+        let status = serde_json::to_value(row.status).unwrap_or_default();
+        write!(
+            f,
+            "● {} {}",
+            plain(row.snapshot_id.as_str(), SHOWN),
+            status.as_str().unwrap_or("unknown")
+        )?;
+        if row.orphaned {
+            f.write_str(" orphaned")?;
+        }
+        for label in &row.labels {
+            write!(f, " [{}]", plain(label, SHOWN))?;
+        }
+        if let Some(note) = &row.note {
+            write!(f, " “{}”", plain(note, SHOWN))?;
+        }
+        if self.latest().is_some_and(|latest| latest.at == at) {
+            f.write_str(" ← latest")?;
+        }
+        writeln!(f)
+    }
+}
+
+impl<'a> SnapshotNode<'a> {
+    /// The snapshot.
+    pub fn snapshot(&self) -> &'a Snapshot {
+        &self.tree.rows[self.at]
+    }
+
+    /// Those that go on from it, oldest first.
+    pub fn children(&self) -> impl Iterator<Item = SnapshotNode<'a>> + use<'a> {
+        let tree = self.tree;
+        tree.children[self.at].iter().map(|at| tree.node(*at))
+    }
+
+    /// The snapshot and all that came of it, every one after the one it goes on from.
+    pub fn branch(&self) -> Vec<&'a Snapshot> {
+        let mut branch = vec![self.at];
+        let mut next = 0;
+        while let Some(at) = branch.get(next) {
+            branch.extend(&self.tree.children[*at]);
+            next += 1;
+        }
+        branch.into_iter().map(|at| &self.tree.rows[at]).collect()
+    }
+}
+
+/// The place of each row's parent, where it is one of the rows.
+fn parents(rows: &[Snapshot]) -> Vec<Option<usize>> {
+    let places: HashMap<&SnapshotId, usize> = rows
+        .iter()
+        .enumerate()
+        .map(|(at, row)| (&row.snapshot_id, at))
+        .collect();
+    rows.iter()
+        .map(|row| places.get(row.parent_id.as_ref()?).copied())
+        .collect()
+}
+
+/// Makes the oldest row of each circle a root, so that every row hangs on one.
+fn cut_circles(parents: &mut [Option<usize>]) {
+    let mut walks: Vec<Option<usize>> = vec![None; parents.len()];
+    for start in 0..parents.len() {
+        let mut at = Some(start);
+        while let Some(here) = at
+            && walks[here].is_none()
+        {
+            walks[here] = Some(start);
+            at = parents[here];
+        }
+        // Coming across one's own steps is a circle; across those of an earlier walk, the way is known to end.
+        if let Some(met) = at
+            && walks[met] == Some(start)
+        {
+            let mut oldest = met;
+            let mut next = parents[met];
+            while let Some(here) = next
+                && here != met
+            {
+                oldest = oldest.min(here);
+                next = parents[here];
+            }
+            parents[oldest] = None;
+        }
+    }
+}
+
+impl fmt::Display for SnapshotTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", plain(self.session_id.as_str(), SHOWN))?;
+        let sizes = self.sizes();
+        for (number, root) in self.roots.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            // Rows to print, the next one last: with what precedes it, and what precedes the rows below it.
+            let mut rows = vec![(*root, String::new(), String::new())];
+            while let Some((at, lead, indent)) = rows.pop() {
+                f.write_str(&lead)?;
+                self.write_row(f, at)?;
+                // The largest branch goes straight on, so the indentation grows with the logarithm of the tree only.
+                let straight = self.children[at]
+                    .iter()
+                    .max_by_key(|child| (sizes[**child], **child));
+                rows.extend(straight.map(|child| (*child, indent.clone(), indent.clone())));
+                let aside = self.children[at].iter().filter(|child| Some(*child) != straight);
+                rows.extend(
+                    aside
+                        .rev()
+                        .map(|child| (*child, format!("{indent}├─"), format!("{indent}│ "))),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn tree(rows: &[(&str, Option<&str>)]) -> SnapshotTree {
+        let rows = rows.iter().map(|(id, parent)| Snapshot {
+            parent_id: parent.map(SnapshotId::from),
+            ..Snapshot::new((*id).into(), "s".into(), Timestamp::UNIX_EPOCH)
+        });
+        SnapshotTree::new("s".into(), rows.collect())
+    }
+
+    fn ids(nodes: impl IntoIterator<Item = Snapshot>) -> Vec<String> {
+        nodes.into_iter().map(|row| row.snapshot_id.to_string()).collect()
+    }
+
+    #[test]
+    fn a_line_goes_straight_down_and_branches_are_indented() {
+        let tree = tree(&[
+            ("a", None),
+            ("b", Some("a")),
+            ("c", Some("a")),
+            ("d", Some("b")),
+            ("e", Some("c")),
+            ("f", Some("b")),
+            ("g", Some("gone")),
+        ]);
+
+        let expected = "s\n\
+            ● a completed\n\
+            ├─● c completed\n\
+            │ ● e completed\n\
+            ● b completed\n\
+            ├─● d completed\n\
+            ● f completed\n\
+            \n\
+            ● g completed ← latest\n";
+        assert_eq!(tree.to_string(), expected);
+    }
+
+    #[test]
+    fn a_circle_is_cut_at_its_oldest_row_and_nothing_is_lost() {
+        let tree = tree(&[
+            ("a", Some("c")),
+            ("b", Some("a")),
+            ("c", Some("b")),
+            ("d", Some("d")),
+            ("e", Some("c")),
+        ]);
+
+        let roots = ids(tree.roots().map(|node| node.snapshot().clone()));
+        let branch = ids(tree.find(&"a".into()).unwrap().branch().into_iter().cloned());
+
+        assert_eq!(roots, ["a", "d"]);
+        assert_eq!(branch, ["a", "b", "c", "e"]);
+        assert_eq!(tree.to_string().lines().count(), 7);
+    }
+
+    #[test]
+    fn a_long_line_with_a_branch_at_every_row_stays_narrow() {
+        let mut rows = vec![("0".to_owned(), None)];
+        for number in 1..2_000 {
+            let parent = Some((number - 1).to_string());
+            rows.push((number.to_string(), parent.clone()));
+            rows.push((format!("side {number}"), parent));
+        }
+        let rows: Vec<(&str, Option<&str>)> = rows
+            .iter()
+            .map(|(id, parent)| (id.as_str(), parent.as_deref()))
+            .collect();
+
+        let printed = tree(&rows).to_string();
+
+        assert_eq!(printed.lines().count(), rows.len() + 1);
+        assert!(printed.lines().all(|line| line.chars().count() < 60));
+    }
+}

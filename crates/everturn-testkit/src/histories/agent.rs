@@ -1,0 +1,100 @@
+//! An agent whose turns can be predicted.
+
+use std::sync::Arc;
+
+use everturn_agent::store::SessionStore;
+use everturn_agent::{Agent, AgentSession, Artifact, Clock, SessionState, Turn, custom_agent};
+use everturn_ai::{FinishReason, Message};
+use everturn_core::{Registry, Result};
+use serde_json::{Value, json};
+
+/// What is said in a turn.
+pub(super) fn said(text: u8) -> String {
+    format!("say {text}")
+}
+
+/// What a turn adds beside the user's message.
+struct Answer {
+    message: Message,
+    custom: Value,
+    artifact: Option<Artifact>,
+}
+
+fn answer(said: &str, custom: &Value) -> Answer {
+    let number: u8 = said.trim_start_matches("say ").parse().unwrap_or_default();
+    let turns = custom["turns"].as_u64().unwrap_or_default() + 1;
+    let mut custom = if custom.is_object() {
+        custom.clone()
+    } else {
+        json!({})
+    };
+    custom["turns"] = json!(turns);
+    custom[format!("shelf {}", number % 4)] = json!({
+        "jars": number,
+        "weight": 0.1 + f64::from(number) / 3.0,
+        "label": "pickled leeks ".repeat(8),
+    });
+    // Some are so large that a store may keep them elsewhere.
+    let artifact = number.is_multiple_of(3).then(|| {
+        let length = if number.is_multiple_of(16) { 3_000 } else { 10 };
+        let text = format!("{turns} {}", "carrot ".repeat(length));
+        Artifact::text(format!("plan {}", number % 2), text)
+    });
+    Answer {
+        message: Message::model(format!("heard: {said}")),
+        custom,
+        artifact,
+    }
+}
+
+pub(super) fn agent(store: Arc<dyn SessionStore>, clock: Clock) -> Agent {
+    let agent = custom_agent(
+        &Registry::new(),
+        "rehearsed",
+        |session: AgentSession| async move {
+            session.run(turn).await?;
+            Ok(session.result())
+        },
+    );
+    agent
+        .store(store)
+        .clock(clock)
+        .build()
+        .expect("an agent with a name and a store")
+}
+
+async fn turn(turn: Turn) -> Result<FinishReason> {
+    let said = turn.message().map(|message| message.text().into_owned());
+    let answer = answer(&said.unwrap_or_default(), &turn.custom());
+    turn.add_message(answer.message);
+    turn.set_custom(answer.custom);
+    if let Some(artifact) = answer.artifact {
+        turn.send_artifact(artifact).await?;
+    }
+    Ok(FinishReason::Stop)
+}
+
+/// The state after a turn, worked out the simple way: everything is copied.
+pub(super) fn after_turn(state: &SessionState, text: u8) -> SessionState {
+    let said = said(text);
+    let answer = answer(&said, state.custom.as_deref().unwrap_or(&Value::Null));
+    let mut messages: Vec<Message> = state.messages.iter().cloned().collect();
+    messages.push(Message::user(said));
+    messages.push(answer.message);
+    let mut artifacts = state.artifacts.to_vec();
+    if let Some(artifact) = answer.artifact {
+        match artifacts
+            .iter_mut()
+            .find(|existing| existing.name == artifact.name)
+        {
+            Some(existing) => *existing = artifact,
+            None => artifacts.push(artifact),
+        }
+    }
+    SessionState {
+        messages: messages.into_iter().collect(),
+        custom: Some(Arc::new(answer.custom)),
+        artifacts: Arc::new(artifacts),
+        ..state.clone()
+    }
+}

@@ -1,0 +1,573 @@
+//! A program under way: the store, the model, and the comparison of both.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use everturn_agent::archive::{Archive, Import, Retention};
+use everturn_agent::store::{Mutation, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery};
+use everturn_agent::{Agent, AgentReply, Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use everturn_core::{Error, Status};
+use jiff::{SignedDuration, Timestamp};
+
+use super::agent::{agent, said};
+use super::model::{Model, Rules};
+use super::step::{Return, Step};
+use crate::certify::ensure;
+
+/// What a step returns: nothing, or what was different.
+type Played = Result<(), String>;
+
+/// How many rows a page has when everything is compared: few, so that there are several.
+const PAGE: usize = 4;
+
+pub(super) struct Stage {
+    store: Arc<dyn SessionStore>,
+    agent: Agent,
+    archive: Archive,
+    seconds: Arc<AtomicI64>,
+    model: Model,
+    /// Every session there ever was, and every row.
+    sessions: Vec<SessionId>,
+    ids: Vec<SnapshotId>,
+    /// What the last step was about.
+    touched: Option<SnapshotId>,
+}
+
+impl Stage {
+    pub(super) fn new(store: Arc<dyn SessionStore>) -> Self {
+        let seconds = Arc::new(AtomicI64::new(0));
+        let clock = Clock::new({
+            let seconds = Arc::clone(&seconds);
+            move || moment(seconds.load(Ordering::SeqCst))
+        });
+        Self {
+            agent: agent(Arc::clone(&store), clock.clone()),
+            archive: Archive::of(Arc::clone(&store), Scope::default()).with_clock(clock),
+            store,
+            seconds,
+            model: Model::default(),
+            sessions: vec!["a".into(), "b".into(), "c".into()],
+            ids: Vec::new(),
+            touched: None,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        moment(self.seconds.load(Ordering::SeqCst))
+    }
+
+    fn session(&self, pick: usize) -> SessionId {
+        self.sessions[pick % self.sessions.len()].clone()
+    }
+
+    /// A row that is or was there; at first, one that never was.
+    fn row(&self, pick: usize) -> SnapshotId {
+        match self.ids.len() {
+            0 => "never".into(),
+            count => self.ids[pick % count].clone(),
+        }
+    }
+
+    fn new_session(&mut self) -> SessionId {
+        let session = SessionId::from(format!("session-{}", self.sessions.len()));
+        self.sessions.push(session.clone());
+        session
+    }
+
+    /// Adds a row to the model.
+    fn add(&mut self, row: Snapshot) {
+        self.touched = Some(row.snapshot_id.clone());
+        self.ids.push(row.snapshot_id.clone());
+        self.model.rows.push(row);
+    }
+
+    pub(super) async fn play(&mut self, step: &Step) -> Played {
+        self.seconds.fetch_add(1, Ordering::SeqCst);
+        match *step {
+            Step::Turn { session, text } => {
+                let session = self.session(session);
+                let reply = self.agent.chat().resume(session.clone()).run(said(text)).await;
+                let expected = self
+                    .model
+                    .turn(&session, self.model.latest(&session), text, self.now());
+                self.took_turn(reply, expected)
+            }
+            Step::Resume { row, text } => {
+                let id = self.row(row);
+                let reply = self.agent.chat().snapshot(id.clone()).run(said(text)).await;
+                let expected = match self.model.find(&id) {
+                    Some(parent) => {
+                        let session = parent.session_id.clone().expect("every row has a session");
+                        self.model.turn(&session, Some(parent), text, self.now())
+                    }
+                    None => Err(Status::NotFound),
+                };
+                self.took_turn(reply, expected)
+            }
+            Step::Pend { session } => self.pend(session).await,
+            Step::Fork { row } => self.fork(row).await,
+            Step::Copy { session } => {
+                let session = self.session(session);
+                let to = self.new_session();
+                let copied = self.archive.copy(session.clone(), to.clone()).await;
+                self.doubled(&session, &to, copied).await
+            }
+            Step::Label { row, label, off } => self.label(row, label, off).await,
+            Step::Annotate { row, note } => self.annotate(row, note).await,
+            Step::DeleteSnapshot { row } => {
+                let id = self.row(row);
+                let there = self.model.find(&id).is_some();
+                let deleted = self.archive.delete_snapshot(id.clone()).await.map_err(text)?;
+                ensure!(deleted == there, "a row was there: {there}; deleted: {deleted}");
+                self.model.delete(&HashSet::from([id]));
+                Ok(())
+            }
+            Step::DeleteBranch { row } => {
+                let id = self.row(row);
+                let branch = self.model.branch(&id);
+                let deleted = self.archive.delete_branch(id).await.map_err(text)?;
+                ensure!(
+                    deleted == branch.len() as u64,
+                    "a branch of {} rows, of which {deleted} were deleted",
+                    branch.len()
+                );
+                self.model.delete(&branch);
+                Ok(())
+            }
+            Step::DeleteSession { session } => {
+                let session = self.session(session);
+                let deleted = self.archive.delete_session(session.clone()).await.map_err(text)?;
+                let expected = self.model.delete_session(&session);
+                ensure!(
+                    deleted == expected as u64,
+                    "a session of {expected} rows, of which {deleted} were deleted"
+                );
+                Ok(())
+            }
+            Step::Retain {
+                age,
+                count,
+                even_labelled,
+            } => self.retain(age, count, even_labelled).await,
+            Step::Export { session, back } => self.export(self.session(session), back).await,
+        }
+    }
+
+    fn took_turn(&mut self, reply: Result<AgentReply, Error>, expected: Result<Snapshot, Status>) -> Played {
+        match (reply, expected) {
+            (Ok(reply), Ok(row)) => {
+                let id = reply.snapshot_id().cloned().ok_or("a turn left no row")?;
+                self.add(Snapshot {
+                    snapshot_id: id,
+                    ..row
+                });
+                Ok(())
+            }
+            (reply, expected) => same_failure(reply, expected),
+        }
+    }
+
+    async fn pend(&mut self, session: usize) -> Played {
+        let session = self.session(session);
+        let row = self.model.pending(&session, SnapshotId::fresh(), self.now());
+        let written = row.clone();
+        let mutation: Mutation = Arc::new(move |_| Ok(Some(written.clone())));
+        self.store
+            .save(
+                &Scope::default(),
+                Some(&row.snapshot_id),
+                Precondition::None,
+                mutation,
+            )
+            .await
+            .map_err(text)?;
+        self.add(row);
+        Ok(())
+    }
+
+    async fn fork(&mut self, row: usize) -> Played {
+        let id = self.row(row);
+        let session = self.new_session();
+        let forked = self.archive.fork(id.clone(), session.clone()).await;
+        let expected = match self.model.find(&id).map(|row| row.status) {
+            None => Err(Status::NotFound),
+            Some(SnapshotStatus::Completed) => Ok(()),
+            Some(_) => Err(Status::FailedPrecondition),
+        };
+        match (forked, expected) {
+            (Ok(forked), Ok(())) => {
+                let row = self.model.fork(&id, forked.snapshot_id, &session, self.now());
+                self.add(row);
+                Ok(())
+            }
+            (forked, expected) => same_failure(forked, expected),
+        }
+    }
+
+    /// Checks that a session is now there a second time, under names of its own.
+    async fn doubled(&mut self, session: &SessionId, to: &SessionId, count: Result<u64, Error>) -> Played {
+        let originals: Vec<Snapshot> = self.model.session(session).into_iter().cloned().collect();
+        let count = match (count, originals.is_empty()) {
+            (Ok(count), false) => count,
+            (count, true) => return same_failure(count, Err::<(), _>(Status::NotFound)),
+            (count, false) => return same_failure(count, Ok(())),
+        };
+        let copies = self.listed(to).await?;
+        ensure!(
+            copies.len() == originals.len() && count == copies.len() as u64,
+            "{} rows became {}, reported as {count}",
+            originals.len(),
+            copies.len()
+        );
+        let names = originals.iter().map(|row| row.snapshot_id.clone());
+        let mut names: HashMap<SnapshotId, SnapshotId> = names
+            .zip(copies.iter().map(|row| row.snapshot_id.clone()))
+            .collect();
+        for (original, copy) in originals.into_iter().zip(copies) {
+            // A parent that is gone has a name of its own as well, which nobody else has.
+            if let (Some(gone), Some(name)) = (&original.parent_id, &copy.parent_id)
+                && !names.contains_key(gone)
+            {
+                ensure!(
+                    !self.ids.contains(name),
+                    "a copy hangs on a row that it should not know"
+                );
+                names.insert(gone.clone(), name.clone());
+            }
+            let mut expected = Snapshot {
+                snapshot_id: names[&original.snapshot_id].clone(),
+                session_id: Some(to.clone()),
+                parent_id: original
+                    .parent_id
+                    .as_ref()
+                    .and_then(|parent| names.get(parent))
+                    .cloned(),
+                ..original
+            };
+            if let Some(state) = &mut expected.state {
+                state.session_id = Some(to.clone());
+            }
+            self.add(expected);
+        }
+        Ok(())
+    }
+
+    async fn label(&mut self, row: usize, label: u8, off: bool) -> Played {
+        let (id, label) = (self.row(row), format!("label {label}"));
+        let written = if off {
+            self.archive.unlabel(id.clone(), label.clone()).await
+        } else {
+            self.archive.label(id.clone(), label.clone()).await
+        };
+        self.changed(&id, written, |labels, _| {
+            match labels.iter().position(|own| *own == label) {
+                Some(at) if off => {
+                    labels.remove(at);
+                    true
+                }
+                None if !off => {
+                    labels.push(label.clone());
+                    true
+                }
+                _ => false,
+            }
+        })
+    }
+
+    async fn annotate(&mut self, row: usize, note: u8) -> Played {
+        let id = self.row(row);
+        let note = if note == 0 {
+            String::new()
+        } else {
+            format!("note {note}")
+        };
+        let written = self.archive.annotate(id.clone(), note.clone()).await;
+        self.changed(&id, written, |_, own| {
+            let note = Some(note).filter(|note| !note.is_empty());
+            std::mem::replace(own, note.clone()) != note
+        })
+    }
+
+    /// Does to the model's row what was done to the store's; `change` says whether it did anything.
+    fn changed(
+        &mut self,
+        id: &SnapshotId,
+        written: Result<Snapshot, Error>,
+        change: impl FnOnce(&mut Vec<String>, &mut Option<String>) -> bool,
+    ) -> Played {
+        let now = self.now();
+        let (written, row) = match (written, self.model.find_mut(id)) {
+            (Ok(written), Some(row)) => (written, row),
+            (written, None) => return same_failure(written, Err::<(), _>(Status::NotFound)),
+            (written, Some(_)) => return same_failure(written, Ok(())),
+        };
+        if change(&mut row.labels, &mut row.note) {
+            row.updated_at = row.updated_at.max(Some(now));
+        }
+        ensure!(written == *row, "wrote {written:?} instead of {row:?}");
+        self.touched = Some(id.clone());
+        Ok(())
+    }
+
+    async fn retain(&mut self, age: Option<u8>, count: Option<u8>, even_labelled: bool) -> Played {
+        let mut retention = Retention::default();
+        let mut rules = Rules {
+            horizon: None,
+            count: count.map(usize::from),
+            even_labelled,
+        };
+        if let Some(age) = age {
+            retention = retention.no_older_than(Duration::from_secs(age.into()));
+            rules.horizon = Some(self.now() - SignedDuration::from_secs(age.into()));
+        }
+        if let Some(count) = rules.count {
+            retention = retention.newest(count);
+        }
+        if even_labelled {
+            retention = retention.even_labelled();
+        }
+        let report = self.archive.retain(&retention).await.map_err(text)?;
+        let expendable = self.model.expendable(&rules);
+        self.model.delete(&expendable);
+        let by_session: u64 = report.trimmed.iter().map(|trimmed| trimmed.snapshots).sum();
+        ensure!(
+            report.snapshots == expendable.len() as u64 && by_session == report.snapshots,
+            "{} rows may go, and {report:?}",
+            expendable.len()
+        );
+        for trimmed in report.trimmed {
+            let gone = self.model.session(&trimmed.session_id).is_empty();
+            ensure!(trimmed.gone == gone, "{trimmed:?}, and nothing left is {gone}");
+        }
+        Ok(())
+    }
+
+    async fn export(&mut self, session: SessionId, back: Return) -> Played {
+        let mut file = Vec::new();
+        let exported = self.archive.export(session.clone(), &mut file).await;
+        let rows = self.model.session(&session).len();
+        if rows == 0 {
+            return same_failure(exported, Err::<(), _>(Status::NotFound));
+        }
+        let exported = exported.map_err(text)?;
+        ensure!(exported == rows as u64, "{rows} rows were exported as {exported}");
+        let how = match back {
+            Return::Renamed => {
+                let to = self.new_session();
+                let how = Import::default().into_session(to.clone());
+                let imported = self.archive.import(file.as_slice(), how).await;
+                let count = imported.map(|imported| imported.snapshots);
+                return self.doubled(&session, &to, count).await;
+            }
+            Return::Refused => {
+                let imported = self.archive.import(file.as_slice(), Import::default()).await;
+                return same_failure(imported, Err::<(), _>(Status::AlreadyExists));
+            }
+            Return::AfterDeletion => {
+                self.archive.delete_session(session.clone()).await.map_err(text)?;
+                Import::default()
+            }
+            Return::Replacing => {
+                // Refused where the session ends in a pending row, which is as good.
+                let _ = self.agent.chat().resume(session.clone()).run("meanwhile").await;
+                Import::default().replacing()
+            }
+        };
+        let imported = self.archive.import(file.as_slice(), how).await.map_err(text)?;
+        ensure!(
+            imported.session_id == session && imported.snapshots == rows as u64,
+            "{rows} rows came back as {imported:?}"
+        );
+        Ok(())
+    }
+
+    /// A session's rows in the store, oldest first.
+    async fn listed(&self, session: &SessionId) -> Result<Vec<Snapshot>, String> {
+        let mut query = SnapshotQuery::of(session.clone())
+            .oldest_first()
+            .with_orphaned()
+            .whole()
+            .limit(PAGE);
+        let mut rows = Vec::new();
+        loop {
+            let page = self.archive.list(&query).await.map_err(text)?;
+            ensure!(page.items.len() <= PAGE, "a page has {} rows", page.items.len());
+            rows.extend(page.items);
+            let Some(next) = page.next else {
+                return Ok(rows);
+            };
+            query.after = Some(next);
+        }
+    }
+
+    /// Whether the store has what the model has, and nothing else.
+    pub(super) async fn compare(&self) -> Played {
+        for session in &self.sessions {
+            let rows = self.listed(session).await?;
+            let expected = self.model.session(session);
+            ensure!(
+                rows.iter().eq(expected.iter().copied()),
+                "session '{session}' has\n{rows:#?}\ninstead of\n{expected:#?}"
+            );
+        }
+        self.compare_sessions().await?;
+        if let Some(id) = &self.touched {
+            self.compare_around(id).await?;
+        }
+        if let (Some(one), Some(other)) = (self.ids.first(), self.ids.last()) {
+            self.compare_difference(one, other).await?;
+        }
+        Ok(())
+    }
+
+    async fn compare_sessions(&self) -> Played {
+        let page = self
+            .archive
+            .sessions(&SessionQuery::default())
+            .await
+            .map_err(text)?;
+        let listed: Vec<(SessionId, SnapshotId)> = page
+            .items
+            .into_iter()
+            .map(|summary| (summary.session_id, summary.latest.snapshot_id))
+            .collect();
+        let mut tips: Vec<&Snapshot> = self
+            .sessions
+            .iter()
+            .filter_map(|session| self.model.latest(session))
+            .collect();
+        tips.sort_by_key(|tip| std::cmp::Reverse(tip.position()));
+        let expected: Vec<(SessionId, SnapshotId)> = tips
+            .into_iter()
+            .filter_map(|tip| Some((tip.session_id.clone()?, tip.snapshot_id.clone())))
+            .collect();
+        ensure!(
+            listed == expected,
+            "the sessions are {listed:?} instead of {expected:?}"
+        );
+        Ok(())
+    }
+
+    /// Looks at one row from all sides.
+    async fn compare_around(&self, id: &SnapshotId) -> Played {
+        let found = self.archive.get(id.clone()).await;
+        let Some(row) = self.model.find(id) else {
+            return same_failure(found, Err::<(), _>(Status::NotFound));
+        };
+        ensure!(
+            found.map_err(text)? == *row,
+            "a row is another by its id than in its session"
+        );
+        let session = row.session_id.clone().expect("every row has a session");
+
+        let latest = self.archive.latest(session.clone()).await.map_err(text)?;
+        ensure!(
+            Some(&latest) == self.model.latest(&session),
+            "the latest row of '{session}' is '{}'",
+            latest.snapshot_id
+        );
+        let ancestors = self.archive.ancestors(id.clone()).await.map_err(text)?;
+        let ancestors: Vec<&SnapshotId> = ancestors.iter().map(|row| &row.snapshot_id).collect();
+        ensure!(
+            ancestors == self.model.ancestors(id),
+            "the ancestors of '{id}' are {ancestors:?}"
+        );
+        let tree = self.archive.tree(session.clone()).await.map_err(text)?;
+        let printed = tree.to_string();
+        for row in self.model.session(&session) {
+            let node = tree.find(&row.snapshot_id).ok_or("the tree lacks a row")?;
+            let children: Vec<&SnapshotId> = node
+                .children()
+                .map(|child| &child.snapshot().snapshot_id)
+                .collect();
+            let expected: Vec<&SnapshotId> = self
+                .model
+                .session(&session)
+                .into_iter()
+                .filter(|child| child.parent_id.as_ref() == Some(&row.snapshot_id))
+                .map(|child| &child.snapshot_id)
+                .collect();
+            ensure!(
+                children == expected,
+                "'{}' has children {children:?}",
+                row.snapshot_id
+            );
+            ensure!(
+                printed.contains(row.snapshot_id.as_str()),
+                "the printed tree lacks '{}'",
+                row.snapshot_id
+            );
+        }
+        let stored = self.archive.children(id.clone()).await.map_err(text)?;
+        let node = tree.find(id).ok_or("the tree lacks a row")?;
+        let children: Vec<&Snapshot> = node.children().map(|child| child.snapshot()).collect();
+        ensure!(
+            stored.iter().eq(children),
+            "the children of '{id}' are {stored:?}"
+        );
+        Ok(())
+    }
+
+    async fn compare_difference(&self, one: &SnapshotId, other: &SnapshotId) -> Played {
+        let difference = self.archive.diff(one.clone(), other.clone()).await;
+        let (Some(left), Some(right)) = (self.model.find(one), self.model.find(other)) else {
+            return same_failure(difference, Err::<(), _>(Status::NotFound));
+        };
+        let difference = difference.map_err(text)?;
+        let messages = |row: &Snapshot| -> Vec<_> {
+            let state = row.state.iter();
+            state.flat_map(|state| state.messages.iter().cloned()).collect()
+        };
+        let (left_messages, right_messages) = (messages(left), messages(right));
+        let common = left_messages
+            .iter()
+            .zip(&right_messages)
+            .take_while(|(left, right)| left == right)
+            .count();
+        ensure!(
+            difference.common == common
+                && difference.only_left == left_messages[common..]
+                && difference.only_right == right_messages[common..],
+            "the difference of '{one}' and '{other}' is {difference:?}"
+        );
+        let custom = |row: &Snapshot| {
+            let custom = row.state.as_ref().and_then(|state| state.custom.as_deref());
+            custom.cloned().unwrap_or_default()
+        };
+        let patched = difference
+            .custom
+            .apply(&custom(left))
+            .map_err(|error| error.to_string())?;
+        ensure!(
+            patched == custom(right),
+            "{patched} is not the other custom state"
+        );
+        Ok(())
+    }
+}
+
+fn moment(seconds: i64) -> Timestamp {
+    let start = Timestamp::from_second(1_700_000_000).expect("a time in range");
+    start + SignedDuration::from_secs(seconds)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is a mapping of errors")]
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+/// Whether something failed with the status it should have failed with.
+fn same_failure<T, U>(found: Result<T, Error>, expected: Result<U, Status>) -> Played {
+    match (
+        found.map_err(|error| (error.status(), error.to_string())),
+        expected,
+    ) {
+        (Err((found, _)), Err(expected)) if found == expected => Ok(()),
+        (Err((_, message)), Err(expected)) => Err(format!("failed with {message} instead of {expected:?}")),
+        (Err((_, message)), Ok(_)) => Err(format!("failed: {message}")),
+        (Ok(_), Err(expected)) => Err(format!("succeeded instead of failing with {expected:?}")),
+        (Ok(_), Ok(_)) => Err("succeeded in another way".to_owned()),
+    }
+}

@@ -1,0 +1,84 @@
+//! A conversation that goes two ways: the tree of its snapshots, what the ways have in common, and a session of its own
+//! for the better one.
+
+use everturn::prelude::*;
+use everturn::testkit::{Reply, ScriptedModel};
+
+/// What the chef keeps beside the conversation.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+struct Kitchen {
+    shopping: Vec<String>,
+}
+
+/// One turn: answers, and notes what has to be bought.
+async fn cook(turn: Turn<Kitchen>) -> Result<FinishReason> {
+    let answer = turn.generate().history().stream().await?;
+    let text = answer.text();
+    if let Some((_, list)) = text.split_once("You need ") {
+        let items = list.trim_end_matches('.').split(" and ").map(str::to_owned);
+        turn.update_custom(|kitchen| kitchen.shopping = items.collect());
+        turn.send_artifact(Artifact::text("shopping list", list)).await?;
+    }
+    Ok(answer.finish_reason())
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // The answers are written down here, so that nothing needs a network. A real model takes the same place.
+    let model = ScriptedModel::new()
+        .reply(Reply::text("Leeks make a soup or a pie. Which will it be?"))
+        .reply(Reply::text("A soup, then. You need leeks and potatoes."))
+        .reply(Reply::text("Then use cream in place of butter."))
+        .reply(Reply::text("A pie, then. You need leeks and pastry."));
+    let app = Everturn::builder()
+        .model("scripted", model)
+        .default_model("scripted")
+        .build()
+        .await?;
+    let chef = app
+        .custom_agent("chef", |session: AgentSession<Kitchen>| async move {
+            session.run(cook).await?;
+            Ok(session.result())
+        })
+        .store(MemoryStore::new())
+        .define()?;
+
+    let question = saved(&chef.chat().resume("dinner").run("Something with leeks?").await?)?;
+    chef.chat().resume("dinner").run("Soup.").await?;
+    let soup = saved(&chef.chat().resume("dinner").run("Without butter.").await?)?;
+    // Back to the question, and on from there the other way. What was said since stays as it is.
+    let pie = saved(&chef.chat().snapshot(question.clone()).run("Pie.").await?)?;
+
+    let archive = chef.archive()?;
+    archive.label(question, "the question").await?;
+    archive.annotate(pie.clone(), "Everybody liked this one.").await?;
+    println!("The tree of the conversation:\n");
+    println!("{}", archive.tree("dinner").await?);
+    println!("The soup and the pie:\n");
+    println!("{}", archive.diff(soup, pie.clone()).await?);
+
+    let fork = archive.fork(pie, "pie").await?;
+    println!(
+        "A session of its own for the pie begins with {} messages:\n",
+        messages(&fork)
+    );
+    println!("{}", archive.tree("pie").await?);
+    let deleted = archive.delete_session("dinner").await?;
+    println!(
+        "The dinner is deleted, {deleted} snapshots, and the pie still has {}.",
+        messages(&archive.latest("pie").await?)
+    );
+    Ok(())
+}
+
+/// The point of the conversation that a reply was saved as.
+fn saved(reply: &AgentReply<Kitchen>) -> Result<SnapshotId> {
+    reply
+        .snapshot_id()
+        .cloned()
+        .ok_or_else(|| Error::internal("an agent with a store saves every turn"))
+}
+
+fn messages(snapshot: &Snapshot) -> usize {
+    snapshot.state.as_ref().map_or(0, |state| state.messages.len())
+}

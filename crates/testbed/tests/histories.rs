@@ -1,0 +1,68 @@
+//! Whatever is done to histories, every store has what a list of full snapshots has.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+use std::sync::Arc;
+
+use everturn_agent::store::{MemoryStore, SessionStore};
+use everturn_file::FileStore;
+use everturn_sqlite::{Durability, SqliteStore};
+use everturn_testkit::histories::{Discrepancy, Step, rehearse};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+fn program(longest: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(any::<u64>().prop_map(Step::from_random), 1..longest)
+}
+
+fn run(rehearsal: impl Future<Output = Result<(), Discrepancy>>) -> Result<(), TestCaseError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let played = runtime.block_on(rehearsal);
+    played.map_err(|discrepancy| TestCaseError::fail(discrepancy.to_string()))
+}
+
+async fn sqlite(folder: &TempDir) -> SqliteStore {
+    // Small limits, so that short programs reach what is for large conversations.
+    let options = SqliteStore::options(folder.path().join("sessions.db")).durability(Durability::Normal);
+    options
+        .blob_threshold(300)
+        .cache_bytes(20_000)
+        .open()
+        .await
+        .unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_memory_store_keeps_histories(program in program(40)) {
+        run(rehearse(Arc::new(MemoryStore::new()), &program))?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_sqlite_store_keeps_histories(program in program(30)) {
+        let folder = tempfile::tempdir().unwrap();
+        run(async {
+            let store = sqlite(&folder).await;
+            rehearse(Arc::new(store.clone()), &program).await?;
+            let found = store.verify().await.unwrap();
+            assert!(found.is_clean(), "{:#?}", found.problems);
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn the_file_store_keeps_histories(program in program(16)) {
+        let folder = tempfile::tempdir().unwrap();
+        let store: Arc<dyn SessionStore> = Arc::new(FileStore::open(folder.path()).unwrap());
+        run(rehearse(store, &program))?;
+    }
+}
