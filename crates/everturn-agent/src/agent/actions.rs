@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::definition::Definition;
 use super::reading::not_found;
-use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
+use crate::archive::{FORKED_FROM, GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
 use crate::invocation::invoke;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
@@ -72,7 +72,7 @@ pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -
         &definition.name,
         move |request, context| {
             let this = Arc::clone(&this);
-            async move { this.read_snapshot(request, &context).await }
+            async move { Ok(published(this.read_snapshot(request, &context).await?)) }
         },
     );
     let description = format!("Reads a snapshot of agent '{}'.", definition.name);
@@ -81,6 +81,21 @@ pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -
             .with_description(description)
             .with_output_schema(lenient::<Snapshot>()),
     )
+}
+
+/// A row in the published form. Some of the clients that speak it refuse fields they do not know; what else a row of ours
+/// holds is in the listings.
+fn published(mut row: Snapshot) -> Snapshot {
+    row.extra.shift_remove(FORKED_FROM);
+    Snapshot {
+        index: None,
+        turn_index: None,
+        event: None,
+        orphaned: false,
+        labels: Vec::new(),
+        note: None,
+        ..row
+    }
 }
 
 /// Only where there is a store.
