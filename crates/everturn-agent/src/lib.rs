@@ -60,7 +60,9 @@
 //! | hand tasks to other agents | [`Delegation`] |
 //! | keep conversations | [`store`], [`Snapshot`] |
 //! | work in the background | [`Chat::detach`], [`AgentTask`] |
+//! | go on with what another process left | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
 //! | follow custom state | [`patch`] |
+#![doc = include_str!("docs/background.md")]
 
 pub mod patch;
 pub mod store;
