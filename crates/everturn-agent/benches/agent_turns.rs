@@ -133,11 +133,11 @@ async fn report_time<C: Conversation>(how: &str) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-fn report_memory(size: usize, bare: usize, whole: usize) {
+fn report_memory(turns: usize, size: usize, bare: usize, whole: usize) {
     let megabytes = |bytes: usize| bytes as f64 / (1024.0 * 1024.0);
     let ratio = whole as f64 / bare as f64;
     println!(
-        "| {size} B | {:.1} MiB | {:.1} MiB | {ratio:.2} |",
+        "| {turns} | {size} B | {:.1} MiB | {:.1} MiB | {ratio:.2} |",
         megabytes(bare),
         megabytes(whole)
     );
@@ -149,9 +149,9 @@ fn held(region: &Region<'_, System>) -> usize {
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)
 }
 
-async fn weigh(size: usize) {
+async fn weigh(turns: usize, size: usize) {
     let region = Region::new(ALLOCATOR);
-    let messages: Vec<Message> = (0..LATE)
+    let messages: Vec<Message> = (0..turns)
         .flat_map(|turn| [question(turn, size), answer(turn, size)])
         .collect();
     let bare = held(&region);
@@ -159,11 +159,11 @@ async fn weigh(size: usize) {
 
     let region = Region::new(ALLOCATOR);
     let agent = trivial(size);
-    for turn in 0..LATE {
+    for turn in 0..turns {
         let reply = agent.chat().resume("s").run(question(turn, size)).await;
         reply.expect("a trivial turn succeeds");
     }
-    report_memory(size, bare, held(&region));
+    report_memory(turns, size, bare, held(&region));
 }
 
 fn main() {
@@ -178,9 +178,10 @@ fn main() {
         report_time::<ByConnection>("one connection").await;
 
         println!();
-        println!("| message text | bare messages | conversation and {LATE} snapshots | ratio |");
-        println!("|---|---|---|---|");
-        weigh(500).await;
-        weigh(2_000).await;
+        println!("| turns | message text | bare messages | conversation and all snapshots | ratio |");
+        println!("|---|---|---|---|---|");
+        weigh(LATE, 500).await;
+        weigh(LATE, 2_000).await;
+        weigh(400, 1_000).await;
     });
 }

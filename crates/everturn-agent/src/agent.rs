@@ -14,12 +14,12 @@ use serde_json::Value;
 
 pub use self::abort::Abort;
 pub use self::actions::{AbortAction, AgentAction, SnapshotAction};
-pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent};
+pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent, session_flow};
 pub(crate) use self::builder::{AgentOrigin, sealed};
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{AgentFunction, Definition};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
-pub(crate) use self::reading::{check_owner, not_found};
+pub(crate) use self::reading::{check_owner, exposure, not_found};
 use crate::chat::ChatBuilder;
 use crate::recovery::{self, Recovery};
 use crate::store::SessionStore;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::turn::TurnStart;
-use crate::{AgentResult, CustomState, Session, SessionState, Turn, TurnResult};
+use crate::{AgentResult, AgentStreamChunk, CustomState, Session, SessionState, Turn, TurnResult};
 
 /// What an agent's function is given: the [`Session`], and the turns to run on it. Cloning is cheap.
 pub struct AgentSession<S = Value> {
@@ -62,7 +62,7 @@ impl<S: CustomState> AgentSession<S> {
             place,
             mut report,
         } = start;
-        self.session.core().arm_patcher();
+        self.session.core().begin_turn();
         let name = format!("runTurn-{}", place.turn_index + 1);
         let place = Arc::new(place);
         let context = self.context.clone().with_extension(Arc::clone(&place));
@@ -104,6 +104,20 @@ impl<S: CustomState> AgentSession<S> {
             artifacts: Arc::unwrap_or_clone(state.artifacts),
             finish_reason: None,
         }
+    }
+
+    /// Tells the client what the agent is doing, in a type of the agent's own, and waits until it is taken; between
+    /// turns, and before and after them.
+    ///
+    /// # Errors
+    /// As [`Turn::send_status`].
+    pub async fn send_status(&self, status: impl Serialize) -> Result<()> {
+        let status = serde_json::to_value(status)?;
+        self.session
+            .core()
+            .outbox()
+            .send(AgentStreamChunk::status(status))
+            .await
     }
 
     /// The circumstances: who calls, and whether the work is cancelled.

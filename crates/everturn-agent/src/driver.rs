@@ -10,6 +10,7 @@ mod client;
 mod execute;
 mod function;
 mod output;
+mod snapshots;
 mod turns;
 mod wire;
 
@@ -27,11 +28,12 @@ use self::background::{Background, Standing};
 use self::broadcast::Broadcast;
 use self::client::Client;
 use self::function::{Function, Report};
+use self::snapshots::{RowWritten, Snapshots};
 use self::turns::{Admissions, Turns};
 use self::wire::{Wire, WireEvent};
 use crate::agent::Definition;
 use crate::lease::Lease;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Saved};
 use crate::machine::{Event, Machine, StoreSupport, TurnOutcome};
 use crate::opening::Opening;
 use crate::recovery::ClaimedRun;
@@ -39,7 +41,7 @@ use crate::session::{Core, Outbox, Signal};
 use crate::transform::shown_chunk;
 use crate::{
     AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState,
-    Snapshot,
+    SnapshotEvent,
 };
 
 type AgentEvent = Event<AgentInput, Error>;
@@ -61,12 +63,7 @@ pub(crate) struct Driver<S> {
     writes: FuturesUnordered<BoxFuture<'static, Written>>,
     background: Background,
     broadcast: Broadcast,
-    /// The state of the row that the next one goes on from.
-    snapshotted: Option<SessionState>,
-    /// How many turns came since that row and have none of their own.
-    unsaved_turns: u64,
-    /// The state after the last turn that stands, where that row does not hold it.
-    unsaved: Option<SessionState>,
+    snapshots: Snapshots,
     /// The state to give back if the invocation fails; kept where the client keeps the state.
     last_good: Option<SessionState>,
     /// The state to give back, once it was shaped.
@@ -78,8 +75,8 @@ pub(crate) struct Driver<S> {
 
 /// A store's answer to a command.
 enum Written {
-    Turn(Result<Box<Snapshot>>),
-    Pending(Result<Box<Snapshot>>),
+    Row(RowWritten),
+    Pending(Result<Box<Saved>>),
     Final(Result<bool>),
     Progress(Standing),
     Beat(Standing),
@@ -112,8 +109,16 @@ impl<S: CustomState> Driver<S> {
             Some(ledger) if ledger.can_watch() => StoreSupport::WithSubscription,
             Some(_) => StoreSupport::WithoutSubscription,
         };
+        let keeps_ends =
+            opening.ledger.is_some() && definition.snapshots.listens_to(SnapshotEvent::InvocationEnd);
+        let machine = Machine::new(support);
+        let machine = if keeps_ends {
+            machine.keeping_ends()
+        } else {
+            machine
+        };
         let client = Client::new(inputs, caller, answer);
-        Self::assemble(definition, opening, client, emitter, Machine::new(support))
+        Self::assemble(definition, opening, client, emitter, machine)
     }
 
     /// Starts the agent's function on a run that another worker lost, with what is left of its inputs and no client.
@@ -158,12 +163,23 @@ impl<S: CustomState> Driver<S> {
         let work = CancellationToken::new();
         let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming());
         let transform = definition.state_transform.clone();
-        let session = Core::new(session_id, state, outbox.clone(), transform, caller.clone())?;
+        let keeps_iterations =
+            ledger.is_some() && definition.snapshots.listens_to(SnapshotEvent::ToolIterationEnd);
+        let session = Core::new(
+            session_id,
+            state,
+            outbox.clone(),
+            transform,
+            caller.clone(),
+            keeps_iterations,
+        )?;
         let session = Arc::new(session);
         let last_good = ledger.is_none().then(|| session.state());
         let resumed = ledger.as_ref().is_some_and(|ledger| ledger.last().is_some());
-        let snapshotted = resumed.then(|| session.state());
-        let unsaved = differs_from_row.then(|| session.state());
+        let snapshots = Snapshots::after(
+            resumed.then(|| session.state()),
+            differs_from_row.then(|| session.state()),
+        );
 
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
@@ -183,9 +199,7 @@ impl<S: CustomState> Driver<S> {
             writes: FuturesUnordered::new(),
             background: Background::new(definition.heartbeat.interval),
             broadcast: Broadcast::new(Arc::clone(&definition.run_log)),
-            snapshotted,
-            unsaved_turns: 0,
-            unsaved,
+            snapshots,
             last_good,
             shown: None,
             result: None,
@@ -255,6 +269,19 @@ impl<S: CustomState> Driver<S> {
                 self.turns.ask(answer);
                 Some(Event::NextInput)
             }
+            Signal::IterationDone {
+                turn,
+                conversation,
+                settled,
+            } => {
+                if self.turns.is_running(turn) {
+                    self.snapshots.wait(conversation, settled);
+                    return Some(Event::IterationEnded);
+                }
+                // The turn did not wait for its generation, which may have been dropped since.
+                let _ = settled.send(Ok(()));
+                None
+            }
             Signal::TurnDone { outcome, settled } => {
                 let ended = if outcome.is_ok() {
                     TurnOutcome::Succeeded
@@ -308,24 +335,14 @@ impl<S: CustomState> Driver<S> {
     }
 
     fn written(&mut self, written: Written) -> Option<AgentEvent> {
-        let note = |ledger: &mut Option<Ledger>, row: &Snapshot| {
-            if let Some(ledger) = ledger {
-                ledger.wrote(row);
-            }
-        };
         Some(match written {
-            Written::Turn(Ok(row)) => {
-                note(&mut self.ledger, &row);
-                self.snapshotted = row.state;
-                self.unsaved_turns = 0;
-                self.unsaved = None;
-                self.turns.committed(row.snapshot_id);
-                Event::TurnCommitted
-            }
-            Written::Turn(Err(error)) => Event::CommitFailed(error.context("the turn could not be saved")),
-            Written::Pending(Ok(row)) => {
-                note(&mut self.ledger, &row);
-                self.go_to_background(row.snapshot_id, Lease::first());
+            Written::Row(written) => self.row_written(written),
+            Written::Pending(Ok(saved)) => {
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.wrote(&saved);
+                }
+                self.snapshots.note_created(&saved.row.snapshot_id);
+                self.go_to_background(saved.row.snapshot_id, Lease::first());
                 Event::PendingWritten
             }
             Written::Pending(Err(error)) => {

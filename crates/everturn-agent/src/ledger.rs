@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use everturn_core::Result;
+use everturn_core::{Error, Result};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::claim::{Claim, Interest};
+use crate::content_id::holds_the_same;
 use crate::store::{Detail, Mutation, Precondition, Scope, SessionStore, StatusStream, tip_moved};
-use crate::{Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus};
+use crate::timeline::Rewind;
+use crate::{
+    Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotStatus, Timeline,
+};
 
 /// An invocation's place among the rows of its session.
 pub(crate) struct Ledger {
@@ -16,6 +20,8 @@ pub(crate) struct Ledger {
     session_id: SessionId,
     clock: Clock,
     policy: Concurrency,
+    timeline: Timeline,
+    ids: SnapshotIds,
     interest: Arc<Interest>,
     claim: Option<Claim>,
     /// The row the next one goes on from.
@@ -24,6 +30,17 @@ pub(crate) struct Ledger {
     tip: Option<Mark>,
     /// Whether the next row goes to the tip; if not, it begins a branch.
     at_tip: bool,
+    /// On a linear timeline, the return to an earlier row that the next row carries out.
+    rewind: Option<Rewind>,
+}
+
+/// A row that is in the store.
+pub(crate) struct Saved {
+    pub(crate) row: Snapshot,
+    /// Whether it was written now: a row that is named after what it holds may have been there.
+    pub(crate) is_new: bool,
+    /// Whether the rewind that came with it was carried out.
+    rewound: bool,
 }
 
 /// What a row's successor must know of it.
@@ -33,6 +50,7 @@ struct Mark {
     created_at: Timestamp,
     index: Option<u64>,
     turn_index: Option<u64>,
+    event: Option<SnapshotEvent>,
 }
 
 impl From<&Snapshot> for Mark {
@@ -42,6 +60,7 @@ impl From<&Snapshot> for Mark {
             created_at: row.created_at,
             index: row.index,
             turn_index: row.turn_index,
+            event: row.event,
         }
     }
 }
@@ -77,6 +96,7 @@ impl Ledger {
         session_id: SessionId,
         policy: Concurrency,
         clock: Clock,
+        (timeline, ids): (Timeline, SnapshotIds),
     ) -> Self {
         let interest = Arc::new(Interest::in_session(&store, &scope, &session_id));
         Self {
@@ -85,19 +105,36 @@ impl Ledger {
             session_id,
             clock,
             policy,
+            timeline,
+            ids,
             interest,
             claim: None,
             last: None,
             tip: None,
             at_tip: true,
+            rewind: None,
         }
     }
 
-    /// Goes on from exactly this row, where `latest` is the session's latest: below it, that begins a branch.
+    /// Goes on from exactly this row, where `latest` is the session's latest: below it, that begins a branch or, on a
+    /// linear timeline, a rewind.
     pub(crate) fn resume_from(&mut self, row: &Snapshot, latest: Option<&Snapshot>) {
-        self.last = Some(Mark::from(row));
         self.tip = latest.map(Mark::from);
-        self.at_tip = self.last == self.tip;
+        self.go_back_to(row);
+    }
+
+    /// Goes on from an earlier row, or from the tip.
+    fn go_back_to(&mut self, row: &Snapshot) {
+        self.last = Some(Mark::from(row));
+        self.at_tip = self.last() == self.tip_id();
+        let rewinds = !self.at_tip && self.timeline == Timeline::Linear;
+        self.rewind = rewinds.then(|| Rewind {
+            store: Arc::clone(&self.store),
+            scope: self.scope.clone(),
+            session: self.session_id.clone(),
+            to: row.snapshot_id.clone(),
+            since: Vec::new(),
+        });
     }
 
     /// Goes on where the session is: after its latest row. `good` is that row, or an older one that stands in for it
@@ -135,9 +172,9 @@ impl Ledger {
         self.tip.as_ref().map(|mark| &mark.id)
     }
 
-    /// Whether the next row must land at the tip.
+    /// Whether the next row must land at the tip. A rewind must, lest it leaves behind what it never saw.
     fn is_exclusive(&self) -> bool {
-        self.at_tip && self.policy != Concurrency::Fork
+        (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
     }
 
     /// Asks for the session, for a turn or a background run of that id.
@@ -177,11 +214,24 @@ impl Ledger {
     /// Takes the session after waiting for it; returns the row to go on from if the session moved on.
     pub(crate) fn admit(&mut self, admitted: Admitted) -> Option<Snapshot> {
         self.claim = Some(admitted.claim);
-        if let Some(row) = &admitted.moved_to {
-            self.last = Some(Mark::from(row));
-            self.tip.clone_from(&self.last);
+        let row = admitted.moved_to?;
+        self.tip = Some(Mark::from(&row));
+        // A rewind goes back to where it was asked to, whatever came after.
+        if self.rewind.is_some() {
+            return None;
         }
-        admitted.moved_to
+        self.last.clone_from(&self.tip);
+        Some(row)
+    }
+
+    /// The number of the next turn in the line of ancestors. A turn that has only rows from its middle did not come to
+    /// its end and does not count.
+    pub(crate) fn next_turn(&self) -> u64 {
+        let number = |mark: &Mark| match mark.event {
+            Some(SnapshotEvent::ToolIterationEnd) => mark.turn_index,
+            _ => mark.turn_index.map(|turn| turn + 1),
+        };
+        self.last.as_ref().and_then(number).unwrap_or_default()
     }
 
     /// Lets others have the session.
@@ -213,27 +263,66 @@ impl Ledger {
             parent_id: self.last().cloned(),
             updated_at: Some(created_at),
             index: Some(next(self.tip.as_ref().and_then(|mark| mark.index))),
-            turn_index: Some(next(self.last.as_ref().and_then(|mark| mark.turn_index))),
+            turn_index: Some(self.next_turn()),
             event: Some(SnapshotEvent::TurnEnd),
             ..Snapshot::new(id, self.session_id.clone(), created_at)
         }
     }
 
     /// Writes a new row. Report what it returns to [`Ledger::wrote`].
-    pub(crate) fn create(&self, row: Snapshot) -> impl Future<Output = Result<Snapshot>> + Send + use<> {
+    pub(crate) fn create(&self, row: Snapshot) -> impl Future<Output = Result<Saved>> + Send + use<> {
         let precondition = self.precondition();
         let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
+        let rewind = self.rewind.clone();
+        let keep = self.ids == SnapshotIds::ContentAddressed && row.snapshot_id.is_content_addressed();
         async move {
             let id = row.snapshot_id.clone();
             let written = row.clone();
-            let mutation: Mutation = Arc::new(move |_| Ok(Some(written.clone())));
-            store.save(&scope, Some(&id), precondition, mutation).await?;
-            Ok(row)
+            let mutation: Mutation = Arc::new(move |existing| match existing.filter(|_| keep) {
+                Some(existing) => check_equal(existing, &written).map(|()| None),
+                None => Ok(Some(written.clone())),
+            });
+            if store
+                .save(&scope, Some(&id), precondition, mutation)
+                .await?
+                .is_none()
+            {
+                let found = store.get(&scope, &id, Detail::Metadata).await?;
+                let found = found.ok_or_else(|| {
+                    Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again"))
+                })?;
+                return Ok(Saved {
+                    row: Snapshot {
+                        state: row.state,
+                        ..found
+                    },
+                    is_new: false,
+                    rewound: false,
+                });
+            }
+            let rewound = match &rewind {
+                Some(rewind) => settled(rewind.carry_out(&id).await, &id),
+                None => false,
+            };
+            Ok(Saved {
+                row,
+                is_new: true,
+                rewound,
+            })
         }
     }
 
-    /// Takes note of a row that is now the session's latest.
-    pub(crate) fn wrote(&mut self, row: &Snapshot) {
+    /// Takes note of a row that was saved: it is now the session's latest, unless it was there before.
+    pub(crate) fn wrote(&mut self, saved: &Saved) {
+        let row = &saved.row;
+        if !saved.is_new {
+            return self.go_back_to(row);
+        }
+        if saved.rewound {
+            self.rewind = None;
+        } else if let Some(rewind) = &mut self.rewind {
+            rewind.since.push(row.snapshot_id.clone());
+        }
         self.interest.committed(&row.snapshot_id);
         self.tip = Some(Mark::from(row));
         self.at_tip = true;
@@ -268,6 +357,29 @@ impl Ledger {
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
+
+/// Two states with the same name are the same, but for numbers that the name cannot tell apart.
+fn check_equal(existing: &Snapshot, row: &Snapshot) -> Result<()> {
+    if let (Some(existing), Some(state)) = (&existing.state, &row.state)
+        && holds_the_same(existing, state)
+    {
+        return Ok(());
+    }
+    Err(Error::failed_precondition(format!(
+        "snapshot '{}' holds a state that differs in numbers beyond 2^53, which content-addressed names cannot tell \
+         apart; keep such numbers as text",
+        row.snapshot_id
+    )))
+}
+
+/// A rewind that could not be carried out to its end is no failure of the turn, which is durable: it is tried again
+/// with the next row.
+fn settled(outcome: Result<()>, tip: &SnapshotId) -> bool {
+    if let Err(error) = &outcome {
+        tracing::warn!(%tip, %error, "not all that a rewind leaves behind could be marked");
+    }
+    outcome.is_ok()
 }
 
 impl QueuedTurn {

@@ -58,7 +58,7 @@
 //! | talk to one | [`Agent`], [`Chat`], [`AgentConnection`], [`AgentReply`] |
 //! | reach the conversation from a tool | [`Session::current`], [`SessionHandle::current`] |
 //! | hand tasks to other agents | [`Delegation`] |
-//! | keep conversations | [`store`], [`Snapshot`] |
+//! | keep conversations | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
 //! | work in the background | [`Chat::detach`], [`AgentTask`] |
 //! | go on with what another process left | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
 //! | follow custom state | [`patch`] |
@@ -74,8 +74,10 @@ mod chat;
 mod claim;
 mod clock;
 mod connection;
+mod content_id;
 mod driver;
 mod finish_reason;
+mod hand_off;
 mod id;
 mod invocation;
 mod lease;
@@ -92,6 +94,7 @@ mod session;
 mod snapshot;
 mod snapshot_policy;
 mod state;
+mod timeline;
 mod transform;
 mod turn;
 mod wire;
@@ -99,7 +102,7 @@ mod worker_loss;
 
 pub use self::agent::{
     Abort, AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, Heartbeat, IntoStore,
-    SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, SnapshotAction, custom_agent,
+    SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, SnapshotAction, custom_agent, session_flow,
 };
 pub use self::agent_session::AgentSession;
 pub use self::artifact::Artifact;
@@ -109,7 +112,9 @@ pub use self::chat::{
 pub use self::claim::{Concurrency, SESSION_BUSY};
 pub use self::clock::Clock;
 pub use self::connection::{AgentConnection, TurnChunks};
+pub use self::content_id::SnapshotIds;
 pub use self::finish_reason::AgentFinishReason;
+pub use self::hand_off::HandOff;
 pub use self::id::{SessionId, SnapshotId};
 pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, register_agent_middleware};
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, TurnGenerate, agent, prompt_agent};
@@ -120,9 +125,10 @@ pub use self::session::{CustomState, Session, SessionHandle};
 pub use self::snapshot::{Snapshot, SnapshotEvent, SnapshotStatus};
 pub use self::snapshot_policy::{SnapshotMoment, SnapshotPolicy};
 pub use self::state::SessionState;
+pub use self::timeline::Timeline;
 pub use self::turn::{Turn, TurnContext, TurnResult};
 pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
-    AgentStreamChunk, GetSnapshotRequest, Resume, StateManagement, TurnEnd,
+    AgentStreamChunk, GetSnapshotRequest, Resume, SnapshotCreated, StateManagement, TurnEnd,
 };
 pub use self::worker_loss::WorkerLoss;

@@ -93,6 +93,7 @@ async fn resume_stored<S>(
             session_id,
             definition.concurrency,
             definition.clock.clone(),
+            (definition.timeline, definition.snapshot_ids),
         )
     };
     match (init.snapshot_id, init.session_id) {

@@ -9,6 +9,7 @@ mod generate;
 mod inline;
 mod kept;
 mod named;
+mod observer;
 mod turn;
 
 pub use self::generate::TurnGenerate;

@@ -15,7 +15,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::core::adopt;
 pub(crate) use self::core::{Core, decode_custom};
 pub use self::handle::SessionHandle;
 pub(crate) use self::outbox::{Answer, Outbox, Signal};
@@ -105,9 +104,7 @@ impl<S: CustomState> Session<S> {
     /// What they share with the present ones, because they were made from [`Session::messages`], is kept and not
     /// copied: replacing a long history by itself and an answer costs as much as adding the answer.
     pub fn set_messages(&self, messages: impl Into<Messages>) {
-        let messages = messages.into();
-        self.0
-            .edit(|state| state.messages = adopt(&state.messages, &messages));
+        self.0.set_messages(messages.into());
     }
 
     /// Changes the messages in one step.

@@ -20,38 +20,96 @@ pub struct SnapshotMoment<'a> {
     pub previous: Option<&'a SessionState>,
     /// The number the snapshot would have in its session.
     pub index: u64,
-    /// The number of the turn in its line of ancestors.
+    /// The number of the turn in its line of ancestors; that of the last turn at the end of an invocation.
     pub turn_index: u64,
+}
+
+impl SnapshotMoment<'_> {
+    /// Whether anything is different from the snapshot before. Costs what was added since, not the conversation's length.
+    pub fn is_changed(&self) -> bool {
+        self.previous
+            .is_none_or(|previous| !self.state.is_unchanged_since(previous))
+    }
 }
 
 /// Decides which moments become snapshots. Cloning is cheap.
 ///
+/// | policy | becomes a snapshot |
+/// |---|---|
+/// | [`default`](Self::default) | every successful turn |
+/// | [`always`](Self::always) | every moment there is |
+/// | [`never`](Self::never) | nothing |
+/// | [`on`](Self::on) | these events |
+/// | [`on_change`](Self::on_change) | these events, if the conversation is not as the snapshot before left it |
+/// | [`when`](Self::when) | what a function says |
+///
 /// A turn without a snapshot still counts for the turns that follow it in the same invocation; whoever resumes later
-/// goes on from the last snapshot that was taken.
+/// goes on from the last snapshot that was taken. A background run has its one row whatever the policy says, and no
+/// others. With any policy but the default, clients are told of each snapshot: in
+/// [`snapshotCreated`](crate::AgentStreamChunk::snapshot_created) chunks and in the output's
+/// [`snapshotIds`](crate::AgentOutput::snapshot_ids).
 ///
 /// ```
-/// use everturn_agent::SnapshotPolicy;
+/// use everturn_agent::{SnapshotEvent, SnapshotPolicy};
 ///
-/// let every_other_turn = SnapshotPolicy::when(|moment| moment.turn_index % 2 == 1);
-/// # let _ = every_other_turn;
+/// let every_round_of_tools = SnapshotPolicy::on([SnapshotEvent::TurnEnd, SnapshotEvent::ToolIterationEnd]);
+/// let every_other_turn = SnapshotPolicy::when(|moment| {
+///     moment.event == SnapshotEvent::TurnEnd && moment.turn_index % 2 == 1
+/// });
+/// # let _ = (every_round_of_tools, every_other_turn);
 /// ```
 #[derive(Clone)]
-pub struct SnapshotPolicy(Arc<dyn Fn(&SnapshotMoment<'_>) -> bool + Send + Sync>);
+pub struct SnapshotPolicy(Rule);
+
+#[derive(Clone)]
+enum Rule {
+    EveryTurn,
+    Always,
+    Never,
+    On(Arc<[SnapshotEvent]>),
+    OnChange(Arc<[SnapshotEvent]>),
+    When(Arc<dyn Fn(&SnapshotMoment<'_>) -> bool + Send + Sync>),
+}
 
 impl SnapshotPolicy {
-    /// Every successful turn: what an agent with a store does unless it is told otherwise.
+    /// Every moment: the ends of turns, of rounds of tools within them, and of invocations.
     pub fn always() -> Self {
-        Self::when(|_| true)
+        Self(Rule::Always)
     }
 
-    /// No turn. Background runs still have their row.
+    /// No moment. Background runs still have their row.
     pub fn never() -> Self {
-        Self::when(|_| false)
+        Self(Rule::Never)
+    }
+
+    /// Every moment of these kinds.
+    pub fn on(events: impl IntoIterator<Item = SnapshotEvent>) -> Self {
+        Self(Rule::On(events.into_iter().collect()))
+    }
+
+    /// Every moment of these kinds at which the conversation is not as the snapshot before left it.
+    pub fn on_change(events: impl IntoIterator<Item = SnapshotEvent>) -> Self {
+        Self(Rule::OnChange(events.into_iter().collect()))
     }
 
     /// The moments that `decide` says. It is asked while the invocation waits, so it should not take long.
     pub fn when(decide: impl Fn(&SnapshotMoment<'_>) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(decide))
+        Self(Rule::When(Arc::new(decide)))
+    }
+
+    /// Whether this is what an agent with a store does unless it is told otherwise.
+    pub(crate) fn is_default(&self) -> bool {
+        matches!(self.0, Rule::EveryTurn)
+    }
+
+    /// Whether a moment of this kind can become a snapshot.
+    pub(crate) fn listens_to(&self, event: SnapshotEvent) -> bool {
+        match &self.0 {
+            Rule::EveryTurn => event == SnapshotEvent::TurnEnd,
+            Rule::Always | Rule::When(_) => true,
+            Rule::Never => false,
+            Rule::On(events) | Rule::OnChange(events) => events.contains(&event),
+        }
     }
 
     /// Whether this moment becomes a snapshot.
@@ -59,19 +117,139 @@ impl SnapshotPolicy {
     /// # Errors
     /// `INTERNAL` if the policy panics.
     pub(crate) fn wants(&self, moment: &SnapshotMoment<'_>) -> Result<bool> {
-        catch_unwind(AssertUnwindSafe(|| (self.0)(moment)))
-            .map_err(|payload| panic_error("the snapshot policy", payload.as_ref()))
+        match &self.0 {
+            Rule::OnChange(_) => Ok(self.listens_to(moment.event) && moment.is_changed()),
+            Rule::When(decide) => catch_unwind(AssertUnwindSafe(|| decide(moment)))
+                .map_err(|payload| panic_error("the snapshot policy", payload.as_ref())),
+            _ => Ok(self.listens_to(moment.event)),
+        }
     }
 }
 
 impl Default for SnapshotPolicy {
+    /// Every successful turn: what an agent with a store does unless it is told otherwise.
     fn default() -> Self {
-        Self::always()
+        Self(Rule::EveryTurn)
     }
 }
 
 impl fmt::Debug for SnapshotPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SnapshotPolicy")
+        f.write_str("SnapshotPolicy::")?;
+        match &self.0 {
+            Rule::EveryTurn => f.write_str("default"),
+            Rule::Always => f.write_str("always"),
+            Rule::Never => f.write_str("never"),
+            Rule::On(events) => write!(f, "on({events:?})"),
+            Rule::OnChange(events) => write!(f, "on_change({events:?})"),
+            Rule::When(_) => f.write_str("when"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use SnapshotEvent::{InvocationEnd, ToolIterationEnd, TurnEnd};
+    use everturn_ai::Message;
+
+    use super::*;
+
+    const EVENTS: [SnapshotEvent; 3] = [TurnEnd, ToolIterationEnd, InvocationEnd];
+
+    /// What the conversation is beside the snapshot before.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum State {
+        First,
+        Changed,
+        Unchanged,
+    }
+
+    const STATES: [State; 3] = [State::First, State::Changed, State::Unchanged];
+
+    fn wants(policy: &SnapshotPolicy, event: SnapshotEvent, state: State) -> bool {
+        let previous = SessionState {
+            messages: [Message::user("a")].into_iter().collect(),
+            ..SessionState::default()
+        };
+        let mut now = previous.clone();
+        if state == State::Changed {
+            now.messages.push(Message::model("b"));
+        }
+        let moment = SnapshotMoment {
+            event,
+            state: &now,
+            previous: (state != State::First).then_some(&previous),
+            index: 3,
+            turn_index: 2,
+        };
+        policy.wants(&moment).unwrap()
+    }
+
+    #[test]
+    fn every_policy_decides_as_its_name_says_at_every_event_and_for_every_state() {
+        type Expected = fn(SnapshotEvent, State) -> bool;
+        let table: [(SnapshotPolicy, Expected); 9] = [
+            (SnapshotPolicy::default(), |event, _| event == TurnEnd),
+            (SnapshotPolicy::always(), |_, _| true),
+            (SnapshotPolicy::never(), |_, _| false),
+            (SnapshotPolicy::on([]), |_, _| false),
+            (SnapshotPolicy::on([ToolIterationEnd]), |event, _| {
+                event == ToolIterationEnd
+            }),
+            (SnapshotPolicy::on([TurnEnd, InvocationEnd]), |event, _| {
+                event != ToolIterationEnd
+            }),
+            (SnapshotPolicy::on_change(EVENTS), |_, state| {
+                state != State::Unchanged
+            }),
+            (SnapshotPolicy::on_change([InvocationEnd]), |event, state| {
+                event == InvocationEnd && state != State::Unchanged
+            }),
+            (
+                SnapshotPolicy::when(|moment| {
+                    (moment.index, moment.turn_index) == (3, 2)
+                        && moment.event != TurnEnd
+                        && moment.is_changed()
+                }),
+                |event, state| event != TurnEnd && state != State::Unchanged,
+            ),
+        ];
+
+        for (policy, expected) in table {
+            for event in EVENTS {
+                for state in STATES {
+                    let wants = wants(&policy, event, state);
+
+                    assert_eq!(
+                        wants,
+                        expected(event, state),
+                        "{policy:?} at {event:?}, {state:?}"
+                    );
+                    assert!(
+                        !wants || policy.listens_to(event),
+                        "{policy:?} is not asked at {event:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_state_can_change() {
+        let before = SessionState::default();
+        let change = |change: fn(&mut SessionState)| {
+            let mut after = before.clone();
+            change(&mut after);
+            after.is_unchanged_since(&before)
+        };
+
+        assert!(change(|_| {}));
+        assert!(change(|state| state.artifacts = Arc::default()));
+        assert!(!change(|state| state.messages.push(Message::user("a"))));
+        assert!(!change(|state| state.custom = Some(Arc::default())));
+        assert!(!change(
+            |state| state.artifacts = Arc::new(vec![crate::Artifact::text("a", "b")])
+        ));
+        assert!(!change(|state| state.prompt_input = Some(Arc::default())));
     }
 }

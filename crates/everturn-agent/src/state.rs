@@ -41,6 +41,27 @@ pub struct SessionState {
     pub extra: JsonObject,
 }
 
+impl SessionState {
+    /// Whether nothing is different from an earlier state. What the two share is not compared.
+    pub(crate) fn is_unchanged_since(&self, earlier: &Self) -> bool {
+        fn same<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {
+            Arc::ptr_eq(one, other) || one == other
+        }
+        fn both<T: PartialEq>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+            match (one, other) {
+                (Some(one), Some(other)) => same(one, other),
+                (one, other) => one.is_none() && other.is_none(),
+            }
+        }
+        self.session_id == earlier.session_id
+            && self.messages == earlier.messages
+            && both(self.custom.as_ref(), earlier.custom.as_ref())
+            && same(&self.artifacts, &earlier.artifacts)
+            && both(self.prompt_input.as_ref(), earlier.prompt_input.as_ref())
+            && self.extra == earlier.extra
+    }
+}
+
 fn no_artifacts(artifacts: &Arc<Vec<Artifact>>) -> bool {
     artifacts.is_empty()
 }

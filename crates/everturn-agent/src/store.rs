@@ -3,15 +3,34 @@
 //! # What a store guarantees
 //!
 //! - **Atomic read-modify-write.** [`SessionStore::save`] reads the row, computes the new one and writes it as one step:
-//!   concurrent saves of one row behave as if they ran one after the other, in every process that shares the store.
-//! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write.
-//! - **Read your writes.** Once `save` has returned, every later read in any process sees the row or a newer one.
+//!   saves of one session behave as if they ran one after the other (they are *serializable*), in every process that shares
+//!   the store. A save that fails has written nothing.
+//! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any number of
+//!   saves that expect the same tip, one succeeds.
+//! - **Whole rows.** A reader sees a row as it was before or after a save, never a part of one and never one that was not
+//!   saved. A page of a list may mix moments; a row that was there all along is on exactly one page.
+//! - **Read your writes, and everybody else's.** Once `save` has returned, every later read in any process sees the row or a
+//!   newer one, and the session's latest is that row or a later one: reads and saves are *linearizable*.
+//! - **What a rewind left behind is not the tip.** Rows marked [`orphaned`](Snapshot::orphaned) are never a session's
+//!   latest, be it asked for, checked by a precondition, or listed; unmarked, they are again.
 //! - **Terminal rows never change status.** A save that would change the status of a completed, failed or aborted row
 //!   fails with `FAILED_PRECONDITION`; one that would move a row to another session fails likewise.
 //! - **Tenants are apart.** A row written under one [`Scope`] cannot be reached under another by any id.
 //! - **Pending rows are found.** A store that can list them ([`SessionStore::pending`]) leaves out none of those that were
 //!   acknowledged, whatever happened to the process that wrote them.
-//! - **Durability** is each store's own promise, stated in its documentation.
+//! - **Level-triggered watching.** A watcher hears the current status first and the last one in the end, whoever wrote it;
+//!   those in between may be left out.
+//! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the process, and
+//!   what a loss of power, at which level.
+//!
+//! | store | a save that has returned survives |
+//! |---|---|
+//! | [`MemoryStore`] | as long as the process |
+//! | `everturn-file` | the death of the process and a loss of power |
+//! | `everturn-sqlite`, `Durability::Full` | the death of the process and a loss of power |
+//! | `everturn-sqlite`, `Durability::Normal` | the death of the process; a loss of power may take the last moments, in whole saves |
+//!
+//! `everturn-testkit` certifies these promises for any store.
 //!
 //! A store owns the ids it is not given and keeps the session id of an existing row; times and status belong to the
 //! caller and are stored as they come.
@@ -52,7 +71,7 @@ pub enum Precondition {
     /// Nothing.
     #[default]
     None,
-    /// The latest snapshot of the row's session is this one, or there is none yet; otherwise the save fails with
+    /// The [latest](SessionStore::latest) snapshot of the row's session is this one, or there is none yet; otherwise the save fails with
     /// `ABORTED` and [`TIP_MOVED`]. Only the creation of a row can be subject to it.
     Tip(Option<SnapshotId>),
 }
@@ -83,7 +102,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// The row of that id, if there is one.
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>>;
 
-    /// The session's row with the greatest creation time, of any status, ties broken by the greatest id.
+    /// The session's row with the greatest creation time, of any status, ties broken by the greatest id. Orphaned rows are
+    /// passed over.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the session id is empty.
@@ -108,7 +128,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// One page of a session's snapshots.
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>>;
 
-    /// One page of the tenant's sessions, ordered by their latest snapshots.
+    /// One page of the tenant's sessions, ordered by their latest snapshots. A session that has only orphaned rows is not
+    /// listed.
     async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>>;
 
     /// The rows that name this one as their parent, without their states, oldest first.

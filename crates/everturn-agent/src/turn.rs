@@ -15,7 +15,8 @@ use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomSta
 /// Where in the conversation a turn is. Found in the context of everything that runs inside the turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnContext {
-    /// The row that will hold the turn: reserved before the turn began. `None` without a store.
+    /// The row that will hold the turn: reserved before the turn began. `None` without a store, and where rows are
+    /// [named after what they hold](crate::SnapshotIds::ContentAddressed), unless the turn runs in the background.
     pub snapshot_id: Option<SnapshotId>,
     /// The row the turn goes on from.
     pub parent_snapshot_id: Option<SnapshotId>,
@@ -63,7 +64,7 @@ impl<S: CustomState> Turn<S> {
         self.input.message.as_ref()
     }
 
-    /// The row that will hold this turn; `None` without a store.
+    /// The row that will hold this turn, if it has a name already; see [`TurnContext::snapshot_id`].
     pub fn snapshot_id(&self) -> Option<&SnapshotId> {
         self.place.snapshot_id.as_ref()
     }

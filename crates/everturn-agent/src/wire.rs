@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::patch::JsonPatch;
-use crate::{AgentFinishReason, Artifact, SessionId, SessionState, SnapshotId, SnapshotStatus};
+use crate::{
+    AgentFinishReason, Artifact, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus,
+};
 
 /// What an invocation starts from; all fields absent is a fresh conversation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -204,6 +206,10 @@ pub struct AgentOutput {
     /// Where to resume: the last committed point, or the pending row of a detached run. Server-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
+    /// Every snapshot the invocation took, in order. Only of agents with a
+    /// [policy](crate::AgentBuilder::snapshots) other than the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_ids: Option<Vec<SnapshotId>>,
     /// Where to resume, for the client to keep. Client-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
@@ -237,9 +243,22 @@ pub struct AgentStreamChunk {
     /// What the agent is doing, in the agent's own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Value>,
+    /// A snapshot was taken. Only of agents with a [policy](crate::AgentBuilder::snapshots) other than the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_created: Option<SnapshotCreated>,
     /// The turn is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_end: Option<TurnEnd>,
+}
+
+/// A snapshot that was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotCreated {
+    /// Its id; readable the moment this arrives.
+    pub snapshot_id: SnapshotId,
+    /// What it was taken at.
+    pub event: SnapshotEvent,
 }
 
 /// The end of a turn.
@@ -283,6 +302,14 @@ impl AgentStreamChunk {
     pub fn status(status: Value) -> Self {
         Self {
             status: Some(status),
+            ..Self::default()
+        }
+    }
+
+    /// A snapshot that was taken.
+    pub fn snapshot_created(snapshot: SnapshotCreated) -> Self {
+        Self {
+            snapshot_created: Some(snapshot),
             ..Self::default()
         }
     }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{Agent, AgentInit, AgentSession, SnapshotId, SnapshotPolicy, custom_agent};
+use everturn_agent::{
+    Agent, AgentInit, AgentSession, SnapshotEvent, SnapshotId, SnapshotPolicy, custom_agent,
+};
 use everturn_ai::Message;
 use everturn_core::{Registry, Status};
 
@@ -60,7 +62,9 @@ async fn never_keeps_nothing_and_the_invocation_goes_on() {
 
 #[tokio::test]
 async fn a_snapshot_holds_the_turns_before_it_that_have_none() {
-    let agent = parrot(SnapshotPolicy::when(|moment| moment.turn_index % 2 == 1));
+    let agent = parrot(SnapshotPolicy::when(|moment| {
+        moment.event == SnapshotEvent::TurnEnd && moment.turn_index % 2 == 1
+    }));
 
     let rows = rows(&agent, 4).await;
 

@@ -170,6 +170,19 @@ impl Message {
         })
     }
 
+    /// The same message without one metadata entry; without any metadata if that was the only one.
+    pub fn without_metadata_entry(self, key: &str) -> Self {
+        if self.metadata_entry(key).is_none() {
+            return self;
+        }
+        self.edit(|body| {
+            body.metadata = body.metadata.take().and_then(|mut metadata| {
+                metadata.shift_remove(key);
+                boxed(*metadata)
+            });
+        })
+    }
+
     fn edit(mut self, change: impl FnOnce(&mut Body)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self

@@ -4,6 +4,8 @@
 //! Everything here is written for hostile input. Nothing recurses before the depth is known, messages and details stay
 //! small whatever the value, and an invalid value is named by its JSON pointer.
 
+use std::fmt;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -35,8 +37,31 @@ impl Entrance {
         error
             .context(format_args!("invalid {name} for '{}'", descriptor.key))
             .with_reason(Reason::INVALID_INPUT)
+            .with_source(RefusedBy(descriptor.key.clone()))
     }
 }
+
+/// The cause of an error about a value that does not fit: which action it did not fit.
+///
+/// What is wrong with an input is for whoever sent it to know, and for nobody else: a transport finds out with this
+/// whether its own caller sent it or some code on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedBy(String);
+
+impl RefusedBy {
+    /// The key of the action.
+    pub fn key(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RefusedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "refused by '{}'", self.0)
+    }
+}
+
+impl std::error::Error for RefusedBy {}
 
 /// A value from outside whose depth is bounded, so that it may be walked, cloned and printed recursively.
 pub(crate) struct Admitted<'a> {

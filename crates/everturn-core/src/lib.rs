@@ -98,6 +98,7 @@ pub mod stream_log;
 
 pub use action::{Action, DynAction, JsonCall, JsonConnection, Payload, downcast};
 pub use bidi::BidiAction;
+pub use boundary::RefusedBy;
 pub use connection::{Connection, Inputs, Receive, Sender, Streaming};
 pub use context::Context;
 pub use descriptor::{ActionType, Descriptor, ParsedKey};
@@ -108,7 +109,7 @@ pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;
 pub use registry::{Registry, WeakRegistry};
 pub use schema::{MAX_DEPTH, Schema, check_depth};
-pub use span::{SpanKind, SpanRecorder, in_span};
+pub use span::{SpanKind, SpanObserver, SpanRecorder, in_span};
 pub use status::{Status, UnknownStatus};
 
 pub use schemars;

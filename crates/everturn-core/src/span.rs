@@ -61,6 +61,24 @@ impl SpanKind<'_> {
 /// Where in the tree of spans an invocation is; an extension of the context.
 struct SpanPath(String);
 
+/// Is shown the outermost span of an invocation when it begins; an extension of the context.
+///
+/// Whoever starts an invocation learns with it which trace the invocation is in.
+pub struct SpanObserver(Box<dyn Fn(&Span) + Send + Sync>);
+
+impl SpanObserver {
+    /// An observer that hands the span to `function`.
+    pub fn new(function: impl Fn(&Span) + Send + Sync + 'static) -> Self {
+        Self(Box::new(function))
+    }
+}
+
+impl std::fmt::Debug for SpanObserver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SpanObserver")
+    }
+}
+
 /// The name of the flow whose steps these are; an extension of the context.
 struct FlowName(String);
 
@@ -156,6 +174,9 @@ fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: &Span) -> Conte
     span.record("genkit:path", path.as_str());
     if parent.is_none() {
         span.record("genkit:isRoot", true);
+        if let Some(observer) = context.extension::<SpanObserver>() {
+            (observer.0)(span);
+        }
     }
     if let Some(subtype) = kind.subtype() {
         span.record("genkit:metadata:subtype", subtype);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// What a store asks of the file system. All methods block.
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
-    /// Creates a folder and those above it, readable by their owner only.
+    /// Creates a folder and those above it, readable by their owner only, and forces their names to the device.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
     /// The content of a file; `None` if it does not exist.
@@ -31,7 +31,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Removes a file; a missing one is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// The files of a folder; none if it does not exist.
+    /// The files of a folder, without the folders in it; none if it does not exist.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
     /// Waits for the exclusive lock behind a path, across processes, and holds it until the guard is dropped.
@@ -44,11 +44,22 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn create_folder(&self, path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent {
+            self.create_folder(parent)?;
+        }
         let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(path)
+        match builder.create(path) {
+            // Somebody else was faster, and may not have come to the next line yet.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            created => created?,
+        }
+        self.sync_folder(parent.unwrap_or(Path::new(".")))
     }
 
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -93,7 +104,14 @@ impl Disk for RealDisk {
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         match fs::read_dir(path) {
-            Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+            Ok(entries) => entries
+                .filter_map(
+                    |entry| match entry.and_then(|entry| Ok((entry.file_type()?, entry.path()))) {
+                        Ok((kind, path)) => (!kind.is_dir()).then_some(Ok(path)),
+                        Err(error) => Some(Err(error)),
+                    },
+                )
+                .collect(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
         }

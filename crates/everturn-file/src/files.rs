@@ -16,6 +16,10 @@ use crate::layout::Folder;
 use crate::options::FileStoreOptions;
 use crate::pending;
 
+/// How deeply a file may be nested: what is deeper could be written and not be read, which stops at 128 levels, the last
+/// of which may be an empty one that is written without a line of its own.
+const MAX_DEPTH: usize = 126;
+
 /// What a look at a row's place in its session needs; the rest of the file is passed over.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -28,12 +32,39 @@ pub(crate) struct Header {
     pub(crate) created_at: Timestamp,
     #[serde(default)]
     pub(crate) orphaned: bool,
+    #[serde(default)]
+    state: Option<StateHeader>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StateHeader {
+    #[serde(default)]
+    session_id: Option<SessionId>,
 }
 
 impl Header {
+    /// The header of a file, if it is a row's and the file is named after it. Nothing else can be read by its id.
+    fn of(folder: &Folder, path: &Path, content: &[u8]) -> Option<Self> {
+        let mut header: Self = serde_json::from_slice(content).ok()?;
+        if folder.row(&header.snapshot_id).ok()? != path {
+            return None;
+        }
+        let inside = header.state.take().and_then(|state| state.session_id);
+        header.session_id = session_of(header.session_id.take(), inside);
+        Some(header)
+    }
+
     pub(crate) fn position(&self) -> (Timestamp, &SnapshotId) {
         (self.created_at, &self.snapshot_id)
     }
+}
+
+/// The session of a row; peers may name it nowhere but in the state.
+fn session_of(own: Option<SessionId>, in_state: Option<SessionId>) -> Option<SessionId> {
+    own.into_iter()
+        .chain(in_state)
+        .find(|session| !session.as_str().is_empty())
 }
 
 /// The file that names a session's latest row.
@@ -74,28 +105,60 @@ impl Files {
         let Some(content) = self.disk.read(&path)? else {
             return Ok(None);
         };
-        let snapshot = serde_json::from_slice(&content)
+        let mut row: Snapshot = serde_json::from_slice(&content)
             .map_err(|error| Error::data_loss(format!("'{}' is not a snapshot: {error}", path.display())))?;
-        Ok(Some(snapshot))
+        let inside = row.state.as_ref().and_then(|state| state.session_id.clone());
+        row.session_id = session_of(row.session_id.take(), inside);
+        Ok(Some(row))
     }
 
-    /// The session's latest row: the pointer's if it holds, else the greatest of all, which repairs the pointer.
+    /// The session's latest row, for readers.
+    ///
+    /// A pointer that does not hold may belong to a save that is under way, so it is looked at again, and mended, only
+    /// where no save can be: a reader that put it back would hide the new row from the next writer.
     pub(crate) fn latest(&self, session: &SessionId) -> Result<Option<Snapshot>> {
-        let pointer: Option<Pointer> = self.read_lenient(&self.folder.pointer(session)?)?;
-        if let Some(pointer) = pointer
-            && let Some(row) = self.read(&pointer.current_snapshot_id)?
-            && row.session_id.as_ref() == Some(session)
-        {
+        if let Some(row) = self.pointed_at(session)? {
             return Ok(Some(row));
         }
-        let mut rows = self.headers(session)?;
-        rows.sort_by(|one, other| one.position().cmp(&other.position()));
-        let Some(latest) = rows.pop() else {
+        match self.disk.lock(&self.folder.lock()) {
+            Ok(_lock) => self.latest_locked(session),
+            // There is no folder yet, or it may not be written to.
+            Err(_) => self.greatest(session),
+        }
+    }
+
+    /// The session's latest row, for whoever holds the lock: the pointer's if it holds, else the greatest of all, which
+    /// mends the pointer.
+    fn latest_locked(&self, session: &SessionId) -> Result<Option<Snapshot>> {
+        if let Some(row) = self.pointed_at(session)? {
+            return Ok(Some(row));
+        }
+        let latest = self.greatest(session)?;
+        if let Some(latest) = &latest {
+            // A pointer only saves a scan: failing to mend it costs the next reader another one.
+            let _ = self.point(session, &latest.snapshot_id, latest.created_at);
+        }
+        Ok(latest)
+    }
+
+    /// The row that the session's pointer names, if it is there, the session's, and not left behind by a rewind.
+    fn pointed_at(&self, session: &SessionId) -> Result<Option<Snapshot>> {
+        let pointer: Option<Pointer> = self.read_lenient(&self.folder.pointer(session)?)?;
+        // A name that no row can have is as good as no pointer.
+        let Some(pointer) = pointer.filter(|pointer| self.folder.row(&pointer.current_snapshot_id).is_ok())
+        else {
             return Ok(None);
         };
-        // A pointer only saves a scan: failing to repair it costs the next reader another one.
-        let _ = self.point(session, &latest.snapshot_id, latest.created_at);
-        self.read(&latest.snapshot_id)
+        let row = self.read(&pointer.current_snapshot_id)?;
+        Ok(row.filter(|row| row.session_id.as_ref() == Some(session) && !row.orphaned))
+    }
+
+    /// The session's row that sorts last of those that no rewind left behind.
+    fn greatest(&self, session: &SessionId) -> Result<Option<Snapshot>> {
+        let headers = self.headers(session)?;
+        let kept = headers.iter().filter(|header| !header.orphaned);
+        let greatest = kept.max_by_key(|header| header.position());
+        greatest.map_or(Ok(None), |header| self.read(&header.snapshot_id))
     }
 
     /// The headers of a session's rows, in no order. Files that are no snapshots are passed over.
@@ -108,13 +171,17 @@ impl Files {
     pub(crate) fn all_headers(&self) -> Result<Vec<Header>> {
         let mut headers = Vec::new();
         for path in self.disk.list(self.folder.path())? {
-            if path.extension().is_some_and(|extension| extension == "json")
-                && let Some(header) = self.read_lenient(&path)?
-            {
-                headers.push(header);
+            if path.extension().is_some_and(|extension| extension == "json") {
+                headers.extend(self.header(&path)?);
             }
         }
         Ok(headers)
+    }
+
+    /// The header of the row in a file; `None` if there is no such file or it is no row.
+    fn header(&self, path: &Path) -> Result<Option<Header>> {
+        let content = self.disk.read(path)?;
+        Ok(content.and_then(|content| Header::of(&self.folder, path, &content)))
     }
 
     fn read_lenient<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
@@ -140,14 +207,18 @@ impl Files {
             return Ok(None);
         };
         let row = admit(id, existing.as_ref(), row)?;
-        if existing.is_none() {
-            self.advance(&row, precondition)?;
+        // Before the pointer moves: a row that cannot be kept leaves no trace.
+        let content = encode(&row)?;
+        match &existing {
+            None => self.advance(&row, precondition)?,
+            Some(existing) if existing.orphaned != row.orphaned => self.forget_latest(&row)?,
+            Some(_) => {}
         }
         let (begins, ends) = pending::changes(existing.as_ref(), &row);
         if begins {
             self.mark(id)?;
         }
-        self.put(&self.folder.row(id)?, &row)?;
+        self.write(&self.folder.row(id)?, &content)?;
         if ends {
             self.unmark(id);
         }
@@ -166,15 +237,27 @@ impl Files {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
-        let tip = self.latest(session)?;
+        let tip = self.latest_locked(session)?;
         if let Precondition::Tip(expected) = precondition {
             let found = tip.as_ref().map(|tip| &tip.snapshot_id);
             if found != expected.as_ref() {
                 return Err(tip_moved(session, expected.as_ref(), found));
             }
         }
-        if tip.is_none_or(|tip| row.position() > tip.position()) {
+        if !row.orphaned && tip.is_none_or(|tip| row.position() > tip.position()) {
             self.point(session, &row.snapshot_id, row.created_at)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves it to the next look-up to find the session's latest row: a row is about to be left behind or recovered.
+    fn forget_latest(&self, row: &Snapshot) -> Result<()> {
+        let Some(session) = &row.session_id else {
+            return Ok(());
+        };
+        let pointer = self.folder.pointer(session)?;
+        if self.disk.read(&pointer)?.is_some() {
+            self.disk.remove(&pointer)?;
         }
         Ok(())
     }
@@ -188,13 +271,16 @@ impl Files {
         self.put(&self.folder.pointer(session)?, &pointer)
     }
 
-    /// Writes a file as a whole or not at all, and has it on the device before it returns.
     pub(crate) fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
-        let content = serde_json::to_vec_pretty(document)?;
+        self.write(path, &encode(document)?)
+    }
+
+    /// Writes a file as a whole or not at all, and has it on the device before it returns.
+    fn write(&self, path: &Path, content: &[u8]) -> Result<()> {
         let temporary = temporary_name(path);
         let written = self
             .disk
-            .write(&temporary, &content)
+            .write(&temporary, content)
             .and_then(|()| self.disk.sync_file(&temporary))
             .and_then(|()| self.disk.rename(&temporary, path));
         if let Err(error) = written {
@@ -217,11 +303,15 @@ impl Files {
         while let Some(id) = next
             && seen.insert(id.clone())
         {
-            let Some(ancestor) = self.read_lenient::<Header>(&self.folder.row(&id)?)? else {
+            // A parent of a name that no row can have is not here.
+            let Ok(path) = self.folder.row(&id) else {
+                break;
+            };
+            let Some(ancestor) = self.header(&path)? else {
                 break;
             };
             if seen.len() > max_chain {
-                self.disk.remove(&self.folder.row(&id)?)?;
+                self.disk.remove(&path)?;
             }
             next = ancestor.parent_id.filter(|id| !id.as_str().is_empty());
         }
@@ -235,7 +325,7 @@ impl Files {
         let mut deleted = Vec::new();
         for id in ids {
             let path = self.folder.row(id)?;
-            let Some(header) = self.read_lenient::<Header>(&path)? else {
+            let Some(header) = self.header(&path)? else {
                 continue;
             };
             self.disk.remove(&path)?;
@@ -252,6 +342,25 @@ impl Files {
         self.disk.sync_folder(self.folder.path())?;
         Ok(deleted)
     }
+}
+
+/// A document as the content of a file, unless it is nested too deeply to be read back.
+fn encode<T: Serialize>(document: &T) -> Result<Vec<u8>> {
+    let content = serde_json::to_vec_pretty(document)?;
+    if depth(&content) > MAX_DEPTH {
+        return Err(Error::invalid_argument(format!(
+            "a value nested deeper than {MAX_DEPTH} levels cannot be kept"
+        )));
+    }
+    Ok(content)
+}
+
+/// How deeply a document is nested that was written with two spaces per level. Line breaks are nowhere else: those in
+/// strings are escaped.
+fn depth(content: &[u8]) -> usize {
+    let lines = content.split(|byte| *byte == b'\n');
+    let indents = lines.map(|line| line.iter().take_while(|byte| **byte == b' ').count());
+    indents.max().unwrap_or(0) / 2
 }
 
 fn temporary_name(path: &Path) -> PathBuf {

@@ -16,22 +16,20 @@ const MAX_SEGMENT: usize = 200;
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder of a scope; a scope may nest with `/`.
+    /// The folder of a scope; a scope may nest with `/`. No two scopes have one folder, and none is where a row could be.
     pub(crate) fn of(root: &Path, scope: &Scope) -> Result<Self> {
-        if scope.as_str().contains('\\') {
-            return Err(Error::invalid_argument("a scope must not contain a backslash"));
-        }
-        let segments: Vec<&str> = scope
-            .as_str()
-            .split('/')
-            .filter(|segment| !segment.is_empty())
-            .collect();
-        if segments.is_empty() {
-            return Err(Error::invalid_argument("a scope must not be empty"));
-        }
         let mut folder = root.to_owned();
-        for segment in segments {
-            folder.push(safe("scope", segment)?);
+        for (level, segment) in scope.as_str().split('/').enumerate() {
+            let segment = safe("scope", segment)?;
+            let is_row = Path::new(segment)
+                .extension()
+                .is_some_and(|end| end.eq_ignore_ascii_case("json"));
+            if level > 0 && is_row {
+                return Err(Error::invalid_argument(
+                    "a scope inside another must not end in '.json'",
+                ));
+            }
+            folder.push(segment);
         }
         Ok(Self(folder))
     }
@@ -122,7 +120,9 @@ mod tests {
 
     #[test]
     fn a_scope_cannot_leave_the_root() {
-        for scope in ["", "/", "..", "a/../b", "a\\b", "a/.b"] {
+        for scope in [
+            "", "/", "..", "a/../b", "a\\b", "a/.b", "a//b", "/a", "a/", "a/b.json",
+        ] {
             assert!(
                 Folder::of(Path::new("/data"), &Scope::new(scope)).is_err(),
                 "{scope:?}"

@@ -22,8 +22,9 @@ use crate::watch::Watchers;
 /// Saves of all processes that use this store exclude one another through a lock file per scope; a save is on the
 /// device before it returns. Cloning gives another handle to the same store.
 ///
-/// Each file holds the whole conversation, so disk use grows with the square of its length: for long conversations
-/// take a database.
+/// Each file holds the whole conversation, so disk use grows with the square of its length, and lists and the first turn
+/// of a session look at every file of the scope: for long conversations and many sessions take a database. What it
+/// promises is in the [crate](crate)'s text.
 ///
 /// ```
 /// use everturn_agent::store::{Scope, SessionStore};
@@ -203,11 +204,11 @@ impl SessionStore for FileStore {
     }
 }
 
-/// The latest row of each session.
+/// The latest row of each session that has one.
 fn tips(headers: Vec<Header>) -> Vec<Header> {
     let mut tips = std::collections::HashMap::<SessionId, Header>::new();
     for header in headers {
-        let Some(session) = header.session_id.clone() else {
+        let Some(session) = header.session_id.clone().filter(|_| !header.orphaned) else {
             continue;
         };
         match tips.get(&session) {

@@ -54,7 +54,7 @@ impl Writing<'_> {
         for (session, before) in tips {
             let after = self.reading.tip(session)?;
             self.move_tip(session, before.as_ref(), after.as_ref())?;
-            if after.is_none() {
+            if after.is_none() && !self.reading.has_rows(session)? {
                 self.delete_session(session)?;
             }
         }

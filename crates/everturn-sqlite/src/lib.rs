@@ -18,6 +18,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`SqliteStreamLog`] keeps streams, in a file of its own: a client that lost its connection, or that watches
+//! a background run from another process, reads them there.
+//!
 //! # Guarantees
 //!
 //! All of [`everturn_agent::store`]'s, with these in particular:
@@ -62,6 +65,7 @@ mod recency;
 mod row;
 mod schema;
 mod store;
+mod stream_log;
 mod verify;
 mod watch;
 mod write;
@@ -70,4 +74,5 @@ mod writer;
 pub use self::options::{Durability, SqliteStoreOptions};
 pub use self::row::MAX_ID;
 pub use self::store::SqliteStore;
+pub use self::stream_log::{SqliteStreamLog, SqliteStreamLogOptions};
 pub use self::verify::Verification;

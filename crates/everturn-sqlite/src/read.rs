@@ -12,7 +12,7 @@ use crate::cache::Cache;
 use crate::fault::Outcome;
 use crate::row::{COLUMNS, Stored, StoredState, to_time};
 
-/// The position of a session's latest row.
+/// The position of a session's latest row that is not orphaned.
 pub(crate) type Tip = (Timestamp, SnapshotId);
 
 /// The database as one transaction sees it.
@@ -32,7 +32,7 @@ pub(crate) static BY_ID: LazyLock<String> = LazyLock::new(|| {
 pub(crate) static LATEST: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS} FROM session JOIN snapshot ON snapshot.session = session.key \
-         WHERE session.scope = (SELECT key FROM scope WHERE name = ?1) AND session.name = ?2 \
+         WHERE session.scope = (SELECT key FROM scope WHERE name = ?1) AND session.name = ?2 AND snapshot.orphaned = 0 \
          ORDER BY snapshot.created_at DESC, snapshot.id DESC LIMIT 1"
     )
 });
@@ -44,8 +44,10 @@ pub(crate) static CHILDREN: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-pub(crate) const TIP: &str =
-    "SELECT created_at, id FROM snapshot WHERE session = ?1 ORDER BY created_at DESC, id DESC LIMIT 1";
+pub(crate) const TIP: &str = "SELECT created_at, id FROM snapshot WHERE session = ?1 AND orphaned = 0 \
+    ORDER BY created_at DESC, id DESC LIMIT 1";
+
+pub(crate) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM snapshot WHERE session = ?1)";
 
 pub(crate) const STATUS: &str =
     "SELECT status FROM snapshot WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND id = ?2";
@@ -94,6 +96,12 @@ impl Reading<'_> {
             .optional()?;
         tip.map(|(created_at, id)| Ok((to_time(created_at)?, id.into())))
             .transpose()
+    }
+
+    /// Whether a session has any rows, orphaned ones included.
+    pub(crate) fn has_rows(&self, session: i64) -> Outcome<bool> {
+        let mut statement = self.db.prepare_cached(HAS_ROWS)?;
+        Ok(statement.query_row([session], |row| row.get(0))?)
     }
 
     /// A row with as much of its state as was asked for.

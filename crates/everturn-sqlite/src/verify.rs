@@ -83,9 +83,15 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "a session is not listed by its latest snapshot",
-        "SELECT name FROM session WHERE NOT EXISTS (SELECT 1 FROM tip WHERE tip.scope = session.scope \
+        "SELECT name FROM session WHERE EXISTS (SELECT 1 FROM snapshot WHERE snapshot.session = session.key \
+         AND orphaned = 0) AND NOT EXISTS (SELECT 1 FROM tip WHERE tip.scope = session.scope \
          AND tip.session = session.key AND (tip.created_at, tip.id) = (SELECT created_at, id FROM snapshot \
-         WHERE snapshot.session = session.key ORDER BY created_at DESC, id DESC LIMIT 1))",
+         WHERE snapshot.session = session.key AND orphaned = 0 ORDER BY created_at DESC, id DESC LIMIT 1))",
+    ),
+    (
+        "a session without a latest snapshot is listed",
+        "SELECT session FROM tip WHERE NOT EXISTS (SELECT 1 FROM snapshot WHERE snapshot.session = tip.session \
+         AND orphaned = 0)",
     ),
     (
         "a session is listed more than once",

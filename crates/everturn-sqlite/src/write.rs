@@ -116,8 +116,9 @@ impl Writing<'_> {
         }
         self.execute(INSERT, row, state, scope, session)?;
         let own = (row.created_at, row.snapshot_id.clone());
-        let latest = tip.as_ref().filter(|tip| **tip > own).unwrap_or(&own);
-        self.move_tip(session, tip.as_ref(), Some(latest))
+        let is_ahead = !row.orphaned && tip.as_ref().is_none_or(|tip| *tip < own);
+        let latest = if is_ahead { Some(&own) } else { tip.as_ref() };
+        self.move_tip(session, tip.as_ref(), latest)
     }
 
     /// Stores what is new of a state and says where all of it is.

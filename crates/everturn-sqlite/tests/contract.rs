@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use everturn_agent::store::SessionStore;
 use everturn_sqlite::{Durability, SqliteStore};
-use everturn_testkit::certify::certify;
+use everturn_testkit::certify::{certify, certify_processes};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_store_keeps_every_promise() {
@@ -25,6 +26,20 @@ async fn the_store_keeps_every_promise() {
         }
     })
     .await;
+
+    certificate.assert_kept();
+}
+
+async fn shared(folder: PathBuf) -> Arc<dyn SessionStore> {
+    let options = SqliteStore::options(folder.join("sessions.db")).durability(Durability::Normal);
+    Arc::new(options.open().await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_may_share_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+
+    let certificate = certify_processes("processes_may_share_a_database", folder.path(), shared).await;
 
     certificate.assert_kept();
 }

@@ -13,19 +13,26 @@
 //! # }
 //! ```
 //!
+//! Two more need other processes, and so a store that is kept outside of this one: [`certify_processes`] lets many
+//! processes work on one store at once, [`certify_crashes`] kills them.
+//!
 //! [`defects`] holds stores that break one promise each. A test shows that each is caught, so a report without
 //! complaints means something.
 
 mod atomicity;
+mod crash;
 pub mod defects;
+mod documents;
 mod identity;
 mod latest;
 mod listing;
 mod pending;
+mod processes;
 mod removal;
 mod row;
 mod tenancy;
 mod watching;
+mod worker;
 
 use std::fmt;
 use std::future::Future;
@@ -36,6 +43,9 @@ use std::time::Duration;
 use everturn_agent::store::SessionStore;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+
+pub use self::crash::certify_crashes;
+pub use self::processes::certify_processes;
 
 /// How long one promise may take before it counts as broken: a store that hangs is not kept waiting for.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -49,6 +59,7 @@ type Check = fn(Arc<dyn SessionStore>) -> BoxFuture<'static, Verdict>;
 fn promises() -> Vec<(&'static str, Check)> {
     [
         row::promises(),
+        documents::promises(),
         identity::promises(),
         latest::promises(),
         atomicity::promises(),
@@ -69,23 +80,24 @@ where
     F: FnMut() -> Fut,
     Fut: Future<Output = Arc<dyn SessionStore>>,
 {
-    let mut findings = Vec::new();
+    let mut certificate = Certificate::default();
     for (promise, check) in promises() {
         let store = make().await;
-        let checked = AssertUnwindSafe(tokio::time::timeout(PATIENCE, check(store)))
-            .catch_unwind()
-            .await;
-        let verdict = match checked {
-            Ok(Ok(verdict)) => verdict,
-            Ok(Err(_)) => Err("it took too long".to_owned()),
-            Err(_) => Err("it panicked".to_owned()),
-        };
-        findings.push(Finding {
-            promise,
-            broken: verdict.err(),
-        });
+        certificate.note(promise, examine(check(store)).await);
     }
-    Certificate { findings }
+    certificate
+}
+
+/// Runs a check; one that hangs or panics has found a promise broken.
+async fn examine(check: impl Future<Output = Verdict>) -> Verdict {
+    let checked = AssertUnwindSafe(tokio::time::timeout(PATIENCE, check))
+        .catch_unwind()
+        .await;
+    match checked {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(_)) => Err("it took too long".to_owned()),
+        Err(_) => Err("it panicked".to_owned()),
+    }
 }
 
 /// What came of one check.
@@ -98,12 +110,19 @@ pub struct Finding {
 }
 
 /// What [`certify`] found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Certificate {
     findings: Vec<Finding>,
 }
 
 impl Certificate {
+    fn note(&mut self, promise: &'static str, verdict: Verdict) {
+        self.findings.push(Finding {
+            promise,
+            broken: verdict.err(),
+        });
+    }
+
     /// Every promise and what came of it.
     pub fn findings(&self) -> &[Finding] {
         &self.findings

@@ -21,6 +21,11 @@ use everturn_core::{
 };
 use serde_json::Value;
 
+/// How often a serving application looks for background runs that were lost elsewhere: often enough to add little to the
+/// usual lease of a minute.
+#[cfg(feature = "server")]
+const RECOVERY_INTERVAL: Duration = Duration::from_secs(15);
+
 /// An application: models, tools, prompts, flows and agents that know each other by name. Cloning is cheap.
 ///
 /// ```
@@ -198,6 +203,31 @@ impl Everturn {
     /// [`Heartbeat::expiry`]: everturn_agent::Heartbeat::expiry
     pub fn recover_every(&self, interval: Duration) -> RecoveryLoop {
         recover_every(&self.registry, interval)
+    }
+
+    /// Everything in the application over HTTP, to be set up further: context providers, limits, other paths.
+    #[cfg(feature = "server")]
+    pub fn server(&self) -> everturn_server::Server {
+        everturn_server::Server::new(&self.registry)
+    }
+
+    /// Serves every agent and flow over HTTP until the process is told to end (Ctrl-C or `SIGTERM`), then lets what is
+    /// under way finish.
+    ///
+    /// Meanwhile, background runs that other processes lost go on here, as with [`Everturn::recover_every`].
+    ///
+    /// Agents are at `/agents/{name}`, flows at `/flows/{name}`; see [`everturn_server`] for what else there is.
+    /// Everybody who reaches the address may call: [`Everturn::server`] is the way to context providers, which say who
+    /// may.
+    ///
+    /// # Errors
+    /// What the operating system says about the address.
+    #[cfg(feature = "server")]
+    pub async fn serve(&self, address: impl Into<std::net::SocketAddr>) -> Result<()> {
+        let recovering = self.recover_every(RECOVERY_INTERVAL);
+        let served = self.server().serve(address).await;
+        recovering.stop().await;
+        served
     }
 
     /// A generation without a session.

@@ -46,6 +46,8 @@
 //! |---|---|---|
 //! | `macros` | yes | the `#[tool]` attribute |
 //! | `filesystem` | yes | middleware that reads folders: `filesystem` and `skills` |
+//! | `server` | yes | agents and flows over HTTP: `Everturn::serve` |
+//! | `jwt` | no | callers known by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
 //! | `file` | no | the durable store of readable JSON files |
 //! | `download` | no | fetching media over HTTP for models that cannot do it themselves |
@@ -59,6 +61,7 @@
 //! | [`core`] | actions, flows, the registry, schemas, errors, spans |
 //! | [`ai`] | messages, models, tools, generate, prompts, middleware |
 //! | [`agent`] | agents, sessions, snapshots, stores, chats |
+//! | `server` | routes, context providers, limits, durable streams |
 
 mod app;
 
@@ -69,6 +72,8 @@ pub use everturn_core as core;
 pub use everturn_file as file;
 #[cfg(feature = "macros")]
 pub use everturn_macros::tool;
+#[cfg(feature = "server")]
+pub use everturn_server as server;
 #[cfg(feature = "sqlite")]
 pub use everturn_sqlite as sqlite;
 #[cfg(feature = "testkit")]

@@ -1,6 +1,7 @@
 //! The model of the harness.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use everturn_ai::{Model, ModelRequest, ModelResponse, ModelResponseChunk};
 use everturn_core::{Context, Emitter, Result};
@@ -8,7 +9,13 @@ use everturn_testkit::{Reply, ScriptedModel};
 
 /// A model that gives the answers it was last programmed with, one per call. A clone is another handle to it.
 #[derive(Debug, Clone, Default)]
-pub struct ProgrammableModel(Arc<Mutex<ScriptedModel>>);
+pub struct ProgrammableModel(Arc<Mutex<Program>>);
+
+#[derive(Debug, Default)]
+struct Program {
+    script: ScriptedModel,
+    delay: Duration,
+}
 
 impl ProgrammableModel {
     /// The name under which the harness registers it.
@@ -17,12 +24,21 @@ impl ProgrammableModel {
     /// Replaces its answers; those not given yet are forgotten.
     pub fn program(&self, replies: impl IntoIterator<Item = Reply>) {
         let script = ScriptedModel::new().replies(replies);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = script;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).script = script;
+    }
+
+    /// Makes it think for so long before each answer.
+    pub fn delay(&self, delay: Duration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).delay = delay;
     }
 
     /// What it was last programmed with, and what it was asked since.
     pub fn script(&self) -> ScriptedModel {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .script
+            .clone()
     }
 }
 
@@ -33,6 +49,12 @@ impl Model for ProgrammableModel {
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
     ) -> Result<ModelResponse> {
-        self.script().generate(request, emitter, context).await
+        // The answer is the one that was up when the model was asked, however long it thinks.
+        let delay = self.0.lock().unwrap_or_else(PoisonError::into_inner).delay;
+        let script = self.script();
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        script.generate(request, emitter, context).await
     }
 }

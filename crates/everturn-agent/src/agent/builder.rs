@@ -17,7 +17,7 @@ use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    SessionState, SnapshotPolicy, WorkerLoss,
+    SessionState, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
 };
 
 /// An agent whose turn loop is `function`.
@@ -54,6 +54,48 @@ where
         name,
         Custom(Arc::new(move |session| Box::pin(function(session)))),
     )
+}
+
+/// An agent whose turn loop is `function`, under the name that earlier designs gave it: a session flow, which tells its
+/// clients what it is doing in a type of its own.
+///
+/// It is [`custom_agent`] in every respect, the names of its spans included: the agent's name for the invocation, and
+/// `runTurn-1`, `runTurn-2`, … for its turns.
+///
+/// ```
+/// use everturn_agent::{AgentSession, session_flow};
+/// use everturn_core::{Registry, Result};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// enum Doing {
+///     Chopping { vegetables: u32 },
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// let cook = session_flow(&registry, "cook", |session: AgentSession| async move {
+///     session
+///         .run(|turn| async move { turn.send_status(Doing::Chopping { vegetables: 3 }).await })
+///         .await?;
+///     Ok(session.result())
+/// })
+/// .define()?;
+///
+/// let mut chat = cook.chat().open().await?;
+/// let mut turn = chat.send("Soup, please.").await?;
+/// let first = turn.next().await.expect("a chunk")?;
+///
+/// assert_eq!(first.status()?, Some(Doing::Chopping { vegetables: 3 }));
+/// # Ok(()) }
+/// ```
+pub fn session_flow<S, F, Fut>(registry: &Registry, name: impl Into<String>, function: F) -> AgentBuilder<S>
+where
+    S: CustomState,
+    F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<AgentResult>> + Send + 'static,
+{
+    custom_agent(registry, name, function)
 }
 
 /// What can be said about an agent before it is defined. Each thing may be said once; a second time is an error when
@@ -111,6 +153,9 @@ struct Options {
     stream_transform: Option<StreamTransform>,
     concurrency: Option<Concurrency>,
     snapshots: Option<SnapshotPolicy>,
+    snapshot_ids: Option<SnapshotIds>,
+    timeline: Option<Timeline>,
+    names_messages: Option<bool>,
     resume_past_failures: Option<bool>,
     heartbeat: Option<Heartbeat>,
     worker_loss: Option<WorkerLoss>,
@@ -175,6 +220,9 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     }
 
     /// Keeps tenants apart: says from the circumstances of a call whose rows it may see.
+    ///
+    /// Without it the tenant is the [`Scope`] that the call's context has as an extension, as a server puts it there for
+    /// callers that it knows, else the default one.
     pub fn scope(self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) -> Self {
         let scope: ScopeOf = Arc::new(scope);
         self.once("scope", |options| &mut options.scope, scope)
@@ -218,9 +266,31 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self.once("concurrency", |options| &mut options.concurrency, concurrency)
     }
 
-    /// Which turns become snapshots; the default is every successful one.
+    /// Which moments become snapshots; the default is the end of every successful turn.
     pub fn snapshots(self, policy: SnapshotPolicy) -> Self {
         self.once("snapshot policy", |options| &mut options.snapshots, policy)
+    }
+
+    /// How snapshots are named; the default is a UUID.
+    pub fn snapshot_ids(self, ids: SnapshotIds) -> Self {
+        self.once("kind of snapshot ids", |options| &mut options.snapshot_ids, ids)
+    }
+
+    /// What becomes of the snapshots after one that is resumed; the default is that they stay, as another branch.
+    pub fn timeline(self, timeline: Timeline) -> Self {
+        self.once("timeline", |options| &mut options.timeline, timeline)
+    }
+
+    /// Has the last message of each snapshot name it, in the metadata entry `snapshotId`, so that a client can offer to
+    /// go back to that message. Messages keep the names they were given as the conversation goes on.
+    ///
+    /// The named message takes the place of the one that was said: each snapshot then begins a lineage of its own.
+    pub fn snapshot_id_in_messages(self) -> Self {
+        self.once(
+            "snapshot id in messages",
+            |options| &mut options.names_messages,
+            true,
+        )
     }
 
     /// Lets a conversation be resumed by its session id although its latest row is failed, aborted or pending: it goes
@@ -288,8 +358,8 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     /// Makes the agent without registering it; see [`Agent::register`].
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the name is empty, something was said twice, or the heartbeat or the attempts make no sense;
-    /// for an agent around a prompt, what is wrong with the prompt.
+    /// `INVALID_ARGUMENT` if the name is empty, something was said twice, a linear timeline is to fork, or the heartbeat or
+    /// the attempts make no sense; for an agent around a prompt, what is wrong with the prompt.
     pub fn build(self) -> Result<Agent<S>> {
         if self.name.is_empty() {
             return Err(Error::invalid_argument("an agent needs a name"));
@@ -298,6 +368,12 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         if let Some(what) = options.repeated {
             return Err(Error::invalid_argument(format!(
                 "the {what} of agent '{}' was given twice",
+                self.name
+            )));
+        }
+        if options.timeline == Some(Timeline::Linear) && options.concurrency == Some(Concurrency::Fork) {
+            return Err(Error::invalid_argument(format!(
+                "the timeline of agent '{}' is linear, so turns at the same time cannot fork it: reject or queue them",
                 self.name
             )));
         }
@@ -328,6 +404,9 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             stream_transform: options.stream_transform,
             concurrency: options.concurrency.unwrap_or_default(),
             snapshots: options.snapshots.unwrap_or_default(),
+            snapshot_ids: options.snapshot_ids.unwrap_or_default(),
+            timeline: options.timeline.unwrap_or_default(),
+            names_messages: options.names_messages.unwrap_or_default(),
             resume_past_failures: options.resume_past_failures.unwrap_or_default(),
             heartbeat,
             worker_loss,

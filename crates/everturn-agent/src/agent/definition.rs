@@ -12,7 +12,9 @@ use tokio_util::task::TaskTracker;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
-use crate::{AgentResult, AgentSession, Clock, Concurrency, SnapshotPolicy, WorkerLoss};
+use crate::{
+    AgentResult, AgentSession, Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
+};
 
 /// An agent's function: runs the turns of one invocation and says what came of it.
 pub(crate) type AgentFunction<S> =
@@ -67,6 +69,10 @@ pub(crate) struct Definition<S> {
     pub(crate) stream_transform: Option<StreamTransform>,
     pub(crate) concurrency: Concurrency,
     pub(crate) snapshots: SnapshotPolicy,
+    pub(crate) snapshot_ids: SnapshotIds,
+    pub(crate) timeline: Timeline,
+    /// Whether the last message of a snapshot names it.
+    pub(crate) names_messages: bool,
     pub(crate) resume_past_failures: bool,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) worker_loss: WorkerLoss,
@@ -85,11 +91,14 @@ pub(crate) struct Definition<S> {
 }
 
 impl<S> Definition<S> {
-    /// Whose rows an invocation in this context may see.
+    /// Whose rows an invocation in this context may see: what the agent says, else what the caller brought.
     pub(crate) fn scope(&self, context: &Context) -> Scope {
-        self.scope
-            .as_ref()
-            .map_or_else(Scope::default, |scope| scope(context))
+        match &self.scope {
+            Some(scope) => scope(context),
+            None => context
+                .extension::<Scope>()
+                .map_or_else(Scope::default, |scope| Scope::clone(&scope)),
+        }
     }
 
     /// What a background run records of its caller.

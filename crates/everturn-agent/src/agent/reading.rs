@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_core::{Context, Error, Reason, Result};
+use everturn_core::{Context, Error, Exposure, Reason, Result, RuntimeError, Status};
 use jiff::Timestamp;
 
 use super::Definition;
@@ -75,6 +75,10 @@ impl<S> Definition<S> {
         }
         row.updated_at.get_or_insert(row.created_at);
         RunRecord::clear(&mut row);
+        if exposure(context) == Exposure::Public {
+            // Rows are for operators too, so they hold the whole text and do not say which part of it is public.
+            row.error = row.error.map(withheld);
+        }
         if let Some(state) = row.state.take() {
             row.state = shown_state(
                 self.state_transform.as_ref(),
@@ -85,6 +89,18 @@ impl<S> Definition<S> {
         }
         Ok(row)
     }
+}
+
+/// How much of an error the caller may see: everything, unless the way to it says otherwise.
+pub(crate) fn exposure(context: &Context) -> Exposure {
+    context
+        .extension::<Exposure>()
+        .map_or(Exposure::Full, |exposure| *exposure)
+}
+
+fn withheld(error: RuntimeError) -> RuntimeError {
+    let status = error.status.unwrap_or(Status::Unknown);
+    Error::new(status, error.message).to_wire(Exposure::Public)
 }
 
 /// Whether the worker of a pending row has been silent for too long. A row without any sign of life is given the

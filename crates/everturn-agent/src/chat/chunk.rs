@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::session::decode_custom;
-use crate::{AgentStreamChunk, Artifact, CustomState, TurnEnd};
+use crate::{AgentStreamChunk, Artifact, CustomState, SnapshotCreated, TurnEnd};
 
 /// A piece of a turn.
 #[derive(Debug, Clone)]
@@ -69,6 +69,11 @@ impl<S: CustomState> AgentChunk<S> {
             T::deserialize(status).map_err(|error| Error::invalid_argument(error.to_string()))
         };
         self.raw.status.as_ref().map(decode).transpose()
+    }
+
+    /// The snapshot that was taken, if this chunk says so.
+    pub fn snapshot_created(&self) -> Option<&SnapshotCreated> {
+        self.raw.snapshot_created.as_ref()
     }
 
     /// The end of the turn, if this chunk is it.

@@ -117,6 +117,12 @@ impl<S> AgentReply<S> {
         self.output.snapshot_id.as_ref()
     }
 
+    /// Every snapshot the turn's invocation took, in order; empty unless the agent has a
+    /// [policy](crate::AgentBuilder::snapshots) other than the default.
+    pub fn snapshot_ids(&self) -> &[SnapshotId] {
+        self.output.snapshot_ids.as_deref().unwrap_or_default()
+    }
+
     /// Where to resume, if the client keeps the conversation.
     pub fn state(&self) -> Option<&SessionState> {
         self.output.state.as_ref()
@@ -163,6 +169,7 @@ fn output_of(row: Snapshot) -> AgentOutput {
     AgentOutput {
         session_id: row.session_id,
         snapshot_id: Some(row.snapshot_id),
+        snapshot_ids: None,
         state: row.state,
         message,
         artifacts,

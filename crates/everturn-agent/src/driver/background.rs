@@ -138,7 +138,7 @@ impl<S: CustomState> Driver<S> {
             status: SnapshotStatus::Pending,
             heartbeat_at: Some(row.created_at.max(now)),
             event: Some(SnapshotEvent::InvocationEnd),
-            state: self.unsaved.clone(),
+            state: self.snapshots.unsaved().cloned(),
             ..row
         };
         let record = RunRecord {

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::AgentEvent;
 use crate::machine::Event;
-use crate::{AgentInput, AgentOutput};
+use crate::{AgentInput, AgentOutput, HandOff};
 
 pub(super) struct Client {
     /// Gone when no more is read.
@@ -52,9 +52,15 @@ impl Client {
 
     /// The next thing the client says or, if it says nothing, its departure; waits for ever once neither matters.
     pub(super) async fn next(&mut self) -> AgentEvent {
+        let may_be_handed_off = self.answer.is_some() && !self.detached;
         tokio::select! {
             biased;
             event = next_input(&mut self.inputs, &mut self.detached) => event,
+            () = handed_off(&self.context, may_be_handed_off) => {
+                self.inputs = None;
+                self.detached = true;
+                Event::Detach(Vec::new())
+            }
             error = departure(&self.context, self.answer.as_mut().filter(|_| self.followed)) => {
                 self.followed = false;
                 Event::ClientGone(error)
@@ -106,6 +112,14 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
             )
         }
         Some(input) => Event::Input(input),
+    }
+}
+
+/// Waits until the caller hands the invocation off, if it ever does.
+async fn handed_off(context: &Context, may_be: bool) {
+    match context.extension::<HandOff>().filter(|_| may_be) {
+        Some(hand_off) => hand_off.requested().await,
+        None => std::future::pending().await,
     }
 }
 

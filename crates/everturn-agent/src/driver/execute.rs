@@ -1,15 +1,13 @@
 //! The commands, one by one.
 
 use everturn_core::{Error, Result};
-use futures::FutureExt;
 
-use super::{AgentEvent, Driver, Written};
+use super::{AgentEvent, Driver};
 use crate::ledger::{Admission, Admitted, Ledger};
 use crate::machine::{Command, EndOfInput, Event, PendingId, TurnOutcome, TurnRow};
 use crate::turn::{TurnContext, TurnReport, TurnStart};
 use crate::{
-    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Snapshot, SnapshotEvent, SnapshotId,
-    SnapshotMoment, TurnEnd,
+    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Snapshot, SnapshotId, SnapshotIds, TurnEnd,
 };
 
 impl<S: CustomState> Driver<S> {
@@ -19,6 +17,9 @@ impl<S: CustomState> Driver<S> {
             Command::EndInput(EndOfInput::Closed) => self.turns.answer(Ok(None)),
             Command::EndInput(EndOfInput::Cancelled) => self.turns.answer(Err(self.outbox.why_ended())),
             Command::CommitTurn => self.commit_turn(),
+            Command::CommitIteration => self.commit_iteration(),
+            Command::SettleIteration(outcome) => self.snapshots.settle_iteration(outcome),
+            Command::CommitEnd => self.commit_end(),
             Command::SendTurnEnd(outcome) => self.send_turn_end(outcome),
             Command::SettleTurn(outcome) => self.settle_turn(outcome),
             Command::SuppressWire => {
@@ -80,8 +81,10 @@ impl<S: CustomState> Driver<S> {
             self.raised.push_front(Event::TurnRefused(input));
             return;
         };
+        // A row that is named after what it holds has no name yet, unless it is that of a background run.
+        let is_named = self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.row().is_some();
         let place = TurnContext {
-            snapshot_id: reserved.clone(),
+            snapshot_id: reserved.clone().filter(|_| is_named),
             parent_snapshot_id: self.ledger.as_ref().and_then(Ledger::last).cloned(),
             turn_index: self.turns.begin(reserved),
         };
@@ -141,46 +144,6 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    fn commit_turn(&mut self) {
-        let state = self.session.state();
-        let Some(ledger) = &self.ledger else {
-            self.last_good = Some(state);
-            self.raised.push_back(Event::TurnCommitted);
-            return;
-        };
-        let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::fresh);
-        let row = ledger.row(id);
-        let turn_index = row.turn_index.unwrap_or_default() + self.unsaved_turns;
-        let moment = SnapshotMoment {
-            event: SnapshotEvent::TurnEnd,
-            state: &state,
-            previous: self.snapshotted.as_ref(),
-            index: row.index.unwrap_or_default(),
-            turn_index,
-        };
-        match self.definition.snapshots.wants(&moment) {
-            Ok(true) => {}
-            Ok(false) => {
-                self.unsaved_turns += 1;
-                self.unsaved = Some(state);
-                return self.raised.push_back(Event::TurnCommitted);
-            }
-            Err(error) => return self.raised.push_back(Event::CommitFailed(error)),
-        }
-        let row = Snapshot {
-            finish_reason: self.turns.reason(),
-            state: Some(state),
-            turn_index: Some(turn_index),
-            ..row
-        };
-        self.writes.push(
-            ledger
-                .create(row)
-                .map(|row| Written::Turn(row.map(Box::new)))
-                .boxed(),
-        );
-    }
-
     fn send_turn_end(&mut self, outcome: TurnOutcome) {
         let end = match outcome {
             TurnOutcome::Succeeded => TurnEnd {
@@ -192,14 +155,14 @@ impl<S: CustomState> Driver<S> {
                 finish_reason: Some(AgentFinishReason::Failed),
             },
         };
-        if self.wire.is_silent() {
-            return;
-        }
-        let chunk = AgentStreamChunk::turn_end(end);
-        let transform = self.definition.stream_transform.as_ref();
-        match crate::transform::shown_chunk(transform, chunk, self.client.context()) {
-            Ok(chunk) => self.wire.queue(chunk, None),
-            Err(error) => self.raised.push_back(Event::TransformFailed(error)),
+        self.announce(AgentStreamChunk::turn_end(end));
+    }
+
+    /// Shows the client a chunk of the driver's own.
+    pub(super) fn announce(&mut self, chunk: AgentStreamChunk) {
+        if !self.wire.is_silent() {
+            let failed = self.show(Some(Box::new(chunk)), None);
+            self.raised.extend(failed);
         }
     }
 

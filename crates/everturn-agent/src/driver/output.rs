@@ -1,9 +1,10 @@
 //! What the caller of an invocation gets.
 
-use everturn_core::{Error, Exposure, Result};
+use everturn_core::{Error, Result};
 
 use super::background::{no_pending_row, no_store, no_subscription};
 use super::{AgentEvent, Driver};
+use crate::agent::exposure;
 use crate::ledger::Ledger;
 use crate::machine::{Cause, Event, Resolution};
 use crate::transform::shown_state;
@@ -51,6 +52,7 @@ impl<S: CustomState> Driver<S> {
         AgentOutput {
             session_id: Some(self.session.session_id().clone()),
             snapshot_id: self.ledger.as_ref().and_then(Ledger::last).cloned(),
+            snapshot_ids: self.reported_rows(),
             ..AgentOutput::default()
         }
     }
@@ -79,7 +81,7 @@ impl<S: CustomState> Driver<S> {
         AgentOutput {
             state,
             finish_reason: Some(AgentFinishReason::Failed),
-            error: Some(error.to_wire(Exposure::Full)),
+            error: Some(error.to_wire(exposure(self.client.context()))),
             ..self.identity()
         }
     }

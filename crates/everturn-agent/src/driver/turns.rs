@@ -18,6 +18,8 @@ pub(super) struct Turns {
     settling: Option<Answer<Option<SnapshotId>>>,
     /// How many turns were begun in this invocation.
     begun: usize,
+    /// The number of the turn that runs.
+    running: Option<usize>,
     /// The row reserved for the turn under way.
     reserved: Option<SnapshotId>,
     /// The row that holds the last turn, if it was written.
@@ -61,14 +63,22 @@ impl Turns {
         self.reserved = reserved;
         self.row = None;
         self.reason = None;
+        let number = self.begun;
+        self.running = Some(number);
         self.begun += 1;
-        self.begun - 1
+        number
     }
 
     /// The turn that was begun did not take place.
     pub(super) fn take_back(&mut self) {
         self.begun -= 1;
+        self.running = None;
         self.reserved = None;
+    }
+
+    /// Whether the turn of this number has begun and not ended.
+    pub(super) fn is_running(&self, number: usize) -> bool {
+        self.running == Some(number)
     }
 
     pub(super) fn is_first(&self) -> bool {
@@ -80,6 +90,7 @@ impl Turns {
         outcome: Result<Option<AgentFinishReason>>,
         settled: Option<Answer<Option<SnapshotId>>>,
     ) {
+        self.running = None;
         self.reason = outcome.unwrap_or_default();
         self.settling = settled;
     }

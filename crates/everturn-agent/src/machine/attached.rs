@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::concluding::Concluding;
 use super::detaching::Detaching;
 use super::draining::Draining;
+use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
 use super::stopping::Stopping;
 use super::{Cause, Command, EndOfInput, Event, StoreSupport, TurnOutcome, TurnRow};
@@ -11,6 +13,8 @@ use super::{Cause, Command, EndOfInput, Event, StoreSupport, TurnOutcome, TurnRo
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Attached<I, E> {
     store: StoreSupport,
+    /// Whether the end of the invocation may become a row.
+    keeps_end: bool,
     function: Function<I, E>,
     queue: VecDeque<I>,
     input: InputSide,
@@ -25,6 +29,8 @@ enum Function<I, E> {
     Asking,
     /// It runs a turn on this input.
     InTurn(I),
+    /// The same, while a row inside the turn is being written.
+    Saving(I, Saving<E>),
     /// Its turn succeeded and is being made durable.
     Committing(Meanwhile<E>),
 }
@@ -39,14 +45,32 @@ impl<I: Clone, E> Attached<I, E> {
     pub(super) fn new(store: StoreSupport) -> Self {
         Self {
             store,
+            keeps_end: false,
             function: Function::Between,
             queue: VecDeque::new(),
             input: InputSide::Open,
         }
     }
 
+    pub(super) fn keeping_ends(self) -> Self {
+        Self {
+            keeps_end: true,
+            ..self
+        }
+    }
+
     pub(super) fn handle(self, event: Event<I, E>) -> Step<I, E> {
         match event {
+            Event::IterationEnded | Event::TurnEnded(_) | Event::NextInput | Event::Returned(_)
+                if matches!(self.function, Function::Saving(..)) =>
+            {
+                self.note_while_saving(event)
+            }
+            Event::IterationEnded => self.save_iteration(),
+            Event::IterationCommitted => self.saved(Ok(())),
+            Event::CommitFailed(error) if matches!(self.function, Function::Saving(..)) => {
+                self.saved(Err(error))
+            }
             Event::Input(input) => self.accept(input),
             Event::InputClosed => self.close_input(),
             Event::Detach(inputs) => self.detach(inputs),
@@ -112,6 +136,58 @@ impl<I: Clone, E> Attached<I, E> {
         Step::to(self)
     }
 
+    fn save_iteration(mut self) -> Step<I, E> {
+        match self.function {
+            Function::InTurn(input) => {
+                self.function = Function::Saving(input, Saving::begin());
+                Step::to(self).emit(Command::CommitIteration)
+            }
+            _ => Step::to(self).emit(Command::SettleIteration(Ok(()))),
+        }
+    }
+
+    fn note_while_saving(mut self, event: Event<I, E>) -> Step<I, E> {
+        if let Function::Saving(input, saving) = self.function {
+            self.function = Function::Saving(input, saving.note(event));
+        }
+        Step::to(self)
+    }
+
+    /// The row inside the turn landed or failed: takes up what happened meanwhile.
+    fn saved(mut self, row: Result<(), E>) -> Step<I, E> {
+        let Function::Saving(input, Saving { waiting, turn }) = self.function else {
+            return Step::to(self);
+        };
+        self.function = Function::Between;
+        let next = match turn {
+            TurnMeanwhile::Running if waiting > 0 => {
+                let saving = Saving {
+                    waiting: waiting - 1,
+                    turn,
+                };
+                self.function = Function::Saving(input, saving);
+                return Step::to(self)
+                    .emit(Command::SettleIteration(row))
+                    .emit(Command::CommitIteration);
+            }
+            TurnMeanwhile::Running => {
+                self.function = Function::InTurn(input);
+                Step::to(self)
+            }
+            TurnMeanwhile::Ended(TurnOutcome::Succeeded, meanwhile) => {
+                self.function = Function::Committing(meanwhile);
+                Step::to(self).emit(Command::CommitTurn)
+            }
+            TurnMeanwhile::Ended(TurnOutcome::Failed, meanwhile) => {
+                self.go_on(meanwhile, TurnOutcome::Failed, Ok(()))
+            }
+            TurnMeanwhile::Abandoned(result) => self
+                .conclude(result)
+                .preceded_by([Command::SendTurnEnd(TurnOutcome::Failed)]),
+        };
+        next.preceded_by(settle_all(row, waiting))
+    }
+
     fn end_turn(mut self, outcome: TurnOutcome) -> Step<I, E> {
         if !matches!(self.function, Function::InTurn(_)) {
             return Step::to(self);
@@ -134,11 +210,17 @@ impl<I: Clone, E> Attached<I, E> {
         let Function::Committing(meanwhile) = self.function else {
             return Step::to(self);
         };
+        self.function = Function::Between;
         let outcome = if commit.is_ok() {
             TurnOutcome::Succeeded
         } else {
             TurnOutcome::Failed
         };
+        self.go_on(meanwhile, outcome, commit)
+    }
+
+    /// The turn is over: takes up what the function did meanwhile.
+    fn go_on(mut self, meanwhile: Meanwhile<E>, outcome: TurnOutcome, settled: Result<(), E>) -> Step<I, E> {
         let next = match meanwhile {
             Meanwhile::Running => {
                 self.function = Function::Between;
@@ -148,18 +230,28 @@ impl<I: Clone, E> Attached<I, E> {
                 self.function = Function::Asking;
                 self.feed()
             }
-            Meanwhile::Returned(result) => Draining::begin(self.store, result),
+            Meanwhile::Returned(result) => self.conclude(result),
         };
-        next.preceded_by([Command::SendTurnEnd(outcome), Command::SettleTurn(commit)])
+        next.preceded_by([Command::SendTurnEnd(outcome), Command::SettleTurn(settled)])
+    }
+
+    /// The function is done: what remains is to save the end, if it may be a row, and to answer.
+    fn conclude(self, result: Result<(), E>) -> Step<I, E> {
+        if self.keeps_end && result.is_ok() {
+            Concluding::begin(self.store)
+        } else {
+            Draining::begin(self.store, result)
+        }
     }
 
     fn finish(mut self, result: Result<(), E>) -> Step<I, E> {
         match self.function {
-            Function::Between | Function::Asking => Draining::begin(self.store, result),
+            Function::Between | Function::Asking => self.conclude(result),
             // Whoever counts turns must see this one end, though the function did not wait for it.
-            Function::InTurn(_) => {
-                Draining::begin(self.store, result).preceded_by([Command::SendTurnEnd(TurnOutcome::Failed)])
-            }
+            Function::InTurn(_) => self
+                .conclude(result)
+                .preceded_by([Command::SendTurnEnd(TurnOutcome::Failed)]),
+            Function::Saving(..) => self.note_while_saving(Event::Returned(result)),
             Function::Committing(_) => {
                 self.function = Function::Committing(Meanwhile::Returned(result));
                 Step::to(self)
@@ -176,6 +268,7 @@ impl<I: Clone, E> Attached<I, E> {
             Function::Between => Detaching::write(Meanwhile::Running, None, self.queue),
             Function::Asking => Detaching::write(Meanwhile::Asking, None, self.queue),
             Function::InTurn(input) => Detaching::write(Meanwhile::Running, Some(input), self.queue),
+            Function::Saving(input, saving) => Detaching::await_iteration(input, saving, self.queue),
             Function::Committing(meanwhile) => Detaching::await_commit(meanwhile, self.queue),
         };
         step.preceded_by([Command::SuppressWire])
@@ -186,12 +279,17 @@ impl<I: Clone, E> Attached<I, E> {
         let step = match self.function {
             Function::Between | Function::InTurn(_) => stopping.begin(Meanwhile::Running),
             Function::Asking => stopping.begin(Meanwhile::Asking),
+            Function::Saving(_, saving) => stopping.begin_while_saving(saving),
             Function::Committing(meanwhile) => stopping.with_commit_in_flight().begin(meanwhile),
         };
         step.preceded_by([Command::SuppressWire])
     }
 
     fn has_returned(&self) -> bool {
-        matches!(self.function, Function::Committing(Meanwhile::Returned(_)))
+        match &self.function {
+            Function::Committing(meanwhile) => matches!(meanwhile, Meanwhile::Returned(_)),
+            Function::Saving(_, saving) => saving.has_returned(),
+            _ => false,
+        }
     }
 }

@@ -56,6 +56,7 @@ impl<I: Clone> Background<I> {
                 self.unrecorded = true;
                 Step::to(self).emit(Command::SettleTurn(Ok(())))
             }
+            Event::IterationEnded => Step::to(self).emit(Command::SettleIteration(Ok(()))),
             Event::HeartbeatDue => Step::to(self).emit(Command::Beat),
             Event::AbortSeen => self.wind_down(WindingDown::Aborted),
             Event::LeaseLost => self.wind_down(WindingDown::Fenced),
@@ -129,6 +130,7 @@ impl WindingDown {
         match (self, event) {
             (_, Event::NextInput) => Step::to(self).emit(Command::EndInput(EndOfInput::Cancelled)),
             (_, Event::TurnEnded(_)) => Step::to(self).emit(Command::SettleTurn(Ok(()))),
+            (_, Event::IterationEnded) => Step::to(self).emit(Command::SettleIteration(Ok(()))),
             (_, Event::LeaseLost) => Step::to(Self::Fenced),
             (Self::Aborted, Event::Returned(result)) => Finalizing::begin(Ending::Aborted(result.err())),
             (Self::Fenced, Event::Returned(_)) => Step::to(Phase::Released).emit(Command::Release),

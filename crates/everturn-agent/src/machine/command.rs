@@ -19,6 +19,15 @@ pub(crate) enum Command<I, E> {
     /// and take the session's state as the last good one. Answered by `TurnCommitted` or `CommitFailed`, at once where
     /// there is nothing to write.
     CommitTurn,
+    /// Write a row in the middle of the turn, for the generation that reported `IterationEnded` first of those that
+    /// wait, if the snapshot policy wants one. Answered by `IterationCommitted` or `CommitFailed`.
+    CommitIteration,
+    /// Let the generation go on that reported `IterationEnded` first of those that wait; on `Err`, it fails with this
+    /// error. Nobody waiting is fine.
+    SettleIteration(Result<(), E>),
+    /// Write a row for the end of the invocation, if the snapshot policy wants one. Answered by `EndCommitted` or
+    /// `CommitFailed`.
+    CommitEnd,
     /// Queue the `turnEnd` chunk behind every chunk of its turn: with the row's id and the turn's reason if it
     /// succeeded, with `failed` and no id if not.
     SendTurnEnd(TurnOutcome),

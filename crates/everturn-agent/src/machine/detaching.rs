@@ -6,21 +6,26 @@
 use std::collections::VecDeque;
 
 use super::background::{Background, Finalizing, TurnAtDetach};
+use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
 use super::stopping::Stopping;
-use super::{Cause, Command, Event, PendingId, Resolution};
+use super::{Cause, Command, Event, PendingId, Resolution, TurnOutcome};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Detaching<I, E> {
-    write: Write,
+    write: Write<I, E>,
     function: Meanwhile<E>,
     queue: VecDeque<I>,
     client_gone: bool,
 }
 
 /// The write that is in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Write {
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Write<I, E> {
+    /// A row inside the turn on this input. What the function does meanwhile is noted there.
+    IterationRow(I, Saving<E>),
+    /// The row of the invocation's end, which came before the detach.
+    EndRow,
     /// The row of the turn that ended before the detach; the pending row must become its child, not its sibling.
     TurnRow,
     /// The pending row, while a turn that the function was given earlier may still run.
@@ -33,6 +38,24 @@ impl<I: Clone, E> Detaching<I, E> {
         Step::to(Self::new(Write::TurnRow, function, queue))
     }
 
+    /// Lets the row inside a turn that is in flight land first.
+    pub(super) fn await_iteration(input: I, saving: Saving<E>, queue: VecDeque<I>) -> Step<I, E> {
+        Step::to(Self::new(
+            Write::IterationRow(input, saving),
+            Meanwhile::Running,
+            queue,
+        ))
+    }
+
+    /// Lets the row of the invocation's end that is in flight land first.
+    pub(super) fn await_end() -> Step<I, E> {
+        Step::to(Self::new(
+            Write::EndRow,
+            Meanwhile::Returned(Ok(())),
+            VecDeque::new(),
+        ))
+    }
+
     /// Writes the pending row while the function goes on with the turn on `running`, if any.
     pub(super) fn write(function: Meanwhile<E>, running: Option<I>, queue: VecDeque<I>) -> Step<I, E> {
         let write = Write::PendingRow(match running {
@@ -42,7 +65,7 @@ impl<I: Clone, E> Detaching<I, E> {
         Self::new(write, function, queue).write_pending(running)
     }
 
-    fn new(write: Write, function: Meanwhile<E>, queue: VecDeque<I>) -> Self {
+    fn new(write: Write<I, E>, function: Meanwhile<E>, queue: VecDeque<I>) -> Self {
         Self {
             write,
             function,
@@ -52,7 +75,18 @@ impl<I: Clone, E> Detaching<I, E> {
     }
 
     pub(super) fn handle(mut self, event: Event<I, E>) -> Step<I, E> {
-        match (self.write, event) {
+        if let Write::IterationRow(input, saving) = self.write {
+            return Self::handle_while_saving(input, saving, self.queue, self.client_gone, event);
+        }
+        match (&self.write, event) {
+            (_, Event::IterationEnded) => {
+                return Step::to(self).emit(Command::SettleIteration(Ok(())));
+            }
+            // What the row would have held is in the final write.
+            (Write::EndRow, Event::EndCommitted | Event::CommitFailed(_)) => {
+                self.write = Write::PendingRow(TurnAtDetach::None);
+                return self.write_pending(None);
+            }
             // The turn that is on its way answers this request too.
             (Write::PendingRow(TurnAtDetach::Running), Event::NextInput) => {}
             (_, Event::NextInput) => self.function = Meanwhile::Asking,
@@ -68,11 +102,52 @@ impl<I: Clone, E> Detaching<I, E> {
                 self.write = Write::PendingRow(TurnAtDetach::None);
                 self.queue.push_front(input);
             }
-            (Write::PendingRow(turn), Event::PendingWritten) => return self.go_on(turn),
+            (&Write::PendingRow(turn), Event::PendingWritten) => return self.go_on(turn),
             (Write::PendingRow(_), Event::PendingFailed(error)) => return self.give_up(error),
             _ => {}
         }
         Step::to(self)
+    }
+
+    fn handle_while_saving(
+        input: I,
+        saving: Saving<E>,
+        queue: VecDeque<I>,
+        client_gone: bool,
+        event: Event<I, E>,
+    ) -> Step<I, E> {
+        let row = match event {
+            Event::IterationCommitted => Ok(()),
+            Event::CommitFailed(error) => Err(error),
+            event => {
+                let client_gone = client_gone || matches!(event, Event::ClientGone(_));
+                let write = Write::IterationRow(input, saving.note(event));
+                return Step::to(Self {
+                    client_gone,
+                    ..Self::new(write, Meanwhile::Running, queue)
+                });
+            }
+        };
+        let Saving { waiting, turn } = saving;
+        let after = |write, function| Self {
+            client_gone,
+            ..Self::new(write, function, queue)
+        };
+        let none = Write::PendingRow(TurnAtDetach::None);
+        let next = match turn {
+            TurnMeanwhile::Running => {
+                after(Write::PendingRow(TurnAtDetach::Running), Meanwhile::Running).write_pending(Some(input))
+            }
+            TurnMeanwhile::Abandoned(result) => after(none, Meanwhile::Returned(result)).write_pending(None),
+            // It ended before the pending row was begun, so it has a row of its own.
+            TurnMeanwhile::Ended(TurnOutcome::Succeeded, meanwhile) => {
+                Step::to(after(Write::TurnRow, meanwhile)).emit(Command::CommitTurn)
+            }
+            TurnMeanwhile::Ended(TurnOutcome::Failed, meanwhile) => after(none, meanwhile)
+                .write_pending(None)
+                .preceded_by([Command::SettleTurn(Ok(()))]),
+        };
+        next.preceded_by(settle_all(row, waiting))
     }
 
     fn settle(mut self, commit: Result<(), E>) -> Step<I, E> {

@@ -22,6 +22,9 @@ pub(crate) enum Event<I, E> {
     TurnRefused(I),
     /// The turn that was started last came to its end, or could not begin.
     TurnEnded(TurnOutcome),
+    /// All tools that the model asked for have answered, and the generation waits for `SettleIteration` before the
+    /// model sees the answers. Raised for generations of a turn that has begun and not ended; others go on by themselves.
+    IterationEnded,
     /// The function returned, failed or panicked.
     Returned(Result<(), E>),
 
@@ -32,7 +35,11 @@ pub(crate) enum Event<I, E> {
 
     /// Answers `CommitTurn`: the turn is durable.
     TurnCommitted,
-    /// Answers `CommitTurn`: the turn could not be made durable.
+    /// Answers `CommitIteration`: the row is durable, or none was wanted.
+    IterationCommitted,
+    /// Answers `CommitEnd`: the row is durable, or none was wanted.
+    EndCommitted,
+    /// Answers whichever of `CommitTurn`, `CommitIteration` and `CommitEnd` is in flight: the row could not be written.
     CommitFailed(E),
     /// Answers `WritePending`.
     PendingWritten,

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!                    function returned            drained
-//!   ┌─► Attached ──────────────────────► Draining ───────────────────────────► Released
+//!   ┌─► Attached ───────── * ──────────► Draining ───────────────────────────► Released
 //!          │   │ client gone, transform failed,  │                               ▲ ▲
 //!          │   │ bad input, detach refused       │ detach                        │ │
 //!          │   └──────────────► Stopping ────────┼── function returned ───────────┘ │
@@ -23,6 +23,9 @@
 //!              └────► WindingDown ───────┴─────── fenced ──────────────────────────┘
 //! ```
 //!
+//! \* Where the end of an invocation may become a row, a function that returned normally goes through `Concluding` until
+//! that row is written. It is left as `Attached` is: by a detach to `Detaching`, by everything else to `Stopping`.
+//!
 //! # What the driver raises
 //!
 //! Events are handled one at a time, in the order in which they happened. Where several are ready at once the driver
@@ -34,7 +37,7 @@
 //! |---|---|---|
 //! | client | [`Input`](Event::Input), [`Detach`](Event::Detach), [`InputClosed`](Event::InputClosed), [`InputRejected`](Event::InputRejected) | read eagerly from the very start, whatever the turn is doing; nothing is read after a detach |
 //! | caller | [`ClientGone`](Event::ClientGone) | cancelled, disconnected, or past its deadline; at most once |
-//! | function | [`NextInput`](Event::NextInput), [`TurnEnded`](Event::TurnEnded), [`Returned`](Event::Returned) | the turn loop pulls; each turn started ends with one `TurnEnded`, also if its future is dropped (a guard raises `Failed`); after `Returned` nothing more |
+//! | function | [`NextInput`](Event::NextInput), [`IterationEnded`](Event::IterationEnded), [`TurnEnded`](Event::TurnEnded), [`Returned`](Event::Returned) | the turn loop pulls; each turn started ends with one `TurnEnded`, also if its future is dropped (a guard raises `Failed`); an `IterationEnded` comes only from the turn that runs, and each is settled once, in order; after `Returned` nothing more |
 //! | wire | [`TransformFailed`](Event::TransformFailed) | a stream or state transform failed; that chunk and all later ones are withheld |
 //! | store | [`AbortSeen`](Event::AbortSeen), [`LeaseLost`](Event::LeaseLost) | from the status subscription, or from a beat or a record that found the row changed |
 //! | timer | [`HeartbeatDue`](Event::HeartbeatDue) | between `StartHeartbeat` and `StopHeartbeat` |
@@ -72,6 +75,16 @@
 //! | transform failed | client gone | rejected with the transform's error |
 //! | turn-end write in flight | function returns (turn loop dropped) | the write settles, its `turnEnd` is sent, then the output |
 //! | turn-end write fails | | the turn fails with the store's error; the function may go on with the next input |
+//! | row inside a turn in flight | another round of tools ends (generations side by side) | its row waits for the first and goes on from it |
+//! | row inside a turn in flight | turn ends (its generation was dropped) | the row lands first; the turn's row goes on from it |
+//! | row inside a turn in flight | function returns | the row lands, `turnEnd` says failed, then the output |
+//! | row inside a turn in flight | detach | the row lands first; the pending row goes on from it, or from the turn's row if the turn ended meanwhile |
+//! | row inside a turn in flight | client gone, transform fails | work cancelled at once; the row lands before anything else is written or answered |
+//! | row inside a turn fails | | the generation fails with the store's error, and the turn by it |
+//! | detached, or work cancelled | round of tools ends | no row; the generation goes on |
+//! | row of the end in flight | detach | the row lands or fails; the pending row follows and is finalized at once |
+//! | row of the end in flight | client gone, transform fails | the row lands; then the answer |
+//! | row of the end fails | | failed output, with the store's error; a detach read before that output leaves a failed row |
 //! | function returns | inputs queued | discarded |
 //! | turn ended, more inputs queued | function asks | the next turn waits until the row says that the last one is done |
 //! | progress being recorded | function drops its loop and returns | the final write decides; a record that lands after it changes nothing |
@@ -85,9 +98,11 @@
 mod attached;
 mod background;
 mod command;
+mod concluding;
 mod detaching;
 mod draining;
 mod event;
+mod saving;
 mod state;
 mod stopping;
 

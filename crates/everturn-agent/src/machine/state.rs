@@ -2,6 +2,7 @@
 
 use super::attached::Attached;
 use super::background::{Background, Finalizing, WindingDown};
+use super::concluding::Concluding;
 use super::detaching::Detaching;
 use super::draining::Draining;
 use super::stopping::Stopping;
@@ -21,6 +22,16 @@ impl<I: Clone, E> Machine<I, E> {
         }
     }
 
+    /// The same invocation, whose end is offered to the snapshot policy.
+    pub(crate) fn keeping_ends(self) -> Self {
+        match self.phase {
+            Phase::Attached(attached) => Self {
+                phase: attached.keeping_ends().into(),
+            },
+            phase => Self { phase },
+        }
+    }
+
     /// A detached run that this worker claimed from another: nobody listens, and `inputs` are all there will be. Its
     /// function is about to run on the last committed state.
     pub(crate) fn take_over(inputs: Vec<I>) -> (Self, Vec<Command<I, E>>) {
@@ -33,6 +44,7 @@ impl<I: Clone, E> Machine<I, E> {
     pub(crate) fn handle(&mut self, event: Event<I, E>) -> Vec<Command<I, E>> {
         let step = match std::mem::replace(&mut self.phase, Phase::Released) {
             Phase::Attached(phase) => phase.handle(event),
+            Phase::Concluding(phase) => phase.handle(event),
             Phase::Draining(phase) => phase.handle(event),
             Phase::Stopping(phase) => phase.handle(event),
             Phase::Detaching(phase) => phase.handle(event),
@@ -78,6 +90,8 @@ impl StoreSupport {
 pub(super) enum Phase<I, E> {
     /// A client sends inputs and receives chunks.
     Attached(Attached<I, E>),
+    /// The function returned normally; the end of the invocation is being saved.
+    Concluding(Concluding),
     /// The function returned; the last chunks are on their way.
     Draining(Draining<E>),
     /// The work was cancelled before any detach; the function has yet to return.
@@ -106,6 +120,7 @@ macro_rules! phase_from {
 
 phase_from!(
     Attached<I, E>,
+    Concluding,
     Draining<E>,
     Stopping<E>,
     Detaching<I, E>,

@@ -1,16 +1,32 @@
 //! The work was cancelled while its outcome was still the client's to hear; the function has yet to return.
 
 use super::draining::resolve;
+use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
 use super::{Cause, Command, EndOfInput, Event, Resolution, TurnOutcome};
 
-/// Rests only while the function runs or a commit is in flight.
+/// Rests only while the function runs or a write is in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Stopping<E> {
     cause: Cause<E>,
     client_gone: bool,
-    commit_in_flight: bool,
+    write: Write,
     returned: Option<Result<(), E>>,
+}
+
+/// The write that is in flight. It is not cancelled but awaited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Write {
+    None,
+    /// The row of the last turn.
+    TurnRow,
+    /// A row inside the turn, while so many others wait that get none, and the turn may have ended.
+    IterationRow {
+        waiting: usize,
+        ended: Option<TurnOutcome>,
+    },
+    /// The row of the invocation's end.
+    EndRow,
 }
 
 impl<E> Stopping<E> {
@@ -19,14 +35,20 @@ impl<E> Stopping<E> {
         Self {
             cause,
             client_gone,
-            commit_in_flight: false,
+            write: Write::None,
             returned: None,
         }
     }
 
-    /// The last turn is being made durable; that write is not cancelled but awaited.
+    /// The last turn is being made durable.
     pub(super) fn with_commit_in_flight(mut self) -> Self {
-        self.commit_in_flight = true;
+        self.write = Write::TurnRow;
+        self
+    }
+
+    /// The invocation's end is being saved.
+    pub(super) fn with_end_in_flight(mut self) -> Self {
+        self.write = Write::EndRow;
         self
     }
 
@@ -34,6 +56,18 @@ impl<E> Stopping<E> {
     pub(super) fn with_client_gone(mut self, client_gone: bool) -> Self {
         self.client_gone = client_gone;
         self
+    }
+
+    /// Cancels the work while a row inside its turn is being written.
+    pub(super) fn begin_while_saving<I>(mut self, saving: Saving<E>) -> Step<I, E> {
+        let Saving { waiting, turn } = saving;
+        let (ended, meanwhile) = match turn {
+            TurnMeanwhile::Running => (None, Meanwhile::Running),
+            TurnMeanwhile::Ended(outcome, meanwhile) => (Some(outcome), meanwhile),
+            TurnMeanwhile::Abandoned(result) => (None, Meanwhile::Returned(result)),
+        };
+        self.write = Write::IterationRow { waiting, ended };
+        self.begin(meanwhile)
     }
 
     /// Cancels the work, or what is left of it.
@@ -56,8 +90,9 @@ impl<E> Stopping<E> {
     pub(super) fn handle<I>(mut self, event: Event<I, E>) -> Step<I, E> {
         match event {
             Event::NextInput => Step::to(self).emit(Command::EndInput(EndOfInput::Cancelled)),
+            Event::IterationEnded => self.pass_iteration(),
             Event::TurnEnded(outcome) => self.end_turn(outcome),
-            Event::TurnCommitted => self.settle(Ok(())),
+            Event::TurnCommitted | Event::IterationCommitted | Event::EndCommitted => self.settle(Ok(())),
             Event::CommitFailed(error) => self.settle(Err(error)),
             Event::Returned(result) => self.finish(result),
             Event::ClientGone(_) => {
@@ -68,7 +103,20 @@ impl<E> Stopping<E> {
         }
     }
 
-    fn end_turn<I>(self, outcome: TurnOutcome) -> Step<I, E> {
+    /// Cancelled work leaves no rows inside its turn. Those that wait are settled in order.
+    fn pass_iteration<I>(mut self) -> Step<I, E> {
+        if let Write::IterationRow { waiting, .. } = &mut self.write {
+            *waiting += 1;
+            return Step::to(self);
+        }
+        Step::to(self).emit(Command::SettleIteration(Ok(())))
+    }
+
+    fn end_turn<I>(mut self, outcome: TurnOutcome) -> Step<I, E> {
+        if let Write::IterationRow { ended, .. } = &mut self.write {
+            *ended = Some(outcome);
+            return Step::to(self);
+        }
         if outcome == TurnOutcome::Succeeded && self.rows_are_written() {
             Step::to(self.with_commit_in_flight()).emit(Command::CommitTurn)
         } else {
@@ -81,13 +129,24 @@ impl<E> Stopping<E> {
         !matches!(self.cause, Cause::PendingRow(_))
     }
 
-    fn settle<I>(mut self, commit: Result<(), E>) -> Step<I, E> {
-        if !self.commit_in_flight {
-            return Step::to(self);
+    fn settle<I>(mut self, row: Result<(), E>) -> Step<I, E> {
+        match std::mem::replace(&mut self.write, Write::None) {
+            Write::None => Step::to(self),
+            Write::EndRow => self.resolve_when_done(),
+            Write::TurnRow => self.resolve_when_done().preceded_by([Command::SettleTurn(row)]),
+            Write::IterationRow { waiting, ended } => {
+                let next = match ended {
+                    Some(TurnOutcome::Succeeded) if self.rows_are_written() => {
+                        Step::to(self.with_commit_in_flight()).emit(Command::CommitTurn)
+                    }
+                    Some(_) => self
+                        .resolve_when_done()
+                        .preceded_by([Command::SettleTurn(Ok(()))]),
+                    None => self.resolve_when_done(),
+                };
+                next.preceded_by(settle_all(row, waiting))
+            }
         }
-        self.commit_in_flight = false;
-        self.resolve_when_done()
-            .preceded_by([Command::SettleTurn(commit)])
     }
 
     fn finish<I>(mut self, result: Result<(), E>) -> Step<I, E> {
@@ -96,7 +155,7 @@ impl<E> Stopping<E> {
     }
 
     fn resolve_when_done<I>(mut self) -> Step<I, E> {
-        if self.commit_in_flight {
+        if self.write != Write::None {
             return Step::to(self);
         }
         match self.returned.take() {

@@ -1,6 +1,7 @@
 //! Asking a model from a turn of one's own.
 
 use std::future::IntoFuture;
+use std::sync::{Arc, OnceLock};
 
 use everturn_ai::prompt::with_prompt_state;
 use everturn_ai::{Generate, Generated, History};
@@ -8,6 +9,7 @@ use everturn_core::Result;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use super::observer::ConversationObserver;
 use super::turn::remember;
 use crate::{CustomState, Turn};
 
@@ -16,11 +18,13 @@ impl<S: CustomState> Turn<S> {
     pub fn generate(&self) -> TurnGenerate<S> {
         let session = self.session().clone();
         let context = with_prompt_state(self.context().clone(), move || session.custom_json());
+        let history = Arc::default();
+        let context = ConversationObserver::install(self, &history, context);
         let generate = Generate::new(&self.registry()).context(context);
         TurnGenerate {
             turn: self.clone(),
             generate,
-            history: None,
+            history,
         }
     }
 }
@@ -31,15 +35,14 @@ pub struct TurnGenerate<S, T = Value> {
     turn: Turn<S>,
     generate: Generate<T>,
     /// What the model is asked from, if that is the conversation.
-    history: Option<History>,
+    history: Arc<OnceLock<History>>,
 }
 
 impl<S: CustomState, T: 'static> TurnGenerate<S, T> {
     /// Generates from the conversation so far, and adds to it what the model and its tools say.
     pub fn history(mut self) -> Self {
-        let history = self.turn.messages();
-        self.generate = self.generate.messages(&history);
-        self.history = Some(history);
+        let history = self.history.get_or_init(|| self.turn.messages());
+        self.generate = self.generate.messages(history);
         self
     }
 
@@ -64,7 +67,7 @@ impl<S: CustomState, T: 'static> TurnGenerate<S, T> {
     /// As [`Generate::run`].
     pub async fn run(self) -> Result<Generated<T>> {
         let reply = self.generate.run().await?;
-        if let Some(history) = &self.history {
+        if let Some(history) = self.history.get() {
             remember(&self.turn, history, &reply);
         }
         Ok(reply)

@@ -1,6 +1,6 @@
 //! One turn of an agent around a prompt.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use everturn_ai::prompt::{Prompt, with_prompt_state};
 use everturn_ai::{
@@ -11,6 +11,7 @@ use everturn_core::{Error, Result};
 use serde_json::Value;
 
 use super::kept::{conversation_of, marked};
+use super::observer::ConversationObserver;
 use crate::agent::AgentFunction;
 use crate::{AgentInput, CustomState, Resume, Turn, validate_resume};
 
@@ -35,15 +36,18 @@ async fn prompt_turn<S: CustomState>(
     prompt: Prompt,
     input: Arc<Value>,
 ) -> Result<Option<FinishReason>> {
-    check_input(turn.input())?;
     let history = turn.messages();
+    check_input(turn.input(), &history)?;
     let input = turn.prompt_input().unwrap_or(input);
     let session = turn.session().clone();
     let context = with_prompt_state(turn.context().clone(), move || session.custom_json());
+    let observed = Arc::new(OnceLock::from(history.clone()));
+    let context = ConversationObserver::install(&turn, &observed, context);
     let resume = answers(turn.input());
-    let (conversation, since) = match resume {
-        Some(_) => at_the_interrupted_turn(&history),
-        None => (history.clone(), Messages::new()),
+    let (conversation, since) = if resume.is_some() || turn.input().message.is_none() {
+        at_the_interrupted_turn(&history)
+    } else {
+        (history.clone(), Messages::new())
     };
 
     let rendered = prompt
@@ -70,8 +74,12 @@ async fn prompt_turn<S: CustomState>(
 }
 
 /// Refuses what no turn can be made of, before the model is asked.
-fn check_input(input: &AgentInput) -> Result<()> {
-    if !input.has_payload() {
+///
+/// Where tools have answered and the model has not, as in a snapshot from the middle of a turn, there is something to go
+/// on with although nobody says anything.
+fn check_input(input: &AgentInput, history: &History) -> Result<()> {
+    let awaits_model = history.last().is_some_and(|message| message.role() == Role::Tool);
+    if !input.has_payload() && !awaits_model {
         return Err(Error::invalid_argument(
             "a turn needs a message, or answers to interrupts in 'resume'",
         ));
@@ -133,16 +141,24 @@ fn resume_options(resume: &Resume) -> ResumeOptions {
 ///
 /// What others added to the session meanwhile, such as a tool that leaves a message, is kept before the answer.
 pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply: &ModelResponse) {
-    let mut conversation = match &reply.request {
-        Some(request) => conversation_of(&request.messages, history),
-        None => history.into(),
-    };
+    let request = reply.request.as_ref().map(|request| &request.messages);
+    let mut conversation = conversation_so_far(turn, history, request.unwrap_or(&history.into()));
+    conversation.extend(reply.message.clone());
+    turn.set_messages(conversation);
+}
+
+/// What was said up to this request, and what others added to the session meanwhile.
+pub(super) fn conversation_so_far<S: CustomState>(
+    turn: &Turn<S>,
+    history: &History,
+    request: &Messages,
+) -> Messages {
+    let mut conversation = conversation_of(request, history);
     let present = turn.messages();
     if present.shared_prefix(history) == history.len() {
         conversation.extend(present.since(history.len()).cloned());
     }
-    conversation.extend(reply.message.clone());
-    turn.set_messages(conversation);
+    conversation
 }
 
 /// Shows the client which tool requests wait for an answer.

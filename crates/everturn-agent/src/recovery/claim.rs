@@ -131,6 +131,7 @@ impl ClaimedRun {
             session_id.clone(),
             definition.concurrency,
             definition.clock.clone(),
+            (definition.timeline, definition.snapshot_ids),
         );
         ledger.take_over(&row, parent.as_ref());
         let opening = Opening {

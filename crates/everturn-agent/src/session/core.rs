@@ -19,6 +19,8 @@ use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 pub(crate) struct Core<S> {
     session_id: SessionId,
     live: Mutex<Live<S>>,
+    /// Whether the ends of rounds of tools may become snapshots.
+    keeps_iterations: bool,
     patcher: Mutex<Patcher>,
     outbox: Outbox,
     transform: Option<StateTransform>,
@@ -30,6 +32,33 @@ struct Live<S> {
     state: SessionState,
     /// The same document as `state.custom`, decoded; the default where that is absent.
     custom: S,
+    /// What the present turn has said beyond `state.messages`, as far as it is in a row already.
+    ahead: Ahead,
+}
+
+/// The conversation as the last row inside the present turn holds it. The session has it when the generation is done; what
+/// it then has in common with the row is to be shared, not said twice.
+#[derive(Default)]
+struct Ahead {
+    messages: Option<History>,
+    /// Messages as they were said, and with the names of the snapshots that they ended.
+    named: Vec<(Message, Message)>,
+}
+
+impl Ahead {
+    /// The messages, with the names of the snapshots they ended; those before `known` have theirs.
+    fn naming(&self, wanted: Messages, known: usize) -> Messages {
+        if self.named.is_empty() {
+            return wanted;
+        }
+        let mut messages = wanted.slice(0..known.min(wanted.len()));
+        let named = |message: &Message| {
+            let known = self.named.iter().find(|(said, _)| said.is_same(message));
+            known.map_or_else(|| message.clone(), |(_, named)| named.clone())
+        };
+        messages.extend(wanted.slice(messages.len()..wanted.len()).iter().map(named));
+        messages
+    }
 }
 
 /// No critical section leaves the state half changed, so a panic elsewhere does not make it unusable.
@@ -56,12 +85,18 @@ impl<S: CustomState> Core<S> {
         outbox: Outbox,
         transform: Option<StateTransform>,
         caller: Context,
+        keeps_iterations: bool,
     ) -> Result<Self> {
         let custom = decode_custom(state.custom.as_deref())?;
         state.session_id = Some(session_id.clone());
         Ok(Self {
             session_id,
-            live: Mutex::new(Live { state, custom }),
+            live: Mutex::new(Live {
+                state,
+                custom,
+                ahead: Ahead::default(),
+            }),
+            keeps_iterations,
             patcher: Mutex::default(),
             outbox,
             transform,
@@ -88,13 +123,65 @@ impl<S: CustomState> Core<S> {
     pub(crate) fn reload(&self, mut state: SessionState) -> Result<()> {
         let custom = decode_custom(state.custom.as_deref())?;
         state.session_id = Some(self.session_id.clone());
-        *lock(&self.live) = Live { state, custom };
+        *lock(&self.live) = Live {
+            state,
+            custom,
+            ahead: Ahead::default(),
+        };
         Ok(())
+    }
+
+    /// A turn begins: the next patch is a whole document, and nothing of the turn is in a row yet.
+    pub(crate) fn begin_turn(&self) {
+        self.arm_patcher();
+        lock(&self.live).ahead = Ahead::default();
     }
 
     /// The next patch is a whole document.
     pub(crate) fn arm_patcher(&self) {
         lock(&self.patcher).arm();
+    }
+
+    /// Whether the ends of rounds of tools may become snapshots.
+    pub(crate) fn keeps_iterations(&self) -> bool {
+        self.keeps_iterations
+    }
+
+    /// The state in the middle of a turn, with a conversation that the session does not have yet.
+    pub(crate) fn state_with(&self, conversation: Messages) -> SessionState {
+        let live = lock(&self.live);
+        SessionState {
+            messages: live.adopted(conversation),
+            ..live.state.clone()
+        }
+    }
+
+    /// Takes note of a row inside the present turn: its conversation, and the same with the row's name in it.
+    pub(crate) fn saved_ahead(&self, conversation: &History, named: &History) {
+        let mut live = lock(&self.live);
+        live.ahead.messages = Some(named.clone());
+        if let (Some(said), Some(named)) = (conversation.last(), named.last())
+            && !said.is_same(named)
+        {
+            live.ahead.named.push((said.clone(), named.clone()));
+        }
+    }
+
+    /// Puts the row's name into the last message of what was saved, unless the session has moved on from that.
+    pub(crate) fn adopt_named(&self, saved: &History, named: &History) {
+        let mut live = lock(&self.live);
+        let present = &live.state.messages;
+        if present.shared_prefix(saved) == saved.len() {
+            let mut messages = named.clone();
+            messages.extend(present.since(saved.len()).cloned());
+            live.state.messages = messages;
+        }
+    }
+
+    /// Puts other messages in the place of all.
+    pub(super) fn set_messages(&self, messages: Messages) {
+        let mut live = lock(&self.live);
+        live.state.messages = live.adopted(messages);
     }
 
     pub(super) fn edit<T>(&self, change: impl FnOnce(&mut SessionState) -> T) -> T {
@@ -165,10 +252,24 @@ impl<S: CustomState> Core<S> {
     }
 }
 
+impl<S> Live<S> {
+    /// The history that holds `wanted`, sharing all it can with the session and with the turn's rows.
+    fn adopted(&self, wanted: Messages) -> History {
+        let present = &self.state.messages;
+        let wanted = self.ahead.naming(wanted, present.len());
+        let nearest = self
+            .ahead
+            .messages
+            .as_ref()
+            .filter(|ahead| shared_prefix(ahead, &wanted) > shared_prefix(present, &wanted));
+        adopt(nearest.unwrap_or(present), &wanted)
+    }
+}
+
 /// The history that holds `wanted`, sharing with `current` all they have in common and adding the rest.
 ///
 /// Costs what was added, whatever the length of the conversation.
-pub(super) fn adopt(current: &History, wanted: &Messages) -> History {
+fn adopt(current: &History, wanted: &Messages) -> History {
     let kept = shared_prefix(current, wanted);
     let mut history = current.truncate_to(kept);
     history.extend(wanted.slice(kept..wanted.len()).iter().cloned());

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use everturn_ai::ModelResponseChunk;
+use everturn_ai::{Messages, ModelResponseChunk};
 use everturn_core::{Emitter, Error, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,13 @@ pub(crate) enum Signal {
     Fault(Error),
     /// The function is ready for a turn; the answer is `None` when no more come.
     NextTurn(Answer<Option<TurnStart>>),
+    /// The tools that a model asked for in this turn have answered; the generation waits until this conversation is saved, if it is to
+    /// be.
+    IterationDone {
+        turn: usize,
+        conversation: Messages,
+        settled: Answer<()>,
+    },
     /// The turn's handler is done; the answer is the row that holds the turn, if one was written.
     TurnDone {
         outcome: Result<Option<AgentFinishReason>>,
@@ -178,6 +185,19 @@ impl Outbox {
     /// Asks for the next turn; `None` when no more come.
     pub(crate) async fn next_turn(&self) -> Result<Option<TurnStart>> {
         self.ask(Signal::NextTurn).await
+    }
+
+    /// Reports a conversation whose tools have answered and waits until it is saved, if it is to be.
+    ///
+    /// # Errors
+    /// What the store fails with; `CANCELLED` if the invocation is over.
+    pub(crate) async fn iteration_done(&self, turn: usize, conversation: Messages) -> Result<()> {
+        self.ask(|settled| Signal::IterationDone {
+            turn,
+            conversation,
+            settled,
+        })
+        .await
     }
 
     /// Reports the end of a turn's handler and waits for the row that holds the turn.

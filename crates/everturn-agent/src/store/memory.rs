@@ -20,7 +20,8 @@ use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 /// Keeps snapshots in this process: for tests, tools and conversations that need not outlive it.
 ///
 /// Rows share what they have in common: a snapshot of a long conversation costs what its turn added. Cloning gives
-/// another handle to the same store. Nothing survives the process.
+/// another handle to the same store. Every call is one step under one lock, so all of them are linearizable, pages of lists
+/// too; nothing survives the process.
 #[derive(Clone, Default)]
 pub struct MemoryStore(Arc<Mutex<HashMap<Scope, Tenant>>>);
 
@@ -29,7 +30,7 @@ pub struct MemoryStore(Arc<Mutex<HashMap<Scope, Tenant>>>);
 struct Tenant {
     // Boxed, because a table has room to spare and rows are large.
     rows: HashMap<SnapshotId, Box<Snapshot>>,
-    sessions: HashMap<SessionId, BTreeSet<Position>>,
+    sessions: HashMap<SessionId, SessionRows>,
     /// Every session by its tip, so that listing them sorts nothing.
     tips: BTreeMap<Position, SessionId>,
     /// Every row that has a parent, after that parent.
@@ -43,6 +44,28 @@ struct Tenant {
 }
 
 type Position = (Timestamp, SnapshotId);
+
+/// The rows of one session, in order.
+#[derive(Default)]
+struct SessionRows {
+    all: BTreeSet<Position>,
+    /// Those that no rewind left behind.
+    kept: BTreeSet<Position>,
+}
+
+impl SessionRows {
+    fn insert(&mut self, position: Position, orphaned: bool) {
+        if !orphaned {
+            self.kept.insert(position.clone());
+        }
+        self.all.insert(position);
+    }
+
+    fn remove(&mut self, position: &Position) {
+        self.kept.remove(position);
+        self.all.remove(position);
+    }
+}
 
 impl MemoryStore {
     /// An empty store.
@@ -58,7 +81,7 @@ impl MemoryStore {
 
 impl Tenant {
     fn tip(&self, session: &SessionId) -> Option<&Position> {
-        self.sessions.get(session)?.last()
+        self.sessions.get(session)?.kept.last()
     }
 
     fn read(&self, id: &SnapshotId, detail: Detail) -> Option<Snapshot> {
@@ -81,7 +104,7 @@ impl Tenant {
         self.unlink(&row.snapshot_id);
         let position = (row.created_at, row.snapshot_id.clone());
         if let Some(session) = &row.session_id {
-            self.change_session(session, |order| order.insert(position.clone()));
+            self.change_session(session, |rows| rows.insert(position.clone(), row.orphaned));
         }
         if let Some(parent) = &row.parent_id {
             self.children.insert((parent.clone(), position));
@@ -109,7 +132,7 @@ impl Tenant {
         self.pending.remove(id);
         let position = (row.created_at, id.clone());
         if let Some(session) = &row.session_id {
-            self.change_session(session, |order| order.remove(&position));
+            self.change_session(session, |rows| rows.remove(&position));
         }
         if let Some(parent) = row.parent_id {
             self.children.remove(&(parent, position));
@@ -143,12 +166,12 @@ impl Tenant {
     }
 
     /// Changes which rows a session has and keeps the order of sessions in step.
-    fn change_session(&mut self, session: &SessionId, change: impl FnOnce(&mut BTreeSet<Position>) -> bool) {
-        let order = self.sessions.entry(session.clone()).or_default();
-        let before = order.last().cloned();
-        change(order);
-        let after = order.last().cloned();
-        if after.is_none() {
+    fn change_session(&mut self, session: &SessionId, change: impl FnOnce(&mut SessionRows)) {
+        let rows = self.sessions.entry(session.clone()).or_default();
+        let before = rows.kept.last().cloned();
+        change(rows);
+        let after = rows.kept.last().cloned();
+        if rows.all.is_empty() {
             self.sessions.remove(session);
         }
         if before != after {
@@ -253,7 +276,7 @@ impl SessionStore for MemoryStore {
                 next: None,
             });
         };
-        let positions = positions.range(beyond(query.after.as_ref(), query.order));
+        let positions = positions.all.range(beyond(query.after.as_ref(), query.order));
         Ok(page(positions, query.order, query.page_size(), |(_, id)| {
             tenant
                 .read(id, query.detail)
@@ -304,7 +327,7 @@ impl SessionStore for MemoryStore {
                 .sessions
                 .get(session)
                 .into_iter()
-                .flatten()
+                .flat_map(|rows| &rows.all)
                 .map(|(_, id)| id.clone())
                 .collect(),
         };

@@ -7,7 +7,8 @@ use everturn_core::{Context, Result};
 
 use crate::Messages;
 
-/// Told about the progress of the generations that run in a context.
+/// Told about the progress of the generations that run in a context. What the tools of such a generation generate in
+/// turn is another conversation, and not told.
 #[async_trait]
 pub trait GenerateObserver: Send + Sync + 'static {
     /// All tools that a model asked for have answered, and the model has not seen the answers yet.
@@ -19,16 +20,24 @@ pub trait GenerateObserver: Send + Sync + 'static {
     }
 }
 
-struct Observer(Arc<dyn GenerateObserver>);
+struct Observer(Option<Arc<dyn GenerateObserver>>);
 
 /// The same context, in which `observer` is told about generations.
 pub fn with_observer(context: Context, observer: Arc<dyn GenerateObserver>) -> Context {
-    context.with_extension(Arc::new(Observer(observer)))
+    context.with_extension(Arc::new(Observer(Some(observer))))
+}
+
+/// The same context, in which nobody is told about generations.
+pub(super) fn unobserved(context: Context) -> Context {
+    match context.extension::<Observer>() {
+        Some(observer) if observer.0.is_some() => context.with_extension(Arc::new(Observer(None))),
+        _ => context,
+    }
 }
 
 pub(super) async fn tool_iteration_end(context: &Context, messages: &Messages) -> Result<()> {
-    match context.extension::<Observer>() {
-        Some(observer) => observer.0.tool_iteration_end(messages).await,
-        None => Ok(()),
+    match context.extension::<Observer>().as_deref() {
+        Some(Observer(Some(observer))) => observer.tool_iteration_end(messages).await,
+        _ => Ok(()),
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
+use super::observer::unobserved;
 use crate::middleware::{GenerateTurn, NextTool, ToolCall};
 use crate::{
     FinishReason, Message, ModelResponse, ModelResponseChunk, MultipartToolResponse, Part, Tool, ToolContext,
@@ -123,7 +124,7 @@ impl Call {
         parts: Vec<Part>,
         index: &ChunkIndex,
     ) -> Result<Vec<Outcome>> {
-        let context = turn.context.child();
+        let context = unobserved(turn.context.child());
         let emitter = index.stamping_in_turn(&turn.emitter);
         let mut calls = Vec::with_capacity(parts.len());
         for part in parts {

@@ -1,9 +1,10 @@
 //! A line of messages that histories are positions in.
 
 use std::{
+    any::Any,
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -30,6 +31,7 @@ pub struct Lineage {
     parent: Option<History>,
     depth: usize,
     log: Log<Entry>,
+    companions: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 /// A message and the tally of the whole history up to and including it.
@@ -45,6 +47,7 @@ impl Lineage {
             parent: None,
             depth: 0,
             log: Log::new(),
+            companions: Mutex::default(),
         }
     }
 
@@ -56,6 +59,7 @@ impl Lineage {
             parent,
             depth,
             log: Log::new(),
+            companions: Mutex::default(),
         };
         let pushed = lineage.log.push_at(0, first);
         debug_assert!(pushed.is_ok(), "a new log is empty");
@@ -80,6 +84,21 @@ impl Lineage {
     /// The length of the longest history in this lineage, as of now.
     pub fn tip(&self) -> usize {
         self.base() + self.log.len()
+    }
+
+    /// What somebody keeps beside this lineage, to know something about its messages without walking them again: one
+    /// value of each type, made when it is first asked for, gone with the lineage.
+    pub fn companion<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+        // A value is added whole or not at all.
+        let mut companions = self.companions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = companions
+            .iter()
+            .find_map(|companion| Arc::clone(companion).downcast::<T>().ok());
+        known.unwrap_or_else(|| {
+            let made = Arc::new(T::default());
+            companions.push(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+            made
+        })
     }
 
     pub(super) fn depth(&self) -> usize {

@@ -1,4 +1,4 @@
-//! What the store costs: bytes per text, time per turn, throughput, cold resumes, a million sessions.
+//! What the store costs: bytes per text, branch and image, time per turn, throughput, cold resumes, a million sessions.
 //!
 //! Every table compares two things measured in the same run, so that its ratios mean something on any machine:
 //! `cargo bench -p everturn-sqlite --bench store`, or with the names of some of the tables as arguments.
@@ -7,6 +7,7 @@ mod conversation;
 mod growth;
 mod million;
 mod resume;
+mod sharing;
 mod throughput;
 
 /// Measures something and prints it.
@@ -22,8 +23,9 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let tables: [(&str, Table); 4] = [
+    let tables: [(&str, Table); 5] = [
         ("growth", growth::run),
+        ("sharing", sharing::run),
         ("throughput", throughput::run),
         ("resume", resume::run),
         ("million", million::run),

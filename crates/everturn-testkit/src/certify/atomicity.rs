@@ -1,16 +1,23 @@
 //! That concurrent saves behave as if they ran one after the other.
+//!
+//! What a writer does and what must come of it are apart, so that writers can be tasks here and processes in
+//! [`super::processes`].
 
 use std::sync::Arc;
 
 use everturn_agent::store::{Detail, Mutation, Precondition, SessionStore};
-use everturn_agent::{Snapshot, SnapshotStatus};
+use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
+use everturn_core::Error;
 use futures::future::join_all;
 
-use super::row::{at, put, row, save, scope};
+use super::row::{at, get, put, row, save, scope, state};
 use super::{Verdict, ensure, list_promises};
 
-const WRITERS: u64 = 16;
-const ROUNDS: u64 = 12;
+/// How many writers are at it at once.
+pub(super) const WRITERS: u64 = 16;
+
+/// How often each writes.
+pub(super) const ROUNDS: u64 = 12;
 
 list_promises! {
     "no update is lost under concurrent writers" => no_update_is_lost,
@@ -20,13 +27,13 @@ list_promises! {
 }
 
 /// Runs writers at once, in tasks of their own.
-async fn at_once<F, Fut, T>(writers: u64, work: F) -> Result<Vec<T>, String>
+async fn at_once<F, Fut, T>(store: &Arc<dyn SessionStore>, work: F) -> Result<Vec<T>, String>
 where
-    F: Fn(u64) -> Fut,
+    F: Fn(u64, Arc<dyn SessionStore>) -> Fut,
     Fut: Future<Output = T> + Send + 'static,
     T: Send + 'static,
 {
-    let tasks = (0..writers).map(|writer| tokio::spawn(work(writer)));
+    let tasks = (0..WRITERS).map(|writer| tokio::spawn(work(writer, Arc::clone(store))));
     join_all(tasks)
         .await
         .into_iter()
@@ -35,76 +42,55 @@ where
 }
 
 async fn no_update_is_lost(store: Arc<dyn SessionStore>) -> Verdict {
+    begin_counting(&*store).await?;
+
+    let counted = at_once(&store, |_, store| async move { increment(&*store).await }).await?;
+
+    counted.into_iter().collect::<Verdict>()?;
+    check_count(&*store).await
+}
+
+pub(super) async fn begin_counting(store: &dyn SessionStore) -> Verdict {
     let mut counter = row("s", "counter", 1);
     counter.status = SnapshotStatus::Pending;
     counter.index = Some(0);
-    save(&*store, counter).await?;
+    save(store, counter).await.map(|_| ())
+}
 
-    let results = at_once(WRITERS, |_| {
-        let store = Arc::clone(&store);
-        async move {
-            let increment: Mutation = Arc::new(|row: Option<&Snapshot>| {
-                let mut row = row
-                    .cloned()
-                    .ok_or_else(|| everturn_core::Error::internal("the row is not there"))?;
-                row.index = Some(row.index.unwrap_or(0) + 1);
-                Ok(Some(row))
-            });
-            for _ in 0..ROUNDS {
-                store
-                    .save(
-                        &scope(),
-                        Some(&"counter".into()),
-                        Precondition::None,
-                        Arc::clone(&increment),
-                    )
-                    .await?;
-            }
-            Ok::<(), everturn_core::Error>(())
-        }
-    })
-    .await?;
+/// One writer's increments.
+pub(super) async fn increment(store: &dyn SessionStore) -> Verdict {
+    let increment: Mutation = Arc::new(|row: Option<&Snapshot>| {
+        let mut row = row
+            .cloned()
+            .ok_or_else(|| Error::internal("the row is not there"))?;
+        row.index = Some(row.index.unwrap_or(0) + 1);
+        Ok(Some(row))
+    });
+    for _ in 0..ROUNDS {
+        let id = SnapshotId::from("counter");
+        let saved = store
+            .save(&scope(), Some(&id), Precondition::None, Arc::clone(&increment))
+            .await;
+        saved.map_err(|error| format!("an increment failed: {error:?}"))?;
+    }
+    Ok(())
+}
 
-    ensure!(
-        results.iter().all(Result::is_ok),
-        "an increment failed: {results:?}"
-    );
-    let read = store
-        .get(&scope(), &"counter".into(), Detail::Metadata)
-        .await
-        .map_err(|error| error.to_string())?;
-    let count = read.and_then(|row| row.index);
-    ensure!(
-        count == Some(WRITERS * ROUNDS),
-        "{} increments made {count:?}",
-        WRITERS * ROUNDS
-    );
+pub(super) async fn check_count(store: &dyn SessionStore) -> Verdict {
+    let count = get(store, "counter").await?.and_then(|row| row.index);
+    let made = WRITERS * ROUNDS;
+    ensure!(count == Some(made), "{made} increments made {count:?}");
     Ok(())
 }
 
 async fn one_commit_at_a_tip_succeeds(store: Arc<dyn SessionStore>) -> Verdict {
     save(&*store, row("s", "tip-0", 0)).await?;
-    for round in 1..=i64::try_from(ROUNDS).expect("a small number") {
-        let tip = store
-            .latest(&scope(), &"s".into(), Detail::Metadata)
-            .await
-            .map_err(|error| error.to_string())?;
-        let tip = tip.ok_or("the session lost its rows")?.snapshot_id;
+    for round in 1..=ROUNDS {
+        let tip = tip(&*store).await?;
 
-        let results = at_once(WRITERS, |writer| {
-            let (store, tip) = (Arc::clone(&store), tip.clone());
-            async move {
-                let id = format!("tip-{round}-{writer}");
-                let row = row("s", &id, round);
-                store
-                    .save(
-                        &scope(),
-                        Some(&id.as_str().into()),
-                        Precondition::Tip(Some(tip)),
-                        put(row),
-                    )
-                    .await
-            }
+        let results = at_once(&store, |writer, store| {
+            let tip = tip.clone();
+            async move { commit(&*store, writer, round, tip).await }
         })
         .await?;
 
@@ -114,71 +100,88 @@ async fn one_commit_at_a_tip_succeeds(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-async fn a_state_is_never_torn(store: Arc<dyn SessionStore>) -> Verdict {
-    let versions: Vec<Snapshot> = (0..4)
-        .map(|version: usize| {
-            let mut written = row("s", "row", 1);
-            written.status = SnapshotStatus::Pending;
-            written.index = Some(version as u64);
-            let texts: Vec<String> = (0..20 + version * 30)
-                .map(|n| format!("version {version} message {n}"))
-                .collect();
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            written.state = Some(super::row::state("s", &texts));
-            written
-        })
-        .collect();
-    save(&*store, versions[0].clone()).await?;
+/// The latest row of the session that commits are made in.
+pub(super) async fn tip(store: &dyn SessionStore) -> Result<SnapshotId, String> {
+    let latest = store.latest(&scope(), &"s".into(), Detail::Metadata).await;
+    let latest = latest.map_err(|error| error.to_string())?;
+    Ok(latest.ok_or("the session lost its rows")?.snapshot_id)
+}
 
-    let results = at_once(WRITERS, |writer| {
-        let (store, versions) = (Arc::clone(&store), versions.clone());
-        async move {
-            for round in 0..ROUNDS {
-                let version = usize::try_from((writer + round) % 4).expect("a small number");
-                if writer % 2 == 0 {
-                    save(&*store, versions[version].clone()).await?;
-                } else {
-                    let read = super::row::get(&*store, "row").await?;
-                    let whole = read.as_ref().is_some_and(|read| versions.contains(read));
-                    ensure!(whole, "a reader saw a row that nobody wrote");
-                }
-            }
-            Verdict::Ok(())
-        }
-    })
+/// One writer's commit on top of a tip.
+pub(super) async fn commit(
+    store: &dyn SessionStore,
+    writer: u64,
+    round: u64,
+    tip: SnapshotId,
+) -> Result<Option<Snapshot>, Error> {
+    let id = format!("tip-{round}-{writer}");
+    let row = row("s", &id, i64::try_from(round).expect("a small number"));
+    store
+        .save(
+            &scope(),
+            Some(&id.as_str().into()),
+            Precondition::Tip(Some(tip)),
+            put(row),
+        )
+        .await
+}
+
+async fn a_state_is_never_torn(store: Arc<dyn SessionStore>) -> Verdict {
+    begin_rewriting(&*store).await?;
+
+    let results = at_once(
+        &store,
+        |writer, store| async move { rewrite(&*store, writer).await },
+    )
     .await?;
 
     results.into_iter().collect()
 }
 
+/// The states that a row goes back and forth between.
+fn versions() -> [Snapshot; 4] {
+    [0, 1, 2, 3].map(|version: u64| {
+        let mut written = row("s", "row", 1);
+        written.status = SnapshotStatus::Pending;
+        written.index = Some(version);
+        let texts: Vec<String> = (0..20 + version * 30)
+            .map(|n| format!("version {version} message {n}"))
+            .collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        written.state = Some(state("s", &texts));
+        written
+    })
+}
+
+pub(super) async fn begin_rewriting(store: &dyn SessionStore) -> Verdict {
+    let [first, ..] = versions();
+    save(store, first).await.map(|_| ())
+}
+
+/// Writes one version after the other, or reads and knows every row it sees: half of the writers do either.
+pub(super) async fn rewrite(store: &dyn SessionStore, writer: u64) -> Verdict {
+    let versions = versions();
+    for round in 0..ROUNDS {
+        let version = usize::try_from((writer + round) % 4).expect("a small number");
+        if writer.is_multiple_of(2) {
+            save(store, versions[version].clone()).await?;
+        } else {
+            let read = get(store, "row").await?;
+            let whole = read.as_ref().is_some_and(|read| versions.contains(read));
+            ensure!(whole, "a reader saw a row that nobody wrote");
+        }
+    }
+    Ok(())
+}
+
 async fn one_ending_wins(store: Arc<dyn SessionStore>) -> Verdict {
     for round in 0..ROUNDS {
         let id = format!("run-{round}");
-        let mut pending = row("s", &id, 1);
-        pending.status = SnapshotStatus::Pending;
-        save(&*store, pending).await?;
+        begin_run(&*store, &id).await?;
 
-        let results = at_once(WRITERS, |writer| {
-            let (store, id) = (Arc::clone(&store), id.clone());
-            async move {
-                let status = if writer % 2 == 0 {
-                    SnapshotStatus::Aborted
-                } else {
-                    SnapshotStatus::Completed
-                };
-                let end: Mutation = Arc::new(move |row| {
-                    Ok(row
-                        .filter(|row| row.status == SnapshotStatus::Pending)
-                        .map(|row| Snapshot {
-                            status,
-                            updated_at: Some(at(2)),
-                            ..row.clone()
-                        }))
-                });
-                store
-                    .save(&scope(), Some(&id.as_str().into()), Precondition::None, end)
-                    .await
-            }
+        let results = at_once(&store, |writer, store| {
+            let id = id.clone();
+            async move { end(&*store, &id, ending(writer)).await }
         })
         .await?;
 
@@ -191,7 +194,7 @@ async fn one_ending_wins(store: Arc<dyn SessionStore>) -> Verdict {
             "{} writers ended one run: {results:?}",
             written.len()
         );
-        let read = super::row::get(&*store, &id).await?.map(|row| row.status);
+        let read = get(&*store, &id).await?.map(|row| row.status);
         ensure!(
             read == Some(written[0].status),
             "the run ended as {:?} and is {read:?}",
@@ -199,4 +202,39 @@ async fn one_ending_wins(store: Arc<dyn SessionStore>) -> Verdict {
         );
     }
     Ok(())
+}
+
+pub(super) async fn begin_run(store: &dyn SessionStore, id: &str) -> Verdict {
+    let mut pending = row("s", id, 1);
+    pending.status = SnapshotStatus::Pending;
+    save(store, pending).await.map(|_| ())
+}
+
+/// How a writer would have the run end.
+pub(super) fn ending(writer: u64) -> SnapshotStatus {
+    if writer.is_multiple_of(2) {
+        SnapshotStatus::Aborted
+    } else {
+        SnapshotStatus::Completed
+    }
+}
+
+/// Ends a run that has not ended. Returns the row if it was this that ended it.
+pub(super) async fn end(
+    store: &dyn SessionStore,
+    id: &str,
+    status: SnapshotStatus,
+) -> Result<Option<Snapshot>, Error> {
+    let end: Mutation = Arc::new(move |row| {
+        Ok(row
+            .filter(|row| row.status == SnapshotStatus::Pending)
+            .map(|row| Snapshot {
+                status,
+                updated_at: Some(at(2)),
+                ..row.clone()
+            }))
+    });
+    store
+        .save(&scope(), Some(&id.into()), Precondition::None, end)
+        .await
 }

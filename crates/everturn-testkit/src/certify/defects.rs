@@ -27,6 +27,8 @@ pub enum Defect {
     WrongLatest,
     /// Breaks ties by the smallest id.
     WrongTie,
+    /// Takes a row that a rewind left behind for the latest.
+    OrphanedLatest,
     /// Lets a row that is over change its status.
     MutableEnding,
     /// Keeps all tenants' rows in one place.
@@ -45,13 +47,14 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::TornWrite,
         Self::DroppedNotification,
         Self::WrongLatest,
         Self::WrongTie,
+        Self::OrphanedLatest,
         Self::MutableEnding,
         Self::SharedTenants,
         Self::IdleDeletion,
@@ -137,6 +140,10 @@ impl SessionStore for DefectiveStore {
             Defect::WrongLatest => {
                 let rows = self.all_rows(&scope, session).await?;
                 Ok(rows.into_iter().max_by_key(|row| row.snapshot_id.clone()))
+            }
+            Defect::OrphanedLatest => {
+                let rows = self.all_rows(&scope, session).await?;
+                Ok(rows.into_iter().next_back())
             }
             Defect::WrongTie => {
                 let rows = self.all_rows(&scope, session).await?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use everturn_agent::SnapshotStatus;
-use everturn_agent::store::{Detail, Precondition, SessionStore, TIP_MOVED};
+use everturn_agent::store::{
+    Deletion, Detail, Precondition, SessionQuery, SessionStore, SnapshotQuery, TIP_MOVED,
+};
 use everturn_core::{Error, Status};
 
 use super::row::{put, row, save, scope};
@@ -13,6 +15,7 @@ list_promises! {
     "the latest row is the one created last" => the_latest_is_the_one_created_last,
     "rows of one moment are ordered by id" => a_tie_is_broken_by_id,
     "a rewrite never becomes the latest" => a_rewrite_never_becomes_the_latest,
+    "an orphaned row is never the latest" => an_orphan_is_never_the_latest,
     "a precondition is checked inside the commit" => a_precondition_is_checked,
 }
 
@@ -81,6 +84,62 @@ async fn a_rewrite_never_becomes_the_latest(store: Arc<dyn SessionStore>) -> Ver
         found.as_deref() == Some("new"),
         "a rewrite of an older row took the place of {found:?}"
     );
+    Ok(())
+}
+
+async fn an_orphan_is_never_the_latest(store: Arc<dyn SessionStore>) -> Verdict {
+    let orphaned = |id: &str, seconds: i64| {
+        let mut row = row("s", id, seconds);
+        row.orphaned = true;
+        row
+    };
+    let expect = async |expected: Option<&str>, when: &str| {
+        let found = latest(&*store, "s").await?;
+        ensure!(
+            found.as_deref() == expected,
+            "{when}: the latest is {expected:?}, not {found:?}"
+        );
+        let sessions = store.sessions(&scope(), &SessionQuery::default()).await;
+        let listed = sessions.map(|page| {
+            page.items
+                .into_iter()
+                .next()
+                .map(|summary| summary.latest.snapshot_id)
+        });
+        ensure!(
+            listed
+                .as_ref()
+                .is_ok_and(|listed| listed.as_ref().map(|id| id.as_str()) == expected),
+            "{when}: the session is listed by {listed:?} instead of {expected:?}"
+        );
+        Ok(())
+    };
+
+    save(&*store, row("s", "a", 1)).await?;
+    save(&*store, row("s", "b", 2)).await?;
+    save(&*store, orphaned("c", 3)).await?;
+    expect(Some("b"), "a row that was orphaned from the beginning").await?;
+    save(&*store, orphaned("b", 2)).await?;
+    expect(Some("a"), "a row that was left behind").await?;
+    let next = row("s", "d", 4);
+    let tip = Precondition::Tip(Some("a".into()));
+    let committed = store.save(&scope(), Some(&"d".into()), tip, put(next)).await;
+    ensure!(matches!(committed, Ok(Some(_))), "a row after it: {committed:?}");
+    expect(Some("d"), "a row after it").await?;
+    save(&*store, orphaned("d", 4)).await?;
+    save(&*store, row("s", "c", 3)).await?;
+    expect(Some("c"), "a row that was recovered").await?;
+
+    save(&*store, orphaned("c", 3)).await?;
+    store
+        .delete(&scope(), &Deletion::Snapshots(vec!["a".into()]))
+        .await
+        .map_err(|error| error.to_string())?;
+    expect(None, "a session of orphans").await?;
+    let mut all = SnapshotQuery::of("s".into());
+    all.orphaned = true;
+    let kept = store.list(&scope(), &all).await.map(|page| page.items.len());
+    ensure!(matches!(kept, Ok(3)), "orphans are kept: {kept:?}");
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use everturn_agent::store::{
     Deletion, Detail, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
 };
+use everturn_core::Status;
 
 use super::row::{get, put, row, save_in, scope};
 use super::watching::next;
@@ -13,6 +14,7 @@ use super::{Verdict, ensure, list_promises};
 list_promises! {
     "a tenant's rows are out of others' reach" => rows_are_out_of_reach,
     "the same ids of two tenants are two rows" => the_same_ids_are_two_rows,
+    "tenants of similar or hostile names are apart or refused" => similar_names_are_apart,
 }
 
 async fn rows_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
@@ -83,5 +85,65 @@ async fn the_same_ids_are_two_rows(store: Arc<dyn SessionStore>) -> Verdict {
         first == Some(row("s", "a", 1)),
         "one tenant wrote over the other's row"
     );
+    Ok(())
+}
+
+async fn similar_names_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
+    let long = "x".repeat(10_000);
+    let names = [
+        "a",
+        "a/b",
+        "a//b",
+        "/a/b",
+        "a/b/",
+        "a/./b",
+        "a/x/../b",
+        "a\\b",
+        "a:b",
+        "a ",
+        "a%2fb",
+        "a/r.json",
+        "a/.pointers",
+        "..",
+        "../a",
+        "a\0",
+        "' OR 1=1 --",
+        "küche",
+        "👩‍🍳",
+        "",
+        long.as_str(),
+    ];
+    let mut tenants = Vec::new();
+    for (second, name) in (1..).zip(names) {
+        let scope = Scope::new(name);
+        let saved = store
+            .save(
+                &scope,
+                Some(&"r".into()),
+                Precondition::None,
+                put(row("s", "r", second)),
+            )
+            .await;
+        match saved {
+            Ok(_) => tenants.push((scope, row("s", "r", second))),
+            Err(error) => ensure!(
+                error.status() == Status::InvalidArgument,
+                "tenant {name:?} was refused with {error:?}"
+            ),
+        }
+    }
+    for (scope, own) in tenants {
+        let read = store.get(&scope, &"r".into(), Detail::Whole).await;
+        ensure!(
+            matches!(&read, Ok(Some(read)) if *read == own),
+            "another tenant wrote over the row of {scope:?}"
+        );
+        let listed = store.list(&scope, &SnapshotQuery::of("s".into())).await;
+        let count = listed.map(|page| page.items.len());
+        ensure!(
+            matches!(count, Ok(1)),
+            "tenant {scope:?} lists {count:?} rows of its one"
+        );
+    }
     Ok(())
 }

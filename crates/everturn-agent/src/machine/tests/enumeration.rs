@@ -89,7 +89,11 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
         explored.depth >= 8 && explored.states > 1000,
         "too little explored"
     );
-    assert_eq!(explored.commands.len(), 18, "every command is used");
+    assert_eq!(
+        explored.commands.len(),
+        20,
+        "every command but the one for ends is used"
+    );
     assert_eq!(
         explored.resolutions,
         HashSet::from([
@@ -114,6 +118,22 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
             Ending::Aborted(Some("function")),
         ])
     );
+}
+
+#[test]
+fn every_order_of_events_with_rows_for_ends_ends_well() {
+    let explored = explore(World::keeping_ends(StoreSupport::WithSubscription));
+
+    assert_eq!(explored.commands.len(), 21, "every command is used");
+    for expected in [
+        Resolution::Completed,
+        Resolution::Detached,
+        Resolution::Failed(Cause::Function("store")),
+        Resolution::Rejected(Cause::Function("store")),
+        Resolution::Rejected(Cause::ClientGone("gone")),
+    ] {
+        assert!(explored.resolutions.contains(&expected), "{expected:?}");
+    }
 }
 
 #[test]

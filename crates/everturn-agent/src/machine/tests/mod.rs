@@ -9,6 +9,8 @@ mod attached;
 mod background;
 mod detach;
 mod enumeration;
+mod inside_a_turn;
+mod invocation_end;
 mod stopping;
 mod world;
 
@@ -32,6 +34,16 @@ fn in_turn() -> Invocation {
 /// An attached invocation whose turn on `"one"` succeeded and is being committed.
 fn committing() -> Invocation {
     after(in_turn(), [SUCCEEDED])
+}
+
+/// An attached invocation whose turn on `"one"` waits for a row inside it.
+fn saving() -> Invocation {
+    after(in_turn(), [Event::IterationEnded])
+}
+
+/// An attached invocation whose function returned normally and whose end is being saved.
+fn concluding() -> Invocation {
+    after(attached().keeping_ends(), [RETURNED])
 }
 
 /// An attached invocation whose function returned normally and whose last chunks are on their way.

@@ -10,6 +10,9 @@ type Objection = Result<(), String>;
 /// How many inputs a client sends at most.
 const INPUTS: u8 = 3;
 
+/// How many generations wait for a row at the same time at most.
+const ITERATIONS: u8 = 2;
+
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -52,6 +55,16 @@ pub(super) struct World {
     offer: Option<u8>,
 
     committing: bool,
+    /// A row inside the turn is being written.
+    saving: bool,
+    /// How many generations wait for `SettleIteration`.
+    iterations: u8,
+    /// How the turn ended while a row inside it was being written.
+    ended_while_saving: Option<TurnOutcome>,
+    keeps_end: bool,
+    end_row: Row,
+    /// The row of the end failed, and no detach had made up for it.
+    end_failed_in_time: bool,
     draining: bool,
     /// How far the run came is being recorded.
     recording: bool,
@@ -110,6 +123,14 @@ impl World {
         Self::around(Machine::new(store))
     }
 
+    /// An invocation whose end may become a row.
+    pub(super) fn keeping_ends(store: StoreSupport) -> Self {
+        Self {
+            keeps_end: true,
+            ..Self::around(Machine::new(store).keeping_ends())
+        }
+    }
+
     pub(super) fn taken_over() -> Self {
         let (machine, commands) = Machine::take_over((0..INPUTS).collect());
         let mut world = Self {
@@ -141,6 +162,12 @@ impl World {
             asked_in_vain: false,
             offer: None,
             committing: false,
+            saving: false,
+            iterations: 0,
+            ended_while_saving: None,
+            keeps_end: false,
+            end_row: Row::Unwritten,
+            end_failed_in_time: false,
             draining: false,
             recording: false,
             unrecorded: false,
@@ -206,6 +233,9 @@ impl World {
 
     fn function_events(&self, events: &mut Vec<Happening>) {
         let returns = [Event::Returned(Ok(())), Event::Returned(Err("function"))];
+        if self.function == Function::InTurn && self.iterations < ITERATIONS {
+            events.push(Event::IterationEnded);
+        }
         match self.function {
             Function::Running => {
                 events.push(Event::NextInput);
@@ -228,6 +258,12 @@ impl World {
     fn answers(&self, events: &mut Vec<Happening>) {
         if self.committing {
             events.extend([Event::TurnCommitted, Event::CommitFailed("store")]);
+        }
+        if self.saving {
+            events.extend([Event::IterationCommitted, Event::CommitFailed("store")]);
+        }
+        if self.end_row == Row::InFlight {
+            events.extend([Event::EndCommitted, Event::CommitFailed("store")]);
         }
         if self.draining {
             events.push(Event::Drained);
@@ -298,10 +334,27 @@ impl World {
                 self.unrecorded |= self.pending_row != Row::Unwritten;
                 self.offer = None;
                 self.function = Function::Unsettled;
-                self.turn_end_due = (*outcome == TurnOutcome::Failed).then_some(TurnOutcome::Failed);
+                if self.saving {
+                    self.ended_while_saving = Some(*outcome);
+                } else {
+                    self.turn_end_due = (*outcome == TurnOutcome::Failed).then_some(TurnOutcome::Failed);
+                }
+            }
+            Event::IterationEnded => self.iterations += 1,
+            Event::IterationCommitted => self.saved(),
+            Event::EndCommitted => self.end_row = Row::Written,
+            Event::CommitFailed(_) if self.saving => self.saved(),
+            Event::CommitFailed(_) if self.end_row == Row::InFlight => {
+                self.end_row = Row::Failed;
+                self.end_failed_in_time = self.input != Input::Detached;
             }
             Event::Returned(result) => {
-                self.turn_end_due = (self.function == Function::InTurn).then_some(TurnOutcome::Failed);
+                let abandoned = (self.function == Function::InTurn).then_some(TurnOutcome::Failed);
+                if self.saving {
+                    self.ended_while_saving = self.ended_while_saving.or(abandoned);
+                } else {
+                    self.turn_end_due = abandoned;
+                }
                 self.function = Function::Returned(*result);
             }
             Event::Drained => self.draining = false,
@@ -324,6 +377,12 @@ impl World {
         }
     }
 
+    fn saved(&mut self) {
+        self.saving = false;
+        let ended = self.ended_while_saving.take();
+        self.turn_end_due = ended.filter(|outcome| *outcome == TurnOutcome::Failed);
+    }
+
     fn result(&self) -> Option<Result<(), &'static str>> {
         match self.function {
             Function::Returned(result) => Some(result),
@@ -336,9 +395,37 @@ impl World {
         match command {
             Command::StartTurn { input, row } => self.start_turn(*input, *row),
             Command::EndInput(end) => self.end_input(*end),
+            Command::CommitIteration => {
+                ensure!(self.function == Function::InTurn, "a row inside no turn");
+                ensure!(self.iterations > 0, "a row that nobody waits for");
+                ensure!(!self.write_in_flight(), "two rows at once");
+                ensure!(
+                    self.pending_row == Row::Unwritten && !self.cancelled,
+                    "a row inside a turn that leaves none"
+                );
+                self.saving = true;
+                Ok(())
+            }
+            Command::SettleIteration(_) => {
+                ensure!(self.iterations > 0 && !self.saving, "settled too early or twice");
+                self.iterations -= 1;
+                Ok(())
+            }
+            Command::CommitEnd => {
+                ensure!(
+                    self.keeps_end && self.result() == Some(Ok(())) && self.wire_open,
+                    "no end to be saved"
+                );
+                ensure!(
+                    self.end_row == Row::Unwritten && !self.write_in_flight(),
+                    "two rows at once"
+                );
+                self.end_row = Row::InFlight;
+                Ok(())
+            }
             Command::CommitTurn => {
                 ensure!(
-                    self.function == Function::Unsettled && !self.committing,
+                    !self.write_in_flight() && (self.function != Function::InTurn),
                     "commit without a turn"
                 );
                 ensure!(
@@ -358,7 +445,7 @@ impl World {
                 Ok(())
             }
             Command::SettleTurn(_) => {
-                ensure!(!self.committing, "settled before the commit");
+                ensure!(!self.committing && !self.saving, "settled before the commit");
                 if self.function == Function::Unsettled {
                     self.function = Function::Running;
                 }
@@ -374,7 +461,7 @@ impl World {
             }
             Command::Drain => {
                 ensure!(
-                    self.wire_open && self.result().is_some() && !self.draining,
+                    self.wire_open && self.result().is_some() && !self.draining && !self.write_in_flight(),
                     "drained too early"
                 );
                 self.draining = true;
@@ -407,7 +494,10 @@ impl World {
             "two turns at once"
         );
         ensure!(self.offer.is_none(), "two turns on their way");
-        ensure!(!self.committing, "a turn started before the last one was durable");
+        ensure!(
+            !self.committing && !self.saving,
+            "a turn started before the last one was durable"
+        );
         ensure!(!self.cancelled, "a turn started after cancellation");
         ensure!(
             input == self.run && input < self.sent,
@@ -460,7 +550,7 @@ impl World {
 
     fn write_pending(&mut self, id: PendingId, inputs: &[u8]) -> Objection {
         ensure!(self.pending_row == Row::Unwritten, "a second pending row");
-        ensure!(!self.committing, "the pending row overtook a turn row");
+        ensure!(!self.write_in_flight(), "the pending row overtook another");
         ensure!(
             !self.wire_open && !self.cancelled,
             "a pending row without a detach"
@@ -518,6 +608,7 @@ impl World {
         };
         let expected = match result {
             _ if self.abort_seen_in_time => Ending::Aborted(result.err()),
+            Ok(()) if self.end_failed_in_time => Ending::Failed("store"),
             Ok(()) => Ending::Completed,
             Err(error) => Ending::Failed(error),
         };
@@ -531,6 +622,14 @@ impl World {
         match resolution {
             Resolution::Completed => {
                 ensure!(self.result() == Some(Ok(())), "completed without the function");
+                ensure!(
+                    self.end_row != Row::Failed,
+                    "completed, and its end is not durable"
+                );
+                ensure!(
+                    self.end_row == Row::Written || !self.keeps_end,
+                    "completed without its end"
+                );
                 ensure!(
                     self.wire_open && !self.draining && !self.client_gone,
                     "completed too early"
@@ -555,7 +654,7 @@ impl World {
 
     fn plausible(&self, cause: &Cause<&'static str>) -> Objection {
         let happened = match cause {
-            Cause::Function(_) => self.result() == Some(Err("function")),
+            Cause::Function(_) => self.result() == Some(Err("function")) || self.end_row == Row::Failed,
             Cause::Transform(_) => self.transform_failed,
             Cause::InvalidInput(_) => self.input == Input::Invalid,
             Cause::ClientGone(_) => self.client_gone,
@@ -582,7 +681,9 @@ impl World {
     }
 
     fn write_in_flight(&self) -> bool {
-        self.committing || self.pending_row == Row::InFlight || self.final_write == Row::InFlight
+        self.committing
+            || self.saving
+            || [self.end_row, self.pending_row, self.final_write].contains(&Row::InFlight)
     }
 
     /// What must hold whenever the machine rests: nothing that could go on is left waiting.
@@ -597,6 +698,11 @@ impl World {
         );
         self.turn_end_due = None;
 
+        ensure!(
+            self.iterations == 0 || self.saving,
+            "a generation waits for nothing"
+        );
+
         let drains = self.draining && self.wire_open;
         match self.function {
             Function::Returned(_) => {
@@ -605,7 +711,10 @@ impl World {
                     "nothing to wait for, yet no end"
                 );
             }
-            Function::Unsettled => ensure!(self.committing, "the function waits for a turn that is settled"),
+            Function::Unsettled => ensure!(
+                self.committing || self.saving,
+                "the function waits for a turn that is settled"
+            ),
             Function::Asking => {
                 let more_may_come = self.input == Input::Open && !self.cancelled && self.run == self.sent;
                 let answered = self.offer.is_some();
@@ -662,6 +771,8 @@ fn every_event() -> Vec<Happening> {
         Event::TurnRefused(0),
         Event::TurnEnded(TurnOutcome::Succeeded),
         Event::TurnEnded(TurnOutcome::Failed),
+        Event::IterationCommitted,
+        Event::EndCommitted,
         Event::Returned(Ok(())),
         Event::Returned(Err("late")),
         Event::TransformFailed("late"),

@@ -1,0 +1,253 @@
+//! Snapshots that are named after what they hold.
+//!
+//! The name is the SHA-256, in lower-case hexadecimal, of the state as one JSON object: its fields in the order
+//! `sessionId`, `messages`, `custom`, `artifacts`, each value in the canonical form of RFC 8785, and without the fields
+//! that are absent on the wire (a session id or custom state that there is none of, an empty list of artifacts; the list
+//! of messages is always there). An entry `snapshotId` in the last message's metadata is left out of it, because it is
+//! this name. Numbers are what RFC 8785 takes them for, doubles: two integers beyond 2^53 that differ by less than a double
+//! can tell have the same name, and saving the second of two such states is refused.
+//!
+//! The messages come first but for the session's name, so the hash of a conversation goes on from the hash of a shorter
+//! one. Hashes under way are kept with the history's lineage, and only what was added is serialised.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_ai::{History, Message};
+use everturn_core::{Error, Result};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::{SessionId, SessionState, Snapshot, SnapshotId};
+
+/// The metadata entry in which a message names the snapshot that it ended.
+pub(crate) const SNAPSHOT_ID_ENTRY: &str = "snapshotId";
+
+/// How many hashes under way a lineage keeps; the longest ones stay.
+const MAX_CHECKPOINTS: usize = 64;
+
+/// How snapshots are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SnapshotIds {
+    /// With a UUID of version 7, which sorts by time and is known before the turn runs.
+    #[default]
+    Uuid,
+    /// After what they hold: equal states of a session are one snapshot, written once, and
+    /// [`Snapshot::verify`] tells whether a snapshot still holds what it was named after.
+    ///
+    /// The name of a turn's snapshot is not known before the turn is over, so
+    /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id) is `None`. The row of a background run has to have
+    /// a name before it has a state, so that is a UUID.
+    ContentAddressed,
+}
+
+impl SnapshotId {
+    /// The content-addressed name of a state: SHA-256 over `sessionId`, `messages`, `custom` and `artifacts` in RFC 8785
+    /// form.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the state cannot be written as JSON.
+    pub fn of_state(state: &SessionState) -> Result<Self> {
+        Ok(hash(state)?.id)
+    }
+
+    /// Whether this has the form of a content-addressed name.
+    pub fn is_content_addressed(&self) -> bool {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        self.as_str().len() == 64 && self.as_str().bytes().all(is_digit)
+    }
+}
+
+impl Snapshot {
+    /// Whether a content-addressed snapshot holds what it is named after.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if it is not content-addressed, or comes without its state.
+    pub fn verify(&self) -> Result<bool> {
+        let id = &self.snapshot_id;
+        if !id.is_content_addressed() {
+            return Err(Error::failed_precondition(format!(
+                "snapshot '{id}' is not named after what it holds, so there is nothing to check"
+            )));
+        }
+        let Some(state) = &self.state else {
+            return Err(Error::failed_precondition(format!(
+                "snapshot '{id}' was read without its state: read the whole of it"
+            )));
+        };
+        Ok(SnapshotId::of_state(state)? == *id)
+    }
+}
+
+/// A name, and what it cost.
+struct Hashed {
+    id: SnapshotId,
+    #[cfg_attr(not(test), expect(dead_code, reason = "what it costs is for tests to judge"))]
+    bytes: u64,
+}
+
+/// A hash under way; counts what goes into it.
+#[derive(Clone)]
+struct Hasher {
+    sha: Sha256,
+    bytes: u64,
+}
+
+impl Hasher {
+    fn value(&mut self, value: &impl Serialize) -> Result<()> {
+        serde_json_canonicalizer::to_writer(value, self)
+            .map_err(|error| Error::internal(format!("the state cannot be written as JSON: {error}")))
+    }
+}
+
+impl io::Write for Hasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sha.update(bytes);
+        self.bytes += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn hash(state: &SessionState) -> Result<Hashed> {
+    let session = state.session_id.as_ref();
+    let messages = &state.messages;
+    let before_last = messages.truncate_to(messages.len().saturating_sub(1));
+    let mut hasher = hash_messages(session, &before_last)?;
+    if let Some(last) = messages.last() {
+        separate(&mut hasher, before_last.len());
+        hasher.value(&unstamped(last))?;
+    }
+    put(&mut hasher, b"]");
+    if let Some(custom) = &state.custom {
+        put(&mut hasher, br#","custom":"#);
+        hasher.value(custom)?;
+    }
+    if !state.artifacts.is_empty() {
+        put(&mut hasher, br#","artifacts":"#);
+        hasher.value(&state.artifacts)?;
+    }
+    put(&mut hasher, b"}");
+    let digest = hasher.sha.finalize();
+    let id: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Hashed {
+        id: id.into(),
+        bytes: hasher.bytes,
+    })
+}
+
+/// The hash of everything up to these messages, from the nearest one known. It counts from there.
+fn hash_messages(session: Option<&SessionId>, messages: &History) -> Result<Hasher> {
+    let (mut hasher, start) = match nearest(session, messages) {
+        Some((length, sha)) => (Hasher { sha, bytes: 0 }, length),
+        None => (beginning(session)?, 0),
+    };
+    for (index, message) in (start..).zip(messages.since(start)) {
+        separate(&mut hasher, index);
+        hasher.value(message)?;
+    }
+    if messages.len() > start {
+        checkpoints(messages).keep(session, messages.len(), &hasher.sha);
+    }
+    Ok(hasher)
+}
+
+fn beginning(session: Option<&SessionId>) -> Result<Hasher> {
+    let mut hasher = Hasher {
+        sha: Sha256::new(),
+        bytes: 0,
+    };
+    put(&mut hasher, b"{");
+    if let Some(session) = session {
+        put(&mut hasher, br#""sessionId":"#);
+        hasher.value(session)?;
+        put(&mut hasher, b",");
+    }
+    put(&mut hasher, br#""messages":["#);
+    Ok(hasher)
+}
+
+fn separate(hasher: &mut Hasher, index: usize) {
+    if index > 0 {
+        put(hasher, b",");
+    }
+}
+
+fn put(hasher: &mut Hasher, bytes: &[u8]) {
+    hasher.sha.update(bytes);
+    hasher.bytes += bytes.len() as u64;
+}
+
+/// The message without the name of the snapshot that it ended.
+fn unstamped(message: &Message) -> Message {
+    message.clone().without_metadata_entry(SNAPSHOT_ID_ENTRY)
+}
+
+/// Whether two states that have the same name are the same in all that it stands for.
+pub(crate) fn holds_the_same(one: &SessionState, other: &SessionState) -> bool {
+    let count = one.messages.len();
+    let before_last = |state: &SessionState| state.messages.truncate_to(count.saturating_sub(1));
+    let last = |state: &SessionState| state.messages.last().map(unstamped);
+    count == other.messages.len()
+        && before_last(one) == before_last(other)
+        && last(one) == last(other)
+        && one.custom == other.custom
+        && one.artifacts == other.artifacts
+}
+
+/// Hashes under way over the messages of a lineage, by how many messages they cover, shortest first.
+#[derive(Default)]
+struct Checkpoints(Mutex<Vec<Checkpoint>>);
+
+struct Checkpoint {
+    session: Option<SessionId>,
+    length: usize,
+    sha: Sha256,
+}
+
+fn checkpoints(messages: &History) -> Arc<Checkpoints> {
+    messages.lineage().companion()
+}
+
+impl Checkpoints {
+    fn keep(&self, session: Option<&SessionId>, length: usize, sha: &Sha256) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push(Checkpoint {
+            session: session.cloned(),
+            length,
+            sha: sha.clone(),
+        });
+        kept.sort_by_key(|checkpoint| checkpoint.length);
+        if kept.len() > MAX_CHECKPOINTS {
+            kept.remove(0);
+        }
+    }
+
+    /// The hash over most messages, but over no more than `most`.
+    fn longest(&self, session: Option<&SessionId>, most: usize) -> Option<(usize, Sha256)> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter()
+            .rev()
+            .find(|checkpoint| checkpoint.length <= most && checkpoint.session.as_ref() == session)
+            .map(|checkpoint| (checkpoint.length, checkpoint.sha.clone()))
+    }
+}
+
+/// The hash over the longest beginning of these messages that is known.
+fn nearest(session: Option<&SessionId>, messages: &History) -> Option<(usize, Sha256)> {
+    let mut position = Some(messages);
+    while let Some(history) = position {
+        if let Some(found) = checkpoints(history).longest(session, history.len()) {
+            return Some(found);
+        }
+        position = history.lineage().parent();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

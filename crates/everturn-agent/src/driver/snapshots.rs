@@ -1,0 +1,256 @@
+//! Which moments of the invocation become rows, and what follows when they have.
+
+use std::collections::VecDeque;
+
+use everturn_ai::{History, Messages};
+use everturn_core::{Error, Result};
+use futures::FutureExt;
+
+use super::{AgentEvent, Driver, Written};
+use crate::content_id::SNAPSHOT_ID_ENTRY;
+use crate::ledger::Saved;
+use crate::machine::Event;
+use crate::session::Answer;
+use crate::{
+    AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotCreated, SnapshotEvent, SnapshotId,
+    SnapshotIds, SnapshotMoment,
+};
+
+/// The invocation's rows, as far as the driver must remember them.
+#[derive(Default)]
+pub(super) struct Snapshots {
+    /// The state of the row that the next one goes on from.
+    previous: Option<SessionState>,
+    /// How many turns came since that row and have none of their own.
+    unsaved_turns: u64,
+    /// The state after the last turn that stands, where that row does not hold it.
+    unsaved: Option<SessionState>,
+    /// Every row written, in order.
+    created: Vec<SnapshotId>,
+    /// Generations that wait for a row, in order.
+    iterations: VecDeque<Iteration>,
+}
+
+/// A generation whose tools have answered.
+struct Iteration {
+    /// What was said so far; gone once it is on its way to the store.
+    conversation: Option<Messages>,
+    settled: Answer<()>,
+}
+
+/// A row on its way to the store.
+pub(super) struct RowWritten {
+    event: SnapshotEvent,
+    /// The row's messages without its name in the last of them.
+    messages: History,
+    saved: Result<Box<Saved>>,
+}
+
+impl Snapshots {
+    /// Begins after a row with the `previous` state, if there is one; `unsaved` is what came since.
+    pub(super) fn after(previous: Option<SessionState>, unsaved: Option<SessionState>) -> Self {
+        Self {
+            previous,
+            unsaved,
+            ..Self::default()
+        }
+    }
+
+    /// The state to go on from, where no row holds it.
+    pub(super) fn unsaved(&self) -> Option<&SessionState> {
+        self.unsaved.as_ref()
+    }
+
+    pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<()>) {
+        self.iterations.push_back(Iteration {
+            conversation: Some(conversation),
+            settled,
+        });
+    }
+
+    pub(super) fn settle_iteration(&mut self, outcome: Result<(), Error>) {
+        if let Some(iteration) = self.iterations.pop_front() {
+            // The generation may have been dropped while it waited.
+            let _ = iteration.settled.send(outcome);
+        }
+    }
+
+    pub(super) fn note_created(&mut self, id: &SnapshotId) {
+        self.created.push(id.clone());
+    }
+}
+
+impl<S: CustomState> Driver<S> {
+    pub(super) fn commit_turn(&mut self) {
+        let state = self.session.state();
+        if self.ledger.is_none() {
+            self.last_good = Some(state.clone());
+        }
+        match self.save(SnapshotEvent::TurnEnd, state.clone()) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.snapshots.unsaved_turns += 1;
+                self.snapshots.unsaved = Some(state);
+                self.raised.push_back(Event::TurnCommitted);
+            }
+            Err(error) => self.raised.push_back(Event::CommitFailed(error)),
+        }
+    }
+
+    pub(super) fn commit_iteration(&mut self) {
+        let waiting = self.snapshots.iterations.front_mut();
+        let saved = match waiting.and_then(|iteration| iteration.conversation.take()) {
+            Some(conversation) => {
+                let state = self.session.state_with(conversation);
+                self.save(SnapshotEvent::ToolIterationEnd, state)
+            }
+            None => Ok(false),
+        };
+        self.answer_unless_written(saved, Event::IterationCommitted);
+    }
+
+    pub(super) fn commit_end(&mut self) {
+        let saved = self.save(SnapshotEvent::InvocationEnd, self.session.state());
+        self.answer_unless_written(saved, Event::EndCommitted);
+    }
+
+    fn answer_unless_written(&mut self, saved: Result<bool>, committed: AgentEvent) {
+        match saved {
+            Ok(true) => {}
+            Ok(false) => self.raised.push_back(committed),
+            Err(error) => self.raised.push_back(Event::CommitFailed(error)),
+        }
+    }
+
+    /// Begins to write a row if there is a store and the policy wants one; says whether it did.
+    fn save(&mut self, event: SnapshotEvent, state: SessionState) -> Result<bool> {
+        let Some(ledger) = &self.ledger else {
+            return Ok(false);
+        };
+        let next_turn = ledger.next_turn() + self.snapshots.unsaved_turns;
+        let turn_index = match event {
+            SnapshotEvent::InvocationEnd => next_turn.checked_sub(1),
+            _ => Some(next_turn),
+        };
+        let own = self.turns.reserved().filter(|_| event == SnapshotEvent::TurnEnd);
+        let row = ledger.row(own.cloned().unwrap_or_else(SnapshotId::fresh));
+        let moment = SnapshotMoment {
+            event,
+            state: &state,
+            previous: self.snapshots.previous.as_ref(),
+            index: row.index.unwrap_or_default(),
+            turn_index: turn_index.unwrap_or_default(),
+        };
+        if !self.definition.snapshots.wants(&moment)? {
+            return Ok(false);
+        }
+        let snapshot_id = match self.definition.snapshot_ids {
+            SnapshotIds::Uuid => row.snapshot_id.clone(),
+            SnapshotIds::ContentAddressed => SnapshotId::of_state(&state)?,
+        };
+        let messages = state.messages.clone();
+        let named = if self.definition.names_messages {
+            naming(&messages, &snapshot_id)
+        } else {
+            messages.clone()
+        };
+        let row = Snapshot {
+            snapshot_id,
+            turn_index,
+            event: Some(event),
+            finish_reason: match event {
+                SnapshotEvent::TurnEnd => self.turns.reason(),
+                SnapshotEvent::InvocationEnd => self.finish_reason(),
+                SnapshotEvent::ToolIterationEnd => None,
+            },
+            state: Some(SessionState {
+                messages: named,
+                ..state
+            }),
+            ..row
+        };
+        let written = ledger.create(row).map(move |saved| {
+            Written::Row(RowWritten {
+                event,
+                messages,
+                saved: saved.map(Box::new),
+            })
+        });
+        self.writes.push(written.boxed());
+        Ok(true)
+    }
+
+    /// A row is in the store, or could not be written.
+    pub(super) fn row_written(&mut self, written: RowWritten) -> AgentEvent {
+        let RowWritten {
+            event,
+            messages,
+            saved,
+        } = written;
+        let saved = match saved {
+            Ok(saved) => saved,
+            Err(error) => {
+                return Event::CommitFailed(error.context(match event {
+                    SnapshotEvent::TurnEnd => "the turn could not be saved",
+                    SnapshotEvent::ToolIterationEnd => "the tools' answers could not be saved",
+                    SnapshotEvent::InvocationEnd => "the end of the invocation could not be saved",
+                }));
+            }
+        };
+        if let Some(ledger) = &mut self.ledger {
+            ledger.wrote(&saved);
+        }
+        let Saved { row, is_new, .. } = *saved;
+        if let Some(named) = row.state.as_ref().map(|state| &state.messages) {
+            match event {
+                SnapshotEvent::ToolIterationEnd => self.session.saved_ahead(&messages, named),
+                _ if self.definition.names_messages => self.session.adopt_named(&messages, named),
+                _ => {}
+            }
+        }
+        self.snapshots.previous = row.state;
+        self.snapshots.unsaved_turns = 0;
+        self.snapshots.unsaved = None;
+        if is_new {
+            self.report(&row.snapshot_id, event);
+        }
+        match event {
+            SnapshotEvent::TurnEnd => {
+                self.turns.committed(row.snapshot_id);
+                Event::TurnCommitted
+            }
+            SnapshotEvent::ToolIterationEnd => Event::IterationCommitted,
+            SnapshotEvent::InvocationEnd => Event::EndCommitted,
+        }
+    }
+
+    fn report(&mut self, id: &SnapshotId, event: SnapshotEvent) {
+        self.snapshots.note_created(id);
+        if self.reports_snapshots() {
+            self.announce(AgentStreamChunk::snapshot_created(SnapshotCreated {
+                snapshot_id: id.clone(),
+                event,
+            }));
+        }
+    }
+
+    /// Whether clients are told of rows beyond what the default policy tells them.
+    fn reports_snapshots(&self) -> bool {
+        self.ledger.is_some() && !self.definition.snapshots.is_default()
+    }
+
+    /// The rows of this invocation, if the client is to know.
+    pub(super) fn reported_rows(&self) -> Option<Vec<SnapshotId>> {
+        self.reports_snapshots().then(|| self.snapshots.created.clone())
+    }
+}
+
+/// The messages, of which the last names the snapshot it ends.
+fn naming(messages: &History, id: &SnapshotId) -> History {
+    let Some(last) = messages.last() else {
+        return messages.clone();
+    };
+    let mut named = messages.truncate_to(messages.len() - 1);
+    named.push(last.clone().with_metadata_entry(SNAPSHOT_ID_ENTRY, id.as_str()));
+    named
+}

@@ -1,0 +1,67 @@
+//! A row is being written in the middle of a turn, for a generation that waits for it.
+
+use super::state::Meanwhile;
+use super::{Command, Event, TurnOutcome};
+
+/// One such row is in flight at a time, because each goes on from the one before.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Saving<E> {
+    /// How many rounds of tools ended since, and wait for their rows.
+    pub(super) waiting: usize,
+    pub(super) turn: TurnMeanwhile<E>,
+}
+
+/// What became of the turn while the row was being written. Its generation may have been dropped, so it need not wait.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum TurnMeanwhile<E> {
+    Running,
+    /// It ended, and waits to be settled.
+    Ended(TurnOutcome, Meanwhile<E>),
+    /// The function returned from the middle of it.
+    Abandoned(Result<(), E>),
+}
+
+impl<E> Saving<E> {
+    pub(super) fn begin() -> Self {
+        Self {
+            waiting: 0,
+            turn: TurnMeanwhile::Running,
+        }
+    }
+
+    /// Takes note of what the function does meanwhile.
+    pub(super) fn note<I>(mut self, event: Event<I, E>) -> Self {
+        match event {
+            Event::IterationEnded => self.waiting += 1,
+            Event::TurnEnded(outcome) => self.turn = TurnMeanwhile::Ended(outcome, Meanwhile::Running),
+            Event::NextInput => {
+                if let TurnMeanwhile::Ended(_, meanwhile) = &mut self.turn {
+                    *meanwhile = Meanwhile::Asking;
+                }
+            }
+            Event::Returned(result) => {
+                self.turn = match self.turn {
+                    TurnMeanwhile::Ended(outcome, _) => {
+                        TurnMeanwhile::Ended(outcome, Meanwhile::Returned(result))
+                    }
+                    _ => TurnMeanwhile::Abandoned(result),
+                };
+            }
+            _ => {}
+        }
+        self
+    }
+
+    pub(super) fn has_returned(&self) -> bool {
+        matches!(
+            self.turn,
+            TurnMeanwhile::Abandoned(_) | TurnMeanwhile::Ended(_, Meanwhile::Returned(_))
+        )
+    }
+}
+
+/// Lets the generation go on whose row was written or failed, and those that waited behind it without one.
+pub(super) fn settle_all<I, E>(row: Result<(), E>, waiting: usize) -> impl Iterator<Item = Command<I, E>> {
+    let without_row = std::iter::repeat_with(|| Command::SettleIteration(Ok(()))).take(waiting);
+    std::iter::once(Command::SettleIteration(row)).chain(without_row)
+}

@@ -1,0 +1,94 @@
+//! The row of an invocation's end: after the function returned, before the output.
+
+use super::*;
+
+#[test]
+fn the_end_is_saved_before_the_last_chunks_are_awaited() {
+    let mut machine = attached().keeping_ends();
+
+    assert_eq!(machine.handle(RETURNED), [Command::CommitEnd]);
+    assert_eq!(machine.handle(Event::EndCommitted), [Command::Drain]);
+    assert_eq!(machine.handle(Event::Drained), resolve(Resolution::Completed));
+}
+
+#[test]
+fn the_end_of_a_function_that_failed_is_not_saved() {
+    let mut machine = attached().keeping_ends();
+
+    assert_eq!(machine.handle(Event::Returned(Err("boom"))), [Command::Drain]);
+}
+
+#[test]
+fn the_end_is_saved_after_the_last_turn() {
+    let mut machine = after(
+        attached().keeping_ends(),
+        [Event::NextInput, Event::Input("one"), SUCCEEDED, RETURNED],
+    );
+
+    assert_eq!(
+        machine.handle(Event::TurnCommitted).last(),
+        Some(&Command::CommitEnd)
+    );
+}
+
+#[test]
+fn an_end_that_cannot_be_saved_fails_the_output() {
+    let mut machine = concluding();
+
+    assert_eq!(machine.handle(Event::CommitFailed("disk full")), [Command::Drain]);
+    assert_eq!(
+        machine.handle(Event::Drained),
+        resolve(Resolution::Failed(Cause::Function("disk full")))
+    );
+}
+
+#[test]
+fn a_client_that_leaves_while_the_end_is_saved_is_answered_after_it() {
+    let mut machine = concluding();
+
+    assert_eq!(
+        machine.handle(Event::ClientGone("disconnected")),
+        [Command::SuppressWire]
+    );
+    assert_eq!(
+        machine.handle(Event::EndCommitted),
+        resolve(Resolution::Rejected(Cause::ClientGone("disconnected")))
+    );
+}
+
+#[test]
+fn a_detach_while_the_end_is_saved_still_leaves_a_row() {
+    let mut machine = concluding();
+
+    assert_eq!(
+        machine.handle(Event::Detach(vec!["one"])),
+        [Command::SuppressWire]
+    );
+    assert_eq!(
+        machine.handle(Event::CommitFailed("disk full")),
+        [Command::WritePending {
+            id: PendingId::Fresh,
+            inputs: vec![]
+        }]
+    );
+    assert_eq!(
+        machine.handle(Event::PendingWritten),
+        [
+            Command::Resolve(Resolution::Detached),
+            Command::FinalizeRow(Ending::Completed)
+        ]
+    );
+}
+
+#[test]
+fn a_refused_detach_while_the_end_is_saved_fails_the_output() {
+    let mut machine = after(
+        Machine::new(StoreSupport::WithoutSubscription).keeping_ends(),
+        [RETURNED, Event::Detach(vec![])],
+    );
+
+    assert_eq!(
+        machine.handle(Event::EndCommitted),
+        resolve(Resolution::Failed(Cause::DetachWithoutSubscription))
+    );
+}

@@ -1,0 +1,57 @@
+//! A conversation in the memory store costs what was said, however many snapshots share it.
+//!
+//! Alone in its file, because the bytes it counts are those of the whole process.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+use std::alloc::System;
+use std::sync::Arc;
+
+use everturn_agent::store::{Detail, MemoryStore, Precondition, Scope, SessionStore};
+use everturn_agent::{SessionState, Snapshot, SnapshotId};
+use everturn_ai::Message;
+use jiff::Timestamp;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const TURNS: usize = 400;
+const TEXT: usize = 2_048;
+
+#[tokio::test]
+async fn four_hundred_turns_of_two_kilobytes_stay_under_three_megabytes() {
+    let region = Region::new(ALLOCATOR);
+
+    let store = MemoryStore::new();
+    let mut state = SessionState::default();
+    let mut last: Option<SnapshotId> = None;
+    for turn in 0..TURNS {
+        state.messages.push(Message::user("?".repeat(200)));
+        state.messages.push(Message::model("!".repeat(TEXT - 200)));
+        let created_at = Timestamp::from_second(i64::try_from(turn).unwrap()).unwrap();
+        let mut row = Snapshot::new(SnapshotId::fresh(), "s".into(), created_at);
+        row.updated_at = Some(created_at);
+        row.parent_id.clone_from(&last);
+        row.state = Some(state.clone());
+        let (id, tip) = (
+            row.snapshot_id.clone(),
+            Precondition::Tip(last.replace(row.snapshot_id.clone())),
+        );
+        let put = Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+        store.save(&Scope::default(), Some(&id), tip, put).await.unwrap();
+    }
+    drop(state);
+
+    let change = region.change();
+    let held = change.bytes_allocated - change.bytes_deallocated;
+    println!("{TURNS} turns of {TEXT} B, every one a snapshot: {held} B of heap");
+    let row = store
+        .get(&Scope::default(), &last.unwrap(), Detail::Whole)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(row.state.unwrap().messages.len(), 2 * TURNS);
+    assert!(held > TURNS * TEXT, "{held} bytes cannot hold what was said");
+    assert!(held < 3_000_000, "{held} bytes");
+}

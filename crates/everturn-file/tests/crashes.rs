@@ -1,0 +1,24 @@
+//! Whatever was acknowledged is there and whole after the process was killed, wherever it was.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use everturn_agent::store::SessionStore;
+use everturn_file::FileStore;
+use everturn_testkit::certify::certify_crashes;
+
+async fn open(folder: PathBuf) -> Arc<dyn SessionStore> {
+    Arc::new(FileStore::open(folder).unwrap())
+}
+
+#[tokio::test]
+async fn every_acknowledged_turn_survives_three_hundred_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = "every_acknowledged_turn_survives_three_hundred_kills";
+
+    let certificate = certify_crashes(test, folder.path(), 300, open).await;
+
+    certificate.assert_kept();
+}

@@ -1,0 +1,84 @@
+//! Reading a request's body: no more than may be, no longer than may be.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::{Bytes, BytesMut};
+use everturn_core::Error;
+use http_body_util::BodyExt;
+
+use crate::Limits;
+use crate::error_body::Refusal;
+
+/// How much of a body that is too large is read and thrown away. A client that only listens once it has sent everything
+/// would otherwise see a broken connection instead of the answer.
+const DISCARDED_BYTES: usize = 256 * 1024 * 1024;
+
+/// How long that may take.
+const DISCARD_TIME: Duration = Duration::from_secs(10);
+
+/// The whole body.
+///
+/// Fails with `413` if it is larger than may be, `408` if it takes too long, `400` if the client breaks off.
+pub(crate) async fn read(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > limits.body_bytes as u64) {
+        // A client that asks first has not begun to send.
+        if !headers.contains_key(header::EXPECT) {
+            discard(body).await;
+        }
+        return Err(too_large(limits));
+    }
+    let reading = tokio::time::timeout(limits.body_time, collect(body, limits));
+    reading.await.unwrap_or_else(|_| {
+        let message = format!(
+            "the body did not arrive within {} seconds",
+            limits.body_time.as_secs_f64()
+        );
+        let error = Error::deadline_exceeded(message);
+        Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, error))
+    })
+}
+
+async fn collect(mut body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
+    let mut collected = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| {
+            let error = Error::invalid_argument("the body broke off or is not framed as announced");
+            Refusal::new(StatusCode::BAD_REQUEST, error)
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        if collected.len() + data.len() > limits.body_bytes {
+            drop(collected);
+            discard(body).await;
+            return Err(too_large(limits));
+        }
+        collected.extend_from_slice(&data);
+    }
+    Ok(collected.freeze())
+}
+
+async fn discard(mut body: Body) {
+    let discarding = async {
+        let mut seen = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            seen += frame.data_ref().map_or(0, Bytes::len);
+            if seen > DISCARDED_BYTES {
+                break;
+            }
+        }
+    };
+    // Whether it ended in time or not, the answer is the same.
+    let _ = tokio::time::timeout(DISCARD_TIME, discarding).await;
+}
+
+fn too_large(limits: &Limits) -> Refusal {
+    let message = format!(
+        "the body is larger than the {} bytes it may have",
+        limits.body_bytes
+    );
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, Error::invalid_argument(message))
+}

@@ -1,0 +1,140 @@
+//! What a request's headers say about its caller, as the context of the call.
+
+mod api_key;
+mod bearer;
+#[cfg(feature = "jwt")]
+mod jwks;
+#[cfg(feature = "jwt")]
+mod jwt;
+mod secrets;
+
+use async_trait::async_trait;
+use axum::http::{HeaderMap, Method};
+use everturn_core::Result;
+use serde_json::{Map, Value};
+
+pub use self::api_key::ApiKeys;
+pub use self::bearer::BearerTokens;
+#[cfg(feature = "jwt")]
+pub use self::jwks::Jwks;
+#[cfg(feature = "jwt")]
+pub use self::jwt::JwtTokens;
+use crate::Principal;
+
+/// A request as context providers see it: its body is read and parsed, nothing has run.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct CallRequest<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The path, without the query.
+    pub path: &'a str,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// The input: `data` of the body.
+    pub input: Option<&'a Value>,
+}
+
+impl CallRequest<'_> {
+    /// The value of a header, if it is there once and is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.get_all(name).iter();
+        let value = values.next()?;
+        if values.next().is_some() {
+            return None;
+        }
+        value.to_str().ok()
+    }
+
+    /// The token of an `Authorization: Bearer` header.
+    pub fn bearer_token(&self) -> Option<&str> {
+        let (scheme, token) = self.header("authorization")?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    }
+}
+
+/// What a provider found out: values for the context, and who calls.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[must_use]
+pub struct Provided {
+    pub(crate) values: Map<String, Value>,
+    pub(crate) principal: Option<Principal>,
+}
+
+impl Provided {
+    /// Nothing in particular.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a value to the context, such as `auth`, which prompts see as `@auth`.
+    pub fn with_value(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.values.insert(key.into(), value.into());
+        self
+    }
+
+    /// Says who calls.
+    pub fn with_principal(mut self, principal: Principal) -> Self {
+        self.principal = Some(principal);
+        self
+    }
+
+    /// Adds what a later provider found; what it says again replaces what was said before.
+    pub(crate) fn merge(&mut self, later: Self) {
+        self.values.extend(later.values);
+        if later.principal.is_some() {
+            self.principal = later.principal;
+        }
+    }
+}
+
+/// Finds out from a request who calls and what else its actions should know.
+///
+/// Several are asked in order; the values of a later one replace those of an earlier one, and the first failure ends the
+/// request with its status.
+#[async_trait]
+pub trait ContextProvider: Send + Sync + 'static {
+    /// What the request says.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` if it does not prove who calls, `PERMISSION_DENIED` if that one may not; anything else ends the
+    /// request too.
+    async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided>;
+
+    /// How callers identify themselves, for the OpenAPI document: a name and a security scheme object.
+    fn security_scheme(&self) -> Option<(&'static str, Value)> {
+        None
+    }
+}
+
+/// A provider made of a function, for what can be said without waiting.
+///
+/// ```
+/// use everturn_core::Error;
+/// use everturn_server::{Principal, Provided, context_fn};
+///
+/// let tenants = context_fn(|request| {
+///     let tenant = request.header("x-tenant");
+///     let tenant = tenant.ok_or_else(|| Error::unauthenticated("the header 'x-tenant' is missing").with_public())?;
+///     Ok(Provided::new().with_value("tenant", tenant).with_principal(Principal::new(tenant)))
+/// });
+/// # let _ = tenants;
+/// ```
+pub fn context_fn<F>(function: F) -> impl ContextProvider
+where
+    F: Fn(&CallRequest<'_>) -> Result<Provided> + Send + Sync + 'static,
+{
+    ContextFn(function)
+}
+
+struct ContextFn<F>(F);
+
+#[async_trait]
+impl<F> ContextProvider for ContextFn<F>
+where
+    F: Fn(&CallRequest<'_>) -> Result<Provided> + Send + Sync + 'static,
+{
+    async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided> {
+        (self.0)(request)
+    }
+}

@@ -1,0 +1,66 @@
+//! Callers known by an API key.
+
+use async_trait::async_trait;
+use axum::http::HeaderName;
+use everturn_core::{Error, Result};
+use serde_json::{Value, json};
+
+use super::secrets::Secrets;
+use super::{CallRequest, ContextProvider, Provided};
+
+/// Knows callers by a key in a header, `x-api-key` unless another is named.
+///
+/// The context gets `auth: {"principal": <name>}`, never the key. Without a key the request ends with `UNAUTHENTICATED`,
+/// with an unknown one with `PERMISSION_DENIED`, as Genkit's own provider has it.
+///
+/// ```
+/// use axum::http::header::AUTHORIZATION;
+/// use everturn_server::ApiKeys;
+///
+/// let keys = ApiKeys::new([("alice", "a-long-random-key")]).header(AUTHORIZATION);
+/// # let _ = keys;
+/// ```
+#[derive(Debug, Clone)]
+pub struct ApiKeys {
+    secrets: Secrets,
+    header: HeaderName,
+}
+
+impl ApiKeys {
+    /// Keys, each after the name of whose it is. Empty keys are left out.
+    pub fn new(keys: impl IntoIterator<Item = (impl Into<String>, impl AsRef<str>)>) -> Self {
+        Self {
+            secrets: Secrets::new(keys),
+            header: HeaderName::from_static("x-api-key"),
+        }
+    }
+
+    /// Reads the key from another header, whose whole value it is.
+    #[must_use]
+    pub fn header(mut self, header: HeaderName) -> Self {
+        self.header = header;
+        self
+    }
+}
+
+#[async_trait]
+impl ContextProvider for ApiKeys {
+    async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided> {
+        let key = request.header(self.header.as_str()).ok_or_else(|| {
+            Error::unauthenticated(format!("send a key in the header '{}'", self.header)).with_public()
+        })?;
+        let owner = self.secrets.owner(key);
+        let owner = owner.ok_or_else(|| Error::permission_denied("the key is not known").with_public())?;
+        Ok(Provided::new()
+            .with_value("auth", json!({ "principal": owner.id() }))
+            .with_principal(owner.clone()))
+    }
+
+    fn security_scheme(&self) -> Option<(&'static str, Value)> {
+        let header = self.header.as_str();
+        Some((
+            "apiKey",
+            json!({ "type": "apiKey", "in": "header", "name": header }),
+        ))
+    }
+}

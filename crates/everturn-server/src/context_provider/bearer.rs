@@ -1,0 +1,47 @@
+//! Callers known by a bearer token.
+
+use async_trait::async_trait;
+use everturn_core::{Error, Result};
+use serde_json::{Value, json};
+
+use super::secrets::Secrets;
+use super::{CallRequest, ContextProvider, Provided};
+
+/// Knows callers by `Authorization: Bearer <token>`, each token being somebody's.
+///
+/// The context gets `auth: {"principal": <name>}`, never the token. Without a token, or with an unknown one, the request
+/// ends with `UNAUTHENTICATED`.
+///
+/// ```
+/// use everturn_server::BearerTokens;
+///
+/// let tokens = BearerTokens::new([("alice", "a-long-random-token"), ("bob", "another")]);
+/// # let _ = tokens;
+/// ```
+#[derive(Debug, Clone)]
+pub struct BearerTokens(Secrets);
+
+impl BearerTokens {
+    /// Tokens, each after the name of whose it is. Empty tokens are left out.
+    pub fn new(tokens: impl IntoIterator<Item = (impl Into<String>, impl AsRef<str>)>) -> Self {
+        Self(Secrets::new(tokens))
+    }
+}
+
+#[async_trait]
+impl ContextProvider for BearerTokens {
+    async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided> {
+        let token = request.bearer_token().ok_or_else(|| {
+            Error::unauthenticated("send a token as 'Authorization: Bearer <token>'").with_public()
+        })?;
+        let owner = self.0.owner(token);
+        let owner = owner.ok_or_else(|| Error::unauthenticated("the token is not known").with_public())?;
+        Ok(Provided::new()
+            .with_value("auth", json!({ "principal": owner.id() }))
+            .with_principal(owner.clone()))
+    }
+
+    fn security_scheme(&self) -> Option<(&'static str, Value)> {
+        Some(("bearer", json!({ "type": "http", "scheme": "bearer" })))
+    }
+}

@@ -1,0 +1,183 @@
+//! The public keys that tokens are signed with.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use everturn_core::{Error, Result};
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use tokio::time::Instant;
+
+/// How old keys may be before they are read again.
+const REFRESH_AFTER: Duration = Duration::from_mins(10);
+
+/// How often keys are read again because a token names one that is not among them; else anybody could make us ask.
+const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(30);
+
+/// How old keys may be at most where they cannot be read again.
+const STALE_AFTER: Duration = Duration::from_hours(24);
+
+/// How long an answer may take.
+const FETCH_TIME: Duration = Duration::from_secs(10);
+
+/// How large a key set may be.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// A JSON Web Key Set: given, in a file, or behind a URL. What is read is kept for ten minutes; a token signed with a key
+/// that is not in it makes it be read again at once, though not more often than every 30 seconds.
+pub struct Jwks {
+    source: Source,
+    cached: Mutex<Option<Cached>>,
+    /// Lets one caller read while the others wait for what it reads.
+    reading: tokio::sync::Mutex<()>,
+}
+
+enum Source {
+    Given(Arc<JwkSet>),
+    File(PathBuf),
+    Url {
+        client: reqwest::Client,
+        url: reqwest::Url,
+    },
+}
+
+#[derive(Clone)]
+struct Cached {
+    keys: Arc<JwkSet>,
+    /// When the keys were read.
+    read: Instant,
+    /// When they were last asked for; later than `read` if the answer was none.
+    tried: Instant,
+}
+
+impl Jwks {
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            cached: Mutex::new(None),
+            reading: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// The keys of a set written as JSON.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is not a key set.
+    pub fn from_json(json: &str) -> Result<Self> {
+        Ok(Self::new(Source::Given(Arc::new(parse(json.as_bytes())?))))
+    }
+
+    /// The keys in a file, read again when it may have changed.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self::new(Source::File(path.into()))
+    }
+
+    /// The keys behind a URL, such as an issuer's `/.well-known/jwks.json`.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is not an `https` URL; `http` is for the own machine only.
+    pub fn url(url: &str) -> Result<Self> {
+        let url = reqwest::Url::parse(url)
+            .map_err(|error| Error::invalid_argument(format!("'{url}' is not a URL: {error}")))?;
+        let is_local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        if url.scheme() != "https" && !(url.scheme() == "http" && is_local) {
+            return Err(Error::invalid_argument(format!(
+                "keys must be fetched over https, not from '{url}': who can change them can be anybody"
+            )));
+        }
+        let client = reqwest::Client::builder()
+            .timeout(FETCH_TIME)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
+        Ok(Self::new(Source::Url { client, url }))
+    }
+
+    /// The key that a token names or, where it names none, the only one there is.
+    ///
+    /// Fails with `UNAUTHENTICATED` if there is no such key, with `UNAVAILABLE` if the keys cannot be read.
+    pub(super) async fn find(&self, kid: Option<&str>) -> Result<Jwk> {
+        let known = |keys: &JwkSet| match kid {
+            Some(kid) => keys.find(kid).cloned(),
+            None if keys.keys.len() == 1 => keys.keys.first().cloned(),
+            None => None,
+        };
+        let keys = self.keys(REFRESH_AFTER).await?;
+        if let Some(key) = known(&keys) {
+            return Ok(key);
+        }
+        let keys = self.keys(UNKNOWN_KEY_PAUSE).await?;
+        known(&keys)
+            .ok_or_else(|| Error::unauthenticated("the token is signed with an unknown key").with_public())
+    }
+
+    /// The keys, read again if they were last asked for longer ago than `age`.
+    async fn keys(&self, age: Duration) -> Result<Arc<JwkSet>> {
+        if let Source::Given(keys) = &self.source {
+            return Ok(Arc::clone(keys));
+        }
+        let fresh = |cached: Option<Cached>| cached.filter(|cached| cached.tried.elapsed() < age);
+        if let Some(cached) = fresh(self.cached()) {
+            return Ok(cached.keys);
+        }
+        let _reading = self.reading.lock().await;
+        if let Some(cached) = fresh(self.cached()) {
+            return Ok(cached.keys);
+        }
+        let now = Instant::now();
+        let cached = match (self.read().await, self.cached()) {
+            (Ok(keys), _) => Cached {
+                keys: Arc::new(keys),
+                read: now,
+                tried: now,
+            },
+            (Err(error), Some(old)) if old.read.elapsed() < STALE_AFTER => {
+                tracing::warn!(%error, "keys could not be read again; those read before are used");
+                Cached { tried: now, ..old }
+            }
+            (Err(error), _) => {
+                let message = format!("the keys that tokens are signed with cannot be read: {error}");
+                return Err(Error::unavailable(message));
+            }
+        };
+        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached.clone());
+        Ok(cached.keys)
+    }
+
+    fn cached(&self) -> Option<Cached> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn read(&self) -> Result<JwkSet> {
+        match &self.source {
+            Source::Given(keys) => Ok(JwkSet::clone(keys)),
+            Source::File(path) => parse(&tokio::fs::read(path).await?),
+            Source::Url { client, url } => {
+                let mut response = client.get(url.clone()).send().await?.error_for_status()?;
+                let mut body = Vec::new();
+                while let Some(bytes) = response.chunk().await? {
+                    if body.len() + bytes.len() > MAX_BYTES {
+                        return Err(Error::out_of_range("the key set is too large"));
+                    }
+                    body.extend_from_slice(&bytes);
+                }
+                parse(&body)
+            }
+        }
+    }
+}
+
+fn parse(json: &[u8]) -> Result<JwkSet> {
+    serde_json::from_slice(json)
+        .map_err(|error| Error::invalid_argument(format!("not a JSON Web Key Set: {error}")))
+}
+
+impl fmt::Debug for Jwks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::Given(_) => f.write_str("Jwks(given)"),
+            Source::File(path) => f.debug_tuple("Jwks").field(path).finish(),
+            Source::Url { url, .. } => f.debug_tuple("Jwks").field(&url.as_str()).finish(),
+        }
+    }
+}

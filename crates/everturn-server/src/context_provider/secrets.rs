@@ -1,0 +1,36 @@
+//! Secrets that callers prove themselves with, and whose they are.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use crate::Principal;
+
+/// Secrets by their digest. Looking one up takes as long whether it is nearly right or all wrong: what is compared
+/// cannot be steered from outside.
+#[derive(Clone)]
+pub(super) struct Secrets(HashMap<[u8; 32], Principal>);
+
+impl Secrets {
+    pub(super) fn new(secrets: impl IntoIterator<Item = (impl Into<String>, impl AsRef<str>)>) -> Self {
+        let digest = |secret: &str| Sha256::digest(secret.as_bytes()).into();
+        let entries = secrets
+            .into_iter()
+            // An empty secret is one that somebody forgot to configure.
+            .filter(|(_, secret)| !secret.as_ref().is_empty())
+            .map(|(principal, secret)| (digest(secret.as_ref()), Principal::new(principal.into())));
+        Self(entries.collect())
+    }
+
+    pub(super) fn owner(&self, secret: &str) -> Option<&Principal> {
+        let digest: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
+        self.0.get(&digest)
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.values()).finish()
+    }
+}

@@ -1,0 +1,90 @@
+//! Requests for streams that are kept, and their answers.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use everturn_core::Error;
+use futures::StreamExt;
+
+use super::{Durable, Opened, Resumption, STREAM_ID, frames, stream_id};
+use crate::call::Call;
+use crate::envelope::Envelope;
+use crate::error_body::Refusal;
+use crate::handler::{Held, Mounted, event_stream};
+use crate::metrics::CallMeter;
+use crate::principal::Principal;
+
+/// Answers a caller that wants a stream: with a new one, or with one that was begun earlier.
+pub(crate) async fn stream(
+    mounted: &Mounted,
+    durable: &Durable,
+    headers: &HeaderMap,
+    principal: Option<&Principal>,
+    call: Call,
+    held: Held,
+) -> Result<Response<Body>, Refusal> {
+    let Held { meter, permit } = held;
+    let opened = match Resumption::of(headers)? {
+        None => Some(durable.run(principal, call, permit).await?),
+        Some(resumption) => {
+            let action = &mounted.route.key;
+            durable.replay(principal, action, &resumption).await?
+        }
+    };
+    let Some(opened) = opened else {
+        return Ok(unknown());
+    };
+    Ok(respond(mounted, opened, Resumption::wants_ids(headers), meter))
+}
+
+/// Answers a request to stop a stream.
+pub(crate) async fn stop(State(mounted): State<Arc<Mounted>>, request: Request) -> Response<Body> {
+    let _meter = mounted.shared.metrics.call(&mounted.route);
+    let response = match answer_stop(&mounted, request).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.respond(mounted.shared.exposure),
+    };
+    mounted.shared.metrics.answered(&mounted.route, response.status());
+    response
+}
+
+async fn answer_stop(mounted: &Mounted, request: Request) -> Result<Response<Body>, Refusal> {
+    let (head, _body) = request.into_parts();
+    let caller = mounted.identify(&head, &Envelope::default()).await?;
+    let missing = || Error::invalid_argument("the header 'X-Genkit-Stream-Id' must say which stream to stop");
+    let id = stream_id(&head.headers)?.ok_or_else(|| missing().with_public())?;
+    let durable = mounted.shared.durable.as_ref();
+    let durable = durable.ok_or_else(|| Error::not_found("stream not found").with_public())?;
+    durable
+        .stop(caller.principal.as_ref(), &mounted.route.key, &id)
+        .await?;
+    Ok(no_content())
+}
+
+/// What is said of a stream that is unknown, expired or somebody else's.
+pub(crate) fn unknown() -> Response<Body> {
+    no_content()
+}
+
+fn no_content() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+fn respond(mounted: &Mounted, opened: Opened, ids: bool, mut meter: CallMeter) -> Response<Body> {
+    meter.stream_opened();
+    let frames = frames(opened.entries, ids, mounted.shared.exposure).map(move |(bytes, is_chunk)| {
+        if is_chunk {
+            meter.chunk();
+        }
+        Ok::<_, Infallible>(bytes)
+    });
+    let mut response = event_stream(Body::from_stream(frames));
+    let id = HeaderValue::from_str(&opened.id).expect("an id is what a header held, or a UUID");
+    response.headers_mut().insert(STREAM_ID, id);
+    response
+}

@@ -1,0 +1,74 @@
+//! Entries of a log as events of a response.
+
+use bytes::Bytes;
+use everturn_core::stream_log::{Entries, Entry, StreamEvent};
+use everturn_core::{Exposure, Result};
+use futures::{Stream, StreamExt};
+
+use crate::event::Event;
+
+/// Entries as they are sent, each with whether it is a chunk. `ids` puts the position of each before it.
+pub(crate) fn frames(entries: Entries, ids: bool, exposure: Exposure) -> impl Stream<Item = (Bytes, bool)> {
+    entries.map(move |entry| {
+        let is_chunk = entry.as_ref().is_ok_and(|entry| !entry.event.is_end());
+        (frame(entry, ids, exposure), is_chunk)
+    })
+}
+
+fn frame(entry: Result<Entry>, ids: bool, exposure: Exposure) -> Bytes {
+    let Entry { position, event } = match entry {
+        Ok(entry) => entry,
+        // The log's own failure is at no position: a client goes on after the last event that has one.
+        Err(error) => return Event::Error(error.to_wire(exposure)).encode(),
+    };
+    let data = match event {
+        StreamEvent::Chunk(chunk) => format!("data: {{\"message\":{chunk}}}\n\n").into(),
+        StreamEvent::Done(output) => format!("data: {{\"result\":{output}}}\n\n").into(),
+        StreamEvent::Failed(error) => Event::Error(error.to_wire(exposure)).encode(),
+    };
+    if ids {
+        [format!("id: {position}\n").as_bytes(), &data].concat().into()
+    } else {
+        data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_core::Error;
+    use everturn_core::stream_log::{JsonText, Position};
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(event: StreamEvent) -> Result<Entry> {
+        Ok(Entry {
+            position: Position::new(7),
+            event,
+        })
+    }
+
+    #[test]
+    fn an_entry_is_written_as_the_event_it_was() {
+        let value = json!({"text": "a\nb", "n": 1.10});
+        let text = JsonText::of(&value).unwrap();
+
+        let chunk = frame(entry(StreamEvent::Chunk(text.clone())), false, Exposure::Public);
+        let output = frame(entry(StreamEvent::Done(text)), false, Exposure::Public);
+
+        assert_eq!(chunk, Event::Message(value.clone()).encode());
+        assert_eq!(output, Event::Result(value).encode());
+    }
+
+    #[test]
+    fn an_id_goes_before_the_data_and_private_text_stays_inside() {
+        let error = Error::internal("row 17");
+
+        let framed = frame(entry(StreamEvent::Failed(error)), true, Exposure::Public);
+
+        assert_eq!(
+            framed,
+            "id: 7\ndata: {\"error\":{\"status\":\"INTERNAL\",\"message\":\"internal error\"}}\n\n"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Failures as responses: one JSON shape, `{"status", "message", "details"?}`, for everything that goes wrong.
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use everturn_core::{Error, Exposure, RuntimeError, Status};
+
+/// Why a request is answered with a failure: an error, and what HTTP has to say beyond its status.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    error: Error,
+    code: StatusCode,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Refusal {
+    /// A failure that HTTP has a code of its own for.
+    pub(crate) fn new(code: StatusCode, error: Error) -> Self {
+        Self {
+            error: error.with_public(),
+            code,
+            header: None,
+        }
+    }
+
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.header = Some((name, value));
+        self
+    }
+
+    /// Nothing is mounted here.
+    pub(crate) fn no_such_path() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            Error::not_found("nothing is served at this path"),
+        )
+    }
+
+    /// The response, with private text withheld unless `exposure` allows it.
+    pub(crate) fn respond(&self, exposure: Exposure) -> Response<Body> {
+        let mut response = json_response(self.code, &self.error.to_wire(exposure));
+        if let Some((name, value)) = &self.header {
+            response.headers_mut().insert(name, value.clone());
+        }
+        response
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let code = http_status(&error.to_wire(Exposure::Public));
+        let header = match error.status() {
+            Status::Unauthenticated => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Status::ResourceExhausted => Some((header::RETRY_AFTER, HeaderValue::from_static("1"))),
+            _ => None,
+        };
+        Self { error, code, header }
+    }
+}
+
+/// The code of the protocol's table, which also has one (499) that HTTP does not.
+fn http_status(error: &RuntimeError) -> StatusCode {
+    let status = error.status.unwrap_or(Status::Unknown);
+    StatusCode::from_u16(status.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// A response whose body is JSON.
+pub(crate) fn json_response(code: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
+    let bytes = serde_json::to_vec(body).expect("what is answered is plain data");
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = code;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}

@@ -1,0 +1,184 @@
+//! What happens to a request: read, checked, identified, called, answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use everturn_agent::HandOff;
+use everturn_agent::store::Scope;
+use everturn_core::{Context, DynAction, Exposure};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::call::{Call, Running};
+use crate::context_provider::{CallRequest, ContextProvider, Provided};
+use crate::durable::{self, Durable};
+use crate::envelope::{Envelope, check_content_type};
+use crate::error_body::{Refusal, json_response};
+use crate::metrics::{CallMeter, Metrics};
+use crate::permits::{Permit, Permits};
+use crate::trace::Trace;
+use crate::{Limits, Route, ServerHandle, body, streaming};
+
+/// What all routes of a server share.
+pub(crate) struct Shared {
+    pub(crate) providers: Vec<Arc<dyn ContextProvider>>,
+    pub(crate) limits: Limits,
+    pub(crate) permits: Permits,
+    pub(crate) exposure: Exposure,
+    pub(crate) metrics: Metrics,
+    pub(crate) handle: ServerHandle,
+    pub(crate) durable: Option<Durable>,
+}
+
+/// An action where it is mounted.
+pub(crate) struct Mounted {
+    pub(crate) route: Route,
+    pub(crate) action: Arc<dyn DynAction>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What is held while a call is under way.
+pub(crate) struct Held {
+    pub(crate) meter: CallMeter,
+    pub(crate) permit: Option<Permit>,
+}
+
+/// Answers a request.
+pub(crate) async fn handle(State(mounted): State<Arc<Mounted>>, request: Request) -> Response<Body> {
+    let meter = mounted.shared.metrics.call(&mounted.route);
+    let response = match mounted.answer(request, meter).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.respond(mounted.shared.exposure),
+    };
+    mounted.shared.metrics.answered(&mounted.route, response.status());
+    response
+}
+
+impl Mounted {
+    async fn answer(&self, request: Request, meter: CallMeter) -> Result<Response<Body>, Refusal> {
+        let (head, body) = request.into_parts();
+        let streams = streaming::is_wanted(&head.uri, &head.headers)?;
+        let envelope = self.read(&head, body).await?;
+        let caller = self.identify(&head, &envelope).await?;
+        let permit = caller
+            .principal
+            .as_ref()
+            .map(|principal| self.shared.permits.acquire(principal));
+        let held = Held {
+            meter,
+            permit: permit.transpose()?,
+        };
+        let principal = caller.principal.clone();
+        let (context, trace) = Trace::follow(self.context(caller));
+        let call = Call {
+            action: Arc::clone(&self.action),
+            envelope,
+            context,
+        };
+        if streams {
+            return match &self.shared.durable {
+                Some(durable) => {
+                    durable::stream(self, durable, &head.headers, principal.as_ref(), call, held).await
+                }
+                // What is asked for again must not be done again.
+                None if head.headers.contains_key(durable::STREAM_ID) => Ok(durable::unknown()),
+                None => Ok(stream(call.start(self.shared.exposure), held)),
+            };
+        }
+        let mut response = match call.run().await {
+            Ok(output) => json_response(StatusCode::OK, &json!({ "result": output })),
+            Err(error) => Refusal::from(error).respond(self.shared.exposure),
+        };
+        trace.name_in(response.headers_mut());
+        Ok(response)
+    }
+
+    async fn read(&self, head: &Parts, body: Body) -> Result<Envelope, Refusal> {
+        let bytes = body::read(&head.headers, body, &self.shared.limits).await?;
+        if !bytes.is_empty() {
+            check_content_type(&head.headers)?;
+        }
+        let envelope = Envelope::parse(&bytes)?;
+        envelope.check_against(self.action.descriptor())?;
+        Ok(envelope)
+    }
+
+    /// Asks all providers, in order.
+    pub(crate) async fn identify(&self, head: &Parts, envelope: &Envelope) -> Result<Provided, Refusal> {
+        let request = CallRequest {
+            method: &head.method,
+            path: head.uri.path(),
+            headers: &head.headers,
+            input: envelope.data.as_ref(),
+        };
+        let mut provided = Provided::new();
+        for provider in &self.shared.providers {
+            provided.merge(provider.provide(&request).await?);
+        }
+        Ok(provided)
+    }
+
+    fn context(&self, caller: Provided) -> Context {
+        let token = self.shared.handle.cancelling().child_token();
+        let mut context = Context::new()
+            .with_cancellation(token)
+            .with_values(caller.values)
+            .with_extension(Arc::new(self.shared.exposure));
+        if self.can_be_detached() {
+            let hand_off = HandOff::when(self.shared.handle.handing_off().clone());
+            context = context.with_extension(Arc::new(hand_off));
+        }
+        if let Some(principal) = caller.principal {
+            context = context
+                .with_extension::<Scope>(Arc::new(principal.scope()))
+                .with_extension(Arc::new(principal));
+        }
+        if let Some(time) = self.shared.limits.request_time {
+            context = context.with_deadline(deadline(time));
+        }
+        context
+    }
+
+    /// Whether the action is an agent whose turns can go on without their caller.
+    fn can_be_detached(&self) -> bool {
+        let metadata = &self.action.descriptor().metadata;
+        metadata.get("agent").and_then(|agent| agent.get("abortable")) == Some(&Value::Bool(true))
+    }
+}
+
+fn deadline(time: Duration) -> Instant {
+    let now = Instant::now();
+    // A time that does not fit is as good as none; a year is longer than any connection.
+    now.checked_add(time)
+        .unwrap_or_else(|| now + Duration::from_hours(24 * 365))
+}
+
+/// The answer to a caller that wants a stream: each event as it comes, at the pace of the reader.
+fn stream(running: Running, mut held: Held) -> Response<Body> {
+    held.meter.stream_opened();
+    let events = futures::stream::unfold((running, held), |(mut running, held)| async move {
+        let event = running.next().await?;
+        if !event.is_last() {
+            held.meter.chunk();
+        }
+        Some((Ok::<_, std::convert::Infallible>(event.encode()), (running, held)))
+    });
+    event_stream(Body::from_stream(events))
+}
+
+/// A response whose body is a stream of events.
+pub(crate) fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Proxies that gather a response before they pass it on would make a stream useless.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}

@@ -1,0 +1,124 @@
+//! Where everything in a registry is mounted unless somebody says otherwise.
+
+use std::fmt::Write;
+
+use everturn_core::{ActionType, Registry};
+
+use crate::Route;
+
+/// The companions of an agent and the path segment each is reached under. All clients assume the first two.
+const COMPANIONS: [(&str, &str); 4] = [
+    ("agent-snapshot", "getSnapshot"),
+    ("agent-abort", "abort"),
+    ("agent-snapshots", "listSnapshots"),
+    ("agent-session", "session"),
+];
+
+/// How agents and flows are laid out in paths.
+///
+/// An agent's routes follow what it can do: a companion has a route if the registry has it. By default agents are at
+/// `/agents/{name}`, their companions below, and flows at `/flows/{name}`.
+///
+/// ```
+/// use everturn_core::{Registry, Result};
+/// use everturn_server::Layout;
+///
+/// # fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// registry.define_flow("menu", |theme: String| async move { Ok(format!("{theme} soup")) })?;
+///
+/// let routes = Layout::default().flows_at("/kitchen").routes(&registry);
+///
+/// assert_eq!(routes[0].path, "/kitchen/menu");
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a layout is a plan; ask it for routes"]
+pub struct Layout {
+    agents: String,
+    flows: String,
+    companions: Vec<(ActionType, String)>,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        let companion =
+            |(action_type, segment): (&'static str, &str)| (ActionType::new(action_type), segment.to_owned());
+        Self {
+            agents: "/agents".into(),
+            flows: "/flows".into(),
+            companions: COMPANIONS.map(companion).into(),
+        }
+    }
+}
+
+impl Layout {
+    /// Puts agents below another path; the empty one is the root.
+    pub fn agents_at(mut self, prefix: impl Into<String>) -> Self {
+        self.agents = prefix.into();
+        self
+    }
+
+    /// Puts flows below another path; the empty one is the root.
+    pub fn flows_at(mut self, prefix: impl Into<String>) -> Self {
+        self.flows = prefix.into();
+        self
+    }
+
+    /// Adds a companion, or moves one: where an agent has an action of that type, it is reached under `segment`.
+    pub fn companion(mut self, action_type: ActionType, segment: impl Into<String>) -> Self {
+        self.companions.retain(|(known, _)| *known != action_type);
+        self.companions.push((action_type, segment.into()));
+        self
+    }
+
+    /// The routes of everything in a registry: agents and their companions by name, then flows by name.
+    pub fn routes(&self, registry: &Registry) -> Vec<Route> {
+        let agents = registry.of_type(&ActionType::AGENT).into_keys();
+        let mut routes: Vec<Route> = agents
+            .flat_map(|agent| self.agent_routes(registry, &agent))
+            .collect();
+        let flows = registry.of_type(&ActionType::FLOW).into_keys();
+        routes.extend(flows.map(|flow| Route::post(below(&self.flows, &flow), ActionType::FLOW.key(&flow))));
+        routes
+    }
+
+    /// The routes of one agent: the run, and each companion that the registry has.
+    pub fn agent_routes(&self, registry: &Registry, agent: &str) -> Vec<Route> {
+        let path = below(&self.agents, agent);
+        let run = Route::post(&path, ActionType::AGENT.key(agent));
+        let companions = self.companions.iter().filter_map(|(action_type, segment)| {
+            let key = action_type.key(agent);
+            registry.get(&key)?;
+            Some(Route::post(format!("{path}/{segment}"), key))
+        });
+        std::iter::once(run).chain(companions).collect()
+    }
+}
+
+/// A path below a prefix, as it stands in a request: names may hold anything, paths may not.
+fn below(prefix: &str, name: &str) -> String {
+    let mut path = format!("{}/", prefix.trim_end_matches('/'));
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                path.push(char::from(byte));
+            }
+            other => {
+                let _ = write!(path, "%{other:02X}");
+            }
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_unusual_characters_is_encoded_once() {
+        assert_eq!(below("/agents/", "küche/{x}"), "/agents/k%C3%BCche/%7Bx%7D");
+        assert_eq!(below("", "chef"), "/chef");
+    }
+}

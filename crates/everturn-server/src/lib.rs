@@ -1,0 +1,35 @@
+//! Agents and flows over HTTP.
+
+mod body;
+mod call;
+mod context_provider;
+mod durable;
+mod envelope;
+mod error_body;
+mod event;
+mod handler;
+mod layout;
+mod limits;
+mod metrics;
+mod openapi;
+mod operations;
+mod permits;
+mod principal;
+mod route;
+mod serve;
+mod server;
+mod shutdown;
+mod streaming;
+mod trace;
+
+pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
+#[cfg(feature = "jwt")]
+pub use self::context_provider::{Jwks, JwtTokens};
+pub use self::layout::Layout;
+pub use self::limits::Limits;
+pub use self::principal::Principal;
+pub use self::route::{Route, RouteKind};
+pub use self::serve::Bound;
+pub use self::server::Server;
+pub use self::shutdown::{AfterGrace, Grace, ServerHandle};
+pub use tower_http::cors::CorsLayer;

@@ -1,0 +1,167 @@
+//! What a server counts, in the text form that Prometheus reads.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::Route;
+
+/// How long calls take, in seconds: from a look-up to an agent at work for minutes.
+const DURATIONS: [f64; 12] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0,
+];
+
+/// Which route; there are as many as are mounted, whatever clients ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: String,
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResponseLabels {
+    route: String,
+    kind: &'static str,
+    status: u16,
+}
+
+/// The counters of one server. A clone counts the same.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    requests: Family<ResponseLabels, Counter>,
+    in_flight: Family<RouteLabels, Gauge>,
+    streams: Family<RouteLabels, Gauge>,
+    chunks: Family<RouteLabels, Counter<u64, AtomicU64>>,
+    durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    registry: std::sync::Arc<Registry>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("everturn");
+        let requests = Family::default();
+        registry.register(
+            "http_requests",
+            "Requests answered, by route and status",
+            requests.clone(),
+        );
+        let in_flight = Family::default();
+        registry.register(
+            "calls_in_flight",
+            "Calls under way, streams included",
+            in_flight.clone(),
+        );
+        let streams = Family::default();
+        registry.register(
+            "streams_open",
+            "Streams that clients are reading",
+            streams.clone(),
+        );
+        let chunks = Family::default();
+        registry.register("stream_chunks", "Chunks handed to clients", chunks.clone());
+        let durations: Family<_, _, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(DURATIONS));
+        registry.register(
+            "call_duration_seconds",
+            "How long calls took, from the first byte read to the last one handed on",
+            durations.clone(),
+        );
+        Self {
+            requests,
+            in_flight,
+            streams,
+            chunks,
+            durations,
+            registry: registry.into(),
+        }
+    }
+
+    /// Counts an answer.
+    pub(crate) fn answered(&self, route: &Route, status: StatusCode) {
+        let labels = ResponseLabels {
+            route: route.path.clone(),
+            kind: route.kind.name(),
+            status: status.as_u16(),
+        };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts a call until what is returned is dropped.
+    pub(crate) fn call(&self, route: &Route) -> CallMeter {
+        let labels = RouteLabels {
+            route: route.path.clone(),
+            kind: route.kind.name(),
+        };
+        let in_flight = self.in_flight.get_or_create(&labels).clone();
+        in_flight.inc();
+        CallMeter {
+            in_flight,
+            stream: None,
+            chunks: self.chunks.get_or_create(&labels).clone(),
+            durations: self.durations.get_or_create(&labels).clone(),
+            streams: self.streams.get_or_create(&labels).clone(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Everything, as text.
+    pub(crate) fn respond(&self) -> Response<Body> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string does not fail");
+        let mut response = Response::new(Body::from(text));
+        let openmetrics =
+            HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, openmetrics);
+        response
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// One call, counted as under way while this exists.
+pub(crate) struct CallMeter {
+    in_flight: Gauge,
+    stream: Option<Gauge>,
+    streams: Gauge,
+    chunks: Counter<u64, AtomicU64>,
+    durations: Histogram,
+    begun: Instant,
+}
+
+impl CallMeter {
+    /// The call is streamed to a client from here on.
+    pub(crate) fn stream_opened(&mut self) {
+        if self.stream.is_none() {
+            self.streams.inc();
+            self.stream = Some(self.streams.clone());
+        }
+    }
+
+    pub(crate) fn chunk(&self) {
+        self.chunks.inc();
+    }
+}
+
+impl Drop for CallMeter {
+    fn drop(&mut self) {
+        self.in_flight.dec();
+        if let Some(stream) = &self.stream {
+            stream.dec();
+        }
+        self.durations.observe(self.begun.elapsed().as_secs_f64());
+    }
+}

@@ -1,0 +1,85 @@
+//! The OpenAPI document of what is mounted, made from the schemas of its actions.
+//!
+//! It says what the server does, all of it: every status that can be answered is listed or falls under `default`, and
+//! every failure has the one body that all failures have.
+
+mod components;
+mod operation;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use self::components::Components;
+use self::operation::{json_content, operation};
+use crate::handler::{Mounted, Shared};
+
+/// The document.
+pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
+    let mut components = Components::new();
+    let mut paths: Map<String, Value> = Map::new();
+    let mut add = |path: &str, method: &str, operation: Value| {
+        let methods = paths.entry(path).or_insert_with(|| json!({}));
+        methods[method] = operation;
+    };
+    for mounted in mounted {
+        let method = mounted.route.method.as_str().to_ascii_lowercase();
+        add(&mounted.route.path, &method, operation(mounted, &mut components));
+    }
+    for (path, summary, content) in operations() {
+        add(path, "get", get(summary, &content, path == "/readyz"));
+    }
+    let schemes: Map<String, Value> = shared
+        .providers
+        .iter()
+        .filter_map(|provider| provider.security_scheme())
+        .map(|(name, scheme)| (name.to_owned(), scheme))
+        .collect();
+    let mut components = components.finish();
+    if !schemes.is_empty() {
+        components["securitySchemes"] = Value::Object(schemes);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Everturn",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Agents and flows, one call per request; streamed where the caller accepts text/event-stream.",
+        },
+        "paths": paths,
+        "components": components,
+    })
+}
+
+/// What those who run the server ask it: path, summary, what is answered.
+fn operations() -> [(&'static str, &'static str, Value); 4] {
+    let status = |status: &str| {
+        json_content(&json!({
+            "type": "object",
+            "properties": { "status": { "const": status } },
+            "required": ["status"],
+        }))
+    };
+    [
+        (
+            "/openapi.json",
+            "This document.",
+            json_content(&json!({ "type": "object" })),
+        ),
+        ("/healthz", "Whether the process is alive.", status("ok")),
+        ("/readyz", "Whether the server takes calls.", status("ready")),
+        (
+            "/metrics",
+            "What the server counted, for Prometheus.",
+            json!({ "application/openmetrics-text": { "schema": { "type": "string" } } }),
+        ),
+    ]
+}
+
+fn get(summary: &str, content: &Value, can_be_unavailable: bool) -> Value {
+    let mut responses = json!({ "200": { "description": "OK", "content": content } });
+    if can_be_unavailable {
+        responses["503"] = json!({ "$ref": "#/components/responses/Error" });
+    }
+    json!({ "summary": summary, "tags": ["operations"], "security": [], "responses": responses })
+}

@@ -1,0 +1,182 @@
+//! One route as an operation.
+
+use everturn_core::Descriptor;
+use serde_json::{Map, Value, json};
+
+use super::components::Components;
+use crate::RouteKind;
+use crate::handler::Mounted;
+
+/// Every failure a call can be answered with, and why.
+const FAILURES: [(&str, &str); 12] = [
+    (
+        "400",
+        "The request is wrong, or wrong for the state that the conversation is in.",
+    ),
+    (
+        "404",
+        "There is no such snapshot, session or other thing asked for.",
+    ),
+    ("408", "The body took too long to arrive."),
+    ("409", "Another call was first."),
+    ("413", "The body is too large."),
+    ("415", "The body is not sent as JSON."),
+    ("429", "Too many calls are under way."),
+    ("499", "The call was cancelled."),
+    ("500", "Something went wrong inside."),
+    ("501", "The action does not offer this."),
+    ("503", "The server cannot answer now."),
+    ("504", "The call took too long."),
+];
+
+/// The operation of a route.
+pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value {
+    let descriptor = mounted.action.descriptor();
+    let route = &mounted.route;
+    let mut operation = json!({
+        "operationId": format!("{}.{}", route.kind.name(), descriptor.key.trim_start_matches('/')),
+        "tags": [route.kind.name()],
+    });
+    if let Some(description) = &descriptor.description {
+        operation["description"] = description.as_str().into();
+    }
+    let schemes: Vec<Value> = mounted
+        .shared
+        .providers
+        .iter()
+        .filter_map(|provider| provider.security_scheme())
+        .map(|(name, _)| json!({ name: [] }))
+        .collect();
+    if !schemes.is_empty() {
+        operation["security"] = schemes.into();
+    }
+    let mut responses = failures(mounted);
+    if route.kind == RouteKind::Stop {
+        operation["summary"] = format!("Stops a streamed call of {}.", descriptor.name).into();
+        operation["parameters"] = json!([stream_id(true)]);
+        responses.insert(
+            "204".into(),
+            json!({ "description": "The call is asked to stop." }),
+        );
+    } else {
+        operation["summary"] = summary(route.kind, descriptor).into();
+        operation["parameters"] = parameters(mounted);
+        operation["requestBody"] = request_body(descriptor, components);
+        responses.insert("200".into(), success(descriptor, components));
+        responses.insert(
+            "204".into(),
+            json!({ "description": "The stream to go on with is unknown, expired or somebody else's." }),
+        );
+    }
+    responses.sort_keys();
+    operation["responses"] = Value::Object(responses);
+    operation
+}
+
+fn summary(kind: RouteKind, descriptor: &Descriptor) -> String {
+    match kind {
+        RouteKind::Agent => format!("Runs one turn of the agent {}.", descriptor.name),
+        RouteKind::Companion => format!("{} of the agent {}.", descriptor.action_type, descriptor.name),
+        _ => format!("Calls {}.", descriptor.name),
+    }
+}
+
+fn parameters(mounted: &Mounted) -> Value {
+    let mut parameters = vec![json!({
+        "name": "stream",
+        "in": "query",
+        "description": "Whether to stream; so does 'Accept: text/event-stream'.",
+        "schema": { "type": "boolean" },
+    })];
+    parameters.push(stream_id(false));
+    if mounted.shared.durable.is_some() {
+        parameters.push(json!({
+            "name": "Last-Event-ID",
+            "in": "header",
+            "description": "The last event of the stream that was seen; with X-Genkit-Stream-Id only.",
+            "schema": { "type": "string" },
+        }));
+    }
+    parameters.into()
+}
+
+fn stream_id(required: bool) -> Value {
+    json!({
+        "name": "X-Genkit-Stream-Id",
+        "in": "header",
+        "required": required,
+        "description": "The stream that is meant, as an earlier response named it.",
+        "schema": { "type": "string" },
+    })
+}
+
+fn request_body(descriptor: &Descriptor, components: &mut Components) -> Value {
+    let key = &descriptor.key;
+    let mut properties = Map::new();
+    let data = components.refer(descriptor.input_schema.as_ref(), &format!("{key}.input"));
+    properties.insert("data".into(), data);
+    if let Some(init) = &descriptor.init_schema {
+        let init = components.refer(Some(init), &format!("{key}.init"));
+        properties.insert("init".into(), json!({ "anyOf": [init, { "type": "null" }] }));
+    }
+    let takes_nothing = |schema: &everturn_core::Schema| schema.validate(&Value::Null).is_ok();
+    let required = !descriptor.input_schema.as_ref().is_none_or(takes_nothing);
+    let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if required {
+        schema["required"] = json!(["data"]);
+    }
+    json!({ "required": required, "content": json_content(&schema) })
+}
+
+fn success(descriptor: &Descriptor, components: &mut Components) -> Value {
+    let key = &descriptor.key;
+    let output = components.refer(descriptor.output_schema.as_ref(), &format!("{key}.output"));
+    let chunk = components.refer(descriptor.stream_schema.as_ref(), &format!("{key}.chunk"));
+    let only = |name: &str, schema: &Value| json!({ "type": "object", "properties": { name: schema }, "required": [name] });
+    let error = json!({ "$ref": "#/components/schemas/Error" });
+    let mut content = json_content(&only("result", &output));
+    content["text/event-stream"] = json!({
+        "schema": {
+            "type": "string",
+            "description": "Events of the form 'data: <json>', each followed by a blank line: any number of messages, \
+                            then one result or one error.",
+        },
+        "x-event-schema": { "oneOf": [only("message", &chunk), only("result", &output), only("error", &error)] },
+    });
+    json!({ "description": "What came of it; once streaming has begun, failures too.", "content": content })
+}
+
+fn failures(mounted: &Mounted) -> Map<String, Value> {
+    let failure = |description: &str| {
+        json!({
+            "description": description,
+            "content": json_content(&json!({ "$ref": "#/components/schemas/Error" })),
+        })
+    };
+    let mut responses: Map<String, Value> = FAILURES
+        .iter()
+        .map(|(code, description)| ((*code).to_owned(), failure(description)))
+        .collect();
+    // Answered before anything of ours sees the request, and so without a body.
+    responses.insert(
+        "431".into(),
+        json!({ "description": "The head of the request is too large." }),
+    );
+    if !mounted.shared.providers.is_empty() {
+        responses.insert(
+            "401".into(),
+            failure("The caller does not say who it is, or does not prove it."),
+        );
+        responses.insert("403".into(), failure("The caller may not do this."));
+    }
+    responses.insert(
+        "default".into(),
+        json!({ "$ref": "#/components/responses/Error" }),
+    );
+    responses
+}
+
+/// Content that is JSON of a schema.
+pub(super) fn json_content(schema: &Value) -> Value {
+    json!({ "application/json": { "schema": schema } })
+}

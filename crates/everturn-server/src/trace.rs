@@ -1,0 +1,78 @@
+//! Which trace a call is in, for those who look for it later.
+
+use axum::http::HeaderMap;
+use everturn_core::Context;
+
+/// The trace of one call, known once the call has begun; where tracing does not go to OpenTelemetry there is none.
+#[derive(Default)]
+pub(crate) struct Trace {
+    #[cfg(feature = "opentelemetry")]
+    ids: std::sync::Arc<std::sync::OnceLock<Ids>>,
+}
+
+#[cfg(feature = "opentelemetry")]
+struct Ids {
+    trace: axum::http::HeaderValue,
+    span: axum::http::HeaderValue,
+}
+
+#[cfg(feature = "opentelemetry")]
+impl Trace {
+    /// A context whose call is followed.
+    pub(crate) fn follow(context: Context) -> (Context, Self) {
+        use std::sync::Arc;
+
+        let trace = Self::default();
+        let ids = Arc::clone(&trace.ids);
+        let observer = everturn_core::SpanObserver::new(move |span| {
+            if let Some(found) = Ids::of(span) {
+                // The outermost span is the only one that is shown.
+                let _ = ids.set(found);
+            }
+        });
+        (context.with_extension(Arc::new(observer)), trace)
+    }
+
+    /// Names the trace in an answer.
+    pub(crate) fn name_in(&self, headers: &mut HeaderMap) {
+        if let Some(ids) = self.ids.get() {
+            headers.insert("x-genkit-trace-id", ids.trace.clone());
+            headers.insert("x-genkit-span-id", ids.span.clone());
+        }
+    }
+}
+
+#[cfg(feature = "opentelemetry")]
+impl Ids {
+    fn of(span: &tracing::Span) -> Option<Self> {
+        use opentelemetry::trace::TraceContextExt;
+        use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+        let context = span.context();
+        let span = context.span();
+        let span = span.span_context();
+        let header = |id: String| axum::http::HeaderValue::from_str(&id).ok();
+        span.is_valid().then_some(())?;
+        Some(Self {
+            trace: header(span.trace_id().to_string())?,
+            span: header(span.span_id().to_string())?,
+        })
+    }
+}
+
+#[cfg(not(feature = "opentelemetry"))]
+impl Trace {
+    /// A context whose call is followed.
+    pub(crate) fn follow(context: Context) -> (Context, Self) {
+        (context, Self::default())
+    }
+
+    /// Names the trace in an answer.
+    #[expect(
+        clippy::unused_self,
+        reason = "there is something to name with the feature only"
+    )]
+    pub(crate) fn name_in(&self, headers: &mut HeaderMap) {
+        let _ = headers;
+    }
+}

@@ -1,0 +1,14 @@
+//! Whole conversations on one WebSocket. The protocol is described in `docs/websocket.md`.
+
+mod conversation;
+mod frame;
+mod intake;
+mod options;
+mod socket;
+mod upgrade;
+
+pub use self::options::WebSockets;
+pub(crate) use self::upgrade::{Endpoint, converse};
+
+/// The version of the protocol, as a subprotocol.
+pub(crate) const PROTOCOL: &str = "everturn.v1";

@@ -1,0 +1,124 @@
+//! One conversation on a connection.
+
+use axum::extract::ws::Message;
+use everturn_core::{Context, DynAction, Error, Exposure, JsonConnection};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::frame::text;
+use super::intake::Intake;
+use crate::call::told_to_its_sender;
+use crate::event::Event;
+
+/// A conversation, from its `init` until its end has been told. Dropping it cancels what was not detached.
+pub(super) struct Conversation {
+    state: State,
+    key: String,
+    exposure: Exposure,
+}
+
+enum State {
+    Open {
+        intake: Intake,
+        connection: Box<JsonConnection>,
+    },
+    /// It could not be opened, which has yet to be told.
+    Refused(Error),
+}
+
+/// What has happened.
+pub(super) enum Step {
+    /// An input was handed over.
+    HandedOver,
+    /// A chunk was told.
+    Told,
+    /// The end was told.
+    Ended,
+    /// There is nobody to tell.
+    Gone,
+}
+
+impl Conversation {
+    pub(super) fn open(action: &dyn DynAction, init: Value, context: &Context, exposure: Exposure) -> Self {
+        let state = match action.connect_json(Some(init).filter(|init| !init.is_null()), context) {
+            Ok(connection) => State::Open {
+                intake: Intake::new(connection.sender()),
+                connection: Box::new(connection),
+            },
+            Err(error) => State::Refused(error),
+        };
+        Self {
+            state,
+            key: action.descriptor().key.clone(),
+            exposure,
+        }
+    }
+
+    /// Whether one more input may come.
+    pub(super) fn has_room(&self) -> bool {
+        match &self.state {
+            State::Open { intake, .. } => intake.has_room(),
+            State::Refused(_) => true,
+        }
+    }
+
+    /// Takes an input that came as so many bytes.
+    pub(super) fn input(&mut self, input: Value, bytes: usize) {
+        if let State::Open { intake, .. } = &mut self.state {
+            intake.push(input, bytes);
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        if let State::Open { intake, .. } = &mut self.state {
+            intake.close();
+        }
+    }
+
+    pub(super) fn cancel(&self) {
+        if let State::Open { connection, .. } = &self.state {
+            connection.cancel();
+        }
+    }
+
+    /// Goes on by one step, which nothing is lost of if this is dropped.
+    pub(super) async fn step(&mut self, outgoing: &mpsc::Sender<Message>) -> Step {
+        match &mut self.state {
+            State::Refused(error) => {
+                let Ok(room) = outgoing.reserve().await else {
+                    return Step::Gone;
+                };
+                let error = told_to_its_sender(error.clone(), &self.key);
+                room.send(text(&Event::Error(error.to_wire(self.exposure))));
+                Step::Ended
+            }
+            State::Open { intake, connection } => tokio::select! {
+                () = intake.hand_over() => Step::HandedOver,
+                step = tell(connection, outgoing, &self.key, self.exposure) => step,
+            },
+        }
+    }
+}
+
+/// Tells what happens next, once there is somebody to take it: a client that does not read makes the agent wait.
+async fn tell(
+    connection: &mut JsonConnection,
+    outgoing: &mpsc::Sender<Message>,
+    key: &str,
+    exposure: Exposure,
+) -> Step {
+    let Ok(room) = outgoing.reserve().await else {
+        return Step::Gone;
+    };
+    if let Some(chunk) = connection.receive().next().await {
+        room.send(text(&Event::Message(chunk)));
+        return Step::Told;
+    }
+    // Asking for the output closes the input, so it is not asked for before it is there.
+    connection.done().await;
+    room.send(text(&match connection.output().await {
+        Ok(output) => Event::Result(output),
+        Err(error) => Event::Error(told_to_its_sender(error, key).to_wire(exposure)),
+    }));
+    Step::Ended
+}

@@ -1,0 +1,155 @@
+//! What is said on a WebSocket.
+
+use axum::extract::ws::{CloseFrame, Message, close_code};
+use everturn_core::{Error, Exposure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a client says.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ClientFrame {
+    /// Opens a conversation.
+    Init(Value),
+    /// One turn's input.
+    Input(Value),
+    /// There is no more input.
+    Close(True),
+    /// Ends the conversation now.
+    Cancel(True),
+    /// Aborts a background run.
+    Abort(String),
+}
+
+/// The word `true`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "bool")]
+pub(super) struct True;
+
+impl TryFrom<bool> for True {
+    type Error = &'static str;
+
+    fn try_from(value: bool) -> Result<Self, Self::Error> {
+        if value { Ok(Self) } else { Err("expected `true`") }
+    }
+}
+
+impl ClientFrame {
+    /// Reads a frame. How deeply it may be nested is bounded by the parser, how large it may be by the socket.
+    pub(super) fn parse(text: &str) -> Result<Self, Ending> {
+        serde_json::from_str(text).map_err(|error| {
+            let shape = r#"a frame must be {"init": …}, {"input": …}, {"close": true}, {"cancel": true} or {"abort": "<snapshotId>"}"#;
+            Ending::fault(close_code::INVALID, format!("{shape}: {error}"))
+        })
+    }
+}
+
+/// Anything as a frame.
+pub(super) fn text(frame: &impl Serialize) -> Message {
+    let text = serde_json::to_string(frame).expect("a frame is plain data");
+    Message::Text(text.into())
+}
+
+/// Why the server ends a connection.
+#[derive(Debug)]
+pub(super) struct Ending {
+    code: u16,
+    reason: &'static str,
+    error: Option<Error>,
+}
+
+impl Ending {
+    /// The server ends.
+    pub(super) fn going_away() -> Self {
+        Self {
+            code: close_code::AWAY,
+            reason: "the server ends",
+            error: None,
+        }
+    }
+
+    /// The client has ended it already.
+    pub(super) fn gone() -> Self {
+        Self {
+            code: close_code::NORMAL,
+            reason: "",
+            error: None,
+        }
+    }
+
+    /// Nobody has said anything for too long.
+    pub(super) fn silence(reason: &'static str) -> Self {
+        Self {
+            code: close_code::POLICY,
+            reason,
+            error: None,
+        }
+    }
+
+    /// The client did something that it must not.
+    pub(super) fn fault(code: u16, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason: "see the error before this",
+            error: Some(Error::invalid_argument(message).with_public()),
+        }
+    }
+
+    /// What is said last.
+    pub(super) fn last_words(self, exposure: Exposure) -> Vec<Message> {
+        let error = self.error.map(|error| {
+            let wire = error.to_wire(exposure);
+            text(&crate::event::Event::Error(wire))
+        });
+        let close = Message::Close(Some(CloseFrame {
+            code: self.code,
+            reason: self.reason.into(),
+        }));
+        error.into_iter().chain([close]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_frame_is_an_object_with_one_known_field() {
+        let init = ClientFrame::parse(r#"{"init": {"sessionId": "s"}}"#).unwrap();
+        let abort = ClientFrame::parse(r#"{"abort": "x"}"#).unwrap();
+
+        assert_eq!(init, ClientFrame::Init(json!({"sessionId": "s"})));
+        assert_eq!(abort, ClientFrame::Abort("x".to_owned()));
+        assert_eq!(
+            ClientFrame::parse(r#"{"close": true}"#).unwrap(),
+            ClientFrame::Close(True)
+        );
+    }
+
+    #[test]
+    fn anything_else_is_a_fault() {
+        let deep = format!("{{\"input\":{}1{}}}", "[".repeat(5_000), "]".repeat(5_000));
+        for wrong in [
+            "",
+            "{}",
+            "null",
+            "[]",
+            "\"init\"",
+            r#"{"input": 1, "init": 2}"#,
+            r#"{"init": 1, "init": 2}"#,
+            r#"{"close": false}"#,
+            r#"{"cancel": 1}"#,
+            r#"{"abort": null}"#,
+            r#"{"Init": {}}"#,
+            r#"{"input": 1} x"#,
+            deep.as_str(),
+        ] {
+            let ending = ClientFrame::parse(wrong).unwrap_err();
+
+            assert_eq!(ending.code, close_code::INVALID);
+            assert!(ending.error.unwrap().public_message().is_some());
+        }
+    }
+}

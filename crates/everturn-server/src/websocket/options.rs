@@ -1,0 +1,77 @@
+//! How a WebSocket is served.
+
+use std::time::Duration;
+
+/// How a server serves a WebSocket, on which conversations are had with an agent.
+///
+#[doc = include_str!("../docs/websocket.md")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct WebSockets {
+    pub(super) ping_every: Duration,
+    pub(super) idle_time: Duration,
+    pub(super) origins: Vec<String>,
+}
+
+impl Default for WebSockets {
+    fn default() -> Self {
+        Self {
+            ping_every: Duration::from_secs(20),
+            idle_time: Duration::from_mins(15),
+            origins: Vec::new(),
+        }
+    }
+}
+
+impl WebSockets {
+    /// How often the server sends a ping; every 20 seconds by default.
+    pub fn ping_every(mut self, interval: Duration) -> Self {
+        // A timer needs some time.
+        self.ping_every = interval.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long a connection may stay open while neither side says anything; 15 minutes by default. A turn that is at work
+    /// in silence for longer is ended with it: detach it.
+    pub fn idle_time(mut self, time: Duration) -> Self {
+        self.idle_time = time;
+        self
+    }
+
+    /// Lets pages of this origin, such as `https://kitchen.example`, open connections. Pages that the server itself serves
+    /// always may, and so may clients that are no browsers.
+    pub fn origin(mut self, origin: impl Into<String>) -> Self {
+        self.origins.push(origin.into());
+        self
+    }
+
+    /// Whether a page of that origin may open a connection to a server that is called by that host.
+    pub(super) fn allows(&self, origin: &str, host: Option<&str>) -> bool {
+        let own = origin.split_once("://").map(|(_, host)| host);
+        let is_own = own.is_some()
+            && own
+                .zip(host)
+                .is_some_and(|(own, host)| own.eq_ignore_ascii_case(host));
+        is_own
+            || self
+                .origins
+                .iter()
+                .any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_other_origins_are_refused_unless_allowed() {
+        let settings = WebSockets::default().origin("https://kitchen.example");
+
+        assert!(settings.allows("http://localhost:8080", Some("localhost:8080")));
+        assert!(settings.allows("https://kitchen.example", Some("api.example")));
+        assert!(!settings.allows("https://evil.example", Some("api.example")));
+        assert!(!settings.allows("null", Some("null")));
+        assert!(!settings.allows("https://api.example", None));
+    }
+}

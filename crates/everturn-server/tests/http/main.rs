@@ -1,0 +1,16 @@
+//! The server over real connections, one file per concern.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod agent_protocol;
+mod flow_protocol;
+mod hostile_requests;
+mod mounting;
+mod operations;
+mod private_text_stays_inside;
+mod readers_and_leavers;
+mod the_end_of_a_server;
+mod who_may_do_what;

@@ -1,0 +1,241 @@
+//! A stream while this process writes it.
+//!
+//! Its newest chunks are in memory: those that are not in the file yet, of which there is a bounded amount because the
+//! writer waits for the file when it must, and some that are, so that readers who keep up never read the file.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everturn_core::stream_log::{Entry, JsonText, Position, StreamEvent, WRITER_LOST};
+use everturn_core::{Error, Result};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// How many bytes may wait to be written before the writer waits too.
+const MAX_UNWRITTEN: usize = 1024 * 1024;
+
+/// How many bytes that are in the file stay in memory.
+const MAX_KEPT: usize = 64 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Live {
+    /// The stream's key in the database.
+    pub(super) row: i64,
+    pub(super) stop: CancellationToken,
+    state: Mutex<State>,
+    /// Says that there is something new, or that there is room again.
+    news: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The chunks in memory: the last ones of the stream.
+    tail: VecDeque<JsonText>,
+    /// How many chunks are before those.
+    before: u64,
+    /// How many of those in memory are in the file, and how large they are.
+    kept: usize,
+    kept_bytes: usize,
+    unwritten_bytes: usize,
+    /// Whether the thread knows that there is something to write.
+    queued: bool,
+    end: Option<StreamEvent>,
+}
+
+impl State {
+    fn total(&self) -> u64 {
+        self.before + self.tail.len() as u64
+    }
+}
+
+/// What a reader finds.
+pub(super) enum Look {
+    /// The next event.
+    Here(Entry),
+    /// The next event is no longer in memory.
+    InFile,
+    /// There is no next event yet.
+    NotYet,
+}
+
+/// Whether the thread must be told that there is something to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Already,
+    NotYet,
+}
+
+impl Live {
+    pub(super) fn new(row: i64) -> Self {
+        Self {
+            row,
+            stop: CancellationToken::new(),
+            state: Mutex::default(),
+            news: watch::Sender::new(()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that changes the state can panic half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    /// Adds a chunk, once there is room for it.
+    pub(super) async fn push(&self, chunk: JsonText) -> Result<(Position, Told)> {
+        let mut news = self.subscribe();
+        loop {
+            if let Some(added) = self.push_now(&chunk)? {
+                self.news.send_replace(());
+                return Ok(added);
+            }
+            // The sender is here, so it cannot close.
+            let _ = news.changed().await;
+        }
+    }
+
+    fn push_now(&self, chunk: &JsonText) -> Result<Option<(Position, Told)>> {
+        let mut state = self.state();
+        if let Some(end) = &state.end {
+            return Err(refusal(end));
+        }
+        if state.unwritten_bytes >= MAX_UNWRITTEN {
+            return Ok(None);
+        }
+        state.unwritten_bytes += chunk.as_str().len();
+        state.tail.push_back(chunk.clone());
+        let told = if std::mem::replace(&mut state.queued, true) {
+            Told::Already
+        } else {
+            Told::NotYet
+        };
+        Ok(Some((Position::new(state.total()), told)))
+    }
+
+    /// Why nothing can be added any more, if nothing can.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        self.state().end.as_ref().map(refusal)
+    }
+
+    /// The chunks that are not in the file, to be written there, and the position of the first.
+    pub(super) fn unwritten(&self) -> (Position, Vec<JsonText>) {
+        let mut state = self.state();
+        state.queued = false;
+        let first = Position::new(state.before + state.kept as u64).next();
+        (first, state.tail.iter().skip(state.kept).cloned().collect())
+    }
+
+    /// The first so many of them are in the file now.
+    pub(super) fn written(&self, count: usize) {
+        let mut state = self.state();
+        let from = state.kept;
+        let bytes: usize = state
+            .tail
+            .iter()
+            .skip(from)
+            .take(count)
+            .map(|chunk| chunk.as_str().len())
+            .sum();
+        state.kept += count;
+        state.kept_bytes += bytes;
+        state.unwritten_bytes -= bytes;
+        while state.kept_bytes > MAX_KEPT {
+            let Some(chunk) = state.tail.pop_front() else {
+                break;
+            };
+            state.kept_bytes -= chunk.as_str().len();
+            state.kept -= 1;
+            state.before += 1;
+        }
+        drop(state);
+        self.news.send_replace(());
+    }
+
+    /// The stream is over; the first end counts.
+    pub(super) fn end(&self, event: StreamEvent) {
+        self.state().end.get_or_insert(event);
+        self.news.send_replace(());
+    }
+
+    /// What comes after a position.
+    pub(super) fn look(&self, after: Position) -> Look {
+        let state = self.state();
+        let Some(index) = after.number().checked_sub(state.before) else {
+            return Look::InFile;
+        };
+        let chunk = usize::try_from(index)
+            .ok()
+            .and_then(|index| state.tail.get(index));
+        if let Some(chunk) = chunk {
+            return Look::Here(Entry {
+                position: after.next(),
+                event: StreamEvent::Chunk(chunk.clone()),
+            });
+        }
+        match &state.end {
+            None => Look::NotYet,
+            Some(end) => Look::Here(Entry {
+                position: Position::new(state.total()).next(),
+                event: end.clone(),
+            }),
+        }
+    }
+}
+
+fn refusal(end: &StreamEvent) -> Error {
+    match end {
+        StreamEvent::Failed(error) if error.is(WRITER_LOST) => Error::failed_precondition(
+            "the stream was ended by another process, because this one was silent for longer than its lease: \
+             allow a longer one",
+        ),
+        StreamEvent::Failed(error) => error.clone(),
+        _ => Error::failed_precondition("the stream has ended already"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn text(length: usize) -> JsonText {
+        JsonText::of(&"x".repeat(length)).unwrap()
+    }
+
+    #[test]
+    fn memory_holds_what_is_not_written_and_a_bounded_part_of_what_is() {
+        let live = Live::new(1);
+        for _ in 0..100 {
+            live.push(text(10_000)).now_or_never().unwrap().unwrap();
+        }
+
+        let (first, chunks) = live.unwritten();
+        live.written(chunks.len());
+
+        assert_eq!((first, chunks.len()), (Position::new(1), 100));
+        assert!(matches!(live.look(Position::START), Look::InFile));
+        assert!(matches!(live.look(Position::new(99)), Look::Here(_)));
+        assert!(matches!(live.look(Position::new(100)), Look::NotYet));
+        let state = live.state();
+        assert!(state.kept_bytes <= MAX_KEPT && state.unwritten_bytes == 0);
+        assert_eq!(state.total(), 100);
+    }
+
+    #[test]
+    fn a_writer_waits_for_the_file_when_too_much_is_unwritten() {
+        let live = Live::new(1);
+        live.push(text(MAX_UNWRITTEN)).now_or_never().unwrap().unwrap();
+        let mut waiting = Box::pin(live.push(text(1)));
+        assert!(waiting.as_mut().now_or_never().is_none());
+
+        let (_, chunks) = live.unwritten();
+        live.written(chunks.len());
+
+        let (position, told) = waiting.now_or_never().unwrap().unwrap();
+        assert_eq!((position, told), (Position::new(2), Told::NotYet));
+    }
+}

@@ -1,0 +1,127 @@
+//! How a stream log in SQLite is set up.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everturn_agent::Clock;
+use everturn_core::{Error, Result};
+
+use super::SqliteStreamLog;
+use crate::Durability;
+
+/// The settings of a [`SqliteStreamLog`].
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use everturn_sqlite::SqliteStreamLog;
+///
+/// # async fn open() -> everturn_core::Result<()> {
+/// let log = SqliteStreamLog::options("streams.db").keep_for(Duration::from_mins(30)).open().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "options do nothing until the log is opened"]
+pub struct SqliteStreamLogOptions {
+    pub(super) path: PathBuf,
+    pub(super) durability: Durability,
+    pub(super) keep_for: Duration,
+    pub(super) lease: Duration,
+    pub(super) flush: Duration,
+    pub(super) poll: Duration,
+    pub(super) readers: usize,
+    pub(super) busy_timeout: Duration,
+    pub(super) clock: Clock,
+}
+
+impl SqliteStreamLogOptions {
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            durability: Durability::Normal,
+            keep_for: Duration::from_mins(5),
+            lease: Duration::from_secs(15),
+            flush: Duration::from_millis(20),
+            poll: Duration::from_millis(25),
+            readers: 4,
+            busy_timeout: Duration::from_secs(10),
+            clock: Clock::system(),
+        }
+    }
+
+    /// What a loss of power may take back; [`Durability::Normal`] unless set, as streams are for reading soon.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// How long a stream stays after its end; 5 minutes unless set.
+    pub fn keep_for(mut self, duration: Duration) -> Self {
+        self.keep_for = duration;
+        self
+    }
+
+    /// How long a process that writes may be silent before it is taken for dead and its streams are ended; 15 s unless
+    /// set. A living one is heard of three times as often, whether or not it has anything to write.
+    pub fn lease(mut self, duration: Duration) -> Self {
+        self.lease = duration;
+        self
+    }
+
+    /// How long a chunk waits for others to be written with; 20 ms unless set. Readers in this process do not wait.
+    pub fn flush_every(mut self, interval: Duration) -> Self {
+        self.flush = interval;
+        self
+    }
+
+    /// How often to look for what other processes did; every 25 ms unless set.
+    pub fn poll_every(mut self, interval: Duration) -> Self {
+        self.poll = interval;
+        self
+    }
+
+    /// How many reads of the file may go on at once; 4 unless set.
+    pub fn readers(mut self, count: usize) -> Self {
+        self.readers = count;
+        self
+    }
+
+    /// How long to wait for another process that is writing, before a stream fails with `UNAVAILABLE`; 10 s unless set.
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// What tells the time for expiry and leases; the system's clock unless set.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Opens the log: creates the file if there is none, and brings the schema of an older one up to date.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` for a database of a newer version, one that is not of streams, or a folder that does not
+    /// exist; `DATA_LOSS` for a file that is no database; `PERMISSION_DENIED` for one that may not be written;
+    /// `INVALID_ARGUMENT` for settings that make no sense.
+    pub async fn open(self) -> Result<SqliteStreamLog> {
+        if self.readers == 0 {
+            return Err(Error::invalid_argument("a stream log needs at least one reader"));
+        }
+        if self.poll.is_zero() || self.lease.is_zero() {
+            return Err(Error::invalid_argument("poll_every and lease need some time"));
+        }
+        tokio::task::spawn_blocking(|| SqliteStreamLog::start(self)).await?
+    }
+
+    /// The time now, as rows have it.
+    pub(super) fn now(&self) -> i64 {
+        self.clock.now().as_millisecond()
+    }
+
+    /// A time from now, as rows have it.
+    pub(super) fn in_future(&self, duration: Duration) -> i64 {
+        let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        self.now().saturating_add(milliseconds)
+    }
+}

@@ -1,0 +1,126 @@
+//! Reading a stream: from memory where it is there, from the file where it is not.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use everturn_core::Result;
+use everturn_core::stream_log::{Entry, JsonText, Position, StreamEvent, not_found};
+use tokio::sync::watch;
+
+use super::live::{Live, Look};
+use super::rows::Found;
+use super::shared::{Change, Stranger};
+use super::{SqliteStreamLog, stopped};
+
+/// A reader. It holds at most one read of the file.
+pub(super) struct Reader {
+    log: SqliteStreamLog,
+    row: i64,
+    source: Source,
+    seen: Position,
+    /// Chunks read from the file and not taken yet.
+    buffer: VecDeque<JsonText>,
+    is_over: bool,
+}
+
+/// Who writes the stream.
+enum Source {
+    /// This process.
+    Here(Arc<Live>, watch::Receiver<()>),
+    /// Another one, or nobody any more.
+    Elsewhere(Stranger),
+}
+
+impl Reader {
+    pub(super) fn here(log: SqliteStreamLog, live: Arc<Live>, after: Position) -> Self {
+        let news = live.subscribe();
+        Self::new(log, live.row, Source::Here(live, news), after)
+    }
+
+    pub(super) fn elsewhere(log: SqliteStreamLog, row: i64, stranger: Stranger, after: Position) -> Self {
+        Self::new(log, row, Source::Elsewhere(stranger), after)
+    }
+
+    fn new(log: SqliteStreamLog, row: i64, source: Source, seen: Position) -> Self {
+        Self {
+            log,
+            row,
+            source,
+            seen,
+            buffer: VecDeque::new(),
+            is_over: false,
+        }
+    }
+
+    /// One step of the stream that a reader is.
+    pub(super) async fn step(mut self) -> Option<(Result<Entry>, Self)> {
+        if self.is_over {
+            return None;
+        }
+        let next = self.next().await;
+        match &next {
+            Ok(entry) => {
+                self.seen = entry.position;
+                self.is_over = entry.event.is_end();
+            }
+            Err(_) => self.is_over = true,
+        }
+        Some((next, self))
+    }
+
+    async fn next(&mut self) -> Result<Entry> {
+        loop {
+            if let Some(chunk) = self.buffer.pop_front() {
+                return Ok(Entry {
+                    position: self.seen.next(),
+                    event: StreamEvent::Chunk(chunk),
+                });
+            }
+            match &mut self.source {
+                Source::Here(live, news) => match live.look(self.seen) {
+                    Look::Here(entry) => return Ok(entry),
+                    Look::InFile => {
+                        self.read_file().await?;
+                    }
+                    Look::NotYet => {
+                        // The stream holds the sender, and this the stream: it cannot close.
+                        let _ = news.changed().await;
+                    }
+                },
+                Source::Elsewhere(stranger) => {
+                    // Before the file is read: what changes meanwhile is looked at again rather than missed.
+                    let change = *stranger.changes.borrow_and_update();
+                    let Found { written, end, .. } = self.read_file().await?;
+                    if !self.buffer.is_empty() {
+                        continue;
+                    }
+                    if let Some(event) = end {
+                        return Ok(Entry {
+                            position: Position::new(written).next(),
+                            event,
+                        });
+                    }
+                    if change == Change::Over {
+                        return Err(stopped());
+                    }
+                    self.wait().await;
+                }
+            }
+        }
+    }
+
+    /// Waits until something in the file may be new.
+    async fn wait(&mut self) {
+        if let Source::Elsewhere(stranger) = &mut self.source {
+            // What is shared holds the sender, and this what is shared: it cannot close.
+            let _ = stranger.changes.changed().await;
+        }
+    }
+
+    /// Fills the buffer; says what else the file has.
+    async fn read_file(&mut self) -> Result<Found> {
+        let mut found = self.log.after(self.row, self.seen).await?.ok_or_else(not_found)?;
+        self.buffer = std::mem::take(&mut found.chunks).into();
+        Ok(found)
+    }
+}

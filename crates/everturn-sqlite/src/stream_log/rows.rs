@@ -1,0 +1,254 @@
+//! The statements.
+
+use everturn_core::stream_log::{JsonText, Position, StoredError, StreamEvent, StreamKey, writer_lost};
+use everturn_core::{Error, Result};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::fault::{Fault, Outcome};
+
+/// About how much text goes into one row of chunks, and is read at once.
+const BATCH: usize = 64 * 1024;
+
+/// How many expired streams go when one is opened: more than one, so that sweeping keeps up, and few enough that nobody
+/// waits for it.
+const SWEEP: usize = 32;
+
+/// What a reader finds in the file.
+pub(super) struct Found {
+    /// Some of the chunks after where it is.
+    pub(super) chunks: Vec<JsonText>,
+    /// How many chunks there are in all.
+    pub(super) written: u64,
+    /// How the stream ended, if it has.
+    pub(super) end: Option<StreamEvent>,
+}
+
+/// A stream that may be read.
+pub(super) fn find(db: &Connection, key: &StreamKey, now: i64) -> Outcome<Option<i64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT key FROM stream WHERE scope = ?1 AND id = ?2 AND (expires_at IS NULL OR expires_at > ?3)",
+    )?;
+    Ok(statement
+        .query_row(params![key.scope(), key.id(), now], |row| row.get(0))
+        .optional()?)
+}
+
+/// What comes after a position of a stream; `None` if the stream has gone.
+pub(super) fn after(db: &mut Connection, stream: i64, after: Position) -> Outcome<Option<Found>> {
+    // One moment: an end is seen only together with all that is before it.
+    let transaction = db.transaction()?;
+    let found = found(&transaction, stream, after)?;
+    transaction.finish()?;
+    Ok(found)
+}
+
+fn found(db: &Connection, stream: i64, after: Position) -> Outcome<Option<Found>> {
+    let mut statement = db.prepare_cached("SELECT written, end, body FROM stream WHERE key = ?1")?;
+    let row = statement
+        .query_row([stream], |row| {
+            let end: Option<String> = row.get(1)?;
+            Ok((row.get::<_, u64>(0)?, end, row.get::<_, Option<String>>(2)?))
+        })
+        .optional()?;
+    let Some((written, end, body)) = row else {
+        return Ok(None);
+    };
+    let end = end.map(|end| decode_end(&end, body)).transpose()?;
+    let chunks = if after.number() < written {
+        chunks(db, stream, after)?
+    } else {
+        Vec::new()
+    };
+    Ok(Some(Found { chunks, written, end }))
+}
+
+fn chunks(db: &Connection, stream: i64, after: Position) -> Outcome<Vec<JsonText>> {
+    let mut statement =
+        db.prepare_cached("SELECT last, body FROM batch WHERE stream = ?1 AND last > ?2 ORDER BY last")?;
+    let mut rows = statement.query(params![stream, after.number()])?;
+    let (mut chunks, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let (last, body): (u64, String) = (row.get(0)?, row.get(1)?);
+        let first = (last + 1).saturating_sub(body.split('\n').count() as u64);
+        let seen = (after.number() + 1).saturating_sub(first);
+        for line in body.split('\n').skip(usize::try_from(seen).unwrap_or(usize::MAX)) {
+            chunks.push(JsonText::parse(line).map_err(|_| damaged("a chunk is not JSON"))?);
+        }
+        bytes += body.len();
+        if bytes >= BATCH {
+            break;
+        }
+    }
+    if chunks.is_empty() {
+        return Err(damaged("chunks are missing"));
+    }
+    Ok(chunks)
+}
+
+/// Begins a stream; `None` if there is one of that key.
+pub(super) fn open(db: &Connection, key: &StreamKey, writer: i64) -> Outcome<Option<i64>> {
+    let mut statement = db.prepare_cached(
+        "INSERT INTO stream (scope, id, written, writer, stop) VALUES (?1, ?2, 0, ?3, 0) ON CONFLICT DO NOTHING",
+    )?;
+    let created = statement.execute(params![key.scope(), key.id(), writer])? == 1;
+    Ok(created.then(|| db.last_insert_rowid()))
+}
+
+/// Adds chunks to a stream; false if it has ended meanwhile.
+pub(super) fn append(db: &Connection, stream: i64, first: Position, chunks: &[JsonText]) -> Outcome<bool> {
+    let written = first.number() - 1 + chunks.len() as u64;
+    let mut statement = db.prepare_cached("UPDATE stream SET written = ?2 WHERE key = ?1 AND end IS NULL")?;
+    if statement.execute(params![stream, written])? == 0 {
+        return Ok(false);
+    }
+    let mut insert = db.prepare_cached("INSERT INTO batch (stream, last, body) VALUES (?1, ?2, ?3)")?;
+    let (mut last, mut body) = (first.number() - 1, String::new());
+    for chunk in chunks {
+        if !body.is_empty() && body.len() + chunk.as_str().len() > BATCH {
+            insert.execute(params![stream, last, body])?;
+            body.clear();
+        }
+        if !body.is_empty() {
+            body.push('\n');
+        }
+        body.push_str(chunk.as_str());
+        last += 1;
+    }
+    if !body.is_empty() {
+        insert.execute(params![stream, last, body])?;
+    }
+    Ok(true)
+}
+
+/// How a stream ends, as it is kept.
+#[derive(Debug, Clone)]
+pub(super) enum End {
+    Done(JsonText),
+    Failed(StoredError),
+    /// The writer went without finishing.
+    Lost,
+}
+
+impl End {
+    pub(super) fn of(outcome: Result<JsonText>) -> Self {
+        outcome.map_or_else(|error| Self::Failed(StoredError::from(&error)), Self::Done)
+    }
+
+    pub(super) fn event(&self) -> StreamEvent {
+        match self {
+            Self::Done(output) => StreamEvent::Done(output.clone()),
+            Self::Failed(error) => StreamEvent::Failed(error.clone().into()),
+            Self::Lost => StreamEvent::Failed(writer_lost()),
+        }
+    }
+
+    fn row(&self) -> Outcome<(&'static str, Option<String>)> {
+        Ok(match self {
+            Self::Done(output) => ("done", Some(output.as_str().to_owned())),
+            Self::Failed(error) => ("failed", Some(JsonText::of(error)?.as_str().to_owned())),
+            Self::Lost => ("lost", None),
+        })
+    }
+}
+
+fn decode_end(end: &str, body: Option<String>) -> Outcome<StreamEvent> {
+    let body = body.map(JsonText::parse).transpose();
+    let decoded = match (end, body) {
+        ("done", Ok(Some(output))) => Some(End::Done(output)),
+        ("failed", Ok(Some(error))) => error.read().ok().map(End::Failed),
+        ("lost", _) => Some(End::Lost),
+        _ => None,
+    };
+    let decoded = decoded.ok_or_else(|| damaged("the end of a stream makes no sense"))?;
+    Ok(decoded.event())
+}
+
+/// Ends a stream, unless it has ended; false if it has.
+pub(super) fn end(db: &Connection, stream: i64, end: &End, expires_at: i64) -> Outcome<bool> {
+    let (word, body) = end.row()?;
+    let mut statement = db.prepare_cached(
+        "UPDATE stream SET end = ?2, body = ?3, expires_at = ?4, writer = NULL WHERE key = ?1 AND end IS NULL",
+    )?;
+    Ok(statement.execute(params![stream, word, body, expires_at])? == 1)
+}
+
+/// Asks the writer of a stream to stop; false if there is no such stream.
+pub(super) fn stop(db: &Connection, key: &StreamKey, now: i64) -> Outcome<bool> {
+    let Some(stream) = find(db, key, now)? else {
+        return Ok(false);
+    };
+    db.prepare_cached("UPDATE stream SET stop = 1 WHERE key = ?1")?
+        .execute([stream])?;
+    Ok(true)
+}
+
+/// The streams of a writer that it was asked to stop.
+pub(super) fn stopped(db: &Connection, writer: i64) -> Outcome<Vec<i64>> {
+    let mut statement = db.prepare_cached("SELECT key FROM stream WHERE writer = ?1 AND stop = 1")?;
+    let keys = statement.query_map([writer], |row| row.get(0))?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Makes this process known as a writer.
+pub(super) fn enlist(db: &Connection, lease_until: i64) -> Outcome<i64> {
+    db.prepare_cached("INSERT INTO writer (lease_until) VALUES (?1)")?
+        .execute([lease_until])?;
+    Ok(db.last_insert_rowid())
+}
+
+/// Shows that a writer is alive; false if it was taken for dead.
+pub(super) fn renew(db: &Connection, writer: i64, lease_until: i64) -> Outcome<bool> {
+    let mut statement = db.prepare_cached("UPDATE writer SET lease_until = ?2 WHERE key = ?1")?;
+    Ok(statement.execute([writer, lease_until])? == 1)
+}
+
+/// Removes a writer that has nothing to write.
+pub(super) fn dismiss(db: &Connection, writer: i64) -> Outcome<()> {
+    db.prepare_cached("DELETE FROM writer WHERE key = ?1")?
+        .execute([writer])?;
+    Ok(())
+}
+
+/// Whether the lease of a writer has lapsed, other than of the one that asks.
+pub(super) fn has_dead(db: &Connection, living: Option<i64>, now: i64) -> Outcome<bool> {
+    let mut statement =
+        db.prepare_cached("SELECT EXISTS (SELECT 1 FROM writer WHERE lease_until <= ?1 AND key != ?2)")?;
+    Ok(statement.query_row([now, living.unwrap_or(0)], |row| row.get(0))?)
+}
+
+/// Ends the streams of writers whose lease has lapsed, except the one that asks.
+pub(super) fn bury(db: &Connection, living: Option<i64>, now: i64, expires_at: i64) -> Outcome<()> {
+    let living = living.unwrap_or(0);
+    db.prepare_cached(
+        "UPDATE stream SET end = 'lost', expires_at = ?3, writer = NULL
+         WHERE writer IN (SELECT key FROM writer WHERE lease_until <= ?1 AND key != ?2)",
+    )?
+    .execute([now, living, expires_at])?;
+    db.prepare_cached("DELETE FROM writer WHERE lease_until <= ?1 AND key != ?2")?
+        .execute([now, living])?;
+    Ok(())
+}
+
+/// Removes some of the streams whose time has come, and the one of this key if its has.
+pub(super) fn sweep(db: &Connection, key: &StreamKey, now: i64) -> Outcome<()> {
+    db.prepare_cached("DELETE FROM stream WHERE scope = ?1 AND id = ?2 AND expires_at <= ?3")?
+        .execute(params![key.scope(), key.id(), now])?;
+    db.prepare_cached(
+        "DELETE FROM stream WHERE key IN (SELECT key FROM stream WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
+    )?
+    .execute(params![now, SWEEP])?;
+    Ok(())
+}
+
+/// Moves whenever another connection, of this process or another, has committed.
+pub(super) fn data_version(db: &Connection) -> Outcome<i64> {
+    Ok(db
+        .prepare_cached("PRAGMA data_version")?
+        .query_row([], |row| row.get(0))?)
+}
+
+fn damaged(what: &str) -> Fault {
+    Fault::Refused(Error::data_loss(format!(
+        "the stream database is damaged: {what}; streams are short-lived, so it may simply be removed"
+    )))
+}

@@ -1,0 +1,81 @@
+//! What the thread shares with everybody else.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn_core::stream_log::StreamKey;
+use tokio::sync::watch;
+
+use super::live::Live;
+use super::options::SqliteStreamLogOptions;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: SqliteStreamLogOptions,
+    /// The streams that this process writes.
+    live: Mutex<HashMap<StreamKey, Arc<Live>>>,
+    changes: watch::Sender<Change>,
+    /// How many read what another process writes.
+    strangers: AtomicUsize,
+}
+
+/// What a reader of the file waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Something in it may be new.
+    New,
+    /// Nobody looks any more.
+    Over,
+}
+
+impl Shared {
+    pub(super) fn new(options: SqliteStreamLogOptions) -> Self {
+        Self {
+            options,
+            live: Mutex::default(),
+            changes: watch::Sender::new(Change::New),
+            strangers: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn live(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Live>>> {
+        // Every change is a single insertion or removal.
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn changed(&self) {
+        self.changes.send_replace(Change::New);
+    }
+
+    pub(super) fn over(&self) {
+        self.changes.send_replace(Change::Over);
+    }
+
+    pub(super) fn has_strangers(&self) -> bool {
+        self.strangers.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Somebody who reads what another process writes: while there is one, the thread looks for changes.
+#[derive(Debug)]
+pub(super) struct Stranger {
+    shared: Arc<Shared>,
+    pub(super) changes: watch::Receiver<Change>,
+}
+
+impl Stranger {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        shared.strangers.fetch_add(1, Ordering::Relaxed);
+        Self {
+            shared: Arc::clone(shared),
+            changes: shared.changes.subscribe(),
+        }
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.shared.strangers.fetch_sub(1, Ordering::Relaxed);
+    }
+}

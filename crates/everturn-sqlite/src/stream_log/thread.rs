@@ -1,0 +1,406 @@
+//! The one thread that writes streams.
+//!
+//! Chunks wait a moment for others, of any stream, and are written with them in one transaction: its cost does not depend
+//! on how many streams there are. Opening, finishing and stopping do not wait, and take along what does. Between
+//! transactions the thread shows that this process is alive, and looks for what others have done.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use everturn_core::stream_log::{
+    JsonText, Position, StoredError, StreamEvent, StreamKey, already_exists, writer_lost,
+};
+use everturn_core::{Error, Result};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::live::Live;
+use super::rows::{self, End};
+use super::shared::Shared;
+use super::writer::SqliteStreamWriter;
+use crate::connection::retry;
+use crate::fault::{Fault, Outcome};
+
+/// How many requests share a transaction at most.
+const MAX_GROUP: usize = 1024;
+
+/// What the thread is asked to do.
+pub(super) enum Job {
+    Open {
+        key: StreamKey,
+        jobs: Sender<Job>,
+        reply: oneshot::Sender<Result<SqliteStreamWriter>>,
+    },
+    /// There is something to write, when it suits.
+    Write(Arc<Live>),
+    Finish {
+        live: Arc<Live>,
+        end: End,
+        reply: Option<oneshot::Sender<Result<()>>>,
+    },
+    Stop {
+        key: StreamKey,
+        reply: oneshot::Sender<Result<bool>>,
+    },
+    /// Somebody reads what another process writes.
+    Look,
+}
+
+type Opening = (
+    StreamKey,
+    Sender<Job>,
+    oneshot::Sender<Result<SqliteStreamWriter>>,
+);
+type Stopping = (StreamKey, oneshot::Sender<Result<bool>>);
+
+/// What is to be done in one transaction.
+#[derive(Default)]
+struct Group {
+    opens: Vec<Opening>,
+    writes: Vec<Write>,
+    stops: Vec<Stopping>,
+}
+
+/// What a stream has got since the last transaction.
+struct Write {
+    live: Arc<Live>,
+    first: Position,
+    chunks: Vec<JsonText>,
+    end: Option<End>,
+    reply: Option<oneshot::Sender<Result<()>>>,
+}
+
+/// What a transaction has done, in the order of its group.
+struct Done {
+    writer: Option<i64>,
+    opened: Vec<Option<i64>>,
+    written: Vec<bool>,
+    stopped: Vec<bool>,
+}
+
+pub(super) struct Thread {
+    db: Connection,
+    shared: Arc<Shared>,
+    /// This process among those that write.
+    writer: Option<i64>,
+    open: HashMap<i64, (StreamKey, Arc<Live>)>,
+    /// Streams that have something to write.
+    unwritten: Vec<Arc<Live>>,
+    flush_at: Option<Instant>,
+    look_at: Instant,
+    renew_at: Instant,
+    version: i64,
+    /// Streams that are over because they could not be written, and whose end has yet to be.
+    broken: Vec<(i64, End)>,
+}
+
+impl Thread {
+    pub(super) fn new(db: Connection, shared: Arc<Shared>) -> Outcome<Self> {
+        let now = Instant::now();
+        Ok(Self {
+            version: rows::data_version(&db)?,
+            db,
+            shared,
+            writer: None,
+            open: HashMap::new(),
+            unwritten: Vec::new(),
+            flush_at: None,
+            look_at: now,
+            renew_at: now,
+            broken: Vec::new(),
+        })
+    }
+
+    /// Works until the last handle, writer and reader are gone, and leaves nothing unwritten.
+    pub(super) fn run(mut self, queue: &Receiver<Job>) {
+        loop {
+            let first = match self.patience() {
+                None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(patience) => queue.recv_timeout(patience),
+            };
+            let is_over = matches!(first, Err(RecvTimeoutError::Disconnected));
+            let jobs = first
+                .into_iter()
+                .chain(queue.try_iter())
+                .take(MAX_GROUP)
+                .collect();
+            let group = self.sort(jobs);
+            let is_due = self.flush_at.is_some_and(|at| at <= Instant::now());
+            if is_over || is_due || !group.is_empty() {
+                self.commit(group);
+            }
+            if is_over {
+                self.leave();
+                return;
+            }
+            self.tend();
+        }
+    }
+
+    /// How long there is nothing to do unless somebody asks.
+    fn patience(&self) -> Option<Duration> {
+        let renew_at = self.is_obliged().then_some(self.renew_at);
+        let look_at = self.is_watching().then_some(self.look_at);
+        let next = [self.flush_at, renew_at, look_at].into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether there are streams that must not hang if this process does nothing more for them.
+    fn is_obliged(&self) -> bool {
+        !self.open.is_empty() || !self.broken.is_empty()
+    }
+
+    fn is_watching(&self) -> bool {
+        !self.open.is_empty() || self.shared.has_strangers()
+    }
+
+    /// Puts what can wait aside, and the rest together.
+    fn sort(&mut self, jobs: Vec<Job>) -> Group {
+        let mut group = Group::default();
+        for job in jobs {
+            match job {
+                Job::Open { key, jobs, reply } => group.opens.push((key, jobs, reply)),
+                Job::Stop { key, reply } => group.stops.push((key, reply)),
+                Job::Write(live) => {
+                    self.unwritten.push(live);
+                    self.flush_at
+                        .get_or_insert_with(|| Instant::now() + self.shared.options.flush);
+                }
+                Job::Finish { live, end, reply } => {
+                    if self.open.contains_key(&live.row) {
+                        group.writes.push(Write::of(live, Some(end), reply));
+                    } else if let Some(reply) = reply {
+                        // Whoever asked may have stopped waiting.
+                        let _ = reply.send(Err(live.refusal().unwrap_or_else(writer_lost)));
+                    }
+                }
+                Job::Look => {}
+            }
+        }
+        group
+    }
+
+    /// Does all that is to be done, in one transaction, and answers.
+    fn commit(&mut self, mut group: Group) {
+        self.flush_at = None;
+        for live in std::mem::take(&mut self.unwritten) {
+            let is_finishing = group.writes.iter().any(|write| write.live.row == live.row);
+            if self.open.contains_key(&live.row) && !is_finishing {
+                group.writes.push(Write::of(live, None, None));
+            }
+        }
+        match self.transact(&group) {
+            Ok(done) => self.settle(group, done),
+            Err(fault) => {
+                let error = fault.into_error(&self.shared.options.path);
+                self.give_up(group, &error);
+            }
+        }
+        self.shared.changed();
+    }
+
+    fn transact(&mut self, group: &Group) -> Outcome<Done> {
+        let options = &self.shared.options;
+        let (now, expires_at) = (options.now(), options.in_future(options.keep_for));
+        let db = begin(&self.db, options.busy_timeout)?;
+        for (stream, end) in &self.broken {
+            rows::end(&db, *stream, end, expires_at)?;
+        }
+        let mut done = Done {
+            writer: self.writer,
+            opened: Vec::new(),
+            written: Vec::new(),
+            stopped: Vec::new(),
+        };
+        for write in &group.writes {
+            let mut is_ours = rows::append(&db, write.live.row, write.first, &write.chunks)?;
+            if let (true, Some(end)) = (is_ours, &write.end) {
+                is_ours = rows::end(&db, write.live.row, end, expires_at)?;
+            }
+            done.written.push(is_ours);
+        }
+        if !group.opens.is_empty() {
+            let lease_until = options.in_future(options.lease);
+            let writer = match self.writer {
+                Some(writer) if rows::renew(&db, writer, lease_until)? => writer,
+                _ => rows::enlist(&db, lease_until)?,
+            };
+            rows::bury(&db, Some(writer), now, expires_at)?;
+            for (key, ..) in &group.opens {
+                rows::sweep(&db, key, now)?;
+                done.opened.push(rows::open(&db, key, writer)?);
+            }
+            done.writer = Some(writer);
+        }
+        for (key, _) in &group.stops {
+            done.stopped.push(rows::stop(&db, key, now)?);
+        }
+        db.commit()?;
+        Ok(done)
+    }
+
+    fn settle(&mut self, group: Group, done: Done) {
+        self.writer = done.writer;
+        self.broken.clear();
+        for (write, is_ours) in group.writes.into_iter().zip(done.written) {
+            write.live.written(write.chunks.len());
+            let outcome = if is_ours { Ok(()) } else { Err(writer_lost()) };
+            if !is_ours {
+                self.close(&write.live, StreamEvent::Failed(writer_lost()));
+            } else if let Some(end) = &write.end {
+                self.close(&write.live, end.event());
+            }
+            write.reply.map(|reply| reply.send(outcome));
+        }
+        for ((key, jobs, reply), row) in group.opens.into_iter().zip(done.opened) {
+            let opened = row.ok_or_else(|| already_exists(&key)).map(|row| {
+                let live = Arc::new(Live::new(row));
+                self.shared.live().insert(key.clone(), Arc::clone(&live));
+                if self.open.is_empty() {
+                    self.renew_at = Instant::now() + self.shared.options.lease / 3;
+                }
+                self.open.insert(row, (key, Arc::clone(&live)));
+                SqliteStreamWriter::new(live, jobs)
+            });
+            // A writer that nobody takes ends its stream as it is dropped.
+            let _ = reply.send(opened);
+        }
+        for ((_, reply), found) in group.stops.into_iter().zip(done.stopped) {
+            let _ = reply.send(Ok(found));
+        }
+    }
+
+    /// Tells everybody that what they asked for was not done. A stream that lost chunks is over.
+    fn give_up(&mut self, group: Group, error: &Error) {
+        for write in group.writes {
+            let end = End::Failed(StoredError::from(error));
+            self.close(&write.live, end.event());
+            self.broken.push((write.live.row, end));
+            write.reply.map(|reply| reply.send(Err(error.clone())));
+        }
+        for (_, _, reply) in group.opens {
+            let _ = reply.send(Err(error.clone()));
+        }
+        for (_, reply) in group.stops {
+            let _ = reply.send(Err(error.clone()));
+        }
+    }
+
+    /// This process writes the stream no more.
+    fn close(&mut self, live: &Live, event: StreamEvent) {
+        live.end(event);
+        if let Some((key, _)) = self.open.remove(&live.row) {
+            self.shared.live().remove(&key);
+        }
+    }
+
+    /// Does what is due from time to time.
+    fn tend(&mut self) {
+        let now = Instant::now();
+        if self.is_obliged() && self.renew_at <= now {
+            self.renew_at = now + self.shared.options.lease / 3;
+            let renewed = self.renew();
+            self.report(renewed, "cannot show that this process is alive");
+        }
+        if self.is_watching() && self.look_at <= now {
+            self.look_at = now + self.shared.options.poll;
+            let looked = self.look();
+            self.report(looked, "cannot look for what other processes did to streams");
+        }
+    }
+
+    fn report(&self, outcome: Outcome<()>, what: &str) {
+        if let Err(fault) = outcome {
+            let error = fault.into_error(&self.shared.options.path);
+            tracing::warn!(%error, "{what}");
+        }
+    }
+
+    fn renew(&mut self) -> Outcome<()> {
+        let options = &self.shared.options;
+        let lease_until = options.in_future(options.lease);
+        let Some(writer) = self.writer else { return Ok(()) };
+        let db = &self.db;
+        let is_alive = retry(options.busy_timeout, || rows::renew(db, writer, lease_until))?;
+        if !is_alive {
+            self.writer = None;
+            for (_, (key, live)) in self.open.drain() {
+                live.end(StreamEvent::Failed(writer_lost()));
+                self.shared.live().remove(&key);
+            }
+        }
+        if !self.broken.is_empty() {
+            self.commit(Group::default());
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Outcome<()> {
+        let options = &self.shared.options;
+        let version = rows::data_version(&self.db)?;
+        if version != self.version {
+            self.version = version;
+            let stopped = self.writer.map(|writer| rows::stopped(&self.db, writer));
+            for stream in stopped.transpose()?.unwrap_or_default() {
+                if let Some((_, live)) = self.open.get(&stream) {
+                    live.stop.cancel();
+                }
+            }
+            self.shared.changed();
+        }
+        let now = options.now();
+        if rows::has_dead(&self.db, self.writer, now)? {
+            let db = begin(&self.db, options.busy_timeout)?;
+            rows::bury(&db, self.writer, now, options.in_future(options.keep_for))?;
+            db.commit()?;
+            self.shared.changed();
+        }
+        Ok(())
+    }
+
+    /// Takes this process off the list.
+    fn leave(&self) {
+        if let Some(writer) = self.writer {
+            // If that fails, its lease lapses.
+            let _ = rows::dismiss(&self.db, writer);
+        }
+    }
+}
+
+impl Write {
+    fn of(live: Arc<Live>, end: Option<End>, reply: Option<oneshot::Sender<Result<()>>>) -> Self {
+        let (first, chunks) = live.unwritten();
+        Self {
+            live,
+            first,
+            chunks,
+            end,
+            reply,
+        }
+    }
+}
+
+impl Group {
+    fn is_empty(&self) -> bool {
+        self.opens.is_empty() && self.writes.is_empty() && self.stops.is_empty()
+    }
+}
+
+/// However the thread ends, nobody waits for it any more.
+impl Drop for Thread {
+    fn drop(&mut self) {
+        for (_, live) in self.open.values() {
+            live.end(StreamEvent::Failed(writer_lost()));
+        }
+        self.shared.live().clear();
+        self.shared.over();
+    }
+}
+
+fn begin(db: &Connection, patience: Duration) -> Outcome<Transaction<'_>> {
+    retry(patience, || {
+        Transaction::new_unchecked(db, TransactionBehavior::Immediate).map_err(Fault::from)
+    })
+}

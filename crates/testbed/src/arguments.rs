@@ -1,0 +1,78 @@
+//! What was typed.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use lexopt::prelude::*;
+
+/// What is printed to those who ask.
+pub(crate) const HELP: &str = "\
+usage: testbed [--addr ADDRESS] [--store STORE]
+
+  --addr ADDRESS   where to listen; 127.0.0.1:0, the default, takes any free port
+  --store STORE    where conversations are kept: memory (the default), file:PATH or sqlite:PATH
+";
+
+/// What is wanted.
+pub(crate) enum Wish {
+    Help,
+    Serve(Arguments),
+}
+
+/// How to serve.
+pub(crate) struct Arguments {
+    pub(crate) address: SocketAddr,
+    pub(crate) store: StoreChoice,
+}
+
+/// Where conversations are kept.
+#[derive(Debug, PartialEq)]
+pub(crate) enum StoreChoice {
+    Memory,
+    File(PathBuf),
+    Sqlite(PathBuf),
+}
+
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wish, lexopt::Error> {
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut serve = Arguments {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        store: StoreChoice::Memory,
+    };
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("addr") => serve.address = parser.value()?.parse()?,
+            Long("store") => serve.store = parser.value()?.parse_with(store)?,
+            Long("help") | Short('h') => return Ok(Wish::Help),
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Wish::Serve(serve))
+}
+
+fn store(text: &str) -> Result<StoreChoice, &'static str> {
+    match text.split_once(':') {
+        None if text == "memory" => Ok(StoreChoice::Memory),
+        Some(("file", path)) if !path.is_empty() => Ok(StoreChoice::File(path.into())),
+        Some(("sqlite", path)) if !path.is_empty() => Ok(StoreChoice::Sqlite(path.into())),
+        _ => Err("a store is memory, file:PATH or sqlite:PATH"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_named_by_its_kind_and_place() {
+        assert_eq!(store("memory"), Ok(StoreChoice::Memory));
+        assert_eq!(
+            store("sqlite:/tmp/a:b.db"),
+            Ok(StoreChoice::Sqlite("/tmp/a:b.db".into()))
+        );
+        for wrong in ["", "file:", "postgres:x", "memory:"] {
+            assert!(store(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Flows to try clients with.
+
+use std::time::Duration;
+
+use everturn_core::{Emitter, Error, Registry, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// How long `slowly` waits between chunks: long enough to break off in the middle.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A chunk of the flows that count.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Count {
+    count: u32,
+}
+
+/// Defines all of them.
+pub(crate) fn define(registry: &Registry) -> Result<()> {
+    registry.define_flow("echo", |input: Value| async move { Ok(input) })?;
+    registry.define_streaming_flow("streamy", |to: u32, emitter| count(to, emitter, Duration::ZERO))?;
+    registry.define_streaming_flow("slowly", |to: u32, emitter| count(to, emitter, PAUSE))?;
+    registry.define_flow("failing", |_: Value| async move {
+        Err::<Value, _>(Error::internal("an internal matter"))
+    })?;
+    registry.define_flow("denied", |_: Value| async move {
+        let error = Error::permission_denied("not for you").with_public();
+        Err::<Value, _>(error.with_details(json!({ "ask": "somebody else" })))
+    })?;
+    Ok(())
+}
+
+async fn count(to: u32, emitter: Emitter<Count>, pause: Duration) -> Result<String> {
+    for count in 0..to {
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+        emitter.send(Count { count }).await?;
+    }
+    Ok(format!("done {to}, streamed: {to} times"))
+}

@@ -1,0 +1,65 @@
+//! Serves the agents of the conformance cases, so that any client in any language can be tried against them.
+//!
+//! | path | what answers |
+//! |---|---|
+//! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` | the agents of the cases |
+//! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `slowly`, `failing`, `denied` |
+//! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: what the model answers next |
+
+mod arguments;
+mod flows;
+mod program;
+mod stores;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use everturn_core::{Exposure, Result};
+use everturn_server::{Bound, Layout, Server};
+
+use self::arguments::{Arguments, Wish};
+
+/// How long the model thinks, so that turns that are asked for at once really overlap.
+const THINKING: Duration = Duration::from_millis(5);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = match arguments::parse(std::env::args_os().skip(1)) {
+        Ok(Wish::Serve(arguments)) => arguments,
+        Ok(Wish::Help) => {
+            print!("{}", arguments::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("testbed: {error}\n\n{}", arguments::HELP);
+            return ExitCode::from(2);
+        }
+    };
+    match run(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("testbed: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<()> {
+    let server = bind(arguments).await?;
+    println!("listening on http://{}", server.address());
+    server.run_until_told().await
+}
+
+async fn bind(arguments: Arguments) -> Result<Bound> {
+    let harness = testbed::harness(stores::open(arguments.store).await?)?;
+    harness.model().delay(THINKING);
+    flows::define(harness.registry())?;
+    let layout = Layout::default().agents_at("");
+    Server::new(harness.registry())
+        .routes(layout.routes(harness.registry()))
+        // Whoever tries a client here wants to know what went wrong.
+        .exposure(Exposure::Full)
+        .merge(program::router(harness.model().clone()))
+        .bind(arguments.address)
+        .await
+}

@@ -1,0 +1,45 @@
+//! Telling the model what to answer.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::post;
+use everturn_core::{Error, Result};
+use everturn_testkit::Reply;
+use everturn_testkit::conformance::replies;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use testbed::ProgrammableModel;
+
+/// What the model answers next: the `modelResponses` and `streamChunks` of the cases.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Program {
+    responses: Vec<Value>,
+    #[serde(default)]
+    chunks: Vec<Vec<Value>>,
+}
+
+/// `POST /testbed/program`.
+pub(crate) fn router(model: ProgrammableModel) -> Router {
+    let program = move |body: Bytes| async move {
+        match read(&body) {
+            Ok(replies) => {
+                model.program(replies);
+                StatusCode::NO_CONTENT.into_response()
+            }
+            Err(error) => (StatusCode::BAD_REQUEST, error.message().to_owned()).into_response(),
+        }
+    };
+    Router::new().route("/testbed/program", post(program))
+}
+
+fn read(body: &[u8]) -> Result<Vec<Reply>> {
+    let Program { responses, chunks } = serde_json::from_slice(body).map_err(|error| {
+        Error::invalid_argument(format!(
+            r#"a program is of the form {{"responses": […], "chunks": [[…]]}}: {error}"#
+        ))
+    })?;
+    replies(&json!({ "modelResponses": responses, "streamChunks": chunks }))
+}
