@@ -61,7 +61,9 @@
 //! | keep conversations | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
 //! | work with history | [`Agent::archive`], [`archive`] |
 //! | work in the background | [`Chat::detach`], [`AgentTask`] |
+//! | go on with what another process left | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
 //! | follow custom state | [`patch`] |
+#![doc = include_str!("docs/background.md")]
 
 pub mod archive;
 pub mod patch;

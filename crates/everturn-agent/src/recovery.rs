@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use everturn_core::{ActionType, Context, Error, Result, SpanKind, in_span};
 use futures::StreamExt;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use self::claim::ClaimedRun;
 use self::claim::{Claim, HopelessRun, LostRun};
@@ -109,7 +109,7 @@ impl<S: CustomState> Definition<S> {
                 .filter_map(|run| LostRun::of(run, &self.name))
                 .filter(|run| !self.runs.contains(&run.scope, &run.id));
             let mut recovered = futures::stream::iter(lost)
-                .map(|run| self.recover_run(store, run, query.silent_since, attempts))
+                .map(|run| self.recover_run(store, run, moment, attempts))
                 .buffer_unordered(AT_ONCE);
             while let Some(outcome) = recovered.next().await {
                 recovery.add(outcome);
@@ -127,7 +127,7 @@ impl<S: CustomState> Definition<S> {
         self: &Arc<Self>,
         store: &Arc<dyn SessionStore>,
         run: LostRun,
-        silent_since: Option<jiff::Timestamp>,
+        silent_since: Timestamp,
         attempts: u32,
     ) -> Result<Option<Recovered>> {
         let context = Context::new().with_values(run.record.context.clone());

@@ -33,11 +33,9 @@ fn path(root: &Path, scope: &Scope, id: &SnapshotId) -> PathBuf {
     hash.update(scope.as_str());
     hash.update([0]);
     hash.update(id.as_str());
-    let name: String = hash.finalize()[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    folder(root).join(name + ".json")
+    let digest: [u8; 32] = hash.finalize().into();
+    let half = digest.first_chunk().expect("a digest has that many bytes");
+    folder(root).join(format!("{:032x}.json", u128::from_be_bytes(*half)))
 }
 
 impl Files {

@@ -17,12 +17,15 @@ pub(super) struct Broadcast {
     log: Arc<dyn StreamLog>,
     state: State,
     queue: VecDeque<(JsonText, Taken)>,
-    writing: Option<(BoxFuture<'static, Result<Box<dyn StreamWriter>>>, Taken)>,
+    writing: Option<(Writing, Taken)>,
     writer: Option<Box<dyn StreamWriter>>,
 }
 
 /// Whoever waits for a chunk to be taken; dropping it releases them too.
 type Taken = Option<oneshot::Sender<()>>;
+
+/// A chunk that is being written; it has the writer until it is done.
+type Writing = BoxFuture<'static, Result<Box<dyn StreamWriter>>>;
 
 enum State {
     /// There is no detached run.

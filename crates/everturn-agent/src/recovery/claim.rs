@@ -47,7 +47,7 @@ impl LostRun {
 pub(super) struct Claim {
     pub(super) now: Timestamp,
     /// A run with a later sign of life is not lost.
-    pub(super) silent_since: Option<Timestamp>,
+    pub(super) silent_since: Timestamp,
     /// How many workers may begin the same work.
     pub(super) attempts: u32,
 }
@@ -55,8 +55,7 @@ pub(super) struct Claim {
 impl Claim {
     /// Claims a run, or marks it as failed if it was begun too often; `None` if it is not what it was.
     pub(super) async fn make(self, store: &dyn SessionStore, run: &LostRun) -> Result<Option<Snapshot>> {
-        let mut lost = PendingQuery::default();
-        lost.silent_since = self.silent_since;
+        let lost = PendingQuery::silent_since(self.silent_since);
         let (now, attempts, seen) = (self.now, self.attempts, run.record.lease);
         let mutation: Mutation = Arc::new(move |row| {
             let unchanged = row.filter(|row| lost.wants(row));

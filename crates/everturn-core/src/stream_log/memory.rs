@@ -56,6 +56,7 @@ impl MemoryStreamLogOptions {
         MemoryStreamLog(Arc::new(Shared {
             options: self,
             streams: Mutex::default(),
+            swept: Mutex::default(),
             bytes: Arc::default(),
         }))
     }
@@ -64,6 +65,8 @@ impl MemoryStreamLogOptions {
 struct Shared {
     options: MemoryStreamLogOptions,
     streams: Mutex<HashMap<StreamKey, Arc<Stream>>>,
+    /// When streams that are over for long were last forgotten.
+    swept: Mutex<Option<Instant>>,
     /// What all streams that exist take, those that only a reader still holds included.
     bytes: Arc<AtomicUsize>,
 }
@@ -119,6 +122,18 @@ impl Shared {
     fn streams(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Stream>>> {
         // Every change is a single insertion or removal.
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets streams that are over for long. Now and then is enough: nobody is shown one that is.
+    fn sweep(&self) {
+        let keep_for = self.options.keep_for;
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        if swept.is_some_and(|swept| swept.elapsed() < keep_for / 16) {
+            return;
+        }
+        *swept = Some(Instant::now());
+        drop(swept);
+        self.streams().retain(|_, stream| !stream.is_over_since(keep_for));
     }
 
     fn has_room(&self, bytes: usize) -> bool {
@@ -224,10 +239,7 @@ impl Drop for Stream {
 #[async_trait]
 impl StreamLog for MemoryStreamLog {
     async fn open(&self, key: &StreamKey) -> Result<Box<dyn StreamWriter>> {
-        let keep_for = self.0.options.keep_for;
-        self.0
-            .streams()
-            .retain(|_, stream| !stream.is_over_since(keep_for));
+        self.0.sweep();
         let cost = OVERHEAD + key.scope().len() + key.id().len();
         self.0.make_room(cost)?;
         let stream = Arc::new(Stream {
@@ -238,7 +250,11 @@ impl StreamLog for MemoryStreamLog {
         });
         stream.charge(&mut stream.state(), cost);
         let mut streams = self.0.streams();
-        if streams.contains_key(key) {
+        let keep_for = self.0.options.keep_for;
+        if streams
+            .get(key)
+            .is_some_and(|stream| !stream.is_over_since(keep_for))
+        {
             return Err(already_exists(key));
         }
         streams.insert(key.clone(), Arc::clone(&stream));
