@@ -173,6 +173,16 @@ impl Everturn {
         everturn_agent::custom_agent(&self.registry, name, function)
     }
 
+    /// An agent that runs its turns itself, under its earlier name; see [`everturn_agent::session_flow`].
+    pub fn session_flow<S, F, Fut>(&self, name: impl Into<String>, function: F) -> AgentBuilder<S>
+    where
+        S: CustomState,
+        F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<AgentResult>> + Send + 'static,
+    {
+        everturn_agent::session_flow(&self.registry, name, function)
+    }
+
     /// Looks once for background runs whose worker was lost, of every agent of the application, and takes them over.
     ///
     /// Once the agents are defined, a program calls this at its start, or [`Everturn::recover_every`]: then work that was

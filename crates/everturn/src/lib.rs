@@ -90,7 +90,8 @@ pub mod prelude {
     pub use everturn_agent::{
         Agent, AgentFinishReason, AgentInput, AgentReply, AgentSession, AgentTask, Artifact, Artifacts, Chat,
         Concurrency, Delegation, Heartbeat, Interrupt, Resume, Session, SessionHandle, SessionId,
-        SessionState, Snapshot, SnapshotId, SnapshotStatus, Turn, WorkerLoss,
+        SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy, SnapshotStatus,
+        Timeline, Turn, WorkerLoss,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;
