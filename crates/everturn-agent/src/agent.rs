@@ -25,8 +25,8 @@ use crate::chat::ChatBuilder;
 use crate::recovery::{self, Recovery};
 use crate::store::SessionStore;
 use crate::{
-    AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, CustomState, GetSnapshotRequest,
-    SessionId, Snapshot, SnapshotId,
+    AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, AgentTask, CustomState,
+    GetSnapshotRequest, SessionId, Snapshot, SnapshotId,
 };
 
 /// An agent whose custom state is an `S`. Cloning gives another handle to the same agent.
@@ -179,6 +179,11 @@ impl<S: CustomState> Agent<S> {
     /// Begins or resumes a conversation that goes on from turn to turn.
     pub fn chat(&self) -> ChatBuilder<S> {
         ChatBuilder::new(Arc::new(self.clone()))
+    }
+
+    /// A run in the background that was started before, by the id of its row.
+    pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S> {
+        AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
     }
 
     /// The snapshot of that id, as clients see it.

@@ -60,7 +60,7 @@ impl Call {
 
 /// What is wrong with an input is public to whoever sent it: the schema it breaks is, too. What some code on the way
 /// sent to another action stays inside.
-fn told_to_its_sender(error: Error, key: &str) -> Error {
+pub(crate) fn told_to_its_sender(error: Error, key: &str) -> Error {
     let own = error
         .find_source::<RefusedBy>()
         .is_some_and(|refused| refused.key() == key);

@@ -35,6 +35,18 @@ pub struct CallRequest<'a> {
     pub input: Option<&'a Value>,
 }
 
+impl<'a> CallRequest<'a> {
+    /// A request without an input, to try providers with.
+    pub fn new(method: &'a Method, path: &'a str, headers: &'a HeaderMap) -> Self {
+        Self {
+            method,
+            path,
+            headers,
+            input: None,
+        }
+    }
+}
+
 impl CallRequest<'_> {
     /// The value of a header, if it is there once and is text.
     pub fn header(&self, name: &str) -> Option<&str> {

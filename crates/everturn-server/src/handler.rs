@@ -67,7 +67,7 @@ impl Mounted {
             .principal
             .as_ref()
             .map(|principal| self.shared.permits.acquire(principal));
-        let held = Held {
+        let counted = Held {
             meter,
             permit: permit.transpose()?,
         };
@@ -81,11 +81,11 @@ impl Mounted {
         if streams {
             return match &self.shared.durable {
                 Some(durable) => {
-                    durable::stream(self, durable, &head.headers, principal.as_ref(), call, held).await
+                    durable::stream(self, durable, &head.headers, principal.as_ref(), call, counted).await
                 }
                 // What is asked for again must not be done again.
                 None if head.headers.contains_key(durable::STREAM_ID) => Ok(durable::unknown()),
-                None => Ok(stream(call.start(self.shared.exposure), held)),
+                None => Ok(stream(call.start(self.shared.exposure), counted)),
             };
         }
         let mut response = match call.run().await {
@@ -121,7 +121,7 @@ impl Mounted {
         Ok(provided)
     }
 
-    fn context(&self, caller: Provided) -> Context {
+    pub(crate) fn context(&self, caller: Provided) -> Context {
         let token = self.shared.handle.cancelling().child_token();
         let mut context = Context::new()
             .with_cancellation(token)

@@ -1,4 +1,4 @@
-//! Agents and flows over HTTP.
+#![doc = include_str!("docs/overview.md")]
 
 mod body;
 mod call;
@@ -21,6 +21,7 @@ mod server;
 mod shutdown;
 mod streaming;
 mod trace;
+mod websocket;
 
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
 #[cfg(feature = "jwt")]
@@ -32,4 +33,5 @@ pub use self::route::{Route, RouteKind};
 pub use self::serve::Bound;
 pub use self::server::Server;
 pub use self::shutdown::{AfterGrace, Grace, ServerHandle};
+pub use self::websocket::WebSockets;
 pub use tower_http::cors::CorsLayer;

@@ -56,6 +56,14 @@ impl Harness {
         self.agents.get(name).map(AsRef::as_ref)
     }
 
+    /// The same agents, each reached by another way.
+    pub fn reached_by(mut self, way: impl Fn(&str) -> Arc<dyn AgentTransport>) -> Self {
+        for (name, agent) in &mut self.agents {
+            *agent = way(name);
+        }
+        self
+    }
+
     pub(crate) fn store(&self) -> Arc<dyn SessionStore> {
         Arc::clone(&self.store)
     }

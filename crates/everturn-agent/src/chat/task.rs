@@ -26,7 +26,8 @@ pub struct AgentTask<S = Value> {
 }
 
 impl<S> AgentTask<S> {
-    pub(super) fn new(agent: Arc<dyn AgentTransport>, context: Context, id: SnapshotId) -> Self {
+    /// The run whose row has that id, looked at in `context` through `agent`.
+    pub fn new(agent: Arc<dyn AgentTransport>, context: Context, id: SnapshotId) -> Self {
         Self {
             agent,
             context,

@@ -181,3 +181,62 @@ impl fmt::Debug for Jwks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everturn_core::Status;
+
+    use super::*;
+
+    fn set(kid: &str) -> String {
+        format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"{kid}","x":"AAAA"}}]}}"#)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_are_kept_read_again_when_one_is_missing_and_not_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.json");
+        let keys = Jwks::file(&path);
+        let status = |found: Result<Jwk>| found.err().map(|error| error.status());
+
+        assert_eq!(status(keys.find(Some("old")).await), Some(Status::Unavailable));
+        std::fs::write(&path, set("old")).unwrap();
+        assert_eq!(status(keys.find(Some("old")).await), None);
+        assert_eq!(status(keys.find(None).await), None, "the only one there is");
+
+        std::fs::write(&path, set("new")).unwrap();
+        assert_eq!(
+            status(keys.find(Some("new")).await),
+            Some(Status::Unauthenticated)
+        );
+        tokio::time::advance(UNKNOWN_KEY_PAUSE).await;
+        assert_eq!(status(keys.find(Some("new")).await), None);
+        assert_eq!(
+            status(keys.find(Some("old")).await),
+            Some(Status::Unauthenticated)
+        );
+
+        std::fs::remove_file(&path).unwrap();
+        tokio::time::advance(REFRESH_AFTER).await;
+        assert_eq!(
+            status(keys.find(Some("new")).await),
+            None,
+            "what was read before is used"
+        );
+        tokio::time::advance(STALE_AFTER).await;
+        assert_eq!(status(keys.find(Some("new")).await), Some(Status::Unavailable));
+    }
+
+    #[test]
+    fn keys_are_fetched_over_https_or_from_the_own_machine() {
+        assert!(Jwks::url("https://login.example.com/jwks.json").is_ok());
+        assert!(Jwks::url("http://127.0.0.1:1/jwks.json").is_ok());
+        for wrong in [
+            "http://login.example.com/jwks.json",
+            "file:///etc/passwd",
+            "jwks.json",
+        ] {
+            assert!(Jwks::url(wrong).is_err(), "{wrong}");
+        }
+    }
+}

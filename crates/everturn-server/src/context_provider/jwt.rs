@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use everturn_core::{Error, Result};
+use jsonwebtoken::jwk::KeyAlgorithm;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value, json};
 
@@ -55,8 +56,8 @@ impl JwtTokens {
         };
         let header = decode_header(token).map_err(refused)?;
         let key = self.keys.find(header.kid.as_deref()).await?;
-        let named = key.common.key_algorithm.map(|algorithm| algorithm.to_string());
-        let is_other = named.is_some_and(|named| named != format!("{:?}", header.alg));
+        let meant_for = key.common.key_algorithm;
+        let is_other = meant_for.is_some_and(|meant| meant != KeyAlgorithm::from(header.alg));
         if is_other || is_symmetric(header.alg) {
             return Err(refused(jsonwebtoken::errors::ErrorKind::InvalidAlgorithm.into()));
         }

@@ -40,33 +40,44 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
     if let Some(description) = &descriptor.description {
         operation["description"] = description.as_str().into();
     }
-    let schemes: Vec<Value> = mounted
-        .shared
-        .providers
-        .iter()
+    // All of them are asked, so all must be satisfied: one requirement with several schemes.
+    let providers = mounted.shared.providers.iter();
+    let schemes: Map<String, Value> = providers
         .filter_map(|provider| provider.security_scheme())
-        .map(|(name, _)| json!({ name: [] }))
+        .map(|(name, _)| (name.to_owned(), json!([])))
         .collect();
     if !schemes.is_empty() {
-        operation["security"] = schemes.into();
+        operation["security"] = json!([schemes]);
     }
     let mut responses = failures(mounted);
-    if route.kind == RouteKind::Stop {
-        operation["summary"] = format!("Stops a streamed call of {}.", descriptor.name).into();
-        operation["parameters"] = json!([stream_id(true)]);
-        responses.insert(
-            "204".into(),
-            json!({ "description": "The call is asked to stop." }),
-        );
-    } else {
-        operation["summary"] = summary(route.kind, descriptor).into();
-        operation["parameters"] = parameters(mounted);
-        operation["requestBody"] = request_body(descriptor, components);
-        responses.insert("200".into(), success(descriptor, components));
-        responses.insert(
-            "204".into(),
-            json!({ "description": "The stream to go on with is unknown, expired or somebody else's." }),
-        );
+    let mut answers = |code: &str, response: Value| responses.insert(code.to_owned(), response);
+    operation["summary"] = summary(route.kind, descriptor).into();
+    match route.kind {
+        RouteKind::Stop => {
+            operation["parameters"] = json!([stream_id(true)]);
+            answers("204", json!({ "description": "The call is asked to stop." }));
+        }
+        RouteKind::Conversation => {
+            answers(
+                "101",
+                json!({ "description": "A WebSocket, on which many turns may follow." }),
+            );
+            answers(
+                "403",
+                failure("Pages of this origin may not open connections, or the caller may not."),
+            );
+            answers(
+                "426",
+                failure("The path is a WebSocket and was not opened as one."),
+            );
+        }
+        _ => {
+            operation["parameters"] = parameters(mounted);
+            operation["requestBody"] = request_body(descriptor, components);
+            answers("200", success(descriptor, components));
+            let gone = "The stream to go on with is unknown, expired or somebody else's.";
+            answers("204", json!({ "description": gone }));
+        }
     }
     responses.sort_keys();
     operation["responses"] = Value::Object(responses);
@@ -77,6 +88,8 @@ fn summary(kind: RouteKind, descriptor: &Descriptor) -> String {
     match kind {
         RouteKind::Agent => format!("Runs one turn of the agent {}.", descriptor.name),
         RouteKind::Companion => format!("{} of the agent {}.", descriptor.action_type, descriptor.name),
+        RouteKind::Conversation => format!("Holds a conversation with the agent {}.", descriptor.name),
+        RouteKind::Stop => format!("Stops a streamed call of {}.", descriptor.name),
         _ => format!("Calls {}.", descriptor.name),
     }
 }
@@ -147,33 +160,27 @@ fn success(descriptor: &Descriptor, components: &mut Components) -> Value {
 }
 
 fn failures(mounted: &Mounted) -> Map<String, Value> {
-    let failure = |description: &str| {
-        json!({
-            "description": description,
-            "content": json_content(&json!({ "$ref": "#/components/schemas/Error" })),
-        })
-    };
     let mut responses: Map<String, Value> = FAILURES
         .iter()
         .map(|(code, description)| ((*code).to_owned(), failure(description)))
         .collect();
     // Answered before anything of ours sees the request, and so without a body.
-    responses.insert(
-        "431".into(),
-        json!({ "description": "The head of the request is too large." }),
-    );
+    let flood = json!({ "description": "The head of the request is too large." });
+    responses.insert("431".into(), flood);
     if !mounted.shared.providers.is_empty() {
-        responses.insert(
-            "401".into(),
-            failure("The caller does not say who it is, or does not prove it."),
-        );
+        let unproven = "The caller does not say who it is, or does not prove it.";
+        responses.insert("401".into(), failure(unproven));
         responses.insert("403".into(), failure("The caller may not do this."));
     }
-    responses.insert(
-        "default".into(),
-        json!({ "$ref": "#/components/responses/Error" }),
-    );
+    let other = json!({ "$ref": "#/components/responses/Error" });
+    responses.insert("default".into(), other);
     responses
+}
+
+/// A response whose body is the one that all failures have.
+fn failure(description: &str) -> Value {
+    let error = json!({ "$ref": "#/components/schemas/Error" });
+    json!({ "description": description, "content": json_content(&error) })
 }
 
 /// Content that is JSON of a schema.

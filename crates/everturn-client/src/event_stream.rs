@@ -1,0 +1,298 @@
+//! One stream of events, over as many connections as it takes.
+//!
+//! A server that names a stream keeps it, so that a client that lost its connection can go on with it. Then the stream
+//! is asked for again, from the last event that has an id; a server that gives no ids starts over, and what was
+//! delivered already is passed over. A stream that has no name is over when its connection is: the request that
+//! started it is never sent twice.
+
+use std::sync::Arc;
+
+use everturn_core::{Context, Emitter, Error, Reason, Result};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Response, StatusCode, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::Settings;
+use crate::events::{Decoder, Event};
+use crate::request::{Failed, Repeat, Request, Stage, content_type, decoded, result_in, too_large};
+
+/// The connection broke before the stream was over, and the server does not keep the stream. What became of the work
+/// is not known: look before starting it again.
+pub const STREAM_BROKEN: Reason = Reason::new("stream-broken");
+
+pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-genkit-stream-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Asks an Everturn server to number its events; other servers do not know it.
+const EVENT_IDS: HeaderName = HeaderName::from_static("x-everturn-event-ids");
+
+/// A stream under way.
+#[derive(Debug)]
+pub(crate) struct EventStream {
+    settings: Arc<Settings>,
+    request: Request,
+    context: Context,
+    connection: Connection,
+    /// The stream's name, if the server keeps it.
+    id: Option<Arc<str>>,
+    last_event: Option<Arc<str>>,
+    delivered: u64,
+    /// How many chunks are still to come that were delivered before.
+    repeated: u64,
+    /// How often in a row, without any event, the stream had to be asked for again.
+    failures: u32,
+}
+
+impl EventStream {
+    /// Asks for something to be done and streamed.
+    pub(crate) async fn start(
+        settings: &Arc<Settings>,
+        url: &Url,
+        body: &impl Serialize,
+        context: &Context,
+    ) -> Result<Self> {
+        Self::open(settings, url, body, context, None).await
+    }
+
+    /// Asks for a stream that was started before, from its beginning.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the server does not know it, or no longer.
+    pub(crate) async fn attach(
+        settings: &Arc<Settings>,
+        url: &Url,
+        id: Arc<str>,
+        context: &Context,
+    ) -> Result<Self> {
+        let body = serde_json::json!({ "data": null });
+        Self::open(settings, url, &body, context, Some(id)).await
+    }
+
+    async fn open(
+        settings: &Arc<Settings>,
+        url: &Url,
+        body: &impl Serialize,
+        context: &Context,
+        id: Option<Arc<str>>,
+    ) -> Result<Self> {
+        let mut request = Request::new(url, body)?;
+        // Some servers stream only if this is all that is accepted.
+        request.accept = "text/event-stream";
+        request.extra = headers_for(id.as_deref(), None)?;
+        let repeat = if id.is_some() {
+            Repeat::Always
+        } else {
+            Repeat::Unsent
+        };
+        let mut failures = 0;
+        let response = loop {
+            let failed = match settings.send(&request, context).await {
+                Ok(response) => break response,
+                Err(failed) => failed,
+            };
+            let delay = settings.retries.delay(failures);
+            let Some(delay) = delay.filter(|_| failed.may_repeat(repeat)) else {
+                return Err(failed.error);
+            };
+            tokio::time::sleep(delay).await;
+            failures += 1;
+        };
+        let id = named_in(response.headers()).or(id);
+        Ok(Self {
+            connection: Connection::new(settings, response)?,
+            settings: Arc::clone(settings),
+            request,
+            context: context.clone(),
+            id,
+            last_event: None,
+            delivered: 0,
+            repeated: 0,
+            failures: 0,
+        })
+    }
+
+    /// The stream's name, if the server keeps it.
+    pub(crate) fn id(&self) -> Option<&Arc<str>> {
+        self.id.as_ref()
+    }
+
+    /// The next event. An output or a failure is the last one: do not ask for another.
+    ///
+    /// # Errors
+    /// What makes it impossible to go on; [`STREAM_BROKEN`] if the server does not keep the stream.
+    async fn next(&mut self) -> Result<Event> {
+        loop {
+            let (event, id) = match self.connection.next(&self.settings).await {
+                Ok(next) => next,
+                Err(failed) if failed.stage == Stage::Refused => return Err(failed.error),
+                Err(lost) => {
+                    self.reconnect(lost.error).await?;
+                    continue;
+                }
+            };
+            if matches!(event, Event::Chunk(_)) {
+                if self.repeated > 0 {
+                    self.repeated -= 1;
+                    continue;
+                }
+                self.delivered += 1;
+            }
+            self.last_event = id;
+            self.failures = 0;
+            return Ok(event);
+        }
+    }
+
+    /// Sends every chunk to `emitter` and gives the output.
+    ///
+    /// # Errors
+    /// The failure that ended the stream; as [`EventStream::next`].
+    pub(crate) async fn relay<O: DeserializeOwned, C: DeserializeOwned + Send + 'static>(
+        &mut self,
+        emitter: &Emitter<C>,
+    ) -> Result<O> {
+        loop {
+            match self.next().await? {
+                Event::Chunk(chunk) => emitter.send(decoded(chunk)?).await?,
+                Event::Output(output) => return decoded(output),
+                Event::Failure(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks for the rest of the stream.
+    async fn reconnect(&mut self, mut cause: Error) -> Result<()> {
+        let Some(id) = self.id.clone() else {
+            return Err(cause.with_reason(STREAM_BROKEN));
+        };
+        self.request.extra = headers_for(Some(&id), self.last_event.as_deref())?;
+        while let Some(delay) = self.settings.retries.delay(self.failures) {
+            tokio::time::sleep(delay).await;
+            self.failures += 1;
+            match self.settings.send(&self.request, &self.context).await {
+                Ok(response) => {
+                    self.connection = Connection::new(&self.settings, response)?;
+                    // A server that gave an id goes on after it; any other starts over.
+                    self.repeated = if self.last_event.is_some() {
+                        0
+                    } else {
+                        self.delivered
+                    };
+                    return Ok(());
+                }
+                Err(failed) if failed.may_repeat(Repeat::Always) => cause = failed.error,
+                Err(refused) => return Err(refused.error),
+            }
+        }
+        Err(cause)
+    }
+}
+
+/// One connection's share of a stream.
+#[derive(Debug)]
+struct Connection {
+    source: Source,
+    decoder: Decoder,
+}
+
+/// Where more bytes come from.
+#[derive(Debug)]
+enum Source {
+    /// A stream of records.
+    Stream(Response),
+    /// One document in place of a stream; some servers stream nothing.
+    Document(Response),
+    /// There are no more.
+    Ended,
+    /// There are more than can be taken in.
+    Overflowing,
+}
+
+impl Connection {
+    fn new(settings: &Settings, response: Response) -> Result<Self> {
+        if response.status() == StatusCode::NO_CONTENT {
+            return Err(Error::not_found(
+                "the server does not know the stream, or no longer",
+            ));
+        }
+        Ok(Self {
+            decoder: Decoder::new(settings.max_bytes),
+            source: if content_type(&response).starts_with("application/json") {
+                Source::Document(response)
+            } else {
+                Source::Stream(response)
+            },
+        })
+    }
+
+    /// The next event and the id it has.
+    async fn next(&mut self, settings: &Settings) -> Result<(Event, Option<Arc<str>>), Failed> {
+        loop {
+            while let Some(record) = self.decoder.pop() {
+                match Event::of(&record) {
+                    Ok(Some(event)) => return Ok((event, record.id)),
+                    Ok(None) => {}
+                    // The last record of a connection that broke may be the first half of one.
+                    Err(_) if matches!(self.source, Source::Ended) => {}
+                    Err(error) => return Err(refused(error)),
+                }
+            }
+            match &mut self.source {
+                Source::Stream(response) => {
+                    let bytes = settings.next_bytes(response).await?;
+                    let is_over = bytes.is_none();
+                    let taken = match bytes {
+                        Some(bytes) => self.decoder.feed(&bytes),
+                        None => self.decoder.finish(),
+                    };
+                    if taken.is_err() {
+                        self.source = Source::Overflowing;
+                    } else if is_over {
+                        self.source = Source::Ended;
+                    }
+                }
+                Source::Document(response) => {
+                    let body = settings.read(response).await?;
+                    self.source = Source::Ended;
+                    return Ok((Event::Output(result_in(&body).map_err(refused)?), None));
+                }
+                Source::Ended => return Err(ended()),
+                Source::Overflowing => return Err(refused(too_large(settings.max_bytes))),
+            }
+        }
+    }
+}
+
+fn refused(error: Error) -> Failed {
+    Failed {
+        error,
+        stage: Stage::Refused,
+    }
+}
+
+fn ended() -> Failed {
+    Failed {
+        error: Error::unavailable("the server ended the stream without an output or an error"),
+        stage: Stage::Lost,
+    }
+}
+
+fn named_in(headers: &HeaderMap) -> Option<Arc<str>> {
+    let id = headers.get(STREAM_ID)?.to_str().ok()?;
+    (!id.is_empty()).then(|| Arc::from(id))
+}
+
+/// # Errors
+/// `INVALID_ARGUMENT` if an id cannot be sent.
+fn headers_for(stream: Option<&str>, last_event: Option<&str>) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::from_iter([(EVENT_IDS, HeaderValue::from_static("1"))]);
+    for (name, value) in [(STREAM_ID, stream), (LAST_EVENT_ID, last_event)] {
+        if let Some(value) = value {
+            let value = HeaderValue::from_str(value).map_err(|_| {
+                Error::invalid_argument(format!("'{}' is not the id of a stream", value.escape_debug()))
+            })?;
+            headers.insert(name, value);
+        }
+    }
+    Ok(headers)
+}

@@ -1,0 +1,68 @@
+//! What every request says about who sends it.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use everturn_core::{Context, Error, Result};
+use futures::future::BoxFuture;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+type Provider = dyn Fn(Context) -> BoxFuture<'static, Result<HeaderMap>> + Send + Sync;
+
+/// Headers that are always the same, and those that are asked for before each request.
+#[derive(Clone, Default)]
+pub(crate) struct Headers {
+    fixed: HeaderMap,
+    provider: Option<Arc<Provider>>,
+}
+
+impl Headers {
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is not a header.
+    pub(crate) fn insert(&mut self, name: &str, value: &str) -> Result<()> {
+        let wrong =
+            |what| Error::invalid_argument(format!("'{name}' is not a header: its {what} is not allowed"));
+        let parsed: HeaderName = name.parse().map_err(|_| wrong("name"))?;
+        let mut value: HeaderValue = value.parse().map_err(|_| wrong("value"))?;
+        // Nearly every header that is set by hand is a credential; a debug print must not show it.
+        value.set_sensitive(true);
+        self.fixed.insert(parsed, value);
+        Ok(())
+    }
+
+    pub(crate) fn set_provider<F, Fut>(&mut self, provider: F)
+    where
+        F: Fn(Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<HeaderMap>> + Send + 'static,
+    {
+        self.provider = Some(Arc::new(move |context| Box::pin(provider(context))));
+    }
+
+    /// The headers of one request.
+    ///
+    /// # Errors
+    /// What the provider fails with.
+    pub(crate) async fn get(&self, context: &Context) -> Result<HeaderMap> {
+        let mut headers = self.fixed.clone();
+        if let Some(provider) = &self.provider {
+            let provided = provider(context.clone()).await?;
+            for name in provided.keys() {
+                headers.remove(name);
+            }
+            for (name, value) in &provided {
+                headers.append(name, value.clone());
+            }
+        }
+        Ok(headers)
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Headers")
+            .field("fixed", &self.fixed.keys())
+            .field("provided", &self.provider.is_some())
+            .finish()
+    }
+}

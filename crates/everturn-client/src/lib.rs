@@ -1,0 +1,86 @@
+//! Agents and flows on another machine, used like those in this process.
+//!
+//! A [`RemoteAgent`] has the surface of an [`Agent`](everturn_agent::Agent): the same chats, turns, tasks, interrupts and
+//! replies, over HTTP. It speaks to Everturn servers, and to Genkit servers in other languages.
+//!
+//! ```
+//! use everturn_client::RemoteAgent;
+//! # use everturn_agent::{AgentSession, custom_agent, store::MemoryStore};
+//! # use everturn_ai::{FinishReason, Message};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> everturn_core::Result<()> {
+//! # let registry = everturn_core::Registry::new();
+//! # custom_agent(&registry, "chef", |session: AgentSession| async move {
+//! #     session.run(|turn| async move {
+//! #         turn.send_chunk("Leek soup.").await?;
+//! #         turn.add_message(Message::model("Leek soup."));
+//! #         Ok(FinishReason::Stop)
+//! #     }).await?;
+//! #     Ok(session.result())
+//! # }).store(MemoryStore::new()).define()?;
+//! # let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+//! # let server = everturn_server::Server::new(&registry).bind(local).await?;
+//! # let address = server.address();
+//! # let serving = tokio::spawn(server.run());
+//! // What `app.serve(…)` serves, on another machine.
+//! let chef: RemoteAgent = RemoteAgent::new(&format!("http://{address}/agents/chef"))?;
+//!
+//! let reply = chef.run_text("Something with leeks?").await?;
+//! assert_eq!(reply.text(), "Leek soup.");
+//!
+//! let mut chat = chef.chat().resume(reply.session_id()).open().await?;
+//! let mut turn = chat.send("And without butter?").await?;
+//! while let Some(chunk) = turn.next().await {
+//!     print!("{}", chunk?.text());
+//! }
+//! turn.output().await?;
+//!
+//! let task = chat.detach("Plan the whole week").await?;
+//! let week = task.wait().await?;
+//! assert_eq!(chef.get_snapshot(task.snapshot_id().clone()).await?.session_id, Some(week.session_id()));
+//! # serving.abort();
+//! # Ok(()) }
+//! ```
+//!
+//! # What happens when something breaks
+//!
+//! | what | then |
+//! |---|---|
+//! | the server cannot be reached | tried again: see [`Retries`] |
+//! | the connection breaks in a turn, and the server keeps the stream | the turn goes on over another connection |
+//! | it breaks, and the server keeps nothing | `UNAVAILABLE` with [`STREAM_BROKEN`]; the turn is never sent twice |
+//! | the server no longer knows the stream | `NOT_FOUND` |
+//! | reading a snapshot or aborting fails on the way | tried again |
+//! | the server refuses | its status, its message and its details |
+//!
+//! | to | see |
+//! |---|---|
+//! | talk to an agent | [`RemoteAgent`] |
+//! | run a flow | [`RemoteFlow`], [`FlowStream`] |
+//! | send credentials, set limits | [`Client`], [`ClientBuilder`] |
+
+mod client;
+mod event_stream;
+mod events;
+mod headers;
+mod remote_agent;
+mod remote_flow;
+mod request;
+mod retries;
+mod stop;
+mod wire_error;
+
+pub use reqwest;
+pub use reqwest::header::HeaderMap;
+
+pub use self::client::{Client, ClientBuilder};
+pub use self::event_stream::STREAM_BROKEN;
+pub use self::remote_agent::RemoteAgent;
+pub use self::remote_flow::{FlowStream, RemoteFlow};
+pub use self::retries::Retries;
+
+/// What fuzzing and property tests drive.
+#[doc(hidden)]
+pub mod framing {
+    pub use crate::events::{Decoder, Record, RecordKind, TooLarge};
+}

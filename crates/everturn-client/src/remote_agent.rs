@@ -1,0 +1,338 @@
+//! An agent on another machine.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use everturn_agent::{
+    Abort, AbortRequest, AbortResponse, AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentReply,
+    AgentStreamChunk, AgentTask, AgentTransport, ChatBuilder, CustomState, GetSnapshotRequest,
+    SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId, SnapshotStatus,
+};
+use everturn_core::{Connection, Context, Emitter, Error, Inputs, Result, Status};
+use futures::future::BoxFuture;
+use reqwest::Url;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Client;
+use crate::event_stream::EventStream;
+use crate::request::{Repeat, Request, decoded};
+use crate::stop::StopOnDrop;
+
+/// An agent that is served elsewhere, with the surface of one in this process: see [`everturn_agent::Agent`]. Cloning
+/// gives another handle to it.
+///
+/// A turn is one request, which is never sent twice. Where the server keeps streams, a turn whose connection breaks goes
+/// on over another; elsewhere it ends with [`STREAM_BROKEN`](crate::STREAM_BROKEN), and [`Chat::read`] shows what came of
+/// it. Dropping a turn cancels it here and, where the server knows how, there.
+///
+/// [`Chat::read`]: everturn_agent::Chat::read
+pub struct RemoteAgent<S = Value> {
+    routes: Arc<Routes>,
+    state: PhantomData<fn() -> S>,
+}
+
+#[derive(Debug, Clone)]
+struct Routes {
+    client: Client,
+    run: Url,
+    snapshot: Url,
+    abort: Url,
+}
+
+/// The envelope of every request.
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    data: &'a T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    init: Option<&'a AgentInit>,
+}
+
+impl<S> RemoteAgent<S> {
+    /// The agent at `url`, reached as most programs need it. Use [`Client`] to say more.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
+    pub fn new(url: &str) -> Result<Self> {
+        Self::reached_by(Client::new()?, url)
+    }
+
+    pub(crate) fn reached_by(client: Client, url: &str) -> Result<Self> {
+        let run = http_url(url)?;
+        Ok(Self {
+            routes: Arc::new(Routes {
+                snapshot: below(&run, "getSnapshot"),
+                abort: below(&run, "abort"),
+                run,
+                client,
+            }),
+            state: PhantomData,
+        })
+    }
+
+    /// The same agent, whose snapshots are read at `url` and not below its own address.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
+    pub fn with_snapshot_url(mut self, url: &str) -> Result<Self> {
+        Arc::make_mut(&mut self.routes).snapshot = http_url(url)?;
+        Ok(self)
+    }
+
+    /// The same agent, whose background runs are aborted at `url` and not below its own address.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
+    pub fn with_abort_url(mut self, url: &str) -> Result<Self> {
+        Arc::make_mut(&mut self.routes).abort = http_url(url)?;
+        Ok(self)
+    }
+
+    /// Where the agent is.
+    pub fn url(&self) -> &str {
+        self.routes.run.as_str()
+    }
+}
+
+impl<S: CustomState> RemoteAgent<S> {
+    /// Runs one turn of a fresh conversation.
+    ///
+    /// # Errors
+    /// What the turn failed with; [`AgentReply::of`] finds the reply of a failed turn in it. `UNAVAILABLE` if the server
+    /// cannot be reached.
+    pub async fn run(&self, input: impl Into<AgentInput>) -> Result<AgentReply<S>> {
+        self.chat().run(input).await
+    }
+
+    /// Runs one turn of a fresh conversation on a text.
+    ///
+    /// # Errors
+    /// As [`RemoteAgent::run`].
+    pub async fn run_text(&self, text: impl Into<String>) -> Result<AgentReply<S>> {
+        self.run(text.into()).await
+    }
+
+    /// Begins or resumes a conversation that goes on from turn to turn.
+    pub fn chat(&self) -> ChatBuilder<S> {
+        ChatBuilder::new(Arc::new(self.clone()))
+    }
+
+    /// A run in the background that was started before, by the id of its row.
+    pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S> {
+        AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
+    }
+
+    /// The snapshot of that id.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is none, or the agent keeps none; what the server refuses with.
+    pub async fn get_snapshot(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
+        let request = GetSnapshotRequest {
+            snapshot_id: Some(id.into()),
+            session_id: None,
+        };
+        self.snapshot(request, Context::current()).await
+    }
+
+    /// The latest snapshot of a session.
+    ///
+    /// # Errors
+    /// As [`RemoteAgent::get_snapshot`].
+    pub async fn latest_snapshot(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
+        let request = GetSnapshotRequest {
+            snapshot_id: None,
+            session_id: Some(session.into()),
+        };
+        self.snapshot(request, Context::current()).await
+    }
+
+    /// Asks the background run behind a pending row to stop; `None` if there is no such row.
+    ///
+    /// Servers tell one status, some the one before and some the one after. A run that is aborted now is therefore said
+    /// to have been pending, even if it was aborted earlier.
+    ///
+    /// # Errors
+    /// What the server refuses with.
+    pub async fn abort(&self, id: impl Into<SnapshotId>) -> Result<Option<Abort>> {
+        AgentTransport::abort(self, id.into(), Context::current()).await
+    }
+}
+
+impl Routes {
+    /// Runs each input as a turn of its own that starts where the one before ended.
+    async fn invoke(
+        &self,
+        mut init: AgentInit,
+        mut inputs: Inputs<AgentInput>,
+        emitter: Emitter<AgentStreamChunk>,
+        context: Context,
+    ) -> Result<AgentOutput> {
+        let mut last = None;
+        while let Some(input) = inputs.next().await {
+            let output = self.turn(&init, &input, &emitter, &context).await?;
+            let is_over = matches!(
+                output.finish_reason,
+                Some(AgentFinishReason::Failed | AgentFinishReason::Detached)
+            );
+            init = after(init, &output);
+            last = Some(output);
+            if is_over {
+                break;
+            }
+        }
+        last.ok_or_else(|| {
+            Error::failed_precondition("an agent elsewhere is reached by an input, and there was none")
+        })
+    }
+
+    async fn turn(
+        &self,
+        init: &AgentInit,
+        input: &AgentInput,
+        emitter: &Emitter<AgentStreamChunk>,
+        context: &Context,
+    ) -> Result<AgentOutput> {
+        let envelope = Envelope {
+            data: input,
+            // Sent even if it says nothing: the JavaScript server wants it.
+            init: Some(init),
+        };
+        let settings = &self.client.0;
+        let mut events = EventStream::start(settings, &self.run, &envelope, context).await?;
+        let id = events.id();
+        let stop = id.map(|id| StopOnDrop::new(settings, &self.run, id, context));
+        let outcome = events.relay(emitter).await;
+        // Only a turn that was dropped under way is to be stopped.
+        if let Some(stop) = stop {
+            stop.disarm();
+        }
+        outcome
+    }
+
+    /// Asks a companion of the agent; asking again does no harm.
+    async fn ask(&self, url: &Url, data: &impl Serialize, context: &Context) -> Result<Value> {
+        let settings = &self.client.0;
+        let request = Request::new(url, &Envelope { data, init: None })?;
+        let asking = settings.call_with(&request, context, Repeat::Always, Some(settings.timeout));
+        context.guard(asking).await
+    }
+
+    async fn read(&self, mut request: GetSnapshotRequest, context: &Context) -> Result<Snapshot> {
+        // Some servers take only one of the two, so the other is checked here.
+        let owner = match &request.snapshot_id {
+            Some(_) => request.session_id.take(),
+            None => None,
+        };
+        let row = match self.ask(&self.snapshot, &request, context).await {
+            Ok(Value::Null) => Err(Error::not_found("there is no such snapshot")),
+            other => other,
+        };
+        let row: Snapshot = decoded(row.map_err(|error| match error.status() {
+            Status::NotFound => error.with_reason(SNAPSHOT_NOT_FOUND),
+            _ => error,
+        })?)?;
+        match owner {
+            Some(owner) if row.session_id.as_ref() != Some(&owner) => Err(Error::invalid_argument(format!(
+                "snapshot '{}' does not belong to session '{owner}'",
+                row.snapshot_id
+            ))),
+            _ => Ok(row),
+        }
+    }
+
+    async fn stop(&self, id: SnapshotId, context: &Context) -> Result<Option<Abort>> {
+        let request = AbortRequest { snapshot_id: id };
+        let response: Option<AbortResponse> = match self.ask(&self.abort, &request, context).await {
+            Ok(response) => decoded(response)?,
+            Err(error) if error.status() == Status::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let status = response.and_then(|response| response.status);
+        Ok(status.map(|status| match status {
+            SnapshotStatus::Pending | SnapshotStatus::Aborted => Abort {
+                previous: SnapshotStatus::Pending,
+                status: SnapshotStatus::Aborted,
+            },
+            status => Abort {
+                previous: status,
+                status,
+            },
+        }))
+    }
+}
+
+/// Where the next turn of an invocation starts.
+fn after(init: AgentInit, output: &AgentOutput) -> AgentInit {
+    if let Some(snapshot) = &output.snapshot_id {
+        return AgentInit::snapshot(snapshot.clone());
+    }
+    match &output.state {
+        Some(state) => AgentInit {
+            prompt_input: init.prompt_input,
+            ..AgentInit::state(state.clone())
+        },
+        None => init,
+    }
+}
+
+/// # Errors
+/// `INVALID_ARGUMENT` if it is not an address that can be asked.
+pub(crate) fn http_url(url: &str) -> Result<Url> {
+    let parsed = Url::parse(url).ok().filter(|parsed| {
+        matches!(parsed.scheme(), "http" | "https") && parsed.has_host() && !parsed.cannot_be_a_base()
+    });
+    parsed.ok_or_else(|| {
+        Error::invalid_argument(format!(
+            "'{url}' is not the address of a server: it has to look like https://host/path"
+        ))
+    })
+}
+
+fn below(url: &Url, name: &str) -> Url {
+    let mut below = url.clone();
+    if let Ok(mut path) = below.path_segments_mut() {
+        path.pop_if_empty().push(name);
+    }
+    below
+}
+
+impl<S: CustomState> AgentTransport for RemoteAgent<S> {
+    fn connect(
+        &self,
+        init: AgentInit,
+        context: &Context,
+    ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
+        let routes = Arc::clone(&self.routes);
+        Connection::open(
+            self.routes.run.path(),
+            context,
+            |inputs, emitter, context| async move { routes.invoke(init, inputs, emitter, context).await },
+        )
+    }
+
+    fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>> {
+        Box::pin(async move { self.routes.read(request, &context).await })
+    }
+
+    fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>> {
+        Box::pin(async move { self.routes.stop(id, &context).await })
+    }
+}
+
+impl<S> Clone for RemoteAgent<S> {
+    fn clone(&self) -> Self {
+        Self {
+            routes: Arc::clone(&self.routes),
+            state: PhantomData,
+        }
+    }
+}
+
+impl<S> fmt::Debug for RemoteAgent<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteAgent")
+            .field("url", &self.url())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,214 @@
+//! A flow on another machine.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use everturn_core::{Connection, Context, Emitter, Result};
+use futures::Stream;
+use reqwest::Url;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::Client;
+use crate::event_stream::EventStream;
+use crate::remote_agent::http_url;
+use crate::request::{Repeat, Request, decoded};
+
+/// A flow that is served elsewhere: it turns an `I` into an `O`, and may stream `C`s meanwhile. Cloning is cheap.
+///
+/// A call is one request, which is never sent twice.
+pub struct RemoteFlow<I = Value, O = Value, C = Value> {
+    client: Client,
+    url: Url,
+    types: PhantomData<fn(I) -> (O, C)>,
+}
+
+#[derive(Serialize)]
+struct Envelope<I> {
+    data: I,
+}
+
+impl<I, O, C> RemoteFlow<I, O, C> {
+    /// The flow at `url`, reached as most programs need it. Use [`Client`] to say more.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
+    pub fn new(url: &str) -> Result<Self> {
+        Self::reached_by(Client::new()?, url)
+    }
+
+    pub(crate) fn reached_by(client: Client, url: &str) -> Result<Self> {
+        Ok(Self {
+            client,
+            url: http_url(url)?,
+            types: PhantomData,
+        })
+    }
+
+    /// Where the flow is.
+    pub fn url(&self) -> &str {
+        self.url.as_str()
+    }
+}
+
+impl<I, O, C> RemoteFlow<I, O, C>
+where
+    I: Serialize,
+    O: DeserializeOwned + Send + 'static,
+    C: DeserializeOwned + Send + 'static,
+{
+    /// Runs the flow and gives its output.
+    ///
+    /// # Errors
+    /// What the flow failed with; `UNAVAILABLE` if the server cannot be reached.
+    pub async fn run(&self, input: I) -> Result<O> {
+        let context = Context::current();
+        let request = Request::new(&self.url, &Envelope { data: input })?;
+        let calling = self.client.0.call_with(&request, &context, Repeat::Unsent, None);
+        decoded(context.guard(calling).await?)
+    }
+
+    /// Runs the flow and streams what it sends.
+    ///
+    /// # Errors
+    /// If the input cannot be written as JSON. Whatever else goes wrong is the stream's: see [`FlowStream::output`].
+    pub fn stream(&self, input: I) -> Result<FlowStream<O, C>> {
+        let body = serde_json::to_value(Envelope { data: input })?;
+        let (client, url) = (self.client.clone(), self.url.clone());
+        Ok(FlowStream::follow(&self.url, |context| async move {
+            EventStream::start(&client.0, &url, &body, &context).await
+        }))
+    }
+
+    /// Asks the server to stop the work behind a stream that it keeps.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the server does not know the stream, no longer, or does not stop any; what it refuses with.
+    pub async fn stop(&self, stream_id: &str) -> Result<()> {
+        let context = Context::current();
+        let stopping = self.client.0.stop(&self.url, stream_id, &context);
+        context.guard(stopping).await
+    }
+
+    /// Goes on with a stream that was started before, here or in another process, from its beginning: what was sent
+    /// already comes again, then what is new. Its output is `NOT_FOUND` if the server does not keep the stream, or no
+    /// longer.
+    pub fn resume(&self, stream_id: &str) -> FlowStream<O, C> {
+        let (client, url) = (self.client.clone(), self.url.clone());
+        let stream_id = Arc::from(stream_id);
+        FlowStream::follow(&self.url, |context| async move {
+            EventStream::attach(&client.0, &url, stream_id, &context).await
+        })
+    }
+}
+
+/// A flow under way: chunks first, then one output. Dropping it closes the connection. A server that does not keep the
+/// stream then cancels the flow; on one that does, it goes on until [`RemoteFlow::stop`].
+pub struct FlowStream<O, C> {
+    connection: Connection<(), O, C>,
+    answer: watch::Receiver<Answer>,
+}
+
+/// What the server calls a stream.
+#[derive(Debug)]
+enum Answer {
+    /// It has not answered yet.
+    Awaited,
+    /// Nothing: it does not keep the stream.
+    Unnamed,
+    /// This.
+    Named(Arc<str>),
+}
+
+impl<O, C> FlowStream<O, C>
+where
+    O: DeserializeOwned + Send + 'static,
+    C: DeserializeOwned + Send + 'static,
+{
+    fn follow<F, Fut>(url: &Url, open: F) -> Self
+    where
+        F: FnOnce(Context) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<EventStream>> + Send + 'static,
+    {
+        let (answered, answer) = watch::channel(Answer::Awaited);
+        let connection = Connection::open(
+            url.path(),
+            &Context::current(),
+            |_, emitter: Emitter<C>, context| async move {
+                let mut events = open(context).await?;
+                answered.send_replace(events.id().cloned().map_or(Answer::Unnamed, Answer::Named));
+                events.relay(&emitter).await
+            },
+        );
+        Self { connection, answer }
+    }
+
+    /// The name to go on with this stream by, with [`RemoteFlow::resume`]; `None` if the server does not keep it, or
+    /// did not answer. Waits for the answer.
+    pub async fn stream_id(&mut self) -> Option<String> {
+        let is_answered = |answer: &Answer| !matches!(answer, Answer::Awaited);
+        match &*self.answer.wait_for(is_answered).await.ok()? {
+            Answer::Named(id) => Some(id.as_ref().to_owned()),
+            Answer::Awaited | Answer::Unnamed => None,
+        }
+    }
+
+    /// The next chunk, or `None` once there are no more.
+    pub async fn next(&mut self) -> Option<C> {
+        self.connection.receive().next().await
+    }
+
+    /// Drops unread chunks and waits for the output.
+    ///
+    /// # Errors
+    /// What the flow failed with; why the stream cannot be gone on with.
+    pub async fn output(self) -> Result<O> {
+        self.connection.into_output().await
+    }
+
+    /// Closes the connection.
+    pub fn cancel(&self) {
+        self.connection.cancel();
+    }
+}
+
+impl<O, C> Stream for FlowStream<O, C>
+where
+    O: Send + 'static,
+    C: Send + 'static,
+{
+    type Item = C;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<C>> {
+        Pin::new(&mut self.get_mut().connection.receive()).poll_next(cx)
+    }
+}
+
+impl<I, O, C> Clone for RemoteFlow<I, O, C> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            url: self.url.clone(),
+            types: PhantomData,
+        }
+    }
+}
+
+impl<I, O, C> fmt::Debug for RemoteFlow<I, O, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteFlow")
+            .field("url", &self.url())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<O, C> fmt::Debug for FlowStream<O, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FlowStream").field(&self.connection).finish()
+    }
+}

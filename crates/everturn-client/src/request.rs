@@ -1,0 +1,274 @@
+//! Asking a server, and what can come of it.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use everturn_core::{Context, Error, Result, Status};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{RequestBuilder, Response, StatusCode, Url};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::client::Settings;
+use crate::wire_error::refusal;
+
+/// How much of a refusal is read.
+const MAX_REFUSAL_BYTES: usize = 64 * 1024;
+
+/// A request that failed, and whether it may be sent again.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: Error,
+    pub(crate) stage: Stage,
+}
+
+/// How far a request got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The server has not seen it.
+    Unsent,
+    /// The server may have seen it, and nobody knows what became of it.
+    Lost,
+    /// The server, or one on the way to it, cannot answer now.
+    Busy,
+    /// It was answered, or cannot be sent: asking again changes nothing.
+    Refused,
+}
+
+/// What may be done about a request that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It does the same however often it is sent.
+    Always,
+    /// It does something each time it is sent, so it is sent again only if it was not sent.
+    Unsent,
+}
+
+impl Failed {
+    fn new(stage: Stage, error: Error) -> Self {
+        Self { error, stage }
+    }
+
+    pub(crate) fn may_repeat(&self, repeat: Repeat) -> bool {
+        match (self.stage, repeat) {
+            (Stage::Refused, _) => false,
+            (Stage::Unsent, _) | (_, Repeat::Always) => true,
+            (_, Repeat::Unsent) => false,
+        }
+    }
+}
+
+/// A URL for people: without credentials and without a query, which may hold some.
+fn shown(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
+/// One way to ask: an address and what is sent there.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) url: Url,
+    pub(crate) body: Bytes,
+    pub(crate) accept: &'static str,
+    /// Headers of this request alone.
+    pub(crate) extra: HeaderMap,
+}
+
+impl Request {
+    pub(crate) fn new(url: &Url, body: &impl serde::Serialize) -> Result<Self> {
+        Ok(Self {
+            url: url.clone(),
+            body: serde_json::to_vec(body)?.into(),
+            accept: "application/json",
+            extra: HeaderMap::new(),
+        })
+    }
+}
+
+impl Settings {
+    /// Sends a request and waits for the head of a reply that is no refusal.
+    pub(crate) async fn send(&self, request: &Request, context: &Context) -> Result<Response, Failed> {
+        let refused = |error| Failed::new(Stage::Refused, error);
+        let mut headers = self.headers.get(context).await.map_err(refused)?;
+        headers.extend(request.extra.clone());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static(request.accept));
+        let post = self.http.post(request.url.clone()).headers(headers);
+        self.answered(&request.url, post.body(request.body.clone())).await
+    }
+
+    /// Waits for the head of a reply that is no refusal.
+    pub(crate) async fn answered(&self, url: &Url, request: RequestBuilder) -> Result<Response, Failed> {
+        let response = match tokio::time::timeout(self.silence, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(unanswered(url, error)),
+            Err(_) => return Err(self.silent(url)),
+        };
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.refused(response).await)
+    }
+
+    /// Sends a request, reads the whole reply and gives its `result`; null if it has none.
+    pub(crate) async fn call(&self, request: &Request, context: &Context) -> Result<Value, Failed> {
+        let mut response = self.send(request, context).await?;
+        let body = self.read(&mut response).await?;
+        result_in(&body).map_err(|error| Failed::new(Stage::Refused, error))
+    }
+
+    /// Calls, again and again where that is right, and each time for no longer than `timeout`.
+    pub(crate) async fn call_with(
+        &self,
+        request: &Request,
+        context: &Context,
+        repeat: Repeat,
+        timeout: Option<Duration>,
+    ) -> Result<Value> {
+        let mut failures = 0;
+        loop {
+            let call = self.call(request, context);
+            let outcome = match timeout {
+                Some(timeout) => tokio::time::timeout(timeout, call)
+                    .await
+                    .unwrap_or_else(|_| Err(out_of_time(&request.url, timeout))),
+                None => call.await,
+            };
+            let failed = match outcome {
+                Ok(value) => return Ok(value),
+                Err(failed) => failed,
+            };
+            let Some(delay) = self.retries.delay(failures).filter(|_| failed.may_repeat(repeat)) else {
+                return Err(failed.error);
+            };
+            tokio::time::sleep(delay).await;
+            failures += 1;
+        }
+    }
+
+    /// The next bytes of a reply; `None` after the last.
+    pub(crate) async fn next_bytes(&self, response: &mut Response) -> Result<Option<Bytes>, Failed> {
+        match tokio::time::timeout(self.silence, response.chunk()).await {
+            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Err(error)) => Err(broken(response.url(), error)),
+            Err(_) => Err(self.silent(response.url())),
+        }
+    }
+
+    /// The whole of a reply.
+    pub(crate) async fn read(&self, response: &mut Response) -> Result<Bytes, Failed> {
+        let mut body = BytesMut::new();
+        while let Some(bytes) = self.next_bytes(response).await? {
+            if body.len() + bytes.len() > self.max_bytes {
+                return Err(Failed::new(Stage::Refused, too_large(self.max_bytes)));
+            }
+            body.extend_from_slice(&bytes);
+        }
+        Ok(body.freeze())
+    }
+
+    async fn refused(&self, mut response: Response) -> Failed {
+        let mut body = BytesMut::new();
+        // What cannot be read of a refusal does not make it less of one.
+        while body.len() < MAX_REFUSAL_BYTES
+            && let Ok(Some(bytes)) = self.next_bytes(&mut response).await
+        {
+            body.extend_from_slice(&bytes);
+        }
+        body.truncate(MAX_REFUSAL_BYTES);
+        let error = refusal(
+            response.status(),
+            content_type(&response).contains("html"),
+            &body.freeze(),
+        );
+        let stage = match response.status() {
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Stage::Busy,
+            _ => Stage::Refused,
+        };
+        Failed::new(stage, error)
+    }
+
+    fn silent(&self, url: &Url) -> Failed {
+        let silence = self.silence;
+        let message = format!("{} said nothing for {silence:?}", shown(url));
+        Failed::new(Stage::Lost, Error::deadline_exceeded(message))
+    }
+}
+
+pub(crate) fn content_type(response: &Response) -> &str {
+    let value = response.headers().get(CONTENT_TYPE);
+    value.and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+pub(crate) fn too_large(max_bytes: usize) -> Error {
+    Error::resource_exhausted(format!(
+        "the server sent more than {max_bytes} bytes at once; a client can be built to take more"
+    ))
+}
+
+/// The `result` of a reply; null if it has none, as JavaScript leaves out what is undefined.
+pub(crate) fn result_in(body: &[u8]) -> Result<Value> {
+    let wrong = |problem: String| Error::internal(format!("the server sent what is not a reply: {problem}"));
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(mut fields)) => {
+            match fields.shift_remove("error").filter(|error| !error.is_null()) {
+                Some(error) => Err(crate::wire_error::error_in(error, Status::Unknown)),
+                None => Ok(fields.shift_remove("result").unwrap_or_default()),
+            }
+        }
+        Ok(_) => Err(wrong("it is not an object".to_owned())),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
+/// What a reply holds, as what it should be.
+pub(crate) fn decoded<T: DeserializeOwned>(value: Value) -> Result<T> {
+    T::deserialize(value).map_err(|error| Error::internal(format!("the server sent something else: {error}")))
+}
+
+/// What went wrong at the bottom of it; the layers above only say that something did.
+fn cause(error: &reqwest::Error) -> String {
+    let mut deepest: &dyn std::error::Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+fn unanswered(url: &Url, error: reqwest::Error) -> Failed {
+    let error = error.without_url();
+    let (stage, said) = if error.is_builder() {
+        (
+            Stage::Refused,
+            Error::invalid_argument(format!("the request cannot be sent: {}", cause(&error))),
+        )
+    } else if error.is_connect() {
+        (
+            Stage::Unsent,
+            Error::unavailable(format!("cannot reach {}: {}", shown(url), cause(&error))),
+        )
+    } else {
+        (
+            Stage::Lost,
+            Error::unavailable(format!("{} did not answer: {}", shown(url), cause(&error))),
+        )
+    };
+    Failed::new(stage, said.with_source(error))
+}
+
+fn broken(url: &Url, error: reqwest::Error) -> Failed {
+    let error = error.without_url();
+    let said = Error::unavailable(format!(
+        "the connection to {} broke: {}",
+        shown(url),
+        cause(&error)
+    ));
+    Failed::new(Stage::Lost, said.with_source(error))
+}
+
+fn out_of_time(url: &Url, timeout: Duration) -> Failed {
+    let message = format!("{} did not answer within {timeout:?}", shown(url));
+    Failed::new(Stage::Lost, Error::deadline_exceeded(message))
+}

@@ -1,0 +1,165 @@
+//! Errors as servers write them down.
+//!
+//! | server | outside a stream |
+//! |---|---|
+//! | Everturn, Express, fetch | `{"status":…,"message":…,"details":…}` |
+//! | Next.js | `{"error":{…}}` |
+//! | FastAPI | `{"detail":…}`, or nothing at all |
+//! | Go | the message as plain text; the status's label if the message is private |
+//! | a proxy on the way | a page |
+
+use bytes::Bytes;
+use everturn_core::{Error, Status};
+use reqwest::StatusCode;
+use serde_json::Value;
+
+/// The error in what a server wrote about it. `fallback` is its status if the server names none.
+pub(crate) fn error_in(mut value: Value, fallback: Status) -> Error {
+    while let Value::Object(fields) = &mut value
+        && let Some(inner) = fields.get_mut("error")
+    {
+        value = inner.take();
+    }
+    let Value::Object(mut fields) = value else {
+        let text = match value {
+            Value::String(text) => text,
+            Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        return named(None, fallback, &text);
+    };
+    let status = fields.get("status").and_then(Value::as_str).and_then(status_of);
+    let message = ["message", "detail"].iter().find_map(|key| fields.get(*key));
+    let message = match message {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let error = named(status, fallback, &message);
+    match fields.shift_remove("details") {
+        Some(Value::Null) | None => error,
+        Some(details) => error.with_details(details),
+    }
+}
+
+/// An error with the status the server gave, or the one that JavaScript puts before the message.
+fn named(status: Option<Status>, fallback: Status, message: &str) -> Error {
+    let prefixed = message
+        .split_once(": ")
+        .and_then(|(name, rest)| Some((name.parse().ok()?, rest)));
+    let (prefix, message) = prefixed.map_or((None, message), |(prefix, rest)| (Some(prefix), rest));
+    let status = status.or(prefix).unwrap_or(fallback);
+    // An error that claims to be none is still one.
+    let status = if status == Status::Ok {
+        Status::Internal
+    } else {
+        status
+    };
+    match message.trim() {
+        "" => Error::new(status, status.label()),
+        message => Error::new(status, message),
+    }
+}
+
+/// A status by its name, in any of the spellings seen.
+fn status_of(name: &str) -> Option<Status> {
+    name.replace([' ', '-'], "_").to_uppercase().parse().ok()
+}
+
+/// What an HTTP reply that is a refusal says.
+pub(crate) fn refusal(code: StatusCode, is_page: bool, body: &Bytes) -> Error {
+    let fallback = match Status::from_http(code.as_u16()) {
+        Status::Ok => Status::Internal,
+        status => status,
+    };
+    let said = || Error::new(fallback, format!("the server answered {code}"));
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim();
+    if text.is_empty() || is_page {
+        return said();
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(fields)) if fields.is_empty() => said(),
+        Ok(value) => error_in(value, fallback),
+        // Of the statuses that share a code, a label tells which it was.
+        Err(_) => Status::all()
+            .find(|status| status.http_status() == code.as_u16() && status.label() == text)
+            .map_or_else(|| named(None, fallback, text), |status| Error::new(status, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16, body: &str) -> String {
+        let code = StatusCode::from_u16(code).unwrap();
+        format!(
+            "{:?}",
+            refusal(
+                code,
+                body.starts_with('<'),
+                &Bytes::copy_from_slice(body.as_bytes())
+            )
+        )
+    }
+
+    #[test]
+    fn every_server_is_understood() {
+        assert_eq!(
+            refused(
+                404,
+                r#"{"details":{"a":1},"status":"NOT_FOUND","message":"nope"}"#
+            ),
+            r#"NOT_FOUND: nope {"a":1}"#
+        );
+        assert_eq!(
+            refused(409, r#"{"error":{"status":"ALREADY_EXISTS","message":"taken"}}"#),
+            "ALREADY_EXISTS: taken"
+        );
+        assert_eq!(
+            refused(422, r#"{"detail":[{"loc":["body"]}]}"#),
+            r#"UNKNOWN: [{"loc":["body"]}]"#
+        );
+        assert_eq!(
+            refused(400, "failed precondition\n"),
+            "FAILED_PRECONDITION: failed precondition"
+        );
+        assert_eq!(
+            refused(400, "no such field 'x'\n"),
+            "INVALID_ARGUMENT: no such field 'x'"
+        );
+        assert_eq!(
+            refused(400, r#"{"message":"no body","status":"INVALID ARGUMENT"}"#),
+            "INVALID_ARGUMENT: no body"
+        );
+        assert_eq!(
+            refused(400, r#""FAILED_PRECONDITION: no store""#),
+            "FAILED_PRECONDITION: no store"
+        );
+        assert_eq!(refused(404, ""), "NOT_FOUND: the server answered 404 Not Found");
+        assert_eq!(
+            refused(503, "<html>down</html>"),
+            "UNAVAILABLE: the server answered 503 Service Unavailable"
+        );
+        assert_eq!(
+            refused(500, "{}"),
+            "INTERNAL: the server answered 500 Internal Server Error"
+        );
+    }
+
+    #[test]
+    fn an_error_never_claims_success() {
+        assert_eq!(refused(500, r#"{"status":"OK","message":"?"}"#), "INTERNAL: ?");
+    }
+
+    #[test]
+    fn a_message_says_its_status_once() {
+        let value = serde_json::json!({"status": "INVALID_ARGUMENT", "message": "INVALID_ARGUMENT: wrong"});
+
+        assert_eq!(
+            format!("{:?}", error_in(value, Status::Unknown)),
+            "INVALID_ARGUMENT: wrong"
+        );
+    }
+}
