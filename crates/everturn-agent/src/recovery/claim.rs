@@ -131,8 +131,8 @@ impl ClaimedRun {
             session_id.clone(),
             definition.concurrency,
             definition.clock.clone(),
-            (definition.timeline, definition.snapshot_ids),
-        );
+        )
+        .with_rules(definition.timeline, definition.snapshot_ids);
         ledger.take_over(&row, parent.as_ref());
         let opening = Opening {
             session_id,

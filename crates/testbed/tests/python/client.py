@@ -1,0 +1,180 @@
+"""Drives a testbed server with the HTTP client of the Python package `genkit`.
+
+Argument: the server's address.
+"""
+
+import sys
+import unittest
+
+import httpx
+from genkit.exp import AgentError, remote_agent
+
+SERVER = sys.argv.pop(1)
+
+
+def says(text):
+    return {"message": {"role": "model", "content": [{"text": text}]}, "finishReason": "stop"}
+
+
+def asks(name, request, ref):
+    part = {"toolRequest": {"name": name, "input": request, "ref": ref}}
+    return {"message": {"role": "model", "content": [part]}, "finishReason": "stop"}
+
+
+async def program(responses, chunks=()):
+    """Sets what the model answers next, and what it streams before each answer."""
+    async with httpx.AsyncClient() as client:
+        body = {"responses": responses, "chunks": list(chunks)}
+        answer = await client.post(f"{SERVER}/testbed/program", json=body)
+    assert answer.is_success, answer.text
+
+
+def kept_by_server(name):
+    return remote_agent(f"{SERVER}/{name}", state_management="server")
+
+
+def kept_by_client(name):
+    return remote_agent(f"{SERVER}/{name}", state_management="client")
+
+
+def texts(messages):
+    return ["".join(part.text or "" for part in message.content) for message in messages]
+
+
+class RemoteAgent(unittest.IsolatedAsyncioTestCase):
+    async def test_a_chat_goes_on_from_turn_to_turn(self):
+        chat = kept_by_server("promptAgentWithStore").chat()
+
+        await program([says("one")])
+        first = await chat.send("first")
+        await program([says("two")])
+        second = await chat.send("second")
+
+        self.assertEqual((first.text, second.text), ("one", "two"))
+        self.assertNotEqual(first.snapshot_id, second.snapshot_id)
+        self.assertEqual(first.session_id, second.session_id)
+        self.assertEqual(texts(chat.messages), ["first", "one", "second", "two"])
+
+    async def test_a_turn_is_streamed_as_it_is_made(self):
+        chat = kept_by_server("promptAgentWithStore").chat()
+        pieces = [{"content": [{"text": "héllo "}]}, {"content": [{"text": "wörld"}]}]
+        await program([says("héllo wörld")], [pieces])
+
+        turn = chat.send_stream("hi")
+        spoken = [chunk.text async for chunk in turn.stream if chunk.text]
+        response = await turn.response
+
+        self.assertEqual(spoken, ["héllo ", "wörld"])
+        self.assertEqual(response.text, "héllo wörld")
+
+    async def test_a_client_that_keeps_the_state_brings_it_along(self):
+        chat = kept_by_client("promptAgent").chat()
+
+        await program([says("one")])
+        await chat.send("first")
+        await program([says("two")])
+        await chat.send("second")
+
+        self.assertEqual(texts(chat.messages), ["first", "one", "second", "two"])
+
+    async def test_custom_state_is_followed_while_it_changes(self):
+        chat = kept_by_client("customAgentWithMultiCustomState").chat()
+
+        turn = chat.send_stream("work")
+        seen = [chunk.custom async for chunk in turn.stream if chunk.custom is not None]
+        await turn.response
+
+        self.assertEqual(seen[0], {"counter": 1, "status": "working"})
+        self.assertEqual(seen[-1], {"counter": 2, "status": "done"})
+        self.assertEqual(chat.state, {"counter": 2, "status": "done"})
+
+    async def test_artifacts_are_replaced_by_name(self):
+        chat = kept_by_client("customAgentWithArtifacts").chat()
+
+        await chat.send("draft")
+
+        named = {artifact.name: artifact.parts[0].text for artifact in chat.artifacts}
+        self.assertEqual(named, {"doc1": "v2", "doc2": "other"})
+
+    async def test_an_interrupt_is_answered_with_respond(self):
+        chat = kept_by_server("promptAgentWithInterrupt").chat()
+        await program([asks("interruptTool", {"query": "sure?"}, "i1")])
+
+        asked = await chat.send("do it")
+        (interrupt,) = asked.interrupts
+        await program([says("thank you")])
+        answered = await chat.resume(respond=[interrupt.respond({"answer": "yes"})])
+
+        self.assertEqual(asked.finish_reason, "interrupted")
+        self.assertEqual((interrupt.name, interrupt.input), ("interruptTool", {"query": "sure?"}))
+        self.assertEqual(answered.text, "thank you")
+
+    async def test_an_interrupt_is_answered_with_restart_and_metadata(self):
+        chat = kept_by_server("promptAgentWithRestartTool").chat()
+        await program([asks("restartTool", {"action": "delete"}, "r1")])
+
+        asked = await chat.send("do it")
+        (interrupt,) = asked.interrupts
+        restart = interrupt.restart(resumed_metadata={"approved": True})
+        await program([says("deleted")])
+        answered = await chat.resume(restart=[restart], metadata={"from": "python"})
+
+        self.assertEqual(answered.text, "deleted")
+
+    async def test_a_detached_turn_goes_on_and_is_waited_for(self):
+        chat = kept_by_server("promptAgentWithStore").chat()
+        await program([says("in the background")])
+
+        task = await chat.detach("take your time")
+        snapshot = await task.wait(interval=0.01)
+
+        self.assertEqual(snapshot.status, "completed")
+        self.assertEqual(texts(snapshot.state.messages), ["take your time", "in the background"])
+
+    async def test_a_detached_turn_is_aborted(self):
+        agent = kept_by_server("customAgentBlocking")
+        task = await agent.chat().detach("block")
+
+        await task.abort()
+        snapshot = await task.wait(interval=0.01)
+
+        self.assertEqual(snapshot.status, "aborted")
+
+    async def test_a_chat_is_loaded_by_snapshot_and_by_session(self):
+        agent = kept_by_server("promptAgentWithStore")
+        chat = agent.chat()
+        await program([says("one")])
+        first = await chat.send("first")
+        await program([says("two")])
+        await chat.send("second")
+
+        earlier = await agent.load_chat(snapshot_id=first.snapshot_id)
+        latest = await agent.load_chat(session_id=first.session_id)
+
+        self.assertEqual(texts(earlier.messages), ["first", "one"])
+        self.assertEqual(texts(latest.messages), ["first", "one", "second", "two"])
+
+    async def test_a_failed_turn_is_an_error_that_says_why(self):
+        chat = kept_by_server("customAgentFailing").chat()
+
+        with self.assertRaises(AgentError) as failed:
+            await chat.send("go")
+
+        self.assertEqual(failed.exception.status, "INTERNAL")
+
+    async def test_a_snapshot_that_is_not_there_is_none(self):
+        agent = kept_by_server("promptAgentWithStore")
+
+        self.assertIsNone(await agent.get_snapshot(snapshot_id="no-such-snapshot"))
+
+    async def test_a_refused_init_keeps_its_status(self):
+        chat = kept_by_server("promptAgentWithStore").chat(snapshot_id="no-such-snapshot")
+
+        with self.assertRaises(Exception) as refused:
+            await chat.send("hi")
+
+        self.assertEqual(refused.exception.status, "NOT_FOUND")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
