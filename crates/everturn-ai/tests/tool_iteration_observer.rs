@@ -6,7 +6,9 @@ mod generate_support;
 
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::{GenerateObserver, Messages, async_trait, with_observer};
+use everturn_ai::{
+    Generate, GenerateObserver, Messages, NoInput, Tool, ToolContext, async_trait, with_observer,
+};
 use everturn_core::{Context, Error, Result, Status};
 use generate_support::{constant, message, request, says, scripted, step};
 use serde_json::json;
@@ -70,4 +72,28 @@ async fn if_it_fails_the_model_does_not_see_the_answers() {
 
     assert_eq!(error.status(), Status::ResourceExhausted);
     assert_eq!(script.calls(), 1);
+}
+
+#[tokio::test]
+async fn it_does_not_hear_what_a_tool_generates_by_itself() {
+    let (registry, _script, generate) = scripted([asks(), asks(), step(says("inner")), step(says("x"))]);
+    let keeper = Arc::new(Keeper::default());
+    let observed = Arc::clone(&keeper) as Arc<dyn GenerateObserver>;
+    let nested = Tool::new("t", "Generates.", move |_: NoInput, context: ToolContext| {
+        let inner = Generate::new(&registry)
+            .model("programmableModel")
+            .prompt("within")
+            .tool(constant("t", "o"))
+            .context(context.context().clone());
+        async move { Ok(inner.run().await?.text().into_owned()) }
+    });
+
+    generate
+        .prompt("p")
+        .tool(nested)
+        .context(with_observer(Context::new(), observed))
+        .await
+        .unwrap();
+
+    assert_eq!(*keeper.kept.lock().unwrap(), [3]);
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use everturn_agent::{SnapshotId, SnapshotStatus};
 use everturn_agent::store::{
     Deletion, Detail, Precondition, SessionQuery, SessionStore, SnapshotQuery, TIP_MOVED,
 };
+use everturn_agent::{SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Status};
 
 use super::row::{put, row, save, scope};
