@@ -8,6 +8,7 @@ mod background;
 mod client;
 mod execute;
 mod function;
+mod journals;
 mod output;
 mod turns;
 mod wire;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use self::background::Background;
 use self::client::Client;
 use self::function::{Function, Report};
+use self::journals::Journals;
 use self::turns::{Admissions, Turns};
 use self::wire::{Wire, WireEvent};
 use crate::agent::Definition;
@@ -60,6 +62,7 @@ pub(crate) struct Driver<S> {
     snapshotted: Option<SessionState>,
     /// How many turns came since that row and have none of their own.
     unsaved_turns: u64,
+    journals: Journals,
     /// The state to give back if the invocation fails; kept where the client keeps the state.
     last_good: Option<SessionState>,
     /// The state to give back, once it was shaped.
@@ -72,6 +75,8 @@ pub(crate) struct Driver<S> {
 /// A store's answer to a command.
 enum Written {
     Turn(Result<Box<Snapshot>>),
+    /// The turn gets no row, and nothing of it is left.
+    NoRow,
     Pending(Result<Box<Snapshot>>),
     Final(Result<bool>),
     /// What a beat found instead of its row, if it did not find it.
@@ -138,6 +143,7 @@ impl<S: CustomState> Driver<S> {
             background: Background::new(definition.heartbeat.interval),
             snapshotted,
             unsaved_turns: 0,
+            journals: Journals::default(),
             last_good,
             shown: None,
             result: None,
@@ -222,6 +228,9 @@ impl<S: CustomState> Driver<S> {
                 Some(Event::NextInput)
             }
             Signal::TurnDone { outcome, settled } => {
+                if outcome.is_ok() {
+                    self.journals.turns += 1;
+                }
                 let ended = if outcome.is_ok() {
                     TurnOutcome::Succeeded
                 } else {
@@ -257,9 +266,11 @@ impl<S: CustomState> Driver<S> {
                 note(&mut self.ledger, &row);
                 self.snapshotted = row.state;
                 self.unsaved_turns = 0;
+                self.journals.begin();
                 self.turns.committed(row.snapshot_id);
                 Event::TurnCommitted
             }
+            Written::NoRow => Event::TurnCommitted,
             Written::Turn(Err(error)) => Event::CommitFailed(error.context("the turn could not be saved")),
             Written::Pending(Ok(row)) => {
                 note(&mut self.ledger, &row);

@@ -6,8 +6,11 @@ use everturn_core::Result;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::claim::{Claim, Interest};
-use crate::store::{Detail, Mutation, Precondition, Scope, SessionStore, StatusStream, tip_moved};
-use crate::{Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus};
+use crate::journal::turn_key;
+use crate::store::{
+    Detail, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream, tip_moved,
+};
+use crate::{AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus};
 
 /// An invocation's place among the rows of its session.
 pub(crate) struct Ledger {
@@ -205,15 +208,48 @@ impl Ledger {
         }
     }
 
-    /// Writes a new row. Report what it returns to [`Ledger::wrote`].
-    pub(crate) fn create(&self, row: Snapshot) -> impl Future<Output = Result<Snapshot>> + Send + use<> {
+    /// Where the journal of a turn is kept, `turns` turns after the last row; `None` if the store keeps none.
+    pub(crate) fn journal(
+        &self,
+        turns: u64,
+        input: &AgentInput,
+        reserved: Option<&SnapshotId>,
+    ) -> Option<(Arc<dyn SessionStore>, Scope, JournalKey)> {
+        self.store.journal()?;
+        // Only a turn that must land at the tip is alone with what it looks like.
+        let own = reserved.filter(|_| !self.is_exclusive());
+        let key = turn_key(&self.session_id, self.last(), turns, input, own);
+        Some((Arc::clone(&self.store), self.scope.clone(), key))
+    }
+
+    /// Drops the journals of turns that are over and have no row.
+    pub(crate) fn forget(&self, journals: Vec<JournalKey>) -> impl Future<Output = ()> + Send + use<> {
+        let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
+        async move {
+            for key in journals {
+                let Some(journal) = store.journal() else { return };
+                if let Err(error) = journal.clear(&scope, &key).await {
+                    tracing::warn!(%error, "the journal of a turn was not dropped");
+                }
+            }
+        }
+    }
+
+    /// Writes a new row, which holds the turns of these journals. Report what it returns to [`Ledger::wrote`].
+    pub(crate) fn create(
+        &self,
+        row: Snapshot,
+        journals: Vec<JournalKey>,
+    ) -> impl Future<Output = Result<Snapshot>> + Send + use<> {
         let precondition = self.precondition();
         let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
         async move {
             let id = row.snapshot_id.clone();
             let written = row.clone();
             let mutation: Mutation = Arc::new(move |_| Ok(Some(written.clone())));
-            store.save(&scope, Some(&id), precondition, mutation).await?;
+            store
+                .commit(&scope, Some(&id), precondition, mutation, &journals)
+                .await?;
             Ok(row)
         }
     }
@@ -228,14 +264,19 @@ impl Ledger {
         }
     }
 
-    /// Rewrites a row.
+    /// Rewrites a row, which then holds the turns of these journals.
     pub(crate) fn rewrite(
         &self,
         id: SnapshotId,
         mutation: Mutation,
+        journals: Vec<JournalKey>,
     ) -> impl Future<Output = Result<Option<Snapshot>>> + Send + use<> {
         let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
-        async move { store.save(&scope, Some(&id), Precondition::None, mutation).await }
+        async move {
+            store
+                .commit(&scope, Some(&id), Precondition::None, mutation, &journals)
+                .await
+        }
     }
 
     /// Reads a row without its state.

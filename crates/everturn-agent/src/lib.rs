@@ -59,6 +59,7 @@
 //! | reach the conversation from a tool | [`Session::current`], [`SessionHandle::current`] |
 //! | hand tasks to other agents | [`Delegation`] |
 //! | keep conversations | [`store`], [`Snapshot`] |
+//! | survive a crash without acting twice | [`journal`], [`Turn::effect`] |
 //! | work in the background | [`Chat::detach`], [`AgentTask`] |
 //! | follow custom state | [`patch`] |
 
@@ -76,6 +77,7 @@ mod driver;
 mod finish_reason;
 mod id;
 mod invocation;
+pub mod journal;
 mod ledger;
 mod machine;
 mod middleware;
@@ -104,6 +106,7 @@ pub use self::clock::Clock;
 pub use self::connection::{AgentConnection, TurnChunks};
 pub use self::finish_reason::AgentFinishReason;
 pub use self::id::{SessionId, SnapshotId};
+pub use self::journal::{Journaling, TURN_TAKEN_OVER, TurnEffect};
 pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, register_agent_middleware};
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, TurnGenerate, agent, prompt_agent};
 pub use self::resume::validate_resume;

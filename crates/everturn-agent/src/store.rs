@@ -9,11 +9,13 @@
 //! - **Terminal rows never change status.** A save that would change the status of a completed, failed or aborted row
 //!   fails with `FAILED_PRECONDITION`; one that would move a row to another session fails likewise.
 //! - **Tenants are apart.** A row written under one [`Scope`] cannot be reached under another by any id.
+//! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
 //! - **Durability** is each store's own promise, stated in its documentation.
 //!
 //! A store owns the ids it is not given and keeps the session id of an existing row; times and status belong to the
 //! caller and are stored as they come.
 
+mod journal;
 mod memory;
 mod query;
 mod scope;
@@ -25,6 +27,7 @@ use async_trait::async_trait;
 use everturn_core::{Error, Reason, Result};
 use futures::stream::BoxStream;
 
+pub use self::journal::{Journal, JournalKey, JournalRecord, RECORD_TAKEN, record_taken};
 pub use self::memory::MemoryStore;
 pub use self::query::{
     Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
@@ -112,6 +115,33 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
 
     /// Deletes rows for good and says how many there were. What is not there is no error.
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64>;
+
+    /// Saves a row as [`SessionStore::save`] does and, if that wrote it, drops the journals of the turns it holds: in the
+    /// same step if the store can, else right after.
+    async fn commit(
+        &self,
+        scope: &Scope,
+        id: Option<&SnapshotId>,
+        precondition: Precondition,
+        mutation: Mutation,
+        journals: &[JournalKey],
+    ) -> Result<Option<Snapshot>> {
+        let saved = self.save(scope, id, precondition, mutation).await?;
+        if let (Some(journal), Some(_)) = (self.journal(), &saved) {
+            for key in journals {
+                if let Err(error) = journal.clear(scope, key).await {
+                    // The row is there, so nobody looks for the journal any more; it goes when it is old.
+                    tracing::warn!(%error, "the journal of a committed turn was not dropped");
+                }
+            }
+        }
+        Ok(saved)
+    }
+
+    /// Where the store keeps what happened in turns that are not over; `None` if it does not.
+    fn journal(&self) -> Option<&dyn Journal> {
+        None
+    }
 
     /// The row's statuses: the current one at once, then every later one or, if they come faster than they are read,
     /// at least the last. The stream of a row that does not exist is over at once.

@@ -29,9 +29,11 @@ mod id;
 mod journal;
 mod replay;
 
-pub(crate) use self::journal::{journal_of, without_journal};
+pub(crate) use self::journal::journal_of;
 pub use self::{
     id::EffectId,
-    journal::{EffectJournal, ModelEffect, ToolEffect, ToolOutcome, ToolRecord, with_journal},
+    journal::{
+        EffectJournal, ModelEffect, ToolEffect, ToolOutcome, ToolRecord, with_journal, without_journal,
+    },
     replay::{Reconciliation, Replay},
 };

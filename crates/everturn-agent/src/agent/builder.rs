@@ -10,11 +10,12 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use super::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
+use crate::journal::Retention;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    SessionState, SnapshotPolicy,
+    Journaling, SessionState, SnapshotPolicy,
 };
 
 /// An agent whose turn loop is `function`.
@@ -108,6 +109,7 @@ struct Options {
     stream_transform: Option<StreamTransform>,
     concurrency: Option<Concurrency>,
     snapshots: Option<SnapshotPolicy>,
+    journaling: Option<Journaling>,
     resume_past_failures: Option<bool>,
     heartbeat: Option<Heartbeat>,
     cancellation_grace: Option<Duration>,
@@ -241,6 +243,12 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         )
     }
 
+    /// Whether what happens in a turn is written down, so that a turn that is taken up again repeats nothing; the default
+    /// is that it is. See [`journal`](crate::journal).
+    pub fn journaling(self, journaling: Journaling) -> Self {
+        self.once("journaling", |options| &mut options.journaling, journaling)
+    }
+
     /// The clock that rows are stamped with.
     pub fn clock(self, clock: Clock) -> Self {
         self.once("clock", |options| &mut options.clock, clock)
@@ -292,6 +300,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             resume_past_failures: options.resume_past_failures.unwrap_or_default(),
             heartbeat: options.heartbeat.unwrap_or_default(),
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
+            journals: Retention::of(
+                options.journaling.unwrap_or_default(),
+                options.clock.clone().unwrap_or_default(),
+            )
+            .map(Arc::new),
             clock: options.clock.unwrap_or_default(),
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),

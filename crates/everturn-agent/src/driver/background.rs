@@ -111,7 +111,7 @@ impl<S: CustomState> Driver<S> {
         }
         self.writes.push(
             ledger
-                .create(row)
+                .create(row, Vec::new())
                 .map(|row| Written::Pending(row.map(Box::new)))
                 .boxed(),
         );
@@ -129,7 +129,7 @@ impl<S: CustomState> Driver<S> {
                 ..row.clone()
             }))
         });
-        let renewed = ledger.rewrite(row.clone(), renew);
+        let renewed = ledger.rewrite(row.clone(), renew, Vec::new());
         let status = ledger.status(row.clone());
         let beat = async move {
             if renewed.await?.is_some() {
@@ -157,8 +157,13 @@ impl<S: CustomState> Driver<S> {
             self.raised.push_back(Event::FinalizeWritten);
             return;
         };
+        // A run that failed or was aborted may be tried again from where it began.
+        let journals = match &ending {
+            Ending::Completed => self.journals.written(),
+            _ => Vec::new(),
+        };
         let end = End::new(ending, self.finish_reason(), self.session.state(), ledger.now());
-        let written = ledger.rewrite(row.clone(), Arc::new(move |row| Ok(end.write(row))));
+        let written = ledger.rewrite(row.clone(), Arc::new(move |row| Ok(end.write(row))), journals);
         let status = ledger.status(row.clone());
         let written = async move {
             match written.await? {

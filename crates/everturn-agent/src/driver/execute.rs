@@ -76,12 +76,14 @@ impl<S: CustomState> Driver<S> {
             self.raised.push_front(Event::TurnRefused(input));
             return;
         };
+        let journal = self.journal_for(&input, reserved.as_ref());
         let place = TurnContext {
             snapshot_id: reserved.clone(),
             parent_snapshot_id: self.ledger.as_ref().and_then(Ledger::last).cloned(),
             turn_index: self.turns.begin(reserved),
         };
         let start = TurnStart {
+            journal,
             input,
             place,
             report: TurnReport::new(self.outbox.clone()),
@@ -158,7 +160,12 @@ impl<S: CustomState> Driver<S> {
             Ok(true) => {}
             Ok(false) => {
                 self.unsaved_turns += 1;
-                return self.raised.push_back(Event::TurnCommitted);
+                let journals = self.journals.take();
+                if journals.is_empty() {
+                    return self.raised.push_back(Event::TurnCommitted);
+                }
+                let forgotten = ledger.forget(journals).map(|()| Written::NoRow);
+                return self.writes.push(forgotten.boxed());
             }
             Err(error) => return self.raised.push_back(Event::CommitFailed(error)),
         }
@@ -170,7 +177,7 @@ impl<S: CustomState> Driver<S> {
         };
         self.writes.push(
             ledger
-                .create(row)
+                .create(row, self.journals.written())
                 .map(|row| Written::Turn(row.map(Box::new)))
                 .boxed(),
         );

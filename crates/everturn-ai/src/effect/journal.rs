@@ -97,7 +97,7 @@ pub fn with_journal(context: Context, journal: Arc<dyn EffectJournal>) -> Contex
 }
 
 /// The same context, in which nothing is written down.
-pub(crate) fn without_journal(context: Context) -> Context {
+pub fn without_journal(context: Context) -> Context {
     match context.extension::<Journal>() {
         Some(_) => context.with_extension(Arc::new(Journal(None))),
         None => context,
