@@ -167,7 +167,7 @@ impl Files {
     }
 
     /// Writes a file as a whole or not at all, and has it on the device before it returns.
-    fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
+    pub(crate) fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
         let content = serde_json::to_vec_pretty(document)?;
         let temporary = temporary_name(path);
         let written = self

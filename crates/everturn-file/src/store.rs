@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Cursor, Deletion, Detail, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore,
-    SessionSummary, SnapshotQuery, StatusStream,
+    Cursor, Deletion, Detail, Journal, Mutation, Order, Page, Precondition, Scope, SessionQuery,
+    SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 
 use crate::files::{Files, Header};
+use crate::journal::Journals;
 use crate::layout::Folder;
 use crate::options::FileStoreOptions;
 use crate::watch::Watchers;
@@ -39,7 +40,7 @@ use crate::watch::Watchers;
 /// ```
 #[derive(Clone)]
 pub struct FileStore {
-    options: FileStoreOptions,
+    pub(crate) options: FileStoreOptions,
     watchers: Watchers,
 }
 
@@ -79,7 +80,7 @@ impl FileStore {
     }
 
     /// Does blocking work on a scope's files where it blocks nobody.
-    async fn on_files<T: Send + 'static>(
+    pub(crate) async fn on_files<T: Send + 'static>(
         &self,
         scope: &Scope,
         work: impl FnOnce(Files) -> Result<T> + Send + 'static,
@@ -176,7 +177,11 @@ impl SessionStore for FileStore {
 
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
         let (deletion, watchers) = (deletion.clone(), self.watchers.clone());
+        let journals = Journals::of(&self.options, scope);
         self.on_files(scope, move |files| {
+            if let Deletion::Session(session) = &deletion {
+                journals.delete_session(&files, session)?;
+            }
             let ids = match deletion {
                 Deletion::Snapshots(ids) => ids,
                 Deletion::Session(session) => files
@@ -203,6 +208,10 @@ impl SessionStore for FileStore {
 
     fn can_watch(&self) -> bool {
         true
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
     }
 }
 

@@ -3,7 +3,7 @@
 use everturn_agent::store::Order;
 use rusqlite::Connection;
 
-use crate::{delete, list, read, schema};
+use crate::{delete, journal, list, read, schema};
 
 fn plan(sql: &str) -> Vec<String> {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -128,5 +128,26 @@ fn the_rows_of_a_session_are_found_by_it() {
     assert_searches(
         &delete::OF_SESSION,
         &[SCOPE, SESSION, "USING INDEX snapshot_by_position (session=?)"],
+    );
+}
+
+#[test]
+fn a_journal_is_found_by_its_turn_and_old_ones_by_their_age() {
+    let turn = "SEARCH journal USING INDEX sqlite_autoindex_journal_1 (scope=? AND session=? AND turn=?)";
+    assert_searches(journal::RECORDS, &[turn]);
+    assert!(
+        plan(journal::CLEAR)
+            .iter()
+            .all(|line| line.contains("(scope=? AND session=? AND turn=?)"))
+    );
+    assert!(
+        plan(journal::CLEAR_SESSION)
+            .iter()
+            .all(|line| line.contains("(scope=? AND session=?)"))
+    );
+    assert!(
+        plan(journal::OLD)
+            .iter()
+            .any(|line| line.contains("journal_by_age"))
     );
 }

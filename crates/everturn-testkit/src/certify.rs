@@ -19,6 +19,7 @@
 mod atomicity;
 pub mod defects;
 mod identity;
+mod journal;
 mod latest;
 mod listing;
 mod removal;
@@ -54,6 +55,7 @@ fn promises() -> Vec<(&'static str, Check)> {
         listing::promises(),
         removal::promises(),
         tenancy::promises(),
+        journal::promises(),
         watching::promises(),
     ]
     .concat()

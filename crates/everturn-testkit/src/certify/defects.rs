@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, MemoryStore, Mutation, Order, Page, Precondition, Scope, SessionQuery, SessionStore,
-    SessionSummary, SnapshotQuery, StatusStream,
+    Deletion, Detail, Journal, JournalKey, JournalRecord, MemoryStore, Mutation, Order, Page, Precondition,
+    Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 use futures::StreamExt;
+use jiff::Timestamp;
 
 /// What is wrong with a [`DefectiveStore`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +38,15 @@ pub enum Defect {
     LostCursor,
     /// Forgets fields it does not know.
     ForgetsUnknownFields,
+    /// Writes a record of a journal over the one that is there.
+    OverwrittenRecord,
+    /// Keeps the journals of a session that was deleted.
+    LeftoverJournals,
 }
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::TornWrite,
@@ -53,6 +58,8 @@ impl Defect {
         Self::IdleDeletion,
         Self::LostCursor,
         Self::ForgetsUnknownFields,
+        Self::OverwrittenRecord,
+        Self::LeftoverJournals,
     ];
 
     /// The row as the defect leaves it.
@@ -233,6 +240,13 @@ impl SessionStore for DefectiveStore {
             (Defect::IdleDeletion, Deletion::Session(session)) => {
                 Ok(self.all_rows(&self.scope(scope), session).await?.len() as u64)
             }
+            (Defect::LeftoverJournals, Deletion::Session(session)) => {
+                let rows = self.all_rows(&self.scope(scope), session).await?;
+                let ids = rows.into_iter().map(|row| row.snapshot_id).collect();
+                self.store
+                    .delete(&self.scope(scope), &Deletion::Snapshots(ids))
+                    .await
+            }
             _ => self.store.delete(&self.scope(scope), deletion).await,
         }
     }
@@ -247,5 +261,39 @@ impl SessionStore for DefectiveStore {
 
     fn can_watch(&self) -> bool {
         true
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Journal for DefectiveStore {
+    async fn append(&self, scope: &Scope, key: &JournalKey, record: JournalRecord) -> Result<()> {
+        let scope = self.scope(scope);
+        if self.defect != Defect::OverwrittenRecord {
+            return self.store.append(&scope, key, record).await;
+        }
+        let mut records = Journal::read(&self.store, &scope, key).await?;
+        records.retain(|other| other.sequence != record.sequence);
+        records.push(record);
+        self.store.clear(&scope, key).await?;
+        for record in records {
+            self.store.append(&scope, key, record).await?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+        self.store.read(&self.scope(scope), key).await
+    }
+
+    async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
+        self.store.clear(&self.scope(scope), key).await
+    }
+
+    async fn sweep(&self, before: Timestamp) -> Result<u64> {
+        self.store.sweep(before).await
     }
 }
