@@ -228,9 +228,6 @@ impl<S: CustomState> Driver<S> {
                 Some(Event::NextInput)
             }
             Signal::TurnDone { outcome, settled } => {
-                if outcome.is_ok() {
-                    self.journals.turns += 1;
-                }
                 let ended = if outcome.is_ok() {
                     TurnOutcome::Succeeded
                 } else {

@@ -22,8 +22,8 @@
 //!
 //! # Which turn
 //!
-//! A journal belongs to a session, the row the turn goes on from, the number of turns since that row and the turn's input:
-//! a retry has the same. Where the agent lets identical turns run side by side (branches, and
+//! A journal belongs to a session, the row the turn goes on from, the length of the conversation at its beginning and the
+//! turn's input: a retry has the same. Where the agent lets identical turns run side by side (branches, and
 //! [`Concurrency::Fork`](crate::Concurrency::Fork)) the row reserved for the turn is part of it too, so that they do not
 //! meet; then a worker that takes over a background run finds the journal and a client that merely retries does not.
 //!
@@ -31,7 +31,8 @@
 //!
 //! Records are numbered, and a number is written once. A worker that takes a turn up writes a record before it does
 //! anything; one that had the turn before and was only asleep then fails with `ABORTED`, [`TURN_TAKEN_OVER`], when it next
-//! wants to write, which is before it next acts.
+//! wants to write, which is before it next acts. A worker whose turn has been committed by another, or whose background run
+//! is over, is refused likewise: every record is written under a guard that looks at the session in the same step.
 //!
 //! # What must hold for a replay to fit
 //!
@@ -58,3 +59,4 @@ pub use self::policy::Journaling;
 pub(crate) use self::policy::Retention;
 pub(crate) use self::turn_journal::TurnJournal;
 pub use self::writer::TURN_TAKEN_OVER;
+pub(crate) use self::writer::{Place, turn_over};

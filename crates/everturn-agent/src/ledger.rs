@@ -6,9 +6,9 @@ use everturn_core::Result;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::claim::{Claim, Interest};
-use crate::journal::turn_key;
+use crate::journal::{Place, turn_key, turn_over};
 use crate::store::{
-    Detail, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream, tip_moved,
+    Detail, JournalGuard, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream, tip_moved,
 };
 use crate::{AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus};
 
@@ -208,18 +208,30 @@ impl Ledger {
         }
     }
 
-    /// Where the journal of a turn is kept, `turns` turns after the last row; `None` if the store keeps none.
-    pub(crate) fn journal(
-        &self,
-        turns: u64,
-        input: &AgentInput,
-        reserved: Option<&SnapshotId>,
-    ) -> Option<(Arc<dyn SessionStore>, Scope, JournalKey)> {
+    /// Where the journal of a turn is kept that begins in a conversation of that length; `None` if the store keeps none.
+    pub(crate) fn journal(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> Option<Place> {
         self.store.journal()?;
         // Only a turn that must land at the tip is alone with what it looks like.
-        let own = reserved.filter(|_| !self.is_exclusive());
-        let key = turn_key(&self.session_id, self.last(), turns, input, own);
-        Some((Arc::clone(&self.store), self.scope.clone(), key))
+        let own = Some(reserved).filter(|_| !self.is_exclusive());
+        Some(Place {
+            store: Arc::clone(&self.store),
+            scope: self.scope.clone(),
+            key: turn_key(&self.session_id, self.last(), length, input, own),
+            guard: self.guard(reserved),
+        })
+    }
+
+    /// A turn may act for as long as its row could still be written: it is not there yet and the session is where the turn
+    /// began, or it is that of a background run which is not over.
+    fn guard(&self, reserved: &SnapshotId) -> JournalGuard {
+        let (session, tip) = (self.session_id.clone(), self.tip_id().cloned());
+        let is_exclusive = self.is_exclusive();
+        JournalGuard::new(reserved.clone(), move |row, latest| match row {
+            Some(row) if row.status == SnapshotStatus::Pending => Ok(()),
+            Some(row) => Err(turn_over(&row.snapshot_id)),
+            None if is_exclusive && latest != tip.as_ref() => Err(tip_moved(&session, tip.as_ref(), latest)),
+            None => Ok(()),
+        })
     }
 
     /// Drops the journals of turns that are over and have no row.

@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use everturn_core::{Error, Reason, Result};
 use futures::stream::BoxStream;
 
-pub use self::journal::{Journal, JournalKey, JournalRecord, RECORD_TAKEN, record_taken};
+pub use self::journal::{Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, record_taken};
 pub use self::memory::MemoryStore;
 pub use self::query::{
     Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,

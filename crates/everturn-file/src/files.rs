@@ -83,6 +83,18 @@ impl Files {
         self.read(&latest.snapshot_id)
     }
 
+    /// The id of the session's latest row; a row's place is enough to know, and its conversation is passed over.
+    pub(crate) fn latest_id(&self, session: &SessionId) -> Result<Option<SnapshotId>> {
+        let pointer: Option<Pointer> = self.read_lenient(&self.folder.pointer(session)?)?;
+        if let Some(pointer) = pointer {
+            let row: Option<Header> = self.read_lenient(&self.folder.row(&pointer.current_snapshot_id)?)?;
+            if row.is_some_and(|row| row.session_id.as_ref() == Some(session)) {
+                return Ok(Some(pointer.current_snapshot_id));
+            }
+        }
+        Ok(self.latest(session)?.map(|row| row.snapshot_id))
+    }
+
     /// The headers of a session's rows, in no order. Files that are no snapshots are passed over.
     pub(crate) fn headers(&self, session: &SessionId) -> Result<Vec<Header>> {
         let mut headers = self.all_headers()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;
-use everturn_agent::store::{Journal, JournalKey, JournalRecord, Scope, record_taken};
+use everturn_agent::store::{Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -56,10 +56,20 @@ impl Journals {
         self.folder.join(self.prefix(key.session()) + &hash([key.turn()]))
     }
 
-    fn append(&self, files: &Files, key: &JournalKey, record: &JournalRecord) -> Result<()> {
+    fn append(
+        &self,
+        files: &Files,
+        key: &JournalKey,
+        record: &JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
         let folder = self.of_turn(key);
         self.disk.create_folder(files.folder.path())?;
         let _lock = self.disk.lock(&files.folder.lock())?;
+        if let Some(guard) = guard {
+            let row = files.read(guard.row())?.map(|row| Detail::Metadata.cut(row));
+            guard.check(row.as_ref(), files.latest_id(key.session())?.as_ref())?;
+        }
         if self.disk.list(&folder)?.is_empty() {
             self.disk.create_folder(&folder)?;
             if let Some(root) = self.folder.parent() {
@@ -168,10 +178,18 @@ fn hash<const N: usize>(names: [&str; N]) -> String {
 
 #[async_trait]
 impl Journal for FileStore {
-    async fn append(&self, scope: &Scope, key: &JournalKey, record: JournalRecord) -> Result<()> {
-        let (journals, key) = (Journals::of(&self.options, scope), key.clone());
-        self.on_files(scope, move |files| journals.append(&files, &key, &record))
-            .await
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
+        let (journals, key, guard) = (Journals::of(&self.options, scope), key.clone(), guard.cloned());
+        self.on_files(scope, move |files| {
+            journals.append(&files, &key, &record, guard.as_ref())
+        })
+        .await
     }
 
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {

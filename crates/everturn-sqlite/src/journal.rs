@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;
-use everturn_agent::store::{Journal, JournalKey, JournalRecord, Scope, record_taken};
+use everturn_agent::store::{Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken};
 use everturn_core::Result;
 use jiff::Timestamp;
 use rusqlite::Row;
@@ -31,10 +31,16 @@ pub(crate) const OLD: &str = "SELECT DISTINCT scope, session, turn FROM journal 
 
 #[async_trait]
 impl Journal for SqliteStore {
-    async fn append(&self, scope: &Scope, key: &JournalKey, record: JournalRecord) -> Result<()> {
-        let (scope, key) = (scope.clone(), key.clone());
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
+        let (scope, key, guard) = (scope.clone(), key.clone(), guard.cloned());
         self.writer()
-            .write(move |writing| writing.append(&scope, &key, &record))
+            .write(move |writing| writing.append(&scope, &key, &record, guard.as_ref()))
             .await
     }
 
@@ -71,10 +77,19 @@ impl Reading<'_> {
 }
 
 impl Writing<'_> {
-    fn append(&mut self, scope: &Scope, key: &JournalKey, record: &JournalRecord) -> Outcome<()> {
+    fn append(
+        &mut self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: &JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Outcome<()> {
         check_id("scope", scope.as_str())?;
         check_id("session id", key.session().as_str())?;
         check_id("turn", key.turn())?;
+        if let Some(guard) = guard {
+            self.check(scope, key, guard)?;
+        }
         let text = body::write(&record.body)?;
         let packed = self.encoder.pack(&text)?;
         let added = self.reading.db.prepare_cached(APPEND)?.execute((
@@ -89,6 +104,16 @@ impl Writing<'_> {
             return Err(record_taken(key, record.sequence).into());
         }
         Ok(())
+    }
+
+    fn check(&mut self, scope: &Scope, key: &JournalKey, guard: &JournalGuard) -> Outcome<()> {
+        let row = self
+            .reading
+            .get(scope.as_str(), guard.row().as_str(), Detail::Metadata)?;
+        let latest = self
+            .reading
+            .latest(scope.as_str(), key.session().as_str(), Detail::Metadata)?;
+        Ok(guard.check(row.as_ref(), latest.as_ref().map(|row| &row.snapshot_id))?)
     }
 
     pub(crate) fn clear(&self, scope: &Scope, key: &JournalKey) -> Outcome<()> {

@@ -8,27 +8,23 @@ use crate::store::JournalKey;
 use crate::{AgentInput, CustomState, Session, SnapshotId};
 
 #[derive(Default)]
-pub(super) struct Journals {
-    /// How many turns succeeded since the last row.
-    pub(super) turns: u64,
-    open: Vec<Arc<TurnJournal>>,
-}
+pub(super) struct Journals(Vec<Arc<TurnJournal>>);
 
 impl Journals {
     /// A row holds everything so far.
     pub(super) fn begin(&mut self) {
-        *self = Self::default();
+        self.0.clear();
     }
 
     /// The journals that hold anything.
     pub(super) fn written(&self) -> Vec<JournalKey> {
-        self.open.iter().filter_map(|journal| journal.written()).collect()
+        self.0.iter().filter_map(|journal| journal.written()).collect()
     }
 
     /// The journals that hold anything, which are then no longer followed.
     pub(super) fn take(&mut self) -> Vec<JournalKey> {
         let written = self.written();
-        self.open.clear();
+        self.0.clear();
         written
     }
 }
@@ -41,11 +37,11 @@ impl<S: CustomState> Driver<S> {
         reserved: Option<&SnapshotId>,
     ) -> Option<Arc<TurnJournal>> {
         let retention = Arc::clone(self.definition.journals.as_ref()?);
-        let ledger = self.ledger.as_ref()?;
-        let (store, scope, key) = ledger.journal(self.journals.turns, input, reserved)?;
+        let length = self.session.state().messages.len();
+        let place = self.ledger.as_ref()?.journal(length, input, reserved?)?;
         let session = Session::new(Arc::clone(&self.session)).handle();
-        let journal = Arc::new(TurnJournal::new(store, scope, key, session, retention));
-        self.journals.open.push(Arc::clone(&journal));
+        let journal = Arc::new(TurnJournal::new(place, session, retention));
+        self.journals.0.push(Arc::clone(&journal));
         Some(journal)
     }
 }

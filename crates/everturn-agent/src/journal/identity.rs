@@ -10,18 +10,21 @@ use sha2::{Digest, Sha256};
 use crate::store::JournalKey;
 use crate::{AgentInput, SessionId, SnapshotId};
 
-/// The journal of a turn that goes on from `base`, `turns` turns after it. `own` tells it from turns that look the same
-/// and run beside it.
+/// The journal of a turn that goes on from `base`, in a conversation of that length. `own` tells it from turns that look
+/// the same and run beside it.
+///
+/// The length stands for the number of turns since `base`: every turn adds to the conversation, and unlike a counter the
+/// length is the same for whoever goes on from the same state.
 pub(crate) fn turn_key(
     session: &SessionId,
     base: Option<&SnapshotId>,
-    turns: u64,
+    length: usize,
     input: &AgentInput,
     own: Option<&SnapshotId>,
 ) -> JournalKey {
     // Whether the client stays is not part of what it asks for.
     let asked = (&input.message, &input.resume);
-    JournalKey::new(session.clone(), digest(&(base, turns, asked, own)))
+    JournalKey::new(session.clone(), digest(&(base, length, asked, own)))
 }
 
 /// The identity of the `occurrence`-th effect that looks like this in a turn.

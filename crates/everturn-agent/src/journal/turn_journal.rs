@@ -16,7 +16,7 @@ use super::log::{Log, Met};
 use super::policy::Retention;
 use super::writer::{Place, Writer};
 use crate::session::{Change, Changes};
-use crate::store::{JournalKey, Scope, SessionStore};
+use crate::store::JournalKey;
 use crate::{SessionHandle, SessionId};
 
 /// One turn's journal. The store is asked when the turn's first effect is due, and not before.
@@ -48,21 +48,15 @@ struct Call {
 }
 
 impl TurnJournal {
-    pub(crate) fn new(
-        store: Arc<dyn SessionStore>,
-        scope: Scope,
-        key: JournalKey,
-        session: SessionHandle,
-        retention: Arc<Retention>,
-    ) -> Self {
+    pub(crate) fn new(place: Place, session: SessionHandle, retention: Arc<Retention>) -> Self {
         let live = Live {
-            log: Log::new(key.clone()),
+            log: Log::new(place.key.clone()),
             calls: HashMap::new(),
             has_begun: false,
             failure: None,
         };
         Self {
-            writer: Writer::new(Place { store, scope, key }),
+            writer: Writer::new(place),
             session,
             retention,
             taken_up: OnceCell::new(),

@@ -9,7 +9,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
 use super::entry::{Batch, Entry};
-use crate::store::{Journal, JournalKey, JournalRecord, RECORD_TAKEN, Scope, SessionStore};
+use crate::SnapshotId;
+use crate::store::{Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, Scope, SessionStore};
 
 /// Another worker has taken the turn up: this one has stopped before it did anything more.
 pub const TURN_TAKEN_OVER: Reason = Reason::new("turn-taken-over");
@@ -18,10 +19,12 @@ pub const TURN_TAKEN_OVER: Reason = Reason::new("turn-taken-over");
 const PATIENCE: usize = 16;
 
 /// Where a turn's journal is.
-pub(super) struct Place {
-    pub(super) store: Arc<dyn SessionStore>,
-    pub(super) scope: Scope,
-    pub(super) key: JournalKey,
+pub(crate) struct Place {
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) scope: Scope,
+    pub(crate) key: JournalKey,
+    /// What must hold for this attempt to go on.
+    pub(crate) guard: JournalGuard,
 }
 
 impl Place {
@@ -155,8 +158,13 @@ impl Writer {
             sequence: sequence.next,
             body: batch.body()?,
         };
-        let Place { scope, key, .. } = &self.place;
-        self.place.journal()?.append(scope, key, record).await?;
+        let Place {
+            scope, key, guard, ..
+        } = &self.place;
+        self.place
+            .journal()?
+            .append(scope, key, record, Some(guard))
+            .await?;
         self.has_written.store(true, Ordering::Release);
         sequence.next += 1;
         Ok(())
@@ -186,6 +194,13 @@ fn entries(records: &[JournalRecord]) -> Result<Vec<Entry>> {
         entries.extend(Batch::read(record)?.entries);
     }
     Ok(entries)
+}
+
+/// Why a worker may write nothing more about a turn whose row says that it is over.
+pub(crate) fn turn_over(row: &SnapshotId) -> Error {
+    Error::aborted(format!("the turn is over: snapshot '{row}' holds its end"))
+        .with_reason(TURN_TAKEN_OVER)
+        .with_public()
 }
 
 fn taken_over() -> Error {

@@ -1,5 +1,6 @@
 //! The capability to keep what happened in turns that are not over.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Scope;
-use crate::SessionId;
+use crate::{SessionId, Snapshot, SnapshotId};
 
 /// Somebody else has written the record of that number.
 pub const RECORD_TAKEN: Reason = Reason::new("journal-record-taken");
@@ -49,6 +50,51 @@ pub struct JournalRecord {
     pub body: Value,
 }
 
+/// Judges from the row reserved for a turn, without its state, and the id of the session's latest row.
+type Judge = dyn Fn(Option<&Snapshot>, Option<&SnapshotId>) -> Result<()> + Send + Sync;
+
+/// What must be true of a session at the moment a record is written, so that a worker whose turn is over, or is another's,
+/// writes nothing more. Cloning is cheap.
+#[derive(Clone)]
+pub struct JournalGuard {
+    row: SnapshotId,
+    judge: Arc<Judge>,
+}
+
+impl JournalGuard {
+    /// A guard that looks at `row`, the one reserved for the turn, and at the session's latest row.
+    ///
+    /// `judge` may be called more than once, so it must depend on nothing else and change nothing.
+    pub fn new(
+        row: SnapshotId,
+        judge: impl Fn(Option<&Snapshot>, Option<&SnapshotId>) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            row,
+            judge: Arc::new(judge),
+        }
+    }
+
+    /// The row to look at. The guard is given what of it [`Detail::Metadata`](super::Detail::Metadata) reads.
+    pub fn row(&self) -> &SnapshotId {
+        &self.row
+    }
+
+    /// Whether a record may be written.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self, row: Option<&Snapshot>, latest: Option<&SnapshotId>) -> Result<()> {
+        (self.judge)(row, latest)
+    }
+}
+
+impl fmt::Debug for JournalGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JournalGuard").field(&self.row).finish()
+    }
+}
+
 /// Keeps journals: what happened in a turn before the turn is a row.
 ///
 /// # What it guarantees
@@ -56,16 +102,23 @@ pub struct JournalRecord {
 /// - **A number is written once.** Of several appends of one number, in any process, one succeeds and the others fail
 ///   with `ABORTED` and [`RECORD_TAKEN`]; the record stays as it was written. Whoever loses a number has lost the turn to
 ///   another worker: this is what keeps a worker that was only asleep from acting.
+/// - **Guards inside the write.** A [`JournalGuard`] is checked in the same step as the record is written.
 /// - **Whole or not at all.** A record is read as it was written, or it is not there.
 /// - **Durable when `append` returns**, at the store's level of durability; every later read in any process sees it.
 /// - **Tenants are apart**, and a session's journals are deleted with the session.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Writes a record, if there is none of its number.
+    /// Writes a record, if there is none of its number and the guard allows it.
     ///
     /// # Errors
-    /// `ABORTED` with [`RECORD_TAKEN`] if there is; what the store fails with.
-    async fn append(&self, scope: &Scope, key: &JournalKey, record: JournalRecord) -> Result<()>;
+    /// What the guard fails with; `ABORTED` with [`RECORD_TAKEN`] if there is one; what the store fails with.
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()>;
 
     /// Every record of a journal, in the order of their numbers; none if there is no such journal.
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>>;

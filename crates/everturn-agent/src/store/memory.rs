@@ -13,8 +13,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{
-    Cursor, Deletion, Detail, Journal, JournalKey, JournalRecord, Mutation, Order, Page, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, admit, record_taken, tip_moved,
+    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
+    Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, admit,
+    record_taken, tip_moved,
 };
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
@@ -360,9 +361,20 @@ impl SessionStore for MemoryStore {
 
 #[async_trait]
 impl Journal for MemoryStore {
-    async fn append(&self, scope: &Scope, key: &JournalKey, record: JournalRecord) -> Result<()> {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
         let mut scopes = self.tenants();
         let tenant = scopes.entry(scope.clone()).or_default();
+        if let Some(guard) = guard {
+            let row = tenant.read(guard.row(), Detail::Metadata);
+            let tip = tenant.tip(key.session()).map(|(_, id)| id);
+            guard.check(row.as_ref(), tip)?;
+        }
         let journal = tenant.journals.entry(key.clone()).or_default();
         match journal.records.entry(record.sequence) {
             btree_map::Entry::Occupied(_) => Err(record_taken(key, record.sequence)),

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, JournalRecord, MemoryStore, Mutation, Page, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Page,
+    Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{
     Agent, AgentInit, AgentInput, AgentOutput, CustomState, SessionId, Snapshot, SnapshotId,
@@ -131,10 +131,16 @@ impl Shared {
 
 #[everturn_ai::async_trait]
 impl Journal for Shared {
-    async fn append(&self, scope: &Scope, key: &JournalKey, record: JournalRecord) -> Result<()> {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
         self.fuse.step().await;
         let entries: Vec<Value> = record.body["entries"].as_array().cloned().unwrap_or_default();
-        self.inner.append(scope, key, record).await?;
+        self.inner.append(scope, key, record, guard).await?;
         self.world.count("records");
         for entry in entries {
             self.world.count(entry["kind"].as_str().unwrap_or_default());

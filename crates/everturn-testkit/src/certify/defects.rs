@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, JournalRecord, MemoryStore, Mutation, Order, Page, Precondition,
-    Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Order, Page,
+    Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
@@ -40,13 +40,15 @@ pub enum Defect {
     ForgetsUnknownFields,
     /// Writes a record of a journal over the one that is there.
     OverwrittenRecord,
+    /// Writes a record whatever its guard says.
+    UnguardedRecord,
     /// Keeps the journals of a session that was deleted.
     LeftoverJournals,
 }
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::TornWrite,
@@ -59,6 +61,7 @@ impl Defect {
         Self::LostCursor,
         Self::ForgetsUnknownFields,
         Self::OverwrittenRecord,
+        Self::UnguardedRecord,
         Self::LeftoverJournals,
     ];
 
@@ -270,17 +273,24 @@ impl SessionStore for DefectiveStore {
 
 #[async_trait]
 impl Journal for DefectiveStore {
-    async fn append(&self, scope: &Scope, key: &JournalKey, record: JournalRecord) -> Result<()> {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
         let scope = self.scope(scope);
         if self.defect != Defect::OverwrittenRecord {
-            return self.store.append(&scope, key, record).await;
+            let guard = guard.filter(|_| self.defect != Defect::UnguardedRecord);
+            return self.store.append(&scope, key, record, guard).await;
         }
         let mut records = Journal::read(&self.store, &scope, key).await?;
         records.retain(|other| other.sequence != record.sequence);
         records.push(record);
         self.store.clear(&scope, key).await?;
         for record in records {
-            self.store.append(&scope, key, record).await?;
+            self.store.append(&scope, key, record, guard).await?;
         }
         Ok(())
     }

@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
+use everturn_agent::SnapshotId;
 use everturn_agent::store::{
-    Deletion, Journal, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, Scope, SessionStore,
+    Deletion, Journal, JournalGuard, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, Scope,
+    SessionStore,
 };
 use everturn_core::{Error, Status};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::row::{put, row, save, scope};
+use super::row::{put, row, save, save_in, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
     "a journal is read as it was written, in order" => a_journal_is_read_as_it_was_written,
     "a number of a journal is written once, whoever comes" => a_number_is_written_once,
+    "a record is written only if its guard allows it" => a_guard_is_obeyed,
     "journals of turns, sessions and tenants are apart" => journals_are_apart,
     "a dropped journal is gone and can be begun again" => a_dropped_journal_is_gone,
     "a commit drops the journals of its turns, and only a commit" => a_commit_drops_journals,
@@ -32,7 +35,7 @@ fn turn(session: &str, turn: &str) -> JournalKey {
 
 async fn write(journal: &dyn Journal, key: &JournalKey, sequence: u64, body: Value) -> Result<(), Error> {
     journal
-        .append(&scope(), key, JournalRecord { sequence, body })
+        .append(&scope(), key, JournalRecord { sequence, body }, None)
         .await
 }
 
@@ -108,6 +111,56 @@ async fn a_number_is_written_once(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
+async fn a_guard_is_obeyed(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    let key = turn("s", "t");
+    save_in(&*store, &Scope::new("stranger"), row("s", "own", 9)).await?;
+    // Allows a record while there is no row 'own' and the latest is the expected one.
+    let guard = |expected: Option<&'static str>| {
+        JournalGuard::new("own".into(), move |row, latest| {
+            if row.is_some_and(|row| row.state.is_some()) {
+                return Err(Error::internal("the guard was given a state"));
+            }
+            if row.is_none() && latest.map(SnapshotId::as_str) == expected {
+                return Ok(());
+            }
+            Err(Error::aborted("over"))
+        })
+    };
+    let write = async |sequence: u64, expected: Option<&'static str>| {
+        let record = JournalRecord {
+            sequence,
+            body: json!(sequence),
+        };
+        let written = journal
+            .append(&scope(), &key, record, Some(&guard(expected)))
+            .await;
+        written.map_err(|error| error.status())
+    };
+
+    ensure!(write(0, None).await == Ok(()), "in a session without rows");
+    ensure!(
+        write(1, Some("a")).await == Err(Status::Aborted),
+        "a guard was shown a row that is not there"
+    );
+    save(&*store, row("s", "a", 1)).await?;
+    ensure!(
+        write(1, None).await == Err(Status::Aborted),
+        "a record was written although the session had moved on"
+    );
+    ensure!(write(1, Some("a")).await == Ok(()), "at the session's latest row");
+    save(&*store, row("s", "own", 2)).await?;
+    ensure!(
+        write(2, Some("own")).await == Err(Status::Aborted),
+        "a record was written although the turn's row was there"
+    );
+    let read = bodies(journal, &scope(), &key).await?;
+    ensure!(read == [(0, json!(0)), (1, json!(1))], "read {read:?}");
+    Ok(())
+}
+
 async fn journals_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
     let Some(journal) = store.journal() else {
         return Ok(());
@@ -121,7 +174,7 @@ async fn journals_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
         sequence: 0,
         body: json!("own"),
     };
-    let written = journal.append(&stranger, &keys[0], own).await;
+    let written = journal.append(&stranger, &keys[0], own, None).await;
     ensure!(
         written.is_ok(),
         "a stranger's journal of the same turn: {written:?}"
