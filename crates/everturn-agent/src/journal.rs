@@ -23,9 +23,9 @@
 //! # Which turn
 //!
 //! A journal belongs to a session, the row the turn goes on from, the length of the conversation at its beginning and the
-//! turn's input: a retry has the same. Where the agent lets identical turns run side by side (branches, and
-//! [`Concurrency::Fork`](crate::Concurrency::Fork)) the row reserved for the turn is part of it too, so that they do not
-//! meet; then a worker that takes over a background run finds the journal and a client that merely retries does not.
+//! turn's input: a retry has the same. An agent that lets identical turns run side by side
+//! ([`Concurrency::Fork`](crate::Concurrency::Fork)) tells them apart by the rows reserved for them; then a worker that takes
+//! over a background run finds its journal, and a client that merely retries does not.
 //!
 //! # Two workers
 //!

@@ -1,6 +1,6 @@
 //! Where the rows of one invocation go: after which row, under which claim, with which precondition.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_core::Result;
 use jiff::{SignedDuration, Timestamp};
@@ -27,6 +27,26 @@ pub(crate) struct Ledger {
     tip: Option<Mark>,
     /// Whether the next row goes to the tip; if not, it begins a branch.
     at_tip: bool,
+    /// The tip, for whoever must know it while a turn runs.
+    place: Arc<Tip>,
+}
+
+/// The id of the session's latest row as an invocation knows it.
+#[derive(Default)]
+struct Tip(Mutex<Option<SnapshotId>>);
+
+impl Tip {
+    fn set(&self, tip: Option<&Mark>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = tip.map(|mark| mark.id.clone());
+    }
+
+    fn check(&self, session: &SessionId, latest: Option<&SnapshotId>) -> Result<()> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref() == latest {
+            return Ok(());
+        }
+        Err(tip_moved(session, known.as_ref(), latest))
+    }
 }
 
 /// What a row's successor must know of it.
@@ -93,13 +113,14 @@ impl Ledger {
             last: None,
             tip: None,
             at_tip: true,
+            place: Arc::default(),
         }
     }
 
     /// Goes on from exactly this row, where `latest` is the session's latest: below it, that begins a branch.
     pub(crate) fn resume_from(&mut self, row: &Snapshot, latest: Option<&Snapshot>) {
         self.last = Some(Mark::from(row));
-        self.tip = latest.map(Mark::from);
+        self.move_tip(latest.map(Mark::from));
         self.at_tip = self.last == self.tip;
     }
 
@@ -107,8 +128,13 @@ impl Ledger {
     /// because nobody can go on from it.
     pub(crate) fn resume_latest(&mut self, good: Option<&Snapshot>, latest: Option<&Snapshot>) {
         self.last = good.map(Mark::from);
-        self.tip = latest.map(Mark::from);
+        self.move_tip(latest.map(Mark::from));
         self.at_tip = true;
+    }
+
+    fn move_tip(&mut self, tip: Option<Mark>) {
+        self.place.set(tip.as_ref());
+        self.tip = tip;
     }
 
     pub(crate) fn can_watch(&self) -> bool {
@@ -168,7 +194,7 @@ impl Ledger {
         self.claim = Some(admitted.claim);
         if let Some(row) = &admitted.moved_to {
             self.last = Some(Mark::from(row));
-            self.tip.clone_from(&self.last);
+            self.move_tip(self.last.clone());
         }
         admitted.moved_to
     }
@@ -211,8 +237,8 @@ impl Ledger {
     /// Where the journal of a turn is kept that begins in a conversation of that length; `None` if the store keeps none.
     pub(crate) fn journal(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> Option<Place> {
         self.store.journal()?;
-        // Only a turn that must land at the tip is alone with what it looks like.
-        let own = Some(reserved).filter(|_| !self.is_exclusive());
+        // Turns that look the same may run side by side only where the agent wants it so.
+        let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         Some(Place {
             store: Arc::clone(&self.store),
             scope: self.scope.clone(),
@@ -224,12 +250,12 @@ impl Ledger {
     /// A turn may act for as long as its row could still be written: it is not there yet and the session is where the turn
     /// began, or it is that of a background run which is not over.
     fn guard(&self, reserved: &SnapshotId) -> JournalGuard {
-        let (session, tip) = (self.session_id.clone(), self.tip_id().cloned());
+        let (session, place) = (self.session_id.clone(), Arc::clone(&self.place));
         let is_exclusive = self.is_exclusive();
         JournalGuard::new(reserved.clone(), move |row, latest| match row {
             Some(row) if row.status == SnapshotStatus::Pending => Ok(()),
             Some(row) => Err(turn_over(&row.snapshot_id)),
-            None if is_exclusive && latest != tip.as_ref() => Err(tip_moved(&session, tip.as_ref(), latest)),
+            None if is_exclusive => place.check(&session, latest),
             None => Ok(()),
         })
     }
@@ -269,7 +295,7 @@ impl Ledger {
     /// Takes note of a row that is now the session's latest.
     pub(crate) fn wrote(&mut self, row: &Snapshot) {
         self.interest.committed(&row.snapshot_id);
-        self.tip = Some(Mark::from(row));
+        self.move_tip(Some(Mark::from(row)));
         self.at_tip = true;
         if row.status == SnapshotStatus::Completed {
             self.last.clone_from(&self.tip);

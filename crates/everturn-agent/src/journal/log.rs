@@ -18,6 +18,8 @@ pub(super) struct Log {
     asked: HashMap<String, Vec<EffectId>>,
     /// The identities that this attempt has met.
     met: HashSet<EffectId>,
+    /// How many calls ended.
+    endings: usize,
     /// How often this attempt has met each look.
     occurrences: HashMap<String, u64>,
 }
@@ -49,6 +51,7 @@ impl Log {
             calls: HashMap::new(),
             asked: HashMap::new(),
             met: HashSet::new(),
+            endings: 0,
             occurrences: HashMap::new(),
         }
     }
@@ -83,9 +86,9 @@ impl Log {
                 changes,
             } => {
                 note(&mut self.asked, call, effect.clone());
-                let number = self.calls.len();
+                self.endings += 1;
                 let known = self.calls.entry(effect).or_default();
-                known.ended = Some((number, outcome));
+                known.ended = Some((self.endings, outcome));
                 known.reply = reply;
                 known.changes = changes;
             }
@@ -354,7 +357,13 @@ mod tests {
             outcome: finished("x"),
             changes: vec![change(text)],
         };
-        let mut log = log([entry, changing("z", "first"), changing("b", "second")]);
+        let mut log = log([
+            entry,
+            started(&"b".into()),
+            started(&"z".into()),
+            changing("z", "first"),
+            changing("b", "second"),
+        ]);
 
         let (_, _, changes) = log.meet_model("a");
 

@@ -64,7 +64,7 @@ pub struct JournalGuard {
 impl JournalGuard {
     /// A guard that looks at `row`, the one reserved for the turn, and at the session's latest row.
     ///
-    /// `judge` may be called more than once, so it must depend on nothing else and change nothing.
+    /// `judge` is called while the store writes, possibly more than once: it must be quick and change nothing.
     pub fn new(
         row: SnapshotId,
         judge: impl Fn(Option<&Snapshot>, Option<&SnapshotId>) -> Result<()> + Send + Sync + 'static,
