@@ -55,7 +55,7 @@ impl EffectJournal for Notes {
     }
 
     async fn calling(&self, effect: ToolEffect<'_>) -> Result<(EffectId, ToolRecord)> {
-        let reply = effect.reply.map_or("restart", EffectId::as_str);
+        let reply = effect.asked_by.map_or("restart", EffectId::as_str);
         let id = EffectId::from(format!("{}.{reply}.{}", effect.request.name, effect.position));
         self.tell(format!("calling {id} {:?}", effect.replay))?;
         let known = self.record.lock().unwrap().take();

@@ -29,7 +29,7 @@ pub(super) enum Entry {
         /// The reply that asked for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply: Option<EffectId>,
-        outcome: ToolOutcome,
+        outcome: Box<ToolOutcome>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changes: Vec<Change>,
     },

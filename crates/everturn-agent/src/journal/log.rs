@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use everturn_ai::{EffectId, ModelResponse, Replay, ToolOutcome, ToolRecord};
+use everturn_ai::{EffectId, Message, ModelResponse, Replay, ToolOutcome, ToolRecord};
 
 use super::entry::Entry;
 use super::identity::{call_look, call_of, effect_id};
@@ -61,10 +61,7 @@ impl Log {
         match entry {
             Entry::Claimed => {}
             Entry::Replied { effect, response } => {
-                let requests = response
-                    .message
-                    .iter()
-                    .flat_map(|message| message.tool_requests());
+                let requests = response.message.iter().flat_map(Message::tool_requests);
                 for (position, request) in requests.enumerate() {
                     let call = call_of(request);
                     let id = effect_id(&self.key, &call_look(Some(&effect), position, &call), 0);
@@ -88,7 +85,7 @@ impl Log {
                 note(&mut self.asked, call, effect.clone());
                 self.endings += 1;
                 let known = self.calls.entry(effect).or_default();
-                known.ended = Some((self.endings, outcome));
+                known.ended = Some((self.endings, *outcome));
                 known.reply = reply;
                 known.changes = changes;
             }
@@ -185,14 +182,16 @@ fn note(asked: &mut HashMap<String, Vec<EffectId>>, call: String, id: EffectId) 
 
 #[cfg(test)]
 mod tests {
-    use everturn_ai::{Message, MultipartToolResponse, ToolRequest};
+    use everturn_ai::{MultipartToolResponse, ToolRequest};
     use serde_json::json;
 
     use super::*;
 
     fn log(entries: impl IntoIterator<Item = Entry>) -> Log {
         let mut log = Log::new(key());
-        entries.into_iter().for_each(|entry| log.learn(entry));
+        for entry in entries {
+            log.learn(entry);
+        }
         log
     }
 
@@ -237,7 +236,7 @@ mod tests {
             effect: id.clone(),
             call: call_of(&pay()),
             reply: Some(reply.clone()),
-            outcome: finished(output),
+            outcome: Box::new(finished(output)),
             changes: Vec::new(),
         }
     }
@@ -354,7 +353,7 @@ mod tests {
             effect: id.into(),
             call: id.to_owned(),
             reply: Some(reply_id.clone()),
-            outcome: finished("x"),
+            outcome: Box::new(finished("x")),
             changes: vec![change(text)],
         };
         let mut log = log([

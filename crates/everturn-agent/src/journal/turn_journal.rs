@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_ai::{
-    EffectId, EffectJournal, ModelEffect, ModelResponse, Replay, ToolEffect, ToolOutcome, ToolRecord,
-    async_trait, reason, with_journal,
+    EffectId, EffectJournal, Message, ModelEffect, ModelResponse, Replay, ToolEffect, ToolOutcome,
+    ToolRecord, async_trait, reason, with_journal,
 };
 use everturn_core::{Context, Error, Result, Status};
 use tokio::sync::OnceCell;
@@ -40,8 +40,10 @@ struct Live {
 
 /// A call under way.
 struct Call {
-    call: String,
-    reply: Option<EffectId>,
+    /// What is called with what.
+    what: String,
+    /// The reply that asks for it.
+    asked_by: Option<EffectId>,
     replay: Replay,
     has_begun: bool,
     changes: Arc<Changes>,
@@ -90,10 +92,12 @@ impl TurnJournal {
         let read = async {
             let entries = self.writer.take_up().await?;
             let mut live = self.live();
-            entries.into_iter().for_each(|entry| live.log.learn(entry));
+            for entry in entries {
+                live.log.learn(entry);
+            }
             Ok(())
         };
-        self.taken_up.get_or_try_init(|| read).await.map(|_| ())
+        self.taken_up.get_or_try_init(|| read).await.copied()
     }
 
     async fn append(&self, entry: Entry) -> Result<()> {
@@ -122,15 +126,15 @@ impl TurnJournal {
         &self,
         look: &str,
         call: String,
-        reply: Option<EffectId>,
+        asked_by: Option<EffectId>,
         replay: Replay,
     ) -> Result<(EffectId, ToolRecord)> {
         let Met { id, record, changes } = {
             let mut live = self.live();
             let met = live.log.meet_call(look, &call, replay);
             let started = Call {
-                call,
-                reply,
+                what: call,
+                asked_by,
                 replay,
                 has_begun: false,
                 changes: Changes::of(self.session.session_id().clone()),
@@ -200,10 +204,7 @@ impl EffectJournal for TurnJournal {
     }
 
     async fn replied(&self, id: &EffectId, response: &ModelResponse) -> Result<()> {
-        let mut requests = response
-            .message
-            .iter()
-            .flat_map(|message| message.tool_requests());
+        let mut requests = response.message.iter().flat_map(Message::tool_requests);
         if requests.next().is_none() && !self.writer.has_written() {
             return Ok(());
         }
@@ -221,8 +222,8 @@ impl EffectJournal for TurnJournal {
     async fn calling(&self, effect: ToolEffect<'_>) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
         let call = call_of(effect.request);
-        let look = call_look(effect.reply, effect.position, &call);
-        self.meet(&look, call, effect.reply.cloned(), effect.replay)
+        let look = call_look(effect.asked_by, effect.position, &call);
+        self.meet(&look, call, effect.asked_by.cloned(), effect.replay)
     }
 
     async fn started(&self, id: &EffectId) -> Result<()> {
@@ -235,7 +236,7 @@ impl EffectJournal for TurnJournal {
             if std::mem::replace(&mut call.has_begun, true) {
                 return Ok(());
             }
-            let call = call.call.clone();
+            let call = call.what.clone();
             live.has_begun = true;
             call
         };
@@ -259,9 +260,9 @@ impl EffectJournal for TurnJournal {
             }
             Entry::Ended {
                 effect: id.clone(),
-                call: call.call,
-                reply: call.reply,
-                outcome: outcome.clone(),
+                call: call.what,
+                reply: call.asked_by,
+                outcome: Box::new(outcome.clone()),
                 changes: call.changes.made(),
             }
         };

@@ -188,9 +188,9 @@ impl<S: CustomState> Core<S> {
 
     pub(super) fn add_messages(&self, messages: Vec<Message>) {
         if let Some(changes) = Changes::current(&self.session_id) {
-            messages
-                .iter()
-                .for_each(|message| changes.note(Change::Message(message.clone())));
+            for message in &messages {
+                changes.note(Change::Message(message.clone()));
+            }
         }
         self.edit(|state| state.messages.extend(messages));
     }

@@ -25,7 +25,7 @@ pub struct ModelEffect<'a> {
 #[non_exhaustive]
 pub struct ToolEffect<'a> {
     /// The reply that asks for it; `None` for a call that a client restarts after an interrupt.
-    pub reply: Option<&'a EffectId>,
+    pub asked_by: Option<&'a EffectId>,
     /// The number of the request among those of its message.
     pub position: usize,
     /// What is asked for.
@@ -116,13 +116,13 @@ impl<'a> ModelEffect<'a> {
 
 impl<'a> ToolEffect<'a> {
     pub(crate) fn new(
-        reply: Option<&'a EffectId>,
+        asked_by: Option<&'a EffectId>,
         position: usize,
         request: &'a ToolRequest,
         replay: Replay,
     ) -> Self {
         Self {
-            reply,
+            asked_by,
             position,
             request,
             replay,

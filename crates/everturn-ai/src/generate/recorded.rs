@@ -33,17 +33,14 @@ impl Call {
         };
         let asked = ModelEffect::new(&self.model_name, &turn.request);
         let (effect, known) = journal.asking(asked).await?;
-        let response = match known {
-            Some(response) => {
-                tracing::debug!(%effect, "a model's reply is known and is not paid for again");
-                send_known(&response, turn, index).await?;
-                response
-            }
-            None => {
-                let response = self.ask_live(turn, index).await?;
-                journal.replied(&effect, &response).await?;
-                response
-            }
+        let response = if let Some(response) = known {
+            tracing::debug!(%effect, "a model's reply is known and is not paid for again");
+            send_known(&response, turn, index).await?;
+            response
+        } else {
+            let response = self.ask_live(turn, index).await?;
+            journal.replied(&effect, &response).await?;
+            response
         };
         Ok(Reply {
             response,

@@ -25,6 +25,7 @@ list_promises! {
     "old journals are swept and young ones stay" => old_journals_are_swept,
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn told(error: Error) -> String {
     format!("{error:?}")
 }
