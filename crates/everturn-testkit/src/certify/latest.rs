@@ -100,9 +100,16 @@ async fn an_orphan_is_never_the_latest(store: Arc<dyn SessionStore>) -> Verdict 
             "{when}: the latest is {expected:?}, not {found:?}"
         );
         let sessions = store.sessions(&scope(), &SessionQuery::default()).await;
-        let listed = sessions.map(|page| page.items.into_iter().next().map(|summary| summary.latest.snapshot_id));
+        let listed = sessions.map(|page| {
+            page.items
+                .into_iter()
+                .next()
+                .map(|summary| summary.latest.snapshot_id)
+        });
         ensure!(
-            listed.as_ref().is_ok_and(|listed| listed.as_ref().map(|id| id.as_str()) == expected),
+            listed
+                .as_ref()
+                .is_ok_and(|listed| listed.as_ref().map(|id| id.as_str()) == expected),
             "{when}: the session is listed by {listed:?} instead of {expected:?}"
         );
         Ok(())
