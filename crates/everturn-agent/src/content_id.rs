@@ -132,12 +132,18 @@ fn hash(state: &SessionState) -> Result<Hashed> {
         hasher.value(&state.artifacts)?;
     }
     put(&mut hasher, b"}");
-    let digest = hasher.sha.finalize();
-    let id: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Hashed {
-        id: id.into(),
+        id: hex(&hasher.sha.finalize()).into(),
         bytes: hasher.bytes,
     })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16).expect("four bits are one digit");
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
+        .collect()
 }
 
 /// The hash of everything up to these messages, from the nearest one known. It counts from there.

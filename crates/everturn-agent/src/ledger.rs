@@ -96,7 +96,6 @@ impl Ledger {
         session_id: SessionId,
         policy: Concurrency,
         clock: Clock,
-        (timeline, ids): (Timeline, SnapshotIds),
     ) -> Self {
         let interest = Arc::new(Interest::in_session(&store, &scope, &session_id));
         Self {
@@ -105,14 +104,23 @@ impl Ledger {
             session_id,
             clock,
             policy,
-            timeline,
-            ids,
+            timeline: Timeline::default(),
+            ids: SnapshotIds::default(),
             interest,
             claim: None,
             last: None,
             tip: None,
             at_tip: true,
             rewind: None,
+        }
+    }
+
+    /// The same place, on such a timeline, with rows named in such a way.
+    pub(crate) fn with_rules(self, timeline: Timeline, ids: SnapshotIds) -> Self {
+        Self {
+            timeline,
+            ids,
+            ..self
         }
     }
 
@@ -287,7 +295,7 @@ impl Ledger {
                 });
             }
             let rewound = match &rewind {
-                Some(rewind) => settled(rewind.carry_out(&id).await, &id),
+                Some(rewind) => settled(&rewind.carry_out(&id).await, &id),
                 None => false,
             };
             Ok(Saved {
@@ -366,8 +374,8 @@ fn check_equal(existing: &Snapshot, row: &Snapshot) -> Result<()> {
 
 /// A rewind that could not be carried out to its end is no failure of the turn, which is durable: it is tried again
 /// with the next row.
-fn settled(outcome: Result<()>, tip: &SnapshotId) -> bool {
-    if let Err(error) = &outcome {
+fn settled(outcome: &Result<()>, tip: &SnapshotId) -> bool {
+    if let Err(error) = outcome {
         tracing::warn!(%tip, %error, "not all that a rewind leaves behind could be marked");
     }
     outcome.is_ok()

@@ -88,8 +88,8 @@ async fn resume_stored<S>(
             session_id,
             definition.concurrency,
             definition.clock.clone(),
-            (definition.timeline, definition.snapshot_ids),
         )
+        .with_rules(definition.timeline, definition.snapshot_ids)
     };
     match (init.snapshot_id, init.session_id) {
         (Some(id), session_id) => {

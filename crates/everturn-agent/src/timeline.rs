@@ -20,7 +20,8 @@ pub enum Timeline {
     /// That happens with the first snapshot that is taken after the resumption: it is written first, as the session's
     /// new tip, and the others are marked then. So nothing changes if the turn fails, and whoever resumes by the session
     /// finds the old tip or the new one and nothing in between, whenever the process dies. Marks that could not be
-    /// written are made up for with the invocation's next snapshot; until then such rows are listed like a branch.
+    /// written are made up for with the invocation's next snapshot. If the process dies before that, such rows are listed,
+    /// like a branch, until a later rewind passes them.
     ///
     /// What was left behind is recovered by resuming one of its snapshots: its line is then the session's again, and
     /// the line that had replaced it is orphaned.

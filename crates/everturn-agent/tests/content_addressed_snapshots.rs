@@ -22,7 +22,7 @@ async fn reply(turn: Turn) -> Result<()> {
         turn.update_messages(|messages| *messages = messages.truncate_to(0));
         turn.set_custom(serde_json::from_str(number)?);
     } else {
-        let place = turn.snapshot_id().map(SnapshotId::as_str).unwrap_or("nowhere");
+        let place = turn.snapshot_id().map_or("nowhere", SnapshotId::as_str);
         turn.add_message(Message::model(format!("re: {heard} at {place}")));
     }
     Ok(())

@@ -64,7 +64,7 @@ fn the_latest_row_is_the_first_of_an_index() {
     );
     assert_searches(
         read::TIP,
-        &["SEARCH snapshot USING INDEX snapshot_by_position (session=?)"],
+        &["SEARCH snapshot USING COVERING INDEX snapshot_by_position (session=?)"],
     );
 }
 

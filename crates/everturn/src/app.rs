@@ -167,6 +167,16 @@ impl Everturn {
         everturn_agent::custom_agent(&self.registry, name, function)
     }
 
+    /// An agent that runs its turns itself, under its earlier name; see [`everturn_agent::session_flow`].
+    pub fn session_flow<S, F, Fut>(&self, name: impl Into<String>, function: F) -> AgentBuilder<S>
+    where
+        S: CustomState,
+        F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<AgentResult>> + Send + 'static,
+    {
+        everturn_agent::session_flow(&self.registry, name, function)
+    }
+
     /// A generation without a session.
     pub fn generate(&self) -> Generate {
         Generate::new(&self.registry)

@@ -85,7 +85,7 @@ pub mod prelude {
     pub use everturn_agent::{
         Agent, AgentFinishReason, AgentInput, AgentReply, AgentSession, AgentTask, Artifact, Artifacts, Chat,
         Concurrency, Delegation, Interrupt, Resume, Session, SessionHandle, SessionId, SessionState,
-        Snapshot, SnapshotId, SnapshotStatus, Turn,
+        Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy, SnapshotStatus, Timeline, Turn,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;

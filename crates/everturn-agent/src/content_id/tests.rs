@@ -23,8 +23,7 @@ fn from_scratch(state: &SessionState) -> String {
         .iter()
         .filter_map(|field| Some(format!("\"{field}\":{}", canonical(state.get(*field)?))))
         .collect();
-    let digest = Sha256::digest(format!("{{{}}}", fields.join(",")));
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(format!("{{{}}}", fields.join(","))))
 }
 
 fn state(messages: impl IntoIterator<Item = Message>) -> SessionState {
@@ -42,9 +41,10 @@ fn the_name_of_a_small_state_is_the_hash_of_its_text() {
 
     let text = r#"{"sessionId":"s","messages":[{"content":[{"text":"hi"}],"role":"user"}],"custom":{"a":"é","b":1}}"#;
 
-    let digest = Sha256::digest(text);
-    let expected: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(SnapshotId::of_state(&state).unwrap().as_str(), expected);
+    assert_eq!(
+        SnapshotId::of_state(&state).unwrap().as_str(),
+        hex(&Sha256::digest(text))
+    );
 }
 
 #[test]

@@ -23,25 +23,25 @@ pub(super) struct Detaching<I, E> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Write<I, E> {
     /// A row inside the turn on this input. What the function does meanwhile is noted there.
-    IterationRow(I, Saving<E>),
+    Iteration(I, Saving<E>),
     /// The row of the invocation's end, which came before the detach.
-    EndRow,
+    End,
     /// The row of the turn that ended before the detach; the pending row must become its child, not its sibling.
-    TurnRow,
+    Turn,
     /// The pending row, while a turn that the function was given earlier may still run.
-    PendingRow { turn_running: bool },
+    Pending { turn_running: bool },
 }
 
 impl<I: Clone, E> Detaching<I, E> {
     /// Lets the turn-end write that is in flight land first.
     pub(super) fn await_commit(function: Meanwhile<E>, queue: VecDeque<I>) -> Step<I, E> {
-        Step::to(Self::new(Write::TurnRow, function, queue))
+        Step::to(Self::new(Write::Turn, function, queue))
     }
 
     /// Lets the row inside a turn that is in flight land first.
     pub(super) fn await_iteration(input: I, saving: Saving<E>, queue: VecDeque<I>) -> Step<I, E> {
         Step::to(Self::new(
-            Write::IterationRow(input, saving),
+            Write::Iteration(input, saving),
             Meanwhile::Running,
             queue,
         ))
@@ -50,7 +50,7 @@ impl<I: Clone, E> Detaching<I, E> {
     /// Lets the row of the invocation's end that is in flight land first.
     pub(super) fn await_end() -> Step<I, E> {
         Step::to(Self::new(
-            Write::EndRow,
+            Write::End,
             Meanwhile::Returned(Ok(())),
             VecDeque::new(),
         ))
@@ -58,7 +58,7 @@ impl<I: Clone, E> Detaching<I, E> {
 
     /// Writes the pending row while the function goes on with the turn on `running`, if any.
     pub(super) fn write(function: Meanwhile<E>, running: Option<I>, queue: VecDeque<I>) -> Step<I, E> {
-        let write = Write::PendingRow {
+        let write = Write::Pending {
             turn_running: running.is_some(),
         };
         Self::new(write, function, queue).write_pending(running)
@@ -74,7 +74,7 @@ impl<I: Clone, E> Detaching<I, E> {
     }
 
     pub(super) fn handle(mut self, event: Event<I, E>) -> Step<I, E> {
-        if let Write::IterationRow(input, saving) = self.write {
+        if let Write::Iteration(input, saving) = self.write {
             return Self::handle_while_saving(input, saving, self.queue, self.client_gone, event);
         }
         match (&self.write, event) {
@@ -82,27 +82,27 @@ impl<I: Clone, E> Detaching<I, E> {
                 return Step::to(self).emit(Command::SettleIteration(Ok(())));
             }
             // What the row would have held is in the final write.
-            (Write::EndRow, Event::EndCommitted | Event::CommitFailed(_)) => {
-                self.write = Write::PendingRow { turn_running: false };
+            (Write::End, Event::EndCommitted | Event::CommitFailed(_)) => {
+                self.write = Write::Pending { turn_running: false };
                 return self.write_pending(None);
             }
             // The turn that is on its way answers this request too.
-            (Write::PendingRow { turn_running: true }, Event::NextInput) => {}
+            (Write::Pending { turn_running: true }, Event::NextInput) => {}
             (_, Event::NextInput) => self.function = Meanwhile::Asking,
             (_, Event::Returned(result)) => self.function = Meanwhile::Returned(result),
             (_, Event::ClientGone(_)) => self.client_gone = true,
-            (Write::TurnRow, Event::TurnCommitted) => return self.settle(Ok(())),
-            (Write::TurnRow, Event::CommitFailed(error)) => return self.settle(Err(error)),
-            (Write::PendingRow { turn_running: true }, Event::TurnEnded(_)) => {
-                self.write = Write::PendingRow { turn_running: false };
+            (Write::Turn, Event::TurnCommitted) => return self.settle(Ok(())),
+            (Write::Turn, Event::CommitFailed(error)) => return self.settle(Err(error)),
+            (Write::Pending { turn_running: true }, Event::TurnEnded(_)) => {
+                self.write = Write::Pending { turn_running: false };
                 return Step::to(self).emit(Command::SettleTurn(Ok(())));
             }
-            (Write::PendingRow { turn_running: true }, Event::TurnRefused(input)) => {
-                self.write = Write::PendingRow { turn_running: false };
+            (Write::Pending { turn_running: true }, Event::TurnRefused(input)) => {
+                self.write = Write::Pending { turn_running: false };
                 self.queue.push_front(input);
             }
-            (&Write::PendingRow { turn_running }, Event::PendingWritten) => return self.go_on(turn_running),
-            (Write::PendingRow { .. }, Event::PendingFailed(error)) => return self.give_up(error),
+            (&Write::Pending { turn_running }, Event::PendingWritten) => return self.go_on(turn_running),
+            (Write::Pending { .. }, Event::PendingFailed(error)) => return self.give_up(error),
             _ => {}
         }
         Step::to(self)
@@ -120,7 +120,7 @@ impl<I: Clone, E> Detaching<I, E> {
             Event::CommitFailed(error) => Err(error),
             event => {
                 let client_gone = client_gone || matches!(event, Event::ClientGone(_));
-                let write = Write::IterationRow(input, saving.note(event));
+                let write = Write::Iteration(input, saving.note(event));
                 return Step::to(Self {
                     client_gone,
                     ..Self::new(write, Meanwhile::Running, queue)
@@ -132,7 +132,7 @@ impl<I: Clone, E> Detaching<I, E> {
             client_gone,
             ..Self::new(write, function, queue)
         };
-        let pending = |turn_running| Write::PendingRow { turn_running };
+        let pending = |turn_running| Write::Pending { turn_running };
         let next = match turn {
             TurnMeanwhile::Running => after(pending(true), Meanwhile::Running).write_pending(Some(input)),
             TurnMeanwhile::Abandoned(result) => {
@@ -140,7 +140,7 @@ impl<I: Clone, E> Detaching<I, E> {
             }
             // It ended before the pending row was begun, so it has a row of its own.
             TurnMeanwhile::Ended(TurnOutcome::Succeeded, meanwhile) => {
-                Step::to(after(Write::TurnRow, meanwhile)).emit(Command::CommitTurn)
+                Step::to(after(Write::Turn, meanwhile)).emit(Command::CommitTurn)
             }
             TurnMeanwhile::Ended(TurnOutcome::Failed, meanwhile) => after(pending(false), meanwhile)
                 .write_pending(None)
@@ -150,7 +150,7 @@ impl<I: Clone, E> Detaching<I, E> {
     }
 
     fn settle(mut self, commit: Result<(), E>) -> Step<I, E> {
-        self.write = Write::PendingRow { turn_running: false };
+        self.write = Write::Pending { turn_running: false };
         self.write_pending(None)
             .preceded_by([Command::SettleTurn(commit)])
     }

@@ -19,14 +19,14 @@ pub(super) struct Stopping<E> {
 enum Write {
     None,
     /// The row of the last turn.
-    TurnRow,
+    Turn,
     /// A row inside the turn, while so many others wait that get none, and the turn may have ended.
-    IterationRow {
+    Iteration {
         waiting: usize,
         ended: Option<TurnOutcome>,
     },
     /// The row of the invocation's end.
-    EndRow,
+    End,
 }
 
 impl<E> Stopping<E> {
@@ -42,13 +42,13 @@ impl<E> Stopping<E> {
 
     /// The last turn is being made durable.
     pub(super) fn with_commit_in_flight(mut self) -> Self {
-        self.write = Write::TurnRow;
+        self.write = Write::Turn;
         self
     }
 
     /// The invocation's end is being saved.
     pub(super) fn with_end_in_flight(mut self) -> Self {
-        self.write = Write::EndRow;
+        self.write = Write::End;
         self
     }
 
@@ -66,7 +66,7 @@ impl<E> Stopping<E> {
             TurnMeanwhile::Ended(outcome, meanwhile) => (Some(outcome), meanwhile),
             TurnMeanwhile::Abandoned(result) => (None, Meanwhile::Returned(result)),
         };
-        self.write = Write::IterationRow { waiting, ended };
+        self.write = Write::Iteration { waiting, ended };
         self.begin(meanwhile)
     }
 
@@ -105,7 +105,7 @@ impl<E> Stopping<E> {
 
     /// Cancelled work leaves no rows inside its turn. Those that wait are settled in order.
     fn pass_iteration<I>(mut self) -> Step<I, E> {
-        if let Write::IterationRow { waiting, .. } = &mut self.write {
+        if let Write::Iteration { waiting, .. } = &mut self.write {
             *waiting += 1;
             return Step::to(self);
         }
@@ -113,7 +113,7 @@ impl<E> Stopping<E> {
     }
 
     fn end_turn<I>(mut self, outcome: TurnOutcome) -> Step<I, E> {
-        if let Write::IterationRow { ended, .. } = &mut self.write {
+        if let Write::Iteration { ended, .. } = &mut self.write {
             *ended = Some(outcome);
             return Step::to(self);
         }
@@ -132,9 +132,9 @@ impl<E> Stopping<E> {
     fn settle<I>(mut self, row: Result<(), E>) -> Step<I, E> {
         match std::mem::replace(&mut self.write, Write::None) {
             Write::None => Step::to(self),
-            Write::EndRow => self.resolve_when_done(),
-            Write::TurnRow => self.resolve_when_done().preceded_by([Command::SettleTurn(row)]),
-            Write::IterationRow { waiting, ended } => {
+            Write::End => self.resolve_when_done(),
+            Write::Turn => self.resolve_when_done().preceded_by([Command::SettleTurn(row)]),
+            Write::Iteration { waiting, ended } => {
                 let next = match ended {
                     Some(TurnOutcome::Succeeded) if self.rows_are_written() => {
                         Step::to(self.with_commit_in_flight()).emit(Command::CommitTurn)

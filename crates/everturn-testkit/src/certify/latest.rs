@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_agent::SnapshotStatus;
+use everturn_agent::{SnapshotId, SnapshotStatus};
 use everturn_agent::store::{
     Deletion, Detail, Precondition, SessionQuery, SessionStore, SnapshotQuery, TIP_MOVED,
 };
@@ -109,7 +109,7 @@ async fn an_orphan_is_never_the_latest(store: Arc<dyn SessionStore>) -> Verdict 
         ensure!(
             listed
                 .as_ref()
-                .is_ok_and(|listed| listed.as_ref().map(|id| id.as_str()) == expected),
+                .is_ok_and(|listed| listed.as_ref().map(SnapshotId::as_str) == expected),
             "{when}: the session is listed by {listed:?} instead of {expected:?}"
         );
         Ok(())
