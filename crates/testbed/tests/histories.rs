@@ -41,7 +41,7 @@ async fn sqlite(folder: &TempDir) -> SqliteStore {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
     fn the_memory_store_keeps_histories(ids in ids(), program in program(40)) {
@@ -50,7 +50,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
     fn the_sqlite_store_keeps_histories(ids in ids(), program in program(30)) {
