@@ -93,11 +93,11 @@ impl Setting {
             .define()
             .unwrap()
     }
+}
 
-    /// Runs a turn of an agent in a process of its own; `None` if the process died.
-    fn run(&self, fuse: &Fuse, agent: &Agent, input: impl Into<AgentInput>) -> Option<Result<AgentOutput>> {
-        fuse.process(turn(agent, input))
-    }
+/// Runs a turn of an agent in a process of its own; `None` if the process died.
+fn run(fuse: &Fuse, agent: &Agent, input: impl Into<AgentInput>) -> Option<Result<AgentOutput>> {
+    fuse.process(turn(agent, input))
 }
 
 fn interrupt(output: &AgentOutput) -> Interrupt {
@@ -119,7 +119,7 @@ fn a_turn_without_tools_writes_nothing() {
     let fuse = Fuse::never();
     let agent = setting.agent(&fuse, |_| ModelResponse::text_of("Hello."), []);
 
-    setting.run(&fuse, &agent, "hi").unwrap().unwrap();
+    run(&fuse, &agent, "hi").unwrap().unwrap();
 
     assert_eq!(setting.world.counted("records"), 0);
     assert_eq!(setting.world.counted("cleared"), 0);
@@ -138,7 +138,7 @@ fn each_kind_of_tool_costs_what_it_says() {
         let tool = done("act", &setting.world).with_replay(replay);
         let agent = setting.agent(&fuse, once(&["act"]), [tool]);
 
-        setting.run(&fuse, &agent, "go").unwrap().unwrap();
+        run(&fuse, &agent, "go").unwrap().unwrap();
 
         let counted = |what: &str| setting.world.counted(what);
         let written = (counted("replied"), counted("started"), counted("ended"));
@@ -152,17 +152,14 @@ fn a_call_in_flight_is_asked_about_and_an_answer_settles_it() {
     let setting = Setting::new();
     let fuse = Fuse::never();
     let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
-    assert!(setting.run(&fuse, &dying, "go").is_none());
+    assert!(run(&fuse, &dying, "go").is_none());
 
     let fuse = Fuse::never();
     let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
-    let asked = setting.run(&fuse, &agent, "go").unwrap().unwrap();
+    let asked = run(&fuse, &agent, "go").unwrap().unwrap();
     let question = interrupt(&asked);
     let answer = Resume::from(question.respond("paid in cash").unwrap());
-    let output = setting
-        .run(&fuse, &agent, AgentInput::resume(answer))
-        .unwrap()
-        .unwrap();
+    let output = run(&fuse, &agent, AgentInput::resume(answer)).unwrap().unwrap();
 
     assert!(question.is_outcome_unknown());
     assert_eq!(output.message.unwrap().text(), "Done.");
@@ -176,16 +173,13 @@ fn a_call_in_flight_is_run_again_by_whoever_knows_that_it_did_not_happen() {
     let setting = Setting::new();
     let fuse = Fuse::never();
     let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
-    assert!(setting.run(&fuse, &dying, "go").is_none());
+    assert!(run(&fuse, &dying, "go").is_none());
 
     let fuse = Fuse::never();
     let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
-    let asked = setting.run(&fuse, &agent, "go").unwrap().unwrap();
+    let asked = run(&fuse, &agent, "go").unwrap().unwrap();
     let again = Resume::from(interrupt(&asked).restart(()).unwrap());
-    let output = setting
-        .run(&fuse, &agent, AgentInput::resume(again))
-        .unwrap()
-        .unwrap();
+    let output = run(&fuse, &agent, AgentInput::resume(again)).unwrap().unwrap();
 
     assert_eq!(output.message.unwrap().text(), "Done.");
     assert_eq!(setting.world.counted("pay"), 2);
@@ -196,10 +190,10 @@ fn a_restarted_call_that_dies_too_is_not_run_a_third_time() {
     let setting = Setting::new();
     let mut fuse = Fuse::never();
     let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
-    assert!(setting.run(&fuse, &dying, "go").is_none());
+    assert!(run(&fuse, &dying, "go").is_none());
     fuse = Fuse::never();
     let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
-    let asked = setting.run(&fuse, &agent, "go").unwrap().unwrap();
+    let asked = run(&fuse, &agent, "go").unwrap().unwrap();
     let again = || AgentInput::resume(Resume::from(interrupt(&asked).restart(()).unwrap()));
     let second = Fuse::never();
     let dies = second.clone();
@@ -211,10 +205,10 @@ fn a_restarted_call_that_dies_too_is_not_run_a_third_time() {
         }
     });
     let dying = setting.agent(&second, once(&["pay"]), [dying]);
-    assert!(setting.run(&second, &dying, again()).is_none());
+    assert!(run(&second, &dying, again()).is_none());
 
     for _ in 0..2 {
-        let output = setting.run(&fuse, &agent, again()).unwrap().unwrap();
+        let output = run(&fuse, &agent, again()).unwrap().unwrap();
         assert_eq!(status(&output), Status::FailedPrecondition);
     }
 
@@ -227,17 +221,18 @@ fn a_tool_that_can_find_out_asks_nobody() {
         let setting = Setting::new();
         let fuse = Fuse::never();
         let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
-        assert!(setting.run(&fuse, &dying, "go").is_none());
+        assert!(run(&fuse, &dying, "go").is_none());
 
         let fuse = Fuse::never();
         let pay = done("pay", &setting.world).with_reconcile(move |_: Value, _| async move {
-            Ok(match happened {
-                true => Reconciliation::Happened("it was paid"),
-                false => Reconciliation::NeverHappened,
+            Ok(if happened {
+                Reconciliation::Happened("it was paid")
+            } else {
+                Reconciliation::NeverHappened
             })
         });
         let agent = setting.agent(&fuse, once(&["pay"]), [pay]);
-        let output = setting.run(&fuse, &agent, "go").unwrap().unwrap();
+        let output = run(&fuse, &agent, "go").unwrap().unwrap();
 
         assert_eq!(output.message.unwrap().text(), "Done.");
         assert_eq!(setting.world.counted("pay"), runs, "happened: {happened}");
@@ -260,8 +255,8 @@ fn a_turn_that_failed_for_now_goes_on_where_it_failed() {
         [done("pay", &setting.world), fetch],
     );
 
-    let failed = setting.run(&fuse, &agent, "go").unwrap().unwrap();
-    let output = setting.run(&fuse, &agent, "go").unwrap().unwrap();
+    let failed = run(&fuse, &agent, "go").unwrap().unwrap();
+    let output = run(&fuse, &agent, "go").unwrap().unwrap();
 
     assert_eq!(failed.finish_reason, Some(AgentFinishReason::Failed));
     assert_eq!(output.message.unwrap().text(), "Done.");
@@ -289,8 +284,8 @@ fn a_turn_that_came_to_a_dead_end_begins_anew_and_still_pays_once() {
         ],
     );
 
-    let failed = setting.run(&fuse, &agent, "go").unwrap().unwrap();
-    let output = setting.run(&fuse, &agent, "go").unwrap().unwrap();
+    let failed = run(&fuse, &agent, "go").unwrap().unwrap();
+    let output = run(&fuse, &agent, "go").unwrap().unwrap();
 
     assert_eq!(status(&failed), Status::Internal);
     assert_eq!(output.message.unwrap().text(), "Done.");
@@ -320,7 +315,7 @@ fn a_dead_end_without_anything_to_protect_leaves_nothing() {
         ],
     );
 
-    setting.run(&fuse, &agent, "go").unwrap().unwrap();
+    run(&fuse, &agent, "go").unwrap().unwrap();
 
     assert!(setting.world.counted("records") > 0);
     assert_eq!(journals(&setting.store), 0);
@@ -331,11 +326,11 @@ fn another_input_is_another_turn() {
     let setting = Setting::new();
     let fuse = Fuse::never();
     let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
-    assert!(setting.run(&fuse, &dying, "go").is_none());
+    assert!(run(&fuse, &dying, "go").is_none());
 
     let fuse = Fuse::never();
     let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
-    let output = setting.run(&fuse, &agent, "go on").unwrap().unwrap();
+    let output = run(&fuse, &agent, "go on").unwrap().unwrap();
 
     assert_eq!(output.finish_reason, Some(AgentFinishReason::Stop));
     assert_eq!(setting.world.counted("pay"), 2);
@@ -350,7 +345,7 @@ fn a_changed_prompt_asks_the_model_again_and_pays_once() {
         once(&["pay", "fall"]),
         [done("pay", &setting.world), deadly("fall", &setting.world, &fuse)],
     );
-    assert!(setting.run(&fuse, &dying, "go").is_none());
+    assert!(run(&fuse, &dying, "go").is_none());
 
     let fuse = Fuse::never();
     let changed = agent(&registry(&fuse, &setting.world, once(&["pay"])), "cook")
@@ -359,7 +354,7 @@ fn a_changed_prompt_asks_the_model_again_and_pays_once() {
         .store(Shared::new(&setting.store, &fuse, &setting.world))
         .define()
         .unwrap();
-    let output = setting.run(&fuse, &changed, "go").unwrap().unwrap();
+    let output = run(&fuse, &changed, "go").unwrap().unwrap();
 
     assert_eq!(output.message.unwrap().text(), "Done.");
     assert_eq!(setting.world.counted("pay"), 1);
@@ -485,7 +480,7 @@ fn an_agent_that_is_told_so_writes_nothing() {
         .define()
         .unwrap();
 
-    setting.run(&fuse, &agent, "go").unwrap().unwrap();
+    run(&fuse, &agent, "go").unwrap().unwrap();
 
     assert_eq!(setting.world.counted("records"), 0);
 }
@@ -501,7 +496,7 @@ fn a_turn_that_gets_no_row_leaves_no_journal() {
         .define()
         .unwrap();
 
-    setting.run(&fuse, &agent, "go").unwrap().unwrap();
+    run(&fuse, &agent, "go").unwrap().unwrap();
 
     assert!(setting.world.counted("records") > 0);
     assert!(latest(&setting.store).is_none());
@@ -513,7 +508,7 @@ fn journals_that_nobody_came_back_for_are_dropped() {
     let setting = Setting::new();
     let fuse = Fuse::never();
     let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
-    assert!(setting.run(&fuse, &dying, "go").is_none());
+    assert!(run(&fuse, &dying, "go").is_none());
     assert_eq!(journals(&setting.store), 1);
 
     let fuse = Fuse::never();
@@ -524,7 +519,7 @@ fn journals_that_nobody_came_back_for_are_dropped() {
         .define()
         .unwrap();
     let other = AgentInput::message("something else");
-    setting.run(&fuse, &forgetful, other).unwrap().unwrap();
+    run(&fuse, &forgetful, other).unwrap().unwrap();
 
     assert_eq!(journals(&setting.store), 0);
     assert_eq!(setting.world.counted("swept"), 2, "once by each agent");
@@ -599,7 +594,7 @@ fn an_effect_of_a_turns_own_takes_place_once() {
             replay,
             Shared::new(&setting.store, &fuse, &setting.world),
         );
-        assert!(setting.run(&fuse, &dying, "a table").is_none());
+        assert!(run(&fuse, &dying, "a table").is_none());
 
         let fuse = Fuse::never();
         let alive = waiter(
@@ -608,7 +603,7 @@ fn an_effect_of_a_turns_own_takes_place_once() {
             replay,
             Shared::new(&setting.store, &fuse, &setting.world),
         );
-        let output = setting.run(&fuse, &alive, "a table").unwrap().unwrap();
+        let output = run(&fuse, &alive, "a table").unwrap().unwrap();
 
         let said = format!("Table {runs}.");
         assert_eq!(output.message.unwrap().text(), said, "{dies_at} {replay:?}");
@@ -623,19 +618,18 @@ fn an_effect_of_unknown_outcome_fails_the_turn_until_somebody_finds_out() {
     let fuse = Fuse::burning_at(3);
     let shared = |fuse: &Fuse| Shared::new(&setting.store, fuse, &setting.world);
     assert!(
-        setting
-            .run(
-                &fuse,
-                &waiter(&setting, &fuse, Replay::Once, shared(&fuse)),
-                "a table"
-            )
-            .is_none()
+        run(
+            &fuse,
+            &waiter(&setting, &fuse, Replay::Once, shared(&fuse)),
+            "a table"
+        )
+        .is_none()
     );
 
     let fuse = Fuse::never();
     let alive = waiter(&setting, &fuse, Replay::Once, shared(&fuse));
     for _ in 0..2 {
-        let output = setting.run(&fuse, &alive, "a table").unwrap().unwrap();
+        let output = run(&fuse, &alive, "a table").unwrap().unwrap();
         assert_eq!(status(&output), Status::FailedPrecondition);
         let details = output.error.unwrap().details.unwrap();
         assert_eq!(details["effect"], "reserve");
@@ -660,7 +654,7 @@ fn an_effect_of_unknown_outcome_fails_the_turn_until_somebody_finds_out() {
     .store(shared(&fuse))
     .define()
     .unwrap();
-    let output = setting.run(&fuse, &knowing, "a table").unwrap().unwrap();
+    let output = run(&fuse, &knowing, "a table").unwrap().unwrap();
 
     assert_eq!(output.message.unwrap().text(), "Table 9.");
 }

@@ -3,6 +3,7 @@
 //! They are at `<root>/.journals/`, where no reader of rows looks. A record is written as rows are, under its tenant's
 //! lock: so a number is written once, and a record is whole or not there.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -172,8 +173,11 @@ fn hash<const N: usize>(names: [&str; N]) -> String {
         hash.update(name);
         hash.update([0]);
     }
-    let half = &hash.finalize()[..16];
-    half.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut name = String::with_capacity(32);
+    for byte in &hash.finalize()[..16] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
 }
 
 #[async_trait]

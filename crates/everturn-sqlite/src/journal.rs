@@ -25,9 +25,9 @@ pub(crate) const CLEAR: &str = "DELETE FROM journal WHERE scope = ?1 AND session
 pub(crate) const CLEAR_SESSION: &str = "DELETE FROM journal WHERE scope = ?1 AND session = ?2";
 
 /// The journals of which every record is old.
-pub(crate) const OLD: &str = "SELECT DISTINCT scope, session, turn FROM journal AS old WHERE added_at < ?1 AND NOT EXISTS \
-    (SELECT 1 FROM journal AS new WHERE new.scope = old.scope AND new.session = old.session AND new.turn = old.turn \
-    AND new.added_at >= ?1)";
+pub(crate) const OLD: &str = "SELECT DISTINCT scope, session, turn FROM journal AS old INDEXED BY journal_by_age \
+    WHERE added_at < ?1 AND NOT EXISTS (SELECT 1 FROM journal AS new WHERE new.scope = old.scope \
+    AND new.session = old.session AND new.turn = old.turn AND new.added_at >= ?1)";
 
 #[async_trait]
 impl Journal for SqliteStore {

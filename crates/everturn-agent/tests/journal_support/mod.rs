@@ -55,7 +55,7 @@ impl Fuse {
 
     pub(crate) async fn die(&self) {
         self.burnt.cancel();
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Runs a process of its own until it is done or dies; `None` if it died.
