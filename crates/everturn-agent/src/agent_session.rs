@@ -5,6 +5,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use everturn_ai::effect::without_journal;
 use everturn_core::{Context, Result, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
@@ -60,12 +61,18 @@ impl<S: CustomState> AgentSession<S> {
         let TurnStart {
             input,
             place,
+            journal,
             mut report,
         } = start;
         self.session.core().begin_turn();
         let name = format!("runTurn-{}", place.turn_index + 1);
         let place = Arc::new(place);
         let context = self.context.clone().with_extension(Arc::clone(&place));
+        let context = match &journal {
+            Some(journal) => journal.enter_turn(context),
+            // An agent that is called from another's turn has its own session, or none that is kept.
+            None => without_journal(context),
+        };
         let session = &self.session;
         let settle = &mut report;
         let outcome = in_span(
@@ -78,7 +85,15 @@ impl<S: CustomState> AgentSession<S> {
                     session.add_message(message.clone());
                 }
                 let turn = Turn::new(session.clone(), input, place, context);
-                let reason = handler(turn).await?.into().finish_reason;
+                let reason = match handler(turn).await {
+                    Ok(result) => result.into().finish_reason,
+                    Err(error) => {
+                        if let Some(journal) = journal {
+                            journal.turn_failed(&error).await;
+                        }
+                        return Err(error);
+                    }
+                };
                 if let Some(row) = settle.settle(Ok(reason)).await? {
                     recorder.snapshot_id(row.as_str());
                 }

@@ -9,6 +9,7 @@ mod broadcast;
 mod client;
 mod execute;
 mod function;
+mod journals;
 mod output;
 mod snapshots;
 mod turns;
@@ -28,6 +29,7 @@ use self::background::{Background, Standing};
 use self::broadcast::Broadcast;
 use self::client::Client;
 use self::function::{Function, Report};
+use self::journals::Journals;
 use self::snapshots::{RowWritten, Snapshots};
 use self::turns::{Admissions, Turns};
 use self::wire::{Wire, WireEvent};
@@ -64,6 +66,7 @@ pub(crate) struct Driver<S> {
     background: Background,
     broadcast: Broadcast,
     snapshots: Snapshots,
+    journals: Journals,
     /// The state to give back if the invocation fails; kept where the client keeps the state.
     last_good: Option<SessionState>,
     /// The state to give back, once it was shaped.
@@ -76,6 +79,8 @@ pub(crate) struct Driver<S> {
 /// A store's answer to a command.
 enum Written {
     Row(RowWritten),
+    /// The turn gets no row, and nothing of it is left.
+    NoRow,
     Pending(Result<Box<Saved>>),
     Final(Result<bool>),
     Progress(Standing),
@@ -200,6 +205,7 @@ impl<S: CustomState> Driver<S> {
             background: Background::new(definition.heartbeat.interval),
             broadcast: Broadcast::new(Arc::clone(&definition.run_log)),
             snapshots,
+            journals: Journals::default(),
             last_good,
             shown: None,
             result: None,
@@ -337,6 +343,7 @@ impl<S: CustomState> Driver<S> {
     fn written(&mut self, written: Written) -> Option<AgentEvent> {
         Some(match written {
             Written::Row(written) => self.row_written(written),
+            Written::NoRow => Event::TurnCommitted,
             Written::Pending(Ok(saved)) => {
                 if let Some(ledger) = &mut self.ledger {
                     ledger.wrote(&saved);

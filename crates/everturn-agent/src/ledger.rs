@@ -1,16 +1,21 @@
 //! Where the rows of one invocation go: after which row, under which claim, with which precondition.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::{Error, Result};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::claim::{Claim, Interest};
 use crate::content_id::holds_the_same;
-use crate::store::{Detail, Mutation, Precondition, Scope, SessionStore, StatusStream, tip_moved};
+use crate::journal::{Place, turn_key, turn_over};
+use crate::lease::Lease;
+use crate::store::{
+    Detail, JournalGuard, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream, tip_moved,
+};
 use crate::timeline::Rewind;
 use crate::{
-    Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotStatus, Timeline,
+    AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
+    SnapshotStatus, Timeline,
 };
 
 /// An invocation's place among the rows of its session.
@@ -32,6 +37,8 @@ pub(crate) struct Ledger {
     at_tip: bool,
     /// On a linear timeline, the return to an earlier row that the next row carries out.
     rewind: Option<Rewind>,
+    /// Where the invocation stands, for whoever must know it while a turn runs.
+    standing: Arc<Standing>,
 }
 
 /// A row that is in the store.
@@ -41,6 +48,39 @@ pub(crate) struct Saved {
     pub(crate) is_new: bool,
     /// Whether the rewind that came with it was carried out.
     rewound: bool,
+}
+
+/// What changes under a turn while it runs.
+#[derive(Default)]
+struct Standing {
+    /// The id of the session's latest row as the invocation knows it.
+    tip: Mutex<Option<SnapshotId>>,
+    /// The claim on the background run that the invocation has become.
+    lease: Mutex<Option<Lease>>,
+}
+
+impl Standing {
+    fn set_tip(&self, tip: Option<&Mark>) {
+        *lock(&self.tip) = tip.map(|mark| mark.id.clone());
+    }
+
+    fn check_tip(&self, session: &SessionId, latest: Option<&SnapshotId>) -> Result<()> {
+        let known = lock(&self.tip);
+        if known.as_ref() == latest {
+            return Ok(());
+        }
+        Err(tip_moved(session, known.as_ref(), latest))
+    }
+
+    /// Whether the run is this invocation's. Its row may be seen before the invocation knows that it was written.
+    fn holds(&self, row: &Snapshot) -> bool {
+        lock(&self.lease).unwrap_or_else(Lease::first).is_on(row)
+    }
+}
+
+/// No critical section leaves anything half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a row's successor must know of it.
@@ -112,6 +152,7 @@ impl Ledger {
             tip: None,
             at_tip: true,
             rewind: None,
+            standing: Arc::default(),
         }
     }
 
@@ -127,7 +168,7 @@ impl Ledger {
     /// Goes on from exactly this row, where `latest` is the session's latest: below it, that begins a branch or, on a
     /// linear timeline, a rewind.
     pub(crate) fn resume_from(&mut self, row: &Snapshot, latest: Option<&Snapshot>) {
-        self.tip = latest.map(Mark::from);
+        self.move_tip(latest.map(Mark::from));
         self.go_back_to(row);
     }
 
@@ -149,7 +190,7 @@ impl Ledger {
     /// because nobody can go on from it.
     pub(crate) fn resume_latest(&mut self, good: Option<&Snapshot>, latest: Option<&Snapshot>) {
         self.last = good.map(Mark::from);
-        self.tip = latest.map(Mark::from);
+        self.move_tip(latest.map(Mark::from));
         self.at_tip = true;
     }
 
@@ -157,7 +198,7 @@ impl Ledger {
     /// the session if none of them has it.
     pub(crate) fn take_over(&mut self, row: &Snapshot, parent: Option<&Snapshot>) {
         self.last = parent.map(Mark::from);
-        self.tip = Some(Mark::from(row));
+        self.move_tip(Some(Mark::from(row)));
         // What the run writes is its row, which is there; so nothing depends on the claim.
         let _ = self.request(&row.snapshot_id);
     }
@@ -165,6 +206,16 @@ impl Ledger {
     /// Whose rows these are.
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    fn move_tip(&mut self, tip: Option<Mark>) {
+        self.standing.set_tip(tip.as_ref());
+        self.tip = tip;
+    }
+
+    /// The invocation goes on as a background run, under this claim.
+    pub(crate) fn hold(&self, lease: Lease) {
+        *lock(&self.standing.lease) = Some(lease);
     }
 
     pub(crate) fn can_watch(&self) -> bool {
@@ -223,7 +274,7 @@ impl Ledger {
     pub(crate) fn admit(&mut self, admitted: Admitted) -> Option<Snapshot> {
         self.claim = Some(admitted.claim);
         let row = admitted.moved_to?;
-        self.tip = Some(Mark::from(&row));
+        self.move_tip(Some(Mark::from(&row)));
         // A rewind goes back to where it was asked to, whatever came after.
         if self.rewind.is_some() {
             return None;
@@ -277,8 +328,45 @@ impl Ledger {
         }
     }
 
-    /// Writes a new row. Report what it returns to [`Ledger::wrote`].
-    pub(crate) fn create(&self, row: Snapshot) -> impl Future<Output = Result<Saved>> + Send + use<> {
+    /// Where the journal of a turn is kept that begins in a conversation of that length; `None` if the store keeps none.
+    pub(crate) fn journal(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> Option<Place> {
+        self.store.journal()?;
+        // Turns that look the same may run side by side only where the agent wants it so.
+        let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
+        Some(Place {
+            store: Arc::clone(&self.store),
+            scope: self.scope.clone(),
+            key: turn_key(&self.session_id, self.last(), length, input, own),
+            guard: self.guard(reserved),
+        })
+    }
+
+    /// A turn may act for as long as its row could still be written: it is not there yet and the session is where the turn
+    /// began, or it is that of a background run which is not over
+    /// and not another worker's.
+    fn guard(&self, reserved: &SnapshotId) -> JournalGuard {
+        let (session, standing) = (self.session_id.clone(), Arc::clone(&self.standing));
+        let is_exclusive = self.is_exclusive();
+        JournalGuard::new(reserved.clone(), move |row, latest| match row {
+            Some(row) if row.status == SnapshotStatus::Pending && standing.holds(row) => Ok(()),
+            Some(row) => Err(turn_over(&row.snapshot_id)),
+            None if is_exclusive => standing.check_tip(&session, latest),
+            None => Ok(()),
+        })
+    }
+
+    /// Drops the journals of turns that are over and have no row.
+    pub(crate) fn forget(&self, journals: Vec<JournalKey>) -> impl Future<Output = ()> + Send + use<> {
+        let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
+        async move { forget(store.as_ref(), &scope, &journals).await }
+    }
+
+    /// Writes a new row, which holds the turns of these journals. Report what it returns to [`Ledger::wrote`].
+    pub(crate) fn create(
+        &self,
+        row: Snapshot,
+        journals: Vec<JournalKey>,
+    ) -> impl Future<Output = Result<Saved>> + Send + use<> {
         let precondition = self.precondition();
         let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
         let rewind = self.rewind.clone();
@@ -291,10 +379,11 @@ impl Ledger {
                 None => Ok(Some(written.clone())),
             });
             if store
-                .save(&scope, Some(&id), precondition, mutation)
+                .commit(&scope, Some(&id), precondition, mutation, &journals)
                 .await?
                 .is_none()
             {
+                forget(store.as_ref(), &scope, &journals).await;
                 let found = store.get(&scope, &id, Detail::Metadata).await?;
                 let found = found.ok_or_else(|| {
                     Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again"))
@@ -332,21 +421,26 @@ impl Ledger {
             rewind.since.push(row.snapshot_id.clone());
         }
         self.interest.committed(&row.snapshot_id);
-        self.tip = Some(Mark::from(row));
+        self.move_tip(Some(Mark::from(row)));
         self.at_tip = true;
         if row.status == SnapshotStatus::Completed {
             self.last.clone_from(&self.tip);
         }
     }
 
-    /// Rewrites a row.
+    /// Rewrites a row, which then holds the turns of these journals.
     pub(crate) fn rewrite(
         &self,
         id: SnapshotId,
         mutation: Mutation,
+        journals: Vec<JournalKey>,
     ) -> impl Future<Output = Result<Option<Snapshot>>> + Send + use<> {
         let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
-        async move { store.save(&scope, Some(&id), Precondition::None, mutation).await }
+        async move {
+            store
+                .commit(&scope, Some(&id), Precondition::None, mutation, &journals)
+                .await
+        }
     }
 
     /// Reads a row without its state.
@@ -388,6 +482,15 @@ fn settled(outcome: &Result<()>, tip: &SnapshotId) -> bool {
         tracing::warn!(%tip, %error, "not all that a rewind leaves behind could be marked");
     }
     outcome.is_ok()
+}
+
+async fn forget(store: &dyn SessionStore, scope: &Scope, journals: &[JournalKey]) {
+    for key in journals {
+        let Some(journal) = store.journal() else { return };
+        if let Err(error) = journal.clear(scope, key).await {
+            tracing::warn!(%error, "the journal of a turn was not dropped");
+        }
+    }
 }
 
 impl QueuedTurn {

@@ -60,12 +60,14 @@
 //! | hand tasks to other agents | [`Delegation`] |
 //! | keep conversations | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
 //! | work with history | [`Agent::archive`], [`archive`] |
+//! | survive a crash without acting twice | [`journal`], [`Turn::effect`] |
 //! | work in the background | [`Chat::detach`], [`AgentTask`] |
 //! | go on with what another process left | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
 //! | follow custom state | [`patch`] |
 #![doc = include_str!("docs/background.md")]
 
 pub mod archive;
+pub mod journal;
 pub mod patch;
 pub mod store;
 
@@ -120,6 +122,7 @@ pub use self::content_id::SnapshotIds;
 pub use self::finish_reason::AgentFinishReason;
 pub use self::hand_off::HandOff;
 pub use self::id::{SessionId, SnapshotId};
+pub use self::journal::{Journaling, TURN_TAKEN_OVER, TurnEffect};
 pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, register_agent_middleware};
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, TurnGenerate, agent, prompt_agent};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};

@@ -1,5 +1,6 @@
 //! Sessions: the conversation, as the agent's function, its turns, its tools and any code below them see it.
 
+mod changes;
 mod core;
 mod handle;
 mod outbox;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub(crate) use self::changes::{Change, Changes};
 pub(crate) use self::core::{Core, decode_custom};
 pub use self::handle::SessionHandle;
 pub(crate) use self::outbox::{Answer, Outbox, Signal};
@@ -88,15 +90,14 @@ impl<S: CustomState> Session<S> {
 
     /// Adds one message.
     pub fn add_message(&self, message: impl Into<Message>) {
-        let message = message.into();
-        self.0.edit(|state| state.messages.push(message));
+        self.add_messages([message.into()]);
     }
 
     /// Adds messages.
     pub fn add_messages(&self, messages: impl IntoIterator<Item = Message>) {
         // Whoever computes the messages may look at the session while doing so.
         let messages: Vec<Message> = messages.into_iter().collect();
-        self.0.edit(|state| state.messages.extend(messages));
+        self.0.add_messages(messages);
     }
 
     /// Puts other messages in the place of all.
@@ -153,7 +154,7 @@ impl<S: CustomState> Session<S> {
 
     /// Puts other artifacts in the place of all; the client is not told.
     pub fn set_artifacts(&self, artifacts: Vec<Artifact>) {
-        self.0.edit(|state| state.artifacts = Arc::new(artifacts));
+        self.0.set_artifacts(artifacts);
     }
 
     /// What the agent's prompt is rendered with in this conversation, if anything was given.

@@ -18,6 +18,7 @@
 //! - **Tenants are apart.** A row written under one [`Scope`] cannot be reached under another by any id.
 //! - **Pending rows are found.** A store that can list them ([`SessionStore::pending`]) leaves out none of those that were
 //!   acknowledged, whatever happened to the process that wrote them.
+//! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
 //! - **Level-triggered watching.** A watcher hears the current status first and the last one in the end, whoever wrote it;
 //!   those in between may be left out.
 //! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the process, and
@@ -35,6 +36,7 @@
 //! A store owns the ids it is not given and keeps the session id of an existing row; times and status belong to the
 //! caller and are stored as they come.
 
+mod journal;
 mod memory;
 mod pending;
 mod query;
@@ -47,6 +49,7 @@ use async_trait::async_trait;
 use everturn_core::{Error, Reason, Result};
 use futures::stream::BoxStream;
 
+pub use self::journal::{Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, record_taken};
 pub use self::memory::MemoryStore;
 pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};
 pub use self::query::{
@@ -146,6 +149,33 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
         let _ = query;
         Ok(None)
+    }
+
+    /// Saves a row as [`SessionStore::save`] does and, if that wrote it, drops the journals of the turns it holds: in the
+    /// same step if the store can, else right after.
+    async fn commit(
+        &self,
+        scope: &Scope,
+        id: Option<&SnapshotId>,
+        precondition: Precondition,
+        mutation: Mutation,
+        journals: &[JournalKey],
+    ) -> Result<Option<Snapshot>> {
+        let saved = self.save(scope, id, precondition, mutation).await?;
+        if let (Some(journal), Some(_)) = (self.journal(), &saved) {
+            for key in journals {
+                if let Err(error) = journal.clear(scope, key).await {
+                    // The row is there, so nobody looks for the journal any more; it goes when it is old.
+                    tracing::warn!(%error, "the journal of a committed turn was not dropped");
+                }
+            }
+        }
+        Ok(saved)
+    }
+
+    /// Where the store keeps what happened in turns that are not over; `None` if it does not.
+    fn journal(&self) -> Option<&dyn Journal> {
+        None
     }
 
     /// The row's statuses: the current one at once, then every later one or, if they come faster than they are read,

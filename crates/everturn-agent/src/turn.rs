@@ -9,6 +9,7 @@ use everturn_core::{Context, Emitter, Error, Registry, Result};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::journal::TurnJournal;
 use crate::session::{Outbox, Signal};
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
 
@@ -206,6 +207,8 @@ impl<R: Into<AgentFinishReason>> From<Option<R>> for TurnResult {
 pub(crate) struct TurnStart {
     pub(crate) input: AgentInput,
     pub(crate) place: TurnContext,
+    /// Where what happens is written down, if it is.
+    pub(crate) journal: Option<Arc<TurnJournal>>,
     pub(crate) report: TurnReport,
 }
 

@@ -12,6 +12,7 @@
 //! | the provider blocks | `FAILED_PRECONDITION`; [`unusable_response`] gives the response, [`Generate::allow_blocked`] avoids the error |
 //! | the output does not match its schema | `INTERNAL`: the caller did nothing wrong |
 //! | nobody asked for a stream | the model sees that and need not stream |
+//! | an [`EffectJournal`](crate::EffectJournal) is in the context | it is told of every model and tool call, and may know the outcome: [`effect`](crate::effect) |
 //!
 //! The messages of a shared [`History`](crate::History) stay shared all the way into the response's request, and no
 //! step of a turn walks them.
@@ -27,6 +28,7 @@ mod generated;
 mod observer;
 mod output;
 mod plan;
+mod recorded;
 mod resume;
 mod stream;
 mod tool_round;

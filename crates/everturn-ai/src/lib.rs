@@ -54,6 +54,7 @@
 //! | write prompts down | [`prompt`] |
 //! | give models something to read | [`Document`], [`Resource`], [`retrieve`], [`embed`] |
 //! | keep the conversation | [`GenerateObserver`] |
+//! | survive a crash without acting twice | [`Replay`], [`EffectJournal`] |
 //! | tell failures apart | [`reason`], [`unusable_response`] |
 //!
 //! | feature | adds |
@@ -65,6 +66,7 @@ pub mod catalogue;
 mod chunk;
 mod content;
 mod document;
+pub mod effect;
 mod embed;
 mod embedder;
 mod evaluate;
@@ -115,6 +117,10 @@ pub use self::{
     chunk::ModelResponseChunk,
     content::Content,
     document::Document,
+    effect::{
+        EffectId, EffectJournal, ModelEffect, Reconciliation, Replay, ToolEffect, ToolOutcome, ToolRecord,
+        with_journal,
+    },
     embed::{EmbedRequest, EmbedResponse, EmbedderInfo, EmbedderSupports, Embedding},
     embedder::{EmbedderAction, define_embedder, embed, embed_with, embedder_action},
     evaluate::{
@@ -163,7 +169,10 @@ pub use self::{
     retriever::{IndexerAction, RetrieverAction, define_indexer, define_retriever, index, retrieve},
     role::Role,
     tally::{Feature, Tally},
-    tool::{IntoTool, NoInput, Tool, ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool},
+    tool::{
+        IntoTool, NoInput, Tool, ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool,
+        outcome_unknown,
+    },
     tool_choice::ToolChoice,
     tool_definition::ToolDefinition,
     tool_output::MultipartToolResponse,
@@ -175,5 +184,5 @@ pub mod __private {
     //! What the code of `#[tool]` refers to.
     pub use {schemars, serde};
 
-    pub use crate::{IntoTool, NoInput, Tool, ToolContext, ToolReference};
+    pub use crate::{IntoTool, NoInput, Replay, Tool, ToolContext, ToolReference};
 }

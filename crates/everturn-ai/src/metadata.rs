@@ -2,6 +2,8 @@
 
 /// On a tool request: `true`, or the data of the interrupt that paused the call.
 pub const INTERRUPT: &str = "interrupt";
+/// In the data of an [`INTERRUPT`]: `true` for a call that began and of which nobody knows whether it took effect.
+pub const OUTCOME_UNKNOWN: &str = "outcomeUnknown";
 /// On a tool request: what [`INTERRUPT`] held before the call was resumed.
 pub const RESOLVED_INTERRUPT: &str = "resolvedInterrupt";
 /// On a tool request: the output of a call that finished while a sibling was interrupted.

@@ -33,3 +33,5 @@ pub const GENERATION_BLOCKED: Reason = Reason::new("generation-blocked");
 pub const NO_MESSAGE: Reason = Reason::new("no-message");
 /// No prompt is defined under the name: `NOT_FOUND`.
 pub const PROMPT_NOT_FOUND: Reason = Reason::new("prompt-not-found");
+/// Something was begun that must not be done twice, and nobody knows what came of it: `FAILED_PRECONDITION`.
+pub const OUTCOME_UNKNOWN: Reason = Reason::new("outcome-unknown");

@@ -3,6 +3,9 @@
 //! A [`Tool`] is made from a typed async closure, from a JSON Schema and a closure over JSON, or from any action. It
 //! validates what the model sends, runs in a span of its own and never lets a panic out. A tool may also *interrupt*:
 //! pause the generation, hand typed data to the caller and go on later with a typed answer.
+//!
+//! A tool acts on the world, and a process may die while it does. [`Replay`] is how a tool says what may then be done
+//! with the call: run it again, run it again under the same key, or leave it to whoever can find out what came of it.
 
 mod action;
 mod body;
@@ -12,6 +15,7 @@ mod directive;
 mod interrupt;
 mod lookup;
 mod reference;
+mod replay;
 
 use std::fmt;
 use std::future::Future;
@@ -24,13 +28,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::body::Body;
+use self::replay::Reconcile;
 pub use self::{
     context::ToolContext,
-    interrupt::{interrupt, interrupt_data},
+    interrupt::{interrupt, interrupt_data, outcome_unknown},
     lookup::lookup_tool,
     reference::{IntoTool, ToolReference},
 };
-use crate::{JsonObject, MultipartToolResponse};
+use crate::{JsonObject, MultipartToolResponse, Replay};
 
 /// A function that a model may call. Cloning is cheap.
 ///
@@ -57,6 +62,9 @@ struct Inner {
     multipart: bool,
     restartable: bool,
     strict: bool,
+    /// What the tool says about being called again, if it says anything.
+    replay: Option<Replay>,
+    reconcile: Option<Arc<Reconcile>>,
     /// The key and type of the action behind the tool, when that is not a tool of ours.
     key: Option<String>,
     body: Body,
@@ -184,6 +192,7 @@ impl Tool {
         .edit(|inner| {
             inner.multipart = is_multipart;
             inner.key = Some(descriptor.key);
+            inner.replay = action::declared_replay(&descriptor.action_type, &descriptor.metadata);
         })
     }
 
@@ -197,6 +206,8 @@ impl Tool {
             multipart: false,
             restartable: true,
             strict: false,
+            replay: None,
+            reconcile: None,
             key: None,
             body,
         }))

@@ -31,6 +31,14 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Removes a file; a missing one is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes a folder that has become empty; one that is not, or is not there, is no error.
+    ///
+    /// Nothing depends on it: a disk that cannot may leave the folder.
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Ok(())
+    }
+
     /// The files of a folder, without the folders in it; none if it does not exist.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
@@ -98,6 +106,20 @@ impl Disk for RealDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_dir(path) {
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
+                ) =>
+            {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }

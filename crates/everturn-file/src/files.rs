@@ -161,6 +161,21 @@ impl Files {
         greatest.map_or(Ok(None), |header| self.read(&header.snapshot_id))
     }
 
+    /// The id of the session's latest row, for whoever holds the lock; a row's place is enough to know, and its conversation
+    /// is passed over.
+    pub(crate) fn latest_id(&self, session: &SessionId) -> Result<Option<SnapshotId>> {
+        let pointer: Option<Pointer> = self.read_lenient(&self.folder.pointer(session)?)?;
+        if let Some(pointer) = pointer
+            && let Ok(path) = self.folder.row(&pointer.current_snapshot_id)
+            && let Some(row) = self.header(&path)?
+            && row.session_id.as_ref() == Some(session)
+            && !row.orphaned
+        {
+            return Ok(Some(row.snapshot_id));
+        }
+        Ok(self.latest_locked(session)?.map(|row| row.snapshot_id))
+    }
+
     /// The headers of a session's rows, in no order. Files that are no snapshots are passed over.
     pub(crate) fn headers(&self, session: &SessionId) -> Result<Vec<Header>> {
         let mut headers = self.all_headers()?;

@@ -8,6 +8,7 @@
 //! <root>/<scope>/.pointers/<session id>.json   which snapshot is the session's latest
 //! <root>/<scope>/.lock                         excludes writers of all processes
 //! <root>/.pending/<hash>.json                  names a background run that may not be over
+//! <root>/.journals/<turn>/<number>.json        what happened in a turn that is not over
 //! ```
 //!
 //! # Guarantees
@@ -19,7 +20,7 @@
 //! | what is atomic | a save: read, mutation, precondition and write happen under one lock, across processes; a deletion is row by row |
 //! | what a reader may see | of each row, what it was before or after a save, never a part of one; a listing is read row by row, so it may hold a row of every moment it took |
 //! | consistency | saves of a scope are serializable; once a save has returned, every reader in every process sees it |
-//! | what survives a crash of the process | every save that has returned |
+//! | what survives a crash of the process | every save and every record of a journal that has returned |
 //! | what survives a loss of power | the same: the file, its name and the session's pointer are on the device before a save returns; there is no weaker level of durability |
 //! | what a crash may leave | files that end in `.tmp`, which nobody reads |
 //! | when watchers hear | at once for changes made in this process, else at the next poll |
@@ -33,6 +34,7 @@
 
 mod disk;
 mod files;
+mod journal;
 mod layout;
 mod options;
 mod pending;

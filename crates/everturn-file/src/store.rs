@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Cursor, Deletion, Detail, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
+    Cursor, Deletion, Detail, Journal, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
     SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 
 use crate::files::{Files, Header};
+use crate::journal::Journals;
 use crate::options::FileStoreOptions;
 use crate::pending;
 use crate::watch::Watchers;
@@ -40,7 +41,7 @@ use crate::watch::Watchers;
 /// ```
 #[derive(Clone)]
 pub struct FileStore {
-    options: FileStoreOptions,
+    pub(crate) options: FileStoreOptions,
     watchers: Watchers,
 }
 
@@ -72,7 +73,7 @@ impl FileStore {
     }
 
     /// Does blocking work on a scope's files where it blocks nobody.
-    async fn on_files<T: Send + 'static>(
+    pub(crate) async fn on_files<T: Send + 'static>(
         &self,
         scope: &Scope,
         work: impl FnOnce(Files) -> Result<T> + Send + 'static,
@@ -169,7 +170,11 @@ impl SessionStore for FileStore {
 
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
         let (deletion, watchers) = (deletion.clone(), self.watchers.clone());
+        let journals = Journals::of(&self.options, scope);
         self.on_files(scope, move |files| {
+            if let Deletion::Session(session) = &deletion {
+                journals.delete_session(&files, session)?;
+            }
             let ids = match deletion {
                 Deletion::Snapshots(ids) => ids,
                 Deletion::Session(session) => files
@@ -201,6 +206,10 @@ impl SessionStore for FileStore {
 
     fn can_watch(&self) -> bool {
         true
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
     }
 }
 

@@ -112,6 +112,10 @@ fn make(function: &Function, private: &TokenStream) -> TokenStream {
         quote!(context)
     };
 
+    let replay = function
+        .replay
+        .as_ref()
+        .map(|replay| quote!(.with_replay(#private::Replay::#replay)));
     let again = output.is_fallible.then(|| quote!(?));
     let value = &output.value;
     let constructor = if output.is_multipart {
@@ -128,6 +132,7 @@ fn make(function: &Function, private: &TokenStream) -> TokenStream {
                 ::core::result::Result::Ok(output)
             },
         )
+        #replay
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Function {
     pub(crate) input: Input,
     pub(crate) context: Context,
     pub(crate) output: Output,
+    /// The variant of `Replay`, if one was named.
+    pub(crate) replay: Option<Ident>,
 }
 
 impl Function {
@@ -64,6 +66,7 @@ impl Function {
             block: function.block,
             input,
             context,
+            replay: options.replay.clone(),
         })
     }
 }

@@ -9,7 +9,7 @@ mod elsewhere {
     pub(crate) use crate::__private;
 }
 
-use everturn_ai::{IntoTool, MultipartToolResponse, Part, Tool, ToolContext, ToolReference};
+use everturn_ai::{IntoTool, MultipartToolResponse, Part, Replay, Tool, ToolContext, ToolReference};
 use everturn_core::{Context, Error, Result, Status};
 use everturn_macros::tool;
 use schemars::JsonSchema;
@@ -251,6 +251,18 @@ async fn any_error_converts_and_a_raw_name_loses_its_mark() {
     assert_eq!(tool.name(), "box");
     assert_eq!(input_schema(&tool)["title"], "box");
     assert!(error.find_source::<std::num::ParseIntError>().is_some());
+}
+
+/// Orders vegetables.
+#[tool(replay = "keyed")]
+async fn order(what: String, context: &ToolContext) -> String {
+    format!("{what} under {}", context.effect_id())
+}
+
+#[test]
+fn a_tool_says_how_it_may_be_called_again() {
+    assert_eq!(order.tool().replay(), Replay::Keyed);
+    assert_eq!(greet.tool().replay(), Replay::Once);
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Layout {
         routes
     }
 
-    /// The routes of one agent: the run, and each companion that the registry has.
+    /// The routes of one agent: the run, whole conversations, and each companion that the registry has.
     pub fn agent_routes(&self, registry: &Registry, agent: &str) -> Vec<Route> {
         let path = below(&self.agents, agent);
         let run = Route::post(&path, ActionType::AGENT.key(agent));
@@ -92,7 +92,8 @@ impl Layout {
             registry.get(&key)?;
             Some(Route::post(format!("{path}/{segment}"), key))
         });
-        std::iter::once(run).chain(companions).collect()
+        let conversation = Route::conversation(&path, &run.key);
+        [run, conversation].into_iter().chain(companions).collect()
     }
 }
 

@@ -36,6 +36,8 @@ pub enum RouteKind {
     Companion,
     /// A flow.
     Flow,
+    /// An agent for whole conversations; see [`WebSockets`](crate::WebSockets).
+    Conversation,
     /// A way to stop a streamed call; see [`Server::stream_log`](crate::Server::stream_log).
     Stop,
     /// Any other action.
@@ -51,6 +53,16 @@ impl Route {
             path: path.into(),
             kind: RouteKind::of(&key),
             key,
+        }
+    }
+
+    /// A route on which conversations are had with an agent, for the path at which it is called.
+    pub fn conversation(path: impl Into<String>, key: impl Into<String>) -> Self {
+        Self {
+            method: Method::GET,
+            path: path.into(),
+            key: key.into(),
+            kind: RouteKind::Conversation,
         }
     }
 
@@ -86,6 +98,7 @@ impl RouteKind {
             Self::Agent => "agent",
             Self::Companion => "companion",
             Self::Flow => "flow",
+            Self::Conversation => "conversation",
             Self::Stop => "stop",
             Self::Other => "action",
         }

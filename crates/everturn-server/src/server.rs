@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::routing::{MethodFilter, MethodRouter};
 use everturn_core::stream_log::StreamLog;
-use everturn_core::{Error, Exposure, Registry, Result};
+use everturn_core::{ActionType, Error, Exposure, ParsedKey, Registry, Result};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tower_http::cors::CorsLayer;
 
@@ -21,7 +21,8 @@ use crate::metrics::Metrics;
 use crate::operations::operations;
 use crate::permits::Permits;
 use crate::serve::Bound;
-use crate::{Grace, Layout, Limits, Route, RouteKind, ServerHandle};
+use crate::websocket::{self, Endpoint};
+use crate::{Grace, Layout, Limits, Route, RouteKind, ServerHandle, WebSockets};
 
 /// The agents and flows of a registry over HTTP: as a router to mount, or as a whole server.
 ///
@@ -56,6 +57,7 @@ pub struct Server {
     extra: Router,
     handle: ServerHandle,
     streams: Option<Arc<dyn StreamLog>>,
+    websockets: WebSockets,
 }
 
 impl Server {
@@ -76,6 +78,7 @@ impl Server {
             extra: Router::new(),
             handle: ServerHandle::default(),
             streams: None,
+            websockets: WebSockets::default(),
         }
     }
 
@@ -108,6 +111,12 @@ impl Server {
     #[doc = include_str!("docs/durable_streams.md")]
     pub fn stream_log(mut self, log: impl StreamLog) -> Self {
         self.streams = Some(Arc::new(log));
+        self
+    }
+
+    /// How a WebSocket is served, on which conversations are had with an agent.
+    pub fn websockets(mut self, settings: WebSockets) -> Self {
+        self.websockets = settings;
         self
     }
 
@@ -175,6 +184,9 @@ impl Server {
             mounted.push(Arc::clone(&this));
             let handler = match route.kind {
                 RouteKind::Stop => axum::routing::on(filter, durable::stop).with_state(this),
+                RouteKind::Conversation => {
+                    axum::routing::on(filter, websocket::converse).with_state(self.endpoint(this))
+                }
                 _ => axum::routing::on(filter, handle).with_state(this),
             };
             methods.add(route.method.as_str(), &route.path, handler)?;
@@ -195,6 +207,18 @@ impl Server {
         Ok(match &self.cors {
             Some(cors) => router.layer(cors.clone()),
             None => router,
+        })
+    }
+
+    /// Aborting is part of a conversation if it has a route of its own.
+    fn endpoint(&self, mounted: Arc<Mounted>) -> Arc<Endpoint> {
+        let name = ParsedKey::parse(&mounted.route.key).map_or("", |key| key.name);
+        let key = ActionType::AGENT_ABORT.key(name);
+        let is_offered = self.routes.iter().any(|route| route.key == key);
+        Arc::new(Endpoint {
+            abort: self.registry.get(&key).filter(|_| is_offered),
+            settings: self.websockets.clone(),
+            mounted,
         })
     }
 

@@ -8,12 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_agent::store::MemoryStore;
 use everturn_core::stream_log::{MemoryStreamLog, Position, StreamEvent, StreamKey, StreamLog};
 use everturn_core::{Emitter, Error, Registry, Result};
 use everturn_server::{AfterGrace, Grace, Principal, Provided, Server, context_fn};
 use everturn_sqlite::SqliteStreamLog;
 use futures::StreamExt;
 use serde_json::{Value, json};
+use support::agents::{parrot, says, says_in};
 use support::{Answer, Served, answer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -328,6 +330,27 @@ async fn a_server_that_ends_finishes_what_nobody_reads_any_more() {
     let entries = log.read(&key, Position::new(3)).await.unwrap();
     let events: Vec<_> = entries.map(Result::unwrap).collect().await;
     assert!(matches!(events[0].event, StreamEvent::Done(_)), "{events:?}");
+}
+
+#[tokio::test]
+async fn an_agents_turns_are_kept_like_any_stream_those_it_refuses_included() {
+    let registry = Registry::new();
+    parrot(&registry, Some(Arc::new(MemoryStore::new())));
+    let server = Served::start(Server::new(&registry).stream_log(MemoryStreamLog::new())).await;
+    let path = "/agents/parrot";
+
+    let turn = server.stream(path, &says("leek soup")).await;
+    let refused = says_in("more", &json!({ "snapshotId": "missing" }));
+    let refused = server.stream(path, &refused).await;
+
+    assert_eq!(refused.status, 200);
+    assert_eq!(refused.events()[0]["error"]["status"], "NOT_FOUND");
+    for first in [turn, refused] {
+        let id = stream_id(&first);
+        let again = server.request(path, &json!({})).header("x-genkit-stream-id", id);
+        let again = answer(again.header("accept", "text/event-stream")).await;
+        assert_eq!(again.body, first.body);
+    }
 }
 
 async fn sqlite(path: &Path) -> SqliteStreamLog {

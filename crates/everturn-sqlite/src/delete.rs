@@ -34,9 +34,11 @@ impl Writing<'_> {
     pub(crate) fn delete(&mut self, scope: &Scope, deletion: &Deletion) -> Outcome<u64> {
         let rows = match deletion {
             Deletion::Snapshots(ids) => self.named(scope, ids)?,
-            Deletion::Session(session) => self
-                .reading
-                .rows(&OF_SESSION, (scope.as_str(), session.as_str()))?,
+            Deletion::Session(session) => {
+                self.clear_session(scope, session)?;
+                self.reading
+                    .rows(&OF_SESSION, (scope.as_str(), session.as_str()))?
+            }
         };
         let sessions: BTreeSet<i64> = rows.iter().map(|row| row.session).collect();
         let mut tips = Vec::new();

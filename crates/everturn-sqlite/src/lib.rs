@@ -27,7 +27,7 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | what is atomic | a save and a deletion: read, mutation, precondition and write are one transaction, across processes |
+//! | what is atomic | a save and a deletion: read, mutation, precondition and write are one transaction, across processes; a record of a journal; a commit and the end of the journals it makes obsolete |
 //! | what a reader may see | the store as it was at one moment between two transactions; a listing is one such moment per page |
 //! | consistency | saves are serializable; once a save has returned, every reader in every process sees it |
 //! | what survives a crash of the process | every save that has returned |
@@ -53,6 +53,7 @@ mod connection;
 mod delete;
 mod document;
 mod fault;
+mod journal;
 mod lineage;
 mod list;
 mod maintain;

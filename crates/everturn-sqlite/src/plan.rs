@@ -3,7 +3,7 @@
 use everturn_agent::store::Order;
 use rusqlite::Connection;
 
-use crate::{delete, list, pending, read, schema};
+use crate::{delete, journal, list, pending, read, schema};
 
 fn plan(sql: &str) -> Vec<String> {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -153,4 +153,25 @@ fn pending_rows_are_found_without_a_look_at_any_other() {
             ],
         );
     }
+}
+
+#[test]
+fn a_journal_is_found_by_its_turn_and_old_ones_by_their_age() {
+    let turn = "SEARCH journal USING INDEX sqlite_autoindex_journal_1 (scope=? AND session=? AND turn=?)";
+    assert_searches(journal::RECORDS, &[turn]);
+    assert!(
+        plan(journal::CLEAR)
+            .iter()
+            .all(|line| line.contains("(scope=? AND session=? AND turn=?)"))
+    );
+    assert!(
+        plan(journal::CLEAR_SESSION)
+            .iter()
+            .all(|line| line.contains("(scope=? AND session=?)"))
+    );
+    assert!(
+        plan(journal::OLD)
+            .iter()
+            .any(|line| line.contains("journal_by_age"))
+    );
 }

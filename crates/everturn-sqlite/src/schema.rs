@@ -11,7 +11,11 @@ use crate::fault::Outcome;
 /// `EvTn` in ASCII, so that `file` and SQLite's tools can tell whose database this is.
 const APPLICATION_ID: i32 = 0x4576_546e;
 
-const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+];
 
 /// Creates or updates the tables.
 pub(crate) fn migrate(connection: &mut Connection) -> Outcome<()> {

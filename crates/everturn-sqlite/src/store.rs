@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery,
-    SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
@@ -136,6 +136,31 @@ impl SessionStore for SqliteStore {
             .await
     }
 
+    async fn commit(
+        &self,
+        scope: &Scope,
+        id: Option<&SnapshotId>,
+        precondition: Precondition,
+        mutation: Mutation,
+        journals: &[JournalKey],
+    ) -> Result<Option<Snapshot>> {
+        let id = id
+            .filter(|id| !id.as_str().is_empty())
+            .cloned()
+            .unwrap_or_else(SnapshotId::fresh);
+        let (scope, journals) = (scope.clone(), journals.to_vec());
+        self.0
+            .writer
+            .write(move |writing| {
+                let saved = writing.save(&scope, &id, &precondition, &mutation)?;
+                if saved.is_some() {
+                    journals.iter().try_for_each(|key| writing.clear(&scope, key))?;
+                }
+                Ok(saved)
+            })
+            .await
+    }
+
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
         let (scope, query) = (scope.clone(), query.clone());
         self.read(move |reading| reading.list(scope.as_str(), &query))
@@ -173,6 +198,10 @@ impl SessionStore for SqliteStore {
 
     fn can_watch(&self) -> bool {
         true
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
     }
 }
 

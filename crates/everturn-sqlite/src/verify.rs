@@ -27,6 +27,8 @@ pub struct Verification {
     pub documents: u64,
     /// How many long strings are stored.
     pub blobs: u64,
+    /// How many records of turns that are not over are stored.
+    pub records: u64,
     /// What is wrong, at most 100 entries.
     pub problems: Vec<String>,
 }
@@ -104,8 +106,8 @@ const INVARIANTS: &[(&str, &str)] = &[
 ];
 
 impl SqliteStore {
-    /// Reads everything and checks that it is whole: SQLite's own structures, every reference, every message, document
-    /// and blob.
+    /// Reads everything and checks that it is whole: SQLite's own structures, every reference, every message, document,
+    /// blob and journal.
     ///
     /// # Errors
     /// `UNAVAILABLE` or `DATA_LOSS` if the database cannot be read at all. What is wrong inside it is no error but part of
@@ -119,6 +121,7 @@ impl SqliteStore {
                 messages(reading, &mut found)?;
                 documents(reading, &mut found)?;
                 blobs(reading, &mut found)?;
+                journals(reading, &mut found)?;
                 found.snapshots = count(reading.db, "SELECT count(*) FROM snapshot")?;
             }
             Ok(found)
@@ -228,6 +231,23 @@ fn blobs(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
             }
         });
         check(found, "blob", key, right)?;
+    }
+    Ok(())
+}
+
+fn journals(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let mut statement = reading.db.prepare("SELECT key, body FROM journal")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        found.records += 1;
+        let key: i64 = row.get(0)?;
+        let text = reading.decoder.text(row.get_ref(1)?);
+        check(
+            found,
+            "journal record",
+            key,
+            text.and_then(body::parse::<serde_json::Value>),
+        )?;
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ mod crash;
 pub mod defects;
 mod documents;
 mod identity;
+mod journal;
 mod latest;
 mod listing;
 mod pending;
@@ -67,6 +68,7 @@ fn promises() -> Vec<(&'static str, Check)> {
         pending::promises(),
         removal::promises(),
         tenancy::promises(),
+        journal::promises(),
         watching::promises(),
     ]
     .concat()

@@ -52,7 +52,8 @@ impl Gate {
         self.opened.cancel();
     }
 
-    pub(crate) async fn pass(&self) {
+    /// Stands at the gate until it is open; for tools and other code of a test's own.
+    pub async fn pass(&self) {
         self.reached.cancel();
         self.opened.cancelled().await;
     }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use everturn_agent::SnapshotIds;
 use everturn_agent::store::MemoryStore;
 use everturn_testkit::certify::defects::{Defect, DefectiveStore};
 use everturn_testkit::histories::{Return, Step, rehearse};
@@ -44,6 +45,11 @@ fn program() -> Vec<Step> {
             session: 0,
             back: Return::Replacing,
         },
+        Step::Rewind { row: 0, text: 3 },
+        Step::Export {
+            session: 0,
+            back: Return::Renamed,
+        },
         Step::DeleteBranch { row: 0 },
         turn(1, 5),
         turn(1, 6),
@@ -69,14 +75,18 @@ fn program() -> Vec<Step> {
 
 #[tokio::test]
 async fn the_store_in_memory_keeps_histories() {
-    rehearse(Arc::new(MemoryStore::new()), &program()).await.unwrap();
+    for ids in [SnapshotIds::Uuid, SnapshotIds::ContentAddressed] {
+        rehearse(Arc::new(MemoryStore::new()), ids, &program())
+            .await
+            .unwrap();
+    }
 }
 
 #[tokio::test]
 async fn a_store_that_only_says_it_deleted_is_caught() {
     let store = Arc::new(DefectiveStore::new(Defect::IdleDeletion));
 
-    let found = rehearse(store, &program()).await.unwrap_err();
+    let found = rehearse(store, SnapshotIds::Uuid, &program()).await.unwrap_err();
 
     assert_eq!(found.step, 8, "{found}");
 }
@@ -85,7 +95,7 @@ async fn a_store_that_only_says_it_deleted_is_caught() {
 async fn a_store_that_forgets_where_a_fork_came_from_is_caught() {
     let store = Arc::new(DefectiveStore::new(Defect::ForgetsUnknownFields));
 
-    let found = rehearse(store, &program()).await.unwrap_err();
+    let found = rehearse(store, SnapshotIds::Uuid, &program()).await.unwrap_err();
 
     assert_eq!(found.step, 5, "{found}");
 }

@@ -96,7 +96,8 @@ pub mod prelude {
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;
     pub use everturn_ai::{
-        FinishReason, Generate, History, Message, Messages, Part, Role, Tool, ToolChoice, ToolContext,
+        FinishReason, Generate, History, Message, Messages, Part, Reconciliation, Replay, Role, Tool,
+        ToolChoice, ToolContext,
     };
     pub use everturn_core::{Context, Emitter, Error, Inputs, Result, Status, run};
     pub use schemars::JsonSchema;

@@ -11,13 +11,14 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use super::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
+use crate::journal::Retention;
 use crate::run_stream::own_log;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    SessionState, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
+    Journaling, SessionState, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
 };
 
 /// An agent whose turn loop is `function`.
@@ -156,6 +157,7 @@ struct Options {
     snapshot_ids: Option<SnapshotIds>,
     timeline: Option<Timeline>,
     names_messages: Option<bool>,
+    journaling: Option<Journaling>,
     resume_past_failures: Option<bool>,
     heartbeat: Option<Heartbeat>,
     worker_loss: Option<WorkerLoss>,
@@ -341,6 +343,12 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         )
     }
 
+    /// Whether what happens in a turn is written down, so that a turn that is taken up again repeats nothing; the default
+    /// is that it is. See [`journal`](crate::journal).
+    pub fn journaling(self, journaling: Journaling) -> Self {
+        self.once("journaling", |options| &mut options.journaling, journaling)
+    }
+
     /// The clock that rows are stamped with.
     pub fn clock(self, clock: Clock) -> Self {
         self.once("clock", |options| &mut options.clock, clock)
@@ -412,6 +420,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             worker_loss,
             recorded_context: options.recorded_context.unwrap_or_default(),
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
+            journals: Retention::of(
+                options.journaling.unwrap_or_default(),
+                options.clock.clone().unwrap_or_default(),
+            )
+            .map(Arc::new),
             clock: options.clock.unwrap_or_default(),
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),

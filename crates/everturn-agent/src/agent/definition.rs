@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
+use crate::journal::Retention;
 use crate::archive::Archive;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
@@ -81,6 +82,8 @@ pub(crate) struct Definition<S> {
     pub(crate) recorded_context: Vec<String>,
     pub(crate) cancellation_grace: Duration,
     pub(crate) clock: Clock,
+    /// How long journals are kept; `None` if none are written.
+    pub(crate) journals: Option<Arc<Retention>>,
     /// What the agent's prompt is rendered with where the conversation brings nothing of its own.
     pub(crate) prompt_input: Option<Arc<Value>>,
     /// The drivers of invocations under way; each ends with its connection, or with its background run.

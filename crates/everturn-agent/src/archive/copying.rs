@@ -16,7 +16,8 @@ impl Archive {
     /// Begins a new session with the conversation as it was at a snapshot, and returns its only row.
     ///
     /// The row has an id of its own, no parent and no labels; its [`FORKED_FROM`] names the snapshot. It shares the
-    /// messages where the store shares messages, and lives on when the original is deleted.
+    /// messages where the store shares messages, and lives on when the original is deleted. The messages are what they
+    /// were: one that names the snapshot it ended names the original.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, `ALREADY_EXISTS` if the
@@ -49,6 +50,7 @@ impl Archive {
     /// Copies all of a session's snapshots, as they are, into a new session and says how many there were.
     ///
     /// The copies have ids of their own; times, labels, notes and the shape of the tree are those of the originals.
+    /// The copy of a snapshot that is named after what it holds is named so too, which includes its new session.
     /// A pending row is copied as it is, but the run behind it is not: nobody will complete the copy. What the session
     /// gains meanwhile is not part of the copy. If it fails, nothing is left of it.
     ///

@@ -17,6 +17,9 @@ use crate::{Artifact, SessionState, Snapshot, SnapshotId};
 /// How much of a text is printed.
 const SHOWN: usize = 100;
 
+/// How much of an id is printed: all of it, unless somebody made it to be unreadable.
+const SHOWN_ID: usize = 256;
+
 /// How two snapshots differ. A snapshot without a state counts as one of an empty conversation.
 ///
 /// Made from two rows of one store it costs what differs, where the store shares what they have in common.
@@ -156,7 +159,7 @@ fn artifacts(left: &Arc<Vec<Artifact>>, right: &Arc<Vec<Artifact>>) -> Vec<Artif
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids = [&self.left, &self.right].map(|id| plain(id.as_str(), SHOWN));
+        let ids = [&self.left, &self.right].map(|id| plain(id.as_str(), SHOWN_ID));
         writeln!(f, "- {}\n+ {}", ids[0], ids[1])?;
         if self.is_empty() {
             return writeln!(f, "no difference");

@@ -14,7 +14,8 @@ use crate::{SessionId, Snapshot, SnapshotId};
 pub(super) enum Names {
     /// What they were called where they came from.
     Kept,
-    /// Something new, so that both can be in one store. A parent that never arrives is as absent as it was.
+    /// Something new, so that both can be in one store: after what they hold in their new session where that is what
+    /// they were called after. A parent that never arrives is as absent as it was.
     Fresh(HashMap<SnapshotId, SnapshotId>),
 }
 
@@ -23,11 +24,32 @@ impl Names {
         Self::Fresh(HashMap::new())
     }
 
-    fn of(&mut self, id: SnapshotId) -> SnapshotId {
-        match self {
-            Self::Kept => id,
-            Self::Fresh(names) => names.entry(id).or_insert_with(SnapshotId::fresh).clone(),
+    /// The row under its name in a session.
+    fn rename(&mut self, row: Snapshot, session: &SessionId) -> Result<Snapshot> {
+        let mut renamed = Snapshot {
+            session_id: Some(session.clone()),
+            ..row.clone()
+        };
+        let Self::Fresh(names) = self else {
+            return Ok(renamed);
+        };
+        // The run behind a pending row is the original's: a worker that finds the copy must not run it again.
+        RunRecord::clear(&mut renamed);
+        if let Some(state) = &mut renamed.state
+            && state.session_id.is_some()
+        {
+            state.session_id = Some(session.clone());
         }
+        renamed.snapshot_id = match (names.get(&row.snapshot_id), &renamed.state) {
+            (Some(name), _) => name.clone(),
+            (None, Some(state)) if matches!(row.verify(), Ok(true)) => SnapshotId::of_state(state)?,
+            _ => SnapshotId::fresh(),
+        };
+        names.insert(row.snapshot_id, renamed.snapshot_id.clone());
+        renamed.parent_id = row
+            .parent_id
+            .map(|parent| names.entry(parent).or_insert_with(SnapshotId::fresh).clone());
+        Ok(renamed)
     }
 }
 
@@ -64,20 +86,8 @@ impl<'a> Intake<'a> {
     /// # Errors
     /// `ALREADY_EXISTS` if somebody else began the session meanwhile, or a row of that name is there.
     pub(super) async fn put(&mut self, row: Snapshot) -> Result<Snapshot> {
-        let id = self.names.of(row.snapshot_id);
-        let mut row = Snapshot {
-            snapshot_id: id.clone(),
-            session_id: Some(self.session.clone()),
-            parent_id: row.parent_id.map(|parent| self.names.of(parent)),
-            ..row
-        };
-        if let Names::Fresh(_) = self.names {
-            // The run behind a pending row is the original's: a worker that finds the copy must not run it again.
-            RunRecord::clear(&mut row);
-            if let Some(state) = row.state.as_mut().filter(|state| state.session_id.is_some()) {
-                state.session_id = Some(self.session.clone());
-            }
-        }
+        let row = self.names.rename(row, &self.session)?;
+        let id = row.snapshot_id.clone();
         let precondition = if self.arrived.is_empty() {
             Precondition::Tip(None)
         } else {

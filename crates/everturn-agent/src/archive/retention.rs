@@ -78,7 +78,8 @@ impl Archive {
     /// Applies rules to all sessions of the tenant, page by page.
     ///
     /// What is decided from a row as it was read is done a moment later: a label that is put on in between comes too late.
-    /// A session that goes on meanwhile is not harmed: what is new is never touched.
+    /// A session that goes on meanwhile is not harmed: what is new is never touched. A session of which only orphaned
+    /// snapshots are left is not among the listed ones; [`Archive::retain_in`] reaches it by its name.
     ///
     /// # Errors
     /// What the store fails with; what was deleted until then is gone.

@@ -6,8 +6,11 @@ use std::fmt;
 use super::plain::plain;
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// How much of a text is printed.
+/// How much of a label or a note is printed.
 const SHOWN: usize = 60;
+
+/// How much of an id is printed: all of it, unless somebody made it to be unreadable.
+const SHOWN_ID: usize = 256;
 
 /// The snapshots of a session and which goes on from which.
 ///
@@ -116,7 +119,7 @@ impl SnapshotTree {
         write!(
             f,
             "● {} {}",
-            plain(row.snapshot_id.as_str(), SHOWN),
+            plain(row.snapshot_id.as_str(), SHOWN_ID),
             status.as_str().unwrap_or("unknown")
         )?;
         if row.orphaned {
@@ -201,7 +204,7 @@ fn cut_circles(parents: &mut [Option<usize>]) {
 
 impl fmt::Display for SnapshotTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", plain(self.session_id.as_str(), SHOWN))?;
+        writeln!(f, "{}", plain(self.session_id.as_str(), SHOWN_ID))?;
         let sizes = self.sizes();
         for (number, root) in self.roots.iter().enumerate() {
             if number > 0 {

@@ -1,6 +1,6 @@
 //! A tool request that waits for an answer.
 
-use everturn_ai::{Part, ToolRequest};
+use everturn_ai::{Part, ToolRequest, metadata};
 use everturn_core::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,6 +50,14 @@ impl Interrupt {
     /// `INVALID_ARGUMENT` if it is not a `T`.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T> {
         decode(self.0.interrupt().cloned().unwrap_or_default())
+    }
+
+    /// Whether the tool was begun, in a process that died, and nobody knows whether it took effect.
+    ///
+    /// [Respond](Interrupt::respond) with its output if it did, [restart](Interrupt::restart) it if it did not.
+    pub fn is_outcome_unknown(&self) -> bool {
+        let data = self.0.interrupt();
+        data.and_then(|data| data.get(metadata::OUTCOME_UNKNOWN)) == Some(&Value::Bool(true))
     }
 
     /// The part itself.

@@ -14,7 +14,7 @@ use crate::lease::{Lease, RunRecord};
 use crate::machine::{Ending, Event};
 use crate::run_stream::stream_key;
 use crate::runs::RunEntry;
-use crate::store::StatusStream;
+use crate::store::{JournalKey, StatusStream};
 use crate::{
     AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotEvent,
     SnapshotId, SnapshotStatus, TurnEnd,
@@ -152,7 +152,7 @@ impl<S: CustomState> Driver<S> {
         record.put(&mut row);
         self.writes.push(
             ledger
-                .create(row)
+                .create(row, Vec::new())
                 .map(|row| Written::Pending(row.map(Box::new)))
                 .boxed(),
         );
@@ -167,6 +167,9 @@ impl<S: CustomState> Driver<S> {
             .unwrap_or_default();
         self.broadcast.begin(stream_key(&scope, &row, lease.epoch()));
         let entry = self.definition.runs.enter(scope, row.clone());
+        if let Some(ledger) = &self.ledger {
+            ledger.hold(lease);
+        }
         self.background.run = Some(Run {
             row,
             lease,
@@ -204,8 +207,10 @@ impl<S: CustomState> Driver<S> {
 
     pub(super) fn record_progress(&mut self, inputs: Vec<AgentInput>) {
         let (state, turns) = (self.session.state(), self.turns.over());
-        let recorded = self
-            .rewrite_own(move |lease, row, now| RunRecord::advanced(lease, row, turns, &inputs, &state, now));
+        let recorded = self.rewrite_own(
+            move |lease, row, now| RunRecord::advanced(lease, row, turns, &inputs, &state, now),
+            self.journals.written(),
+        );
         match recorded {
             Some(recorded) => self.writes.push(recorded.map(Written::Progress).boxed()),
             None => self.raised.push_back(Event::ProgressRecorded),
@@ -213,19 +218,22 @@ impl<S: CustomState> Driver<S> {
     }
 
     pub(super) fn beat(&mut self) {
-        if let Some(beat) = self.rewrite_own(Lease::renewed) {
+        if let Some(beat) = self.rewrite_own(Lease::renewed, Vec::new()) {
             self.writes.push(beat.map(Written::Beat).boxed());
         }
     }
 
-    /// Rewrites the run's row as long as it is this worker's, and says how the worker stands to it.
+    /// Rewrites the run's row as long as it is this worker's, drops the journals of the turns it then holds, and says how
+    /// the worker stands to it.
     fn rewrite_own(
         &self,
         change: impl Fn(Lease, Option<&Snapshot>, Timestamp) -> Option<Snapshot> + Send + Sync + 'static,
+        journals: Vec<JournalKey>,
     ) -> Option<BoxFuture<'static, Standing>> {
         let (ledger, run) = (self.ledger.as_ref()?, self.background.run.as_ref()?);
         let (lease, now) = (run.lease, ledger.now());
-        let written = ledger.rewrite(run.row.clone(), Arc::new(move |row| Ok(change(lease, row, now))));
+        let mutation = Arc::new(move |row: Option<&Snapshot>| Ok(change(lease, row, now)));
+        let written = ledger.rewrite(run.row.clone(), mutation, journals);
         let found = ledger.read(run.row.clone());
         let standing = async move {
             if written.await?.is_some() {
@@ -247,9 +255,14 @@ impl<S: CustomState> Driver<S> {
             self.raised.push_back(Event::FinalizeWritten);
             return;
         };
+        // A run that failed or was aborted may be tried again from where it began.
+        let journals = match &ending {
+            Ending::Completed => self.journals.written(),
+            _ => Vec::new(),
+        };
         let (reason, state) = (self.finish_reason(), self.session.state());
         let end = End::new(run.lease, ending, reason, state, ledger.now());
-        let written = ledger.rewrite(run.row.clone(), Arc::new(move |row| Ok(end.write(row))));
+        let written = ledger.rewrite(run.row.clone(), Arc::new(move |row| Ok(end.write(row))), journals);
         let found = ledger.read(run.row.clone());
         let written = async move {
             match written.await? {

@@ -83,12 +83,14 @@ impl<S: CustomState> Driver<S> {
         };
         // A row that is named after what it holds has no name yet, unless it is that of a background run.
         let is_named = self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.row().is_some();
+        let journal = self.journal_for(&input, reserved.as_ref());
         let place = TurnContext {
             snapshot_id: reserved.clone().filter(|_| is_named),
             parent_snapshot_id: self.ledger.as_ref().and_then(Ledger::last).cloned(),
             turn_index: self.turns.begin(reserved),
         };
         let start = TurnStart {
+            journal,
             input,
             place,
             report: TurnReport::new(self.outbox.clone()),

@@ -91,9 +91,21 @@ impl<S: CustomState> Driver<S> {
             Ok(false) => {
                 self.snapshots.unsaved_turns += 1;
                 self.snapshots.unsaved = Some(state);
-                self.raised.push_back(Event::TurnCommitted);
+                self.forget_journals();
             }
             Err(error) => self.raised.push_back(Event::CommitFailed(error)),
+        }
+    }
+
+    /// The turn is over without a row: what was written down for it goes, and then the turn may go on.
+    fn forget_journals(&mut self) {
+        let journals = self.journals.take();
+        match &self.ledger {
+            Some(ledger) if !journals.is_empty() => {
+                let forgotten = ledger.forget(journals).map(|()| Written::NoRow);
+                self.writes.push(forgotten.boxed());
+            }
+            _ => self.raised.push_back(Event::TurnCommitted),
         }
     }
 
@@ -169,7 +181,12 @@ impl<S: CustomState> Driver<S> {
             }),
             ..row
         };
-        let written = ledger.create(row).map(move |saved| {
+        let journals = match event {
+            SnapshotEvent::TurnEnd => self.journals.written(),
+            // The turn is not over, or its own row was there before.
+            _ => Vec::new(),
+        };
+        let written = ledger.create(row, journals).map(move |saved| {
             Written::Row(RowWritten {
                 event,
                 messages,
@@ -216,6 +233,7 @@ impl<S: CustomState> Driver<S> {
         }
         match event {
             SnapshotEvent::TurnEnd => {
+                self.journals.begin();
                 self.turns.committed(row.snapshot_id);
                 Event::TurnCommitted
             }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use async_trait::async_trait;
-use everturn_ai::{GenerateTurn, Middleware, ModelResponse, NextTurn, Tool, ToolContext, place_system_part};
+use everturn_ai::{
+    GenerateTurn, Middleware, ModelResponse, NextTurn, Replay, Tool, ToolContext, place_system_part,
+};
 use everturn_core::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -74,7 +76,8 @@ impl Middleware for Artifacts {
             "read_artifact",
             "Reads the text of an artifact.",
             |input: Read, cx| async move { Ok(read(input, &cx)) },
-        );
+        )
+        .with_replay(Replay::Pure);
         if self.readonly {
             return vec![read];
         }
@@ -82,7 +85,8 @@ impl Middleware for Artifacts {
             "write_artifact",
             "Writes an artifact, or replaces it.",
             |input: Write, cx| async move { Ok(write(input, &cx)) },
-        );
+        )
+        .with_replay(Replay::Pure);
         vec![read, write]
     }
 }

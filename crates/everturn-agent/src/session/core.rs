@@ -6,9 +6,10 @@ use everturn_ai::{History, Message, Messages, messages::Segment};
 use everturn_core::{Context, Error, Result};
 use serde_json::Value;
 
-use super::Outbox;
 use super::patcher::Patcher;
+use super::{Change, Changes, Outbox};
 use crate::artifact::put;
+use crate::patch::JsonPatch;
 use crate::transform::{StateTransform, shown_state};
 use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 
@@ -58,6 +59,14 @@ impl Ahead {
         };
         messages.extend(wanted.slice(messages.len()..wanted.len()).iter().map(named));
         messages
+    }
+}
+
+impl<S: CustomState> Live<S> {
+    /// The custom state as JSON, the default included.
+    fn document(&self) -> Arc<Value> {
+        let encode = || Arc::new(serde_json::to_value(&self.custom).unwrap_or_default());
+        self.state.custom.clone().unwrap_or_else(encode)
     }
 }
 
@@ -194,9 +203,7 @@ impl<S: CustomState> Core<S> {
 
     /// The custom state as JSON, the default included.
     pub(super) fn custom_json(&self) -> Arc<Value> {
-        let live = lock(&self.live);
-        let encode = || Arc::new(serde_json::to_value(&live.custom).unwrap_or_default());
-        live.state.custom.clone().unwrap_or_else(encode)
+        lock(&self.live).document()
     }
 
     /// Changes the custom state, all or nothing, and tells the client.
@@ -207,6 +214,9 @@ impl<S: CustomState> Core<S> {
             let mut custom = live.custom.clone();
             let answer = change(&mut custom);
             let encoded = serde_json::to_value(&custom).map(|document| {
+                if let Some(changes) = Changes::current(&self.session_id) {
+                    changes.note(Change::Custom(JsonPatch::diff(&live.document(), &document)));
+                }
                 live.state.custom = Some(Arc::new(document));
                 live.custom = custom;
                 live.state.clone()
@@ -244,11 +254,61 @@ impl<S: CustomState> Core<S> {
 
     /// Adds artifacts and tells the client of each.
     pub(super) fn add_artifacts(&self, artifacts: impl IntoIterator<Item = Artifact>) {
+        let changes = Changes::current(&self.session_id);
         let mut live = lock(&self.live);
         for artifact in artifacts {
+            if let Some(changes) = &changes {
+                changes.note(Change::Artifact(artifact.clone()));
+            }
             put(Arc::make_mut(&mut live.state.artifacts), artifact.clone());
             self.outbox.post(AgentStreamChunk::artifact(artifact));
         }
+    }
+
+    /// Puts other artifacts in the place of all; the client is not told.
+    pub(super) fn set_artifacts(&self, artifacts: Vec<Artifact>) {
+        if let Some(changes) = Changes::current(&self.session_id) {
+            changes.note(Change::Artifacts(artifacts.clone()));
+        }
+        self.edit(|state| state.artifacts = Arc::new(artifacts));
+    }
+
+    pub(super) fn add_messages(&self, messages: Vec<Message>) {
+        if let Some(changes) = Changes::current(&self.session_id) {
+            for message in &messages {
+                changes.note(Change::Message(message.clone()));
+            }
+        }
+        self.edit(|state| state.messages.extend(messages));
+    }
+
+    /// Makes changes that were made before, by work that is not done again.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the custom state would no longer be an `S`, `INTERNAL` for a patch that makes no sense.
+    pub(super) fn change_again(&self, changes: &[Change]) -> Result<()> {
+        for change in changes.iter().cloned() {
+            match change {
+                Change::Custom(patch) => self.patch_custom(&patch)?,
+                Change::Artifact(artifact) => self.add_artifacts([artifact]),
+                Change::Artifacts(artifacts) => self.set_artifacts(artifacts),
+                Change::Message(message) => self.add_messages(vec![message]),
+            }
+        }
+        Ok(())
+    }
+
+    fn patch_custom(&self, patch: &JsonPatch) -> Result<()> {
+        let mut patcher = lock(&self.patcher);
+        let state = {
+            let mut live = lock(&self.live);
+            let document = patch.apply(&live.document())?;
+            live.custom = decode_custom(Some(&document))?;
+            live.state.custom = Some(Arc::new(document));
+            live.state.clone()
+        };
+        self.publish(&mut patcher, state);
+        Ok(())
     }
 }
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::History;
-use everturn_core::Context;
+use everturn_core::{Context, Result};
 use serde_json::Value;
 
-use super::{Core, Session};
+use super::{Change, Core, Session};
 use crate::{Artifact, CustomState, SessionId, SessionState};
 
 /// A session seen without its type of custom state: what middleware and generic tools work with. Cloning is cheap.
@@ -19,6 +19,7 @@ trait AnySession: Send + Sync {
     fn state(&self) -> SessionState;
     fn custom_json(&self) -> Arc<Value>;
     fn add_artifacts(&self, artifacts: Vec<Artifact>);
+    fn change_again(&self, changes: &[Change]) -> Result<()>;
 }
 
 impl<S: CustomState> AnySession for Core<S> {
@@ -36,6 +37,10 @@ impl<S: CustomState> AnySession for Core<S> {
 
     fn add_artifacts(&self, artifacts: Vec<Artifact>) {
         self.add_artifacts(artifacts);
+    }
+
+    fn change_again(&self, changes: &[Change]) -> Result<()> {
+        self.change_again(changes)
     }
 }
 
@@ -82,6 +87,11 @@ impl SessionHandle {
     /// Adds artifacts as [`Session::add_artifacts`] does.
     pub fn add_artifacts(&self, artifacts: impl IntoIterator<Item = Artifact>) {
         self.0.add_artifacts(artifacts.into_iter().collect());
+    }
+
+    /// Makes changes that were made before, by work that is not done again.
+    pub(crate) fn change_again(&self, changes: &[Change]) -> Result<()> {
+        self.0.change_again(changes)
     }
 
     /// What the agent's prompt is rendered with in this conversation, if anything was given.

@@ -1,6 +1,6 @@
 //! A store in memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,13 @@ use async_trait::async_trait;
 use everturn_core::{Error, Result};
 use futures::StreamExt;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{
-    Cursor, Deletion, Detail, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition,
-    Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, admit, tip_moved,
+    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
+    PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
+    SnapshotQuery, StatusStream, admit, record_taken, tip_moved,
 };
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
@@ -41,6 +43,14 @@ struct Tenant {
     watched: HashMap<SnapshotId, watch::Sender<SnapshotStatus>>,
     /// How many of those there are before the ones that nobody watches any more are forgotten.
     sweep_at: usize,
+    journals: BTreeMap<JournalKey, MemoryJournal>,
+}
+
+/// What happened in one turn that is not over.
+#[derive(Default)]
+struct MemoryJournal {
+    records: BTreeMap<u64, Value>,
+    added_at: Timestamp,
 }
 
 type Position = (Timestamp, SnapshotId);
@@ -76,6 +86,31 @@ impl MemoryStore {
     fn tenants(&self) -> MutexGuard<'_, HashMap<Scope, Tenant>> {
         // Rows are replaced whole, so a panic elsewhere cannot have left half of one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn save_now(
+        &self,
+        scope: &Scope,
+        id: &SnapshotId,
+        precondition: &Precondition,
+        mutation: &Mutation,
+        journals: &[JournalKey],
+    ) -> Result<Option<Snapshot>> {
+        let mut scopes = self.tenants();
+        let tenant = scopes.entry(scope.clone()).or_default();
+        let existing = tenant.rows.get(id).map(AsRef::as_ref);
+        let Some(row) = mutation(existing)? else {
+            return Ok(None);
+        };
+        let row = admit(id, existing, row)?;
+        if existing.is_none() {
+            tenant.check(&row, precondition)?;
+        }
+        tenant.write(&row);
+        for key in journals {
+            tenant.journals.remove(key);
+        }
+        Ok(Some(row))
     }
 }
 
@@ -251,18 +286,22 @@ impl SessionStore for MemoryStore {
             .cloned()
             .and_then(SnapshotId::given)
             .unwrap_or_else(SnapshotId::fresh);
-        let mut scopes = self.tenants();
-        let tenant = scopes.entry(scope.clone()).or_default();
-        let existing = tenant.rows.get(&id).map(AsRef::as_ref);
-        let Some(row) = mutation(existing)? else {
-            return Ok(None);
-        };
-        let row = admit(&id, existing, row)?;
-        if existing.is_none() {
-            tenant.check(&row, &precondition)?;
-        }
-        tenant.write(&row);
-        Ok(Some(row))
+        self.save_now(scope, &id, &precondition, &mutation, &[])
+    }
+
+    async fn commit(
+        &self,
+        scope: &Scope,
+        id: Option<&SnapshotId>,
+        precondition: Precondition,
+        mutation: Mutation,
+        journals: &[JournalKey],
+    ) -> Result<Option<Snapshot>> {
+        let id = id
+            .cloned()
+            .and_then(SnapshotId::given)
+            .unwrap_or_else(SnapshotId::fresh);
+        self.save_now(scope, &id, &precondition, &mutation, journals)
     }
 
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
@@ -323,13 +362,11 @@ impl SessionStore for MemoryStore {
         };
         let ids: Vec<SnapshotId> = match deletion {
             Deletion::Snapshots(ids) => ids.clone(),
-            Deletion::Session(session) => tenant
-                .sessions
-                .get(session)
-                .into_iter()
-                .flat_map(|rows| &rows.all)
-                .map(|(_, id)| id.clone())
-                .collect(),
+            Deletion::Session(session) => {
+                tenant.journals.retain(|key, _| key.session() != session);
+                let rows = tenant.sessions.get(session).into_iter();
+                rows.flat_map(|rows| &rows.all).map(|(_, id)| id.clone()).collect()
+            }
         };
         Ok(ids.iter().filter(|id| tenant.remove(id)).count() as u64)
     }
@@ -363,11 +400,78 @@ impl SessionStore for MemoryStore {
     fn can_watch(&self) -> bool {
         true
     }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Journal for MemoryStore {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
+        let mut scopes = self.tenants();
+        let tenant = scopes.entry(scope.clone()).or_default();
+        if let Some(guard) = guard {
+            let row = tenant.read(guard.row(), Detail::Metadata);
+            let tip = tenant.tip(key.session()).map(|(_, id)| id);
+            guard.check(row.as_ref(), tip)?;
+        }
+        let journal = tenant.journals.entry(key.clone()).or_default();
+        match journal.records.entry(record.sequence) {
+            btree_map::Entry::Occupied(_) => Err(record_taken(key, record.sequence)),
+            btree_map::Entry::Vacant(number) => {
+                number.insert(record.body);
+                journal.added_at = Timestamp::now();
+                Ok(())
+            }
+        }
+    }
+
+    async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+        let scopes = self.tenants();
+        let records = scopes
+            .get(scope)
+            .and_then(|tenant| tenant.journals.get(key))
+            .map(|journal| &journal.records);
+        let record = |(sequence, body): (&u64, &Value)| JournalRecord {
+            sequence: *sequence,
+            body: body.clone(),
+        };
+        Ok(records.into_iter().flatten().map(record).collect())
+    }
+
+    async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
+        if let Some(tenant) = self.tenants().get_mut(scope) {
+            tenant.journals.remove(key);
+        }
+        Ok(())
+    }
+
+    async fn sweep(&self, before: Timestamp) -> Result<u64> {
+        let mut swept = 0;
+        for tenant in self.tenants().values_mut() {
+            let all = tenant.journals.len();
+            tenant.journals.retain(|_, journal| journal.added_at >= before);
+            swept += all - tenant.journals.len();
+        }
+        Ok(swept as u64)
+    }
 }
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows: usize = self.tenants().values().map(|tenant| tenant.rows.len()).sum();
-        f.debug_struct("MemoryStore").field("rows", &rows).finish()
+        let tenants = self.tenants();
+        let rows: usize = tenants.values().map(|tenant| tenant.rows.len()).sum();
+        let journals: usize = tenants.values().map(|tenant| tenant.journals.len()).sum();
+        f.debug_struct("MemoryStore")
+            .field("rows", &rows)
+            .field("journals", &journals)
+            .finish()
     }
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use self::library::Library;
 use crate::{
-    GenerateTurn, IntoMiddleware, Middleware, MiddlewareSource, ModelResponse, NextTurn, Tool,
+    GenerateTurn, IntoMiddleware, Middleware, MiddlewareSource, ModelResponse, NextTurn, Replay, Tool,
     place_system_part,
 };
 
@@ -99,10 +99,13 @@ impl Middleware for Bundle {
         }
         let library = Arc::clone(&self.0);
         let description = "Gives the instructions of a skill.";
-        vec![Tool::new("use_skill", description, move |input: UseSkill, _| {
-            let library = Arc::clone(&library);
-            async move { Ok(tokio::task::spawn_blocking(move || library.text(&input.skill_name)).await?) }
-        })]
+        vec![
+            Tool::new("use_skill", description, move |input: UseSkill, _| {
+                let library = Arc::clone(&library);
+                async move { Ok(tokio::task::spawn_blocking(move || library.text(&input.skill_name)).await?) }
+            })
+            .with_replay(Replay::Pure),
+        ]
     }
 }
 

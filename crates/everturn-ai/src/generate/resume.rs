@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::tool_iteration_end;
-use super::tool_round::{Outcome, answer};
+use super::tool_round::answer;
 use super::turn::send_answers;
 use crate::middleware::GenerateTurn;
-use crate::{Message, MultipartToolResponse, Part, ResumeOptions, Role, ToolRequest, metadata, reason};
+use crate::{
+    Message, MultipartToolResponse, Part, ResumeOptions, Role, ToolOutcome, ToolRequest, metadata, reason,
+};
 
 /// How one tool request of the interrupted message is settled.
 enum Settlement {
@@ -99,7 +101,7 @@ impl Call {
             Settlement::Answered(_) => None,
         });
         let mut outcomes = self
-            .run_requests(turn, restarts.collect(), index)
+            .run_requests(turn, restarts.collect(), None, index)
             .await?
             .into_iter();
         settlements
@@ -107,7 +109,7 @@ impl Call {
             .map(|settlement| match settlement {
                 Settlement::Answered(part) => Ok(part),
                 Settlement::Restarted(part) => match outcomes.next() {
-                    Some(Outcome::Finished(response)) => {
+                    Some(ToolOutcome::Finished(response)) => {
                         answer(&part, response).ok_or_else(|| interrupted_again(interrupted))
                     }
                     _ => Err(interrupted_again(interrupted)),

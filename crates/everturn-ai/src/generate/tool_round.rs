@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everturn_core::{ActionType, Context, Emitter, Error, Result, SpanKind, catch_panic, in_span};
+use everturn_core::{ActionType, Context, Error, Result, SpanKind, catch_panic, in_span};
 use futures::StreamExt;
 use futures::future::{BoxFuture, abortable};
 use futures::stream::FuturesUnordered;
@@ -12,39 +12,33 @@ use serde_json::Value;
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::unobserved;
+use super::recorded::Recording;
 use crate::middleware::{GenerateTurn, NextTool, ToolCall};
 use crate::{
-    FinishReason, Message, ModelResponse, ModelResponseChunk, MultipartToolResponse, Part, Tool, ToolContext,
-    ToolResponse, interrupt_data, metadata, reason,
+    EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Tool, ToolContext,
+    ToolOutcome, ToolResponse, interrupt_data, metadata, reason,
 };
 
 const INTERRUPTED: &str = "One or more tool calls resulted in interrupts.";
 
-/// How a tool call ended, if it did not fail.
-pub(super) enum Outcome {
-    Finished(MultipartToolResponse),
-    /// It waits for an answer to this.
-    Interrupted(Value),
-}
-
 /// The outcomes of all tool calls of a message, in the order of its requests.
 pub(super) struct ToolRound {
     message: Message,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<ToolOutcome>,
 }
 
 impl ToolRound {
     pub(super) fn is_interrupted(&self) -> bool {
         self.outcomes
             .iter()
-            .any(|outcome| matches!(outcome, Outcome::Interrupted(_)))
+            .any(|outcome| matches!(outcome, ToolOutcome::Interrupted(_)))
     }
 
     /// The tools' answers as a message.
     pub(super) fn message(&self) -> Message {
-        let answer = |(request, outcome): (&Part, &Outcome)| match outcome {
-            Outcome::Finished(response) => answer(request, response.clone()),
-            Outcome::Interrupted(_) => None,
+        let answer = |(request, outcome): (&Part, &ToolOutcome)| match outcome {
+            ToolOutcome::Finished(response) => answer(request, response.clone()),
+            ToolOutcome::Interrupted(_) => None,
         };
         Message::tool(
             self.message
@@ -72,10 +66,10 @@ impl ToolRound {
     }
 }
 
-fn waiting(part: Part, outcome: Outcome) -> Part {
+fn waiting(part: Part, outcome: ToolOutcome) -> Part {
     match outcome {
-        Outcome::Interrupted(data) => part.with_metadata_entry(metadata::INTERRUPT, data),
-        Outcome::Finished(response) => {
+        ToolOutcome::Interrupted(data) => part.with_metadata_entry(metadata::INTERRUPT, data),
+        ToolOutcome::Finished(response) => {
             let output = response.output.unwrap_or_default();
             let part = part.with_metadata_entry(metadata::PENDING_OUTPUT, output);
             match serde_json::to_value(response.content) {
@@ -107,23 +101,26 @@ impl Call {
         self: &Arc<Self>,
         turn: &GenerateTurn,
         message: &Message,
+        reply: Option<&EffectId>,
         index: &ChunkIndex,
     ) -> Result<ToolRound> {
         let calls = message.tool_request_parts().cloned().collect();
-        let outcomes = self.run_requests(turn, calls, index).await?;
+        let outcomes = self.run_requests(turn, calls, reply, index).await?;
         Ok(ToolRound {
             message: message.clone(),
             outcomes,
         })
     }
 
-    /// Runs tool requests at once and gives their outcomes in order.
+    /// Runs tool requests at once and gives their outcomes in order; `reply` is the one that made the requests, where
+    /// what happens is written down.
     pub(super) async fn run_requests(
         self: &Arc<Self>,
         turn: &GenerateTurn,
         parts: Vec<Part>,
+        reply: Option<&EffectId>,
         index: &ChunkIndex,
-    ) -> Result<Vec<Outcome>> {
+    ) -> Result<Vec<ToolOutcome>> {
         let context = unobserved(turn.context.child());
         let emitter = index.stamping_in_turn(&turn.emitter);
         let mut calls = Vec::with_capacity(parts.len());
@@ -133,9 +130,20 @@ impl Call {
                 .map(|request| request.name.as_str())
                 .unwrap_or_default();
             let tool = self.tools.get(name)?.clone();
-            calls.push(self.run_tool(part, tool, emitter.clone(), context.clone()));
+            calls.push(ToolCall {
+                part,
+                tool,
+                emitter: emitter.clone(),
+                context: context.clone(),
+                registry: self.registry.clone(),
+            });
         }
-        let outcomes = in_order(calls).await;
+        let mut running = Vec::with_capacity(calls.len());
+        for (position, call) in calls.into_iter().enumerate() {
+            let recording = Recording::of(&call, reply, position).await?;
+            running.push(self.run_tool(call, recording));
+        }
+        let outcomes = in_order(running).await;
         if outcomes.is_err() {
             // Reaches work that the dropped tools handed to others.
             context.cancel();
@@ -145,54 +153,63 @@ impl Call {
 
     fn run_tool(
         self: &Arc<Self>,
-        part: Part,
-        tool: Tool,
-        emitter: Emitter<ModelResponseChunk>,
-        context: Context,
-    ) -> BoxFuture<'static, Result<Outcome>> {
-        let call = ToolCall {
-            part,
-            tool,
-            emitter,
-            context,
-            registry: self.registry.clone(),
-        };
-        let chain = Arc::clone(&self.chain);
-        Box::pin(async move {
-            let (tool, context) = (call.tool.clone(), call.context.clone());
-            let has_run = Arc::new(AtomicBool::new(false));
-            let core = core(Arc::clone(&has_run));
-            let input = call.request().and_then(|request| request.input.clone());
-            let hooked = async { NextTool::around_tool(&chain, core).run(call).await };
-            let result = catch_panic(tool.name(), hooked).await;
-            if !has_run.load(Ordering::Relaxed) {
-                record_short_circuit(&tool, input, &result, context.clone()).await;
-            }
-            match result {
-                Ok(response) => Ok(Outcome::Finished(response)),
-                Err(error) => match interrupt_data(&error) {
-                    Some(data) => Ok(Outcome::Interrupted(data.clone())),
-                    None => Err(failure(&tool, error, &context)),
-                },
-            }
-        })
+        call: ToolCall,
+        recording: Option<Recording>,
+    ) -> BoxFuture<'static, Result<ToolOutcome>> {
+        let live = Arc::clone(self);
+        match recording {
+            None => Box::pin(async move {
+                let (tool, context) = (call.tool.clone(), call.context.clone());
+                let outcome = live.run_hooked(call, None).await;
+                outcome.map_err(|error| failure(&tool, error, &context))
+            }),
+            Some(recording) => Box::pin(recording.around(call, move |call, recording| {
+                Box::pin(async move { live.run_hooked(call, Some(recording)).await })
+            })),
+        }
+    }
+
+    /// Runs a tool through the tool hooks.
+    async fn run_hooked(
+        self: Arc<Self>,
+        call: ToolCall,
+        recording: Option<Arc<Recording>>,
+    ) -> Result<ToolOutcome> {
+        let (tool, context) = (call.tool.clone(), call.context.clone());
+        let has_run = Arc::new(AtomicBool::new(false));
+        let core = core(Arc::clone(&has_run), recording);
+        let input = call.request().and_then(|request| request.input.clone());
+        let hooked = async { NextTool::around_tool(&self.chain, core).run(call).await };
+        let result = catch_panic(tool.name(), hooked).await;
+        if !has_run.load(Ordering::Relaxed) {
+            record_short_circuit(&tool, input, &result, context.clone()).await;
+        }
+        match result {
+            Ok(response) => Ok(ToolOutcome::Finished(response)),
+            Err(error) => match interrupt_data(&error) {
+                Some(data) => Ok(ToolOutcome::Interrupted(data.clone())),
+                None => Err(error),
+            },
+        }
     }
 }
 
 /// What is at the centre of the tool hooks: the tool itself.
 fn core(
     has_run: Arc<AtomicBool>,
+    recording: Option<Arc<Recording>>,
 ) -> impl Fn(ToolCall) -> BoxFuture<'static, Result<MultipartToolResponse>> + Send + Sync {
     move |call| {
         has_run.store(true, Ordering::Relaxed);
+        let recording = recording.clone();
         Box::pin(async move {
             let input = call.request().and_then(|request| request.input.clone());
-            call.tool
-                .run_in(
-                    input,
-                    ToolContext::for_request(call.context, call.part, call.emitter),
-                )
-                .await
+            let tool = call.tool.clone();
+            let context = match &recording {
+                Some(recording) => recording.begin(call).await?,
+                None => ToolContext::for_request(call.context, call.part, call.emitter),
+            };
+            tool.run_in(input, context).await
         })
     }
 }
@@ -220,7 +237,7 @@ async fn record_short_circuit(
 }
 
 /// A cancelled call is cancelled; anything else that goes wrong in a tool is a failure of the tool.
-fn failure(tool: &Tool, error: Error, context: &Context) -> Error {
+pub(super) fn failure(tool: &Tool, error: Error, context: &Context) -> Error {
     if context.is_cancelled() {
         return error;
     }

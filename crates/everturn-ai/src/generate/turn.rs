@@ -12,6 +12,7 @@ use tracing::instrument::{Instrument, WithSubscriber};
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::tool_iteration_end;
+use super::recorded::Reply;
 use super::turn_input::TurnInput;
 use crate::middleware::{GenerateTurn, NextTurn};
 use crate::resource::expand_resources;
@@ -64,16 +65,14 @@ impl Call {
         )
         .await?;
         let index = ChunkIndex::starting_at(turn.message_index);
-        let chunks = index.stamping(&turn.emitter);
-        let response = Box::pin(self.ask(turn.request.clone(), chunks, turn.context.clone())).await?;
-        let response = self.examined(response)?;
+        let Reply { response, effect } = Box::pin(self.reply(&turn, &index)).await?;
         let Some(asking) = self.message_with_work(&response) else {
             return Ok(complete(response, turn));
         };
         if turn.turn >= self.max_turns {
             return Err(too_many_turns(self.max_turns));
         }
-        let round = Box::pin(self.run_tools(&turn, &asking, &index)).await?;
+        let round = Box::pin(self.run_tools(&turn, &asking, effect.as_ref(), &index)).await?;
         if round.is_interrupted() {
             return Ok(complete(round.interrupted(response), turn));
         }

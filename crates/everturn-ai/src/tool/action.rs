@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Tool, ToolContext};
-use crate::MultipartToolResponse;
+use crate::{JsonObject, MultipartToolResponse, Replay};
 
 static ENVELOPE: LazyLock<Schema> = LazyLock::new(Schema::of::<MultipartToolResponse>);
 
@@ -73,8 +73,20 @@ impl Tool {
         if !self.is_restartable() {
             traits["restartable"] = false.into();
         }
+        if let Some(replay) = self.0.replay {
+            traits["replay"] = json!(replay);
+        }
         traits
     }
+}
+
+/// What an action says in its metadata about being called again. A prompt only renders.
+pub(super) fn declared_replay(action_type: &ActionType, metadata: &JsonObject) -> Option<Replay> {
+    if *action_type == ActionType::PROMPT {
+        return Some(Replay::Pure);
+    }
+    let declared = metadata.get("tool")?.get("replay")?;
+    serde_json::from_value(declared.clone()).ok()
 }
 
 /// The tool behind a registered action, if the action is one of ours.

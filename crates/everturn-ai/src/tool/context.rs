@@ -1,14 +1,14 @@
 //! What a tool knows about the call it serves.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use everturn_core::{Context, Emitter, Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{ModelResponseChunk, Part, Role, ToolRequest, ToolResponse, metadata};
+use crate::{EffectId, ModelResponseChunk, Part, Role, ToolRequest, ToolResponse, metadata};
 
 /// The circumstances of one tool call. Cloning is cheap.
 #[derive(Clone)]
@@ -22,6 +22,7 @@ struct Call {
     part: Option<Part>,
     emitter: Emitter<ModelResponseChunk>,
     attachments: Mutex<Vec<Part>>,
+    effect: OnceLock<EffectId>,
 }
 
 impl ToolContext {
@@ -42,8 +43,16 @@ impl ToolContext {
                 part,
                 emitter,
                 attachments: Mutex::default(),
+                effect: OnceLock::new(),
             }),
         }
+    }
+
+    /// The same call under an identity that it had before.
+    pub(crate) fn with_effect(self, id: EffectId) -> Self {
+        // Nobody has asked for the identity of a context that was made just now.
+        let _ = self.call.effect.set(id);
+        self
     }
 
     /// The same call inside another context, such as that of its span.
@@ -59,6 +68,23 @@ impl ToolContext {
     /// What the model asked for; `None` when the tool is run by hand.
     pub fn request(&self) -> Option<&ToolRequest> {
         self.call.part.as_ref()?.as_tool_request()
+    }
+
+    /// The identity of this call: the same when a turn is taken up after a crash and the call is made again, where what
+    /// happens is written down; else one of its own.
+    ///
+    /// Give it to whatever the tool acts on as the key by which a repetition is recognised, and declare the tool as
+    /// [`Replay::Keyed`](crate::Replay::Keyed).
+    pub fn effect_id(&self) -> &EffectId {
+        self.call.effect.get_or_init(EffectId::fresh)
+    }
+
+    /// The error with which a tool says that it cannot tell whether it took effect: `return Err(cx.outcome_unknown())`.
+    ///
+    /// It interrupts the generation; whoever answers gives the tool's output, or restarts the call. Any other error
+    /// says that nothing happened and that the call may be made again.
+    pub fn outcome_unknown(&self) -> Error {
+        super::outcome_unknown(self.effect_id())
     }
 
     /// Whether this is an interrupted call that was restarted.

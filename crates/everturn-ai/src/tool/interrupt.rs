@@ -6,7 +6,7 @@ use everturn_core::Error;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::reason;
+use crate::{EffectId, metadata, reason};
 
 const DATA: &str = "interrupt";
 
@@ -20,6 +20,16 @@ pub fn interrupt(data: impl Serialize) -> Error {
     Error::failed_precondition("the tool call was interrupted")
         .with_details(json!({ DATA: data }))
         .with_reason(reason::TOOL_INTERRUPT)
+}
+
+/// The interrupt of a call that began and of which nobody knows whether it took effect.
+pub fn outcome_unknown(effect: &EffectId) -> Error {
+    interrupt(json!({
+        metadata::OUTCOME_UNKNOWN: true,
+        "effectId": effect,
+        "message": "The call was begun and it is not known whether it took effect. \
+                    Respond with its output if it did, restart it if it did not.",
+    }))
 }
 
 /// The data of an interrupt, `true` if there is none; `None` if the error is a failure.

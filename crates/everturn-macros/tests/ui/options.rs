@@ -12,4 +12,12 @@ async fn twice() {}
 #[tool(name = " ")]
 async fn empty() {}
 
+/// No such way.
+#[tool(replay = "twice")]
+async fn twice_over() {}
+
+/// Two ways.
+#[tool(replay = "pure", replay = "once")]
+async fn undecided() {}
+
 fn main() {}

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, MemoryStore, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Order, Page,
+    PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery,
+    StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 use futures::StreamExt;
+use jiff::Timestamp;
 
 /// What is wrong with a [`DefectiveStore`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +45,17 @@ pub enum Defect {
     OverlooksRuns,
     /// Takes every background run for silent.
     DeafToHeartbeats,
+    /// Writes a record of a journal over the one that is there.
+    OverwrittenRecord,
+    /// Writes a record whatever its guard says.
+    UnguardedRecord,
+    /// Keeps the journals of a session that was deleted.
+    LeftoverJournals,
 }
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::TornWrite,
@@ -62,6 +70,9 @@ impl Defect {
         Self::ForgetsUnknownFields,
         Self::OverlooksRuns,
         Self::DeafToHeartbeats,
+        Self::OverwrittenRecord,
+        Self::UnguardedRecord,
+        Self::LeftoverJournals,
     ];
 
     /// The row as the defect leaves it.
@@ -246,6 +257,13 @@ impl SessionStore for DefectiveStore {
             (Defect::IdleDeletion, Deletion::Session(session)) => {
                 Ok(self.all_rows(&self.scope(scope), session).await?.len() as u64)
             }
+            (Defect::LeftoverJournals, Deletion::Session(session)) => {
+                let rows = self.all_rows(&self.scope(scope), session).await?;
+                let ids = rows.into_iter().map(|row| row.snapshot_id).collect();
+                self.store
+                    .delete(&self.scope(scope), &Deletion::Snapshots(ids))
+                    .await
+            }
             _ => self.store.delete(&self.scope(scope), deletion).await,
         }
     }
@@ -274,5 +292,46 @@ impl SessionStore for DefectiveStore {
 
     fn can_watch(&self) -> bool {
         true
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Journal for DefectiveStore {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
+        let scope = self.scope(scope);
+        if self.defect != Defect::OverwrittenRecord {
+            let guard = guard.filter(|_| self.defect != Defect::UnguardedRecord);
+            return self.store.append(&scope, key, record, guard).await;
+        }
+        let mut records = Journal::read(&self.store, &scope, key).await?;
+        records.retain(|other| other.sequence != record.sequence);
+        records.push(record);
+        self.store.clear(&scope, key).await?;
+        for record in records {
+            self.store.append(&scope, key, record, guard).await?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+        self.store.read(&self.scope(scope), key).await
+    }
+
+    async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
+        self.store.clear(&self.scope(scope), key).await
+    }
+
+    async fn sweep(&self, before: Timestamp) -> Result<u64> {
+        self.store.sweep(before).await
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use everturn_agent::store::SessionStore;
-use everturn_agent::{Agent, AgentSession, Artifact, Clock, SessionState, Turn, custom_agent};
+use everturn_agent::{
+    Agent, AgentSession, Artifact, Clock, SessionState, SnapshotIds, Timeline, Turn, custom_agent,
+};
 use everturn_ai::{FinishReason, Message};
 use everturn_core::{Registry, Result};
 use serde_json::{Value, json};
@@ -47,7 +49,12 @@ fn answer(said: &str, custom: &Value) -> Answer {
     }
 }
 
-pub(super) fn agent(store: Arc<dyn SessionStore>, clock: Clock) -> Agent {
+pub(super) fn agent(
+    store: Arc<dyn SessionStore>,
+    clock: Clock,
+    ids: SnapshotIds,
+    timeline: Timeline,
+) -> Agent {
     let agent = custom_agent(
         &Registry::new(),
         "rehearsed",
@@ -59,6 +66,8 @@ pub(super) fn agent(store: Arc<dyn SessionStore>, clock: Clock) -> Agent {
     agent
         .store(store)
         .clock(clock)
+        .snapshot_ids(ids)
+        .timeline(timeline)
         .build()
         .expect("an agent with a name and a store")
 }

@@ -107,6 +107,32 @@ impl Model {
         }
     }
 
+    /// Leaves behind what does not lead to `tip`, a new row that goes on from `to`.
+    pub(super) fn rewind(&mut self, to: &SnapshotId, tip: &SnapshotId) {
+        // The line that was left behind and is the session's again, and where it had left the other.
+        let mut line = HashSet::from([tip.clone()]);
+        let mut next = Some(to.clone());
+        let mut fork = None;
+        while let Some(row) = next.take().and_then(|id| self.find_mut(&id)) {
+            if !row.orphaned {
+                fork = Some(row.clone());
+                break;
+            }
+            row.orphaned = false;
+            line.insert(row.snapshot_id.clone());
+            next.clone_from(&row.parent_id);
+        }
+        let session = self.find(tip).and_then(|tip| tip.session_id.clone());
+        let abandoned = |row: &&mut Snapshot| {
+            row.session_id == session
+                && !line.contains(&row.snapshot_id)
+                && fork.as_ref().is_none_or(|fork| row.position() > fork.position())
+        };
+        for row in self.rows.iter_mut().filter(abandoned) {
+            row.orphaned = true;
+        }
+    }
+
     pub(super) fn fork(
         &self,
         of: &SnapshotId,
@@ -180,7 +206,7 @@ impl Model {
         line
     }
 
-    /// The rows that rules let go.
+    /// The rows that rules let go. Sessions of which only orphaned rows are left are not listed and so not reached.
     pub(super) fn expendable(&self, rules: &Rules) -> HashSet<SnapshotId> {
         let expendable = |row: &&Snapshot| {
             let session = row.session_id.as_ref().expect("every row has a session");
@@ -193,7 +219,9 @@ impl Model {
             let resumed_here =
                 self.latest(session) == Some(row) && !self.session(session).into_iter().all(old);
             let labelled = !row.labels.is_empty() && !rules.even_labelled;
-            (old(row) || rules.count.is_some_and(|count| newer >= count))
+            let reached = self.latest(session).is_some();
+            reached
+                && (old(row) || rules.count.is_some_and(|count| newer >= count))
                 && row.status != SnapshotStatus::Pending
                 && !labelled
                 && !resumed_here

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use everturn_agent::archive::{Archive, Import, Retention};
 use everturn_agent::store::{Mutation, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery};
-use everturn_agent::{Agent, AgentReply, Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use everturn_agent::{
+    Agent, AgentReply, Clock, SessionId, Snapshot, SnapshotId, SnapshotIds, SnapshotStatus, Timeline,
+};
 use everturn_core::{Error, Status};
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,7 +26,11 @@ const PAGE: usize = 4;
 
 pub(super) struct Stage {
     store: Arc<dyn SessionStore>,
+    /// Goes on beside what came after a row.
     agent: Agent,
+    /// Leaves behind what came after a row.
+    rewinding: Agent,
+    ids_by: SnapshotIds,
     archive: Archive,
     seconds: Arc<AtomicI64>,
     model: Model,
@@ -36,14 +42,17 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new(store: Arc<dyn SessionStore>) -> Self {
+    pub(super) fn new(store: Arc<dyn SessionStore>, ids: SnapshotIds) -> Self {
         let seconds = Arc::new(AtomicI64::new(0));
         let clock = Clock::new({
             let seconds = Arc::clone(&seconds);
             move || moment(seconds.load(Ordering::SeqCst))
         });
+        let on = |timeline| agent(Arc::clone(&store), clock.clone(), ids, timeline);
         Self {
-            agent: agent(Arc::clone(&store), clock.clone()),
+            agent: on(Timeline::Branching),
+            rewinding: on(Timeline::Linear),
+            ids_by: ids,
             archive: Archive::of(Arc::clone(&store), Scope::default()).with_clock(clock),
             store,
             seconds,
@@ -92,20 +101,10 @@ impl Stage {
                 let expected = self
                     .model
                     .turn(&session, self.model.latest(&session), text, self.now());
-                self.took_turn(reply, expected)
+                self.took_turn(reply, expected).map(drop)
             }
-            Step::Resume { row, text } => {
-                let id = self.row(row);
-                let reply = self.agent.chat().snapshot(id.clone()).run(said(text)).await;
-                let expected = match self.model.find(&id) {
-                    Some(parent) => {
-                        let session = parent.session_id.clone().expect("every row has a session");
-                        self.model.turn(&session, Some(parent), text, self.now())
-                    }
-                    None => Err(Status::NotFound),
-                };
-                self.took_turn(reply, expected)
-            }
+            Step::Resume { row, text } => self.resume(row, text, Timeline::Branching).await,
+            Step::Rewind { row, text } => self.resume(row, text, Timeline::Linear).await,
             Step::Pend { session } => self.pend(session).await,
             Step::Fork { row } => self.fork(row).await,
             Step::Copy { session } => {
@@ -155,18 +154,57 @@ impl Stage {
         }
     }
 
-    fn took_turn(&mut self, reply: Result<AgentReply, Error>, expected: Result<Snapshot, Status>) -> Played {
-        match (reply, expected) {
-            (Ok(reply), Ok(row)) => {
-                let id = reply.snapshot_id().cloned().ok_or("a turn left no row")?;
-                self.add(Snapshot {
-                    snapshot_id: id,
-                    ..row
-                });
-                Ok(())
-            }
-            (reply, expected) => same_failure(reply, expected),
+    async fn resume(&mut self, row: usize, text: u8, timeline: Timeline) -> Played {
+        let id = self.row(row);
+        let agent = match timeline {
+            Timeline::Linear => &self.rewinding,
+            _ => &self.agent,
+        };
+        let reply = agent.chat().snapshot(id.clone()).run(said(text)).await;
+        let parent = self.model.find(&id);
+        let session = parent.and_then(|parent| parent.session_id.clone());
+        let expected = match (parent, &session) {
+            (Some(parent), Some(session)) => self.model.turn(session, Some(parent), text, self.now()),
+            _ => Err(Status::NotFound),
+        };
+        let is_tip = session.is_some_and(|session| {
+            let latest = self.model.latest(&session);
+            latest.is_some_and(|latest| latest.snapshot_id == id)
+        });
+        if let Some(tip) = self.took_turn(reply, expected)?
+            && timeline == Timeline::Linear
+            && !is_tip
+        {
+            self.model.rewind(&id, &tip);
         }
+        Ok(())
+    }
+
+    /// Does in the model what a turn did in the store; says which row is new.
+    fn took_turn(
+        &mut self,
+        reply: Result<AgentReply, Error>,
+        expected: Result<Snapshot, Status>,
+    ) -> Result<Option<SnapshotId>, String> {
+        let (reply, row) = match (reply, expected) {
+            (Ok(reply), Ok(row)) => (reply, row),
+            (reply, expected) => return same_failure(reply, expected).map(|()| None),
+        };
+        let id = reply.snapshot_id().cloned().ok_or("a turn left no row")?;
+        if self.ids_by == SnapshotIds::ContentAddressed {
+            let name =
+                SnapshotId::of_state(row.state.as_ref().ok_or("a turn left no state")?).map_err(text)?;
+            ensure!(id == name, "a row is called '{id}' instead of '{name}'");
+            // The same as before is the row that is there.
+            if self.model.find(&id).is_some() {
+                return Ok(None);
+            }
+        }
+        self.add(Snapshot {
+            snapshot_id: id.clone(),
+            ..row
+        });
+        Ok(Some(id))
     }
 
     async fn pend(&mut self, session: usize) -> Played {
@@ -411,6 +449,15 @@ impl Stage {
                 rows.iter().eq(expected.iter().copied()),
                 "session '{session}' has\n{rows:#?}\ninstead of\n{expected:#?}"
             );
+            let named_by_content = rows.iter().filter(|row| row.snapshot_id.is_content_addressed());
+            for row in named_by_content {
+                let holds = row.verify().map_err(text)?;
+                ensure!(
+                    holds,
+                    "'{}' does not hold what it is named after",
+                    row.snapshot_id
+                );
+            }
         }
         self.compare_sessions().await?;
         if let Some(id) = &self.touched {

@@ -19,6 +19,13 @@ pub enum Step {
         /// What is said.
         text: u8,
     },
+    /// Goes back to a row and on from there, leaving behind what came after it.
+    Rewind {
+        /// Which row.
+        row: usize,
+        /// What is said.
+        text: u8,
+    },
     /// Leaves the row of a background run that is under way.
     Pend {
         /// In which session.
@@ -105,9 +112,17 @@ impl Step {
         match kind % 32 {
             0..=9 => Self::Turn {
                 session: session % 3,
-                text: detail,
+                // Few enough that the same is said again.
+                text: detail % 64,
             },
-            10..=15 => Self::Resume { row, text: detail },
+            10..=12 => Self::Resume {
+                row,
+                text: detail % 16,
+            },
+            13..=15 => Self::Rewind {
+                row,
+                text: detail % 16,
+            },
             16 => Self::Pend { session },
             17 | 18 => Self::Fork { row },
             19 => Self::Copy { session },

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::bundle::Shared;
 use super::read::ReadFile;
 use super::workspace::Workspace;
-use crate::Tool;
+use crate::{Replay, Tool};
 
 pub(super) const READ_FILE: &str = "read_file";
 
@@ -22,7 +22,8 @@ pub(super) fn tools(shared: &Arc<Shared>, prefix: &str, allow_write: bool) -> Ve
             "list_files",
             "Lists the files and directories in a directory.",
             Workspace::list,
-        ),
+        )
+        .with_replay(Replay::Pure),
         read_file(shared),
     ];
     if allow_write {
@@ -87,6 +88,8 @@ fn read_file(shared: &Arc<Shared>) -> Tool {
             Ok(reading.answer)
         }
     })
+    // What it read follows from here, so its answer alone is not enough.
+    .with_replay(Replay::Pure)
 }
 
 /// Runs a file operation where it may block.

@@ -1,0 +1,173 @@
+//! Effects of a turn's own.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use everturn_ai::effect::without_journal;
+use everturn_ai::{
+    EffectId, EffectJournal, MultipartToolResponse, Reconciliation, Replay, ToolOutcome, ToolRecord, reason,
+};
+use everturn_core::{Context, Error, Result};
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::TurnJournal;
+use crate::{CustomState, Turn};
+
+impl<S: CustomState> Turn<S> {
+    /// Something that this turn does and that must not be done twice: its outcome is written down, where the agent's store
+    /// keeps journals, and a turn that is taken up again gets the outcome instead of doing it again.
+    ///
+    /// Effects of one name are told apart by their order, so a turn must come to them in the same order on every attempt.
+    ///
+    /// ```
+    /// use everturn_agent::{AgentSession, custom_agent, store::MemoryStore};
+    /// use everturn_ai::{Message, Replay};
+    /// use everturn_core::{Registry, Result};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// let waiter = custom_agent(&Registry::new(), "waiter", |session: AgentSession| async move {
+    ///     session
+    ///         .run(|turn| async move {
+    ///             let table: u32 = turn
+    ///                 .effect("reserve", Replay::Keyed)
+    ///                 .run(|key| async move { Ok(book_a_table(key.as_str())) })
+    ///                 .await?;
+    ///             turn.add_message(Message::model(format!("Table {table} is yours.")));
+    ///             Ok(())
+    ///         })
+    ///         .await?;
+    ///     Ok(session.result())
+    /// })
+    /// .store(MemoryStore::new())
+    /// .define()?;
+    /// # fn book_a_table(_key: &str) -> u32 { 7 }
+    ///
+    /// assert_eq!(waiter.run_text("For two, please.").await?.text(), "Table 7 is yours.");
+    /// # Ok(()) }
+    /// ```
+    pub fn effect(&self, name: impl Into<String>, replay: Replay) -> TurnEffect {
+        TurnEffect {
+            name: name.into(),
+            replay,
+            context: self.context().clone(),
+            journal: TurnJournal::of(self.context(), self.session_id()),
+            reconcile: None,
+        }
+    }
+}
+
+type Reconcile = Box<dyn FnOnce(EffectId) -> BoxFuture<'static, Result<Reconciliation<Value>>> + Send>;
+
+/// An effect of a turn's own; see [`Turn::effect`].
+#[must_use = "an effect does not take place until it is run"]
+pub struct TurnEffect {
+    name: String,
+    replay: Replay,
+    context: Context,
+    journal: Option<Arc<TurnJournal>>,
+    reconcile: Option<Reconcile>,
+}
+
+impl TurnEffect {
+    /// How to find out what came of the effect, if its process died while it was under way and it must not be repeated.
+    pub fn reconcile<T, F, Fut>(self, reconcile: F) -> Self
+    where
+        T: Serialize,
+        F: FnOnce(EffectId) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Reconciliation<T>>> + Send + 'static,
+    {
+        let erased: Reconcile = Box::new(move |id| {
+            Box::pin(async move { Ok(reconcile(id).await?.try_map(serde_json::to_value)?) })
+        });
+        Self {
+            reconcile: Some(erased),
+            ..self
+        }
+    }
+
+    /// Has the effect take place, unless it is known what came of it. `work` is given its identity.
+    ///
+    /// An error of `work` says that nothing happened.
+    ///
+    /// # Errors
+    /// What `work` fails with; `FAILED_PRECONDITION` with [`reason::OUTCOME_UNKNOWN`] if it began in an earlier attempt, must
+    /// not be repeated, and nobody knows what came of it; `INTERNAL` if its outcome is not plain data, or is no `T`.
+    pub async fn run<T, F, Fut>(self, work: F) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(EffectId) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        let Some(journal) = self.journal else {
+            return work(EffectId::fresh()).await;
+        };
+        let (id, record) = journal.calling_own(&self.name, self.replay).await?;
+        let known = match record {
+            ToolRecord::Nothing => None,
+            ToolRecord::Ended(outcome) => Some(outcome),
+            ToolRecord::Started => match reconciled(self.reconcile, &id).await? {
+                Reconciliation::NeverHappened => None,
+                Reconciliation::Unknown => return Err(unknown(&self.name, &id)),
+                Reconciliation::Happened(output) => {
+                    let outcome = finished(output);
+                    journal.ended(&id, &outcome).await?;
+                    Some(outcome)
+                }
+            },
+        };
+        match known {
+            Some(ToolOutcome::Finished(response)) => {
+                Ok(serde_json::from_value(response.output.unwrap_or_default())?)
+            }
+            Some(ToolOutcome::Interrupted(_)) => Err(Error::internal("an effect of a turn cannot interrupt")),
+            None => self::live(&journal, self.context, id, work).await,
+        }
+    }
+}
+
+async fn live<T, F, Fut>(journal: &Arc<TurnJournal>, context: Context, id: EffectId, work: F) -> Result<T>
+where
+    T: Serialize,
+    F: FnOnce(EffectId) -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
+    journal.started(&id).await?;
+    let inside = journal.enter(&id, without_journal(context));
+    match inside.scope(async { work(id.clone()).await }).await {
+        Ok(output) => {
+            let outcome = finished(serde_json::to_value(&output)?);
+            journal.ended(&id, &outcome).await?;
+            Ok(output)
+        }
+        Err(error) => {
+            journal.failed(&id, &error, true).await;
+            Err(error)
+        }
+    }
+}
+
+async fn reconciled(reconcile: Option<Reconcile>, id: &EffectId) -> Result<Reconciliation<Value>> {
+    match reconcile {
+        Some(reconcile) => reconcile(id.clone()).await,
+        None => Ok(Reconciliation::Unknown),
+    }
+}
+
+fn finished(output: Value) -> ToolOutcome {
+    ToolOutcome::Finished(MultipartToolResponse {
+        output: Some(output),
+        ..MultipartToolResponse::default()
+    })
+}
+
+fn unknown(name: &str, id: &EffectId) -> Error {
+    Error::failed_precondition(format!(
+        "the effect '{name}' was begun and it is not known whether it took place; give it a 'reconcile' function that \
+         finds out"
+    ))
+    .with_reason(reason::OUTCOME_UNKNOWN)
+    .with_details(json!({ "effect": name, "effectId": id }))
+}

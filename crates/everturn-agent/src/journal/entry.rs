@@ -1,0 +1,65 @@
+//! What a journal says.
+
+use everturn_ai::{EffectId, ModelResponse, ToolOutcome};
+use everturn_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::session::Change;
+use crate::store::JournalRecord;
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub(super) enum Entry {
+    /// Another attempt at the turn began.
+    Claimed,
+    /// A model replied.
+    Replied {
+        effect: EffectId,
+        response: Box<ModelResponse>,
+    },
+    /// A call that must not be made twice began.
+    Started { effect: EffectId, call: String },
+    /// A call ended.
+    Ended {
+        effect: EffectId,
+        /// What was called with what.
+        call: String,
+        /// The reply that asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reply: Option<EffectId>,
+        outcome: Box<ToolOutcome>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        changes: Vec<Change>,
+    },
+    /// A call that began failed, and nothing came of it.
+    Failed { effect: EffectId },
+    /// The attempt failed for good: the next one begins anew, and repeats no call that must not be made twice.
+    Abandoned,
+}
+
+/// Entries that were written together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Batch<E = Entry> {
+    /// Which attempt wrote them.
+    pub(super) by: String,
+    pub(super) entries: Vec<E>,
+}
+
+impl Batch {
+    pub(super) fn read(record: &JournalRecord) -> Result<Self> {
+        Self::deserialize(&record.body).map_err(|error| {
+            Error::data_loss(format!(
+                "record {} of a turn's journal cannot be read: {error}",
+                record.sequence
+            ))
+        })
+    }
+}
+
+impl<E: Serialize> Batch<E> {
+    pub(super) fn body(&self) -> Result<Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+}

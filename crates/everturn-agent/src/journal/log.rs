@@ -1,0 +1,371 @@
+//! What earlier attempts at a turn did, and what this one has asked about. Pure: no store, no clock.
+
+use std::collections::{HashMap, HashSet};
+
+use everturn_ai::{EffectId, Message, ModelResponse, Replay, ToolOutcome, ToolRecord};
+
+use super::entry::Entry;
+use super::identity::{call_look, call_of, effect_id};
+use crate::session::Change;
+use crate::store::JournalKey;
+
+/// What is known about the effects of one turn.
+pub(super) struct Log {
+    key: JournalKey,
+    replies: HashMap<EffectId, ModelResponse>,
+    calls: HashMap<EffectId, Known>,
+    /// Every call that was asked for, by what was called with what, in order.
+    asked: HashMap<String, Vec<EffectId>>,
+    /// The identities that this attempt has met.
+    met: HashSet<EffectId>,
+    /// How many calls ended.
+    endings: usize,
+    /// How often this attempt has met each look.
+    occurrences: HashMap<String, u64>,
+}
+
+/// What is known about one call.
+#[derive(Default)]
+struct Known {
+    must_not_repeat: bool,
+    /// The number of its result among all.
+    ended: Option<(usize, ToolOutcome)>,
+    reply: Option<EffectId>,
+    /// What it changed in the session, until that is changed again.
+    changes: Vec<Change>,
+}
+
+/// A call that is about to be made.
+pub(super) struct Met {
+    pub(super) id: EffectId,
+    pub(super) record: ToolRecord,
+    /// What to change in the session in its place.
+    pub(super) changes: Vec<Change>,
+}
+
+impl Log {
+    pub(super) fn new(key: JournalKey) -> Self {
+        Self {
+            key,
+            replies: HashMap::new(),
+            calls: HashMap::new(),
+            asked: HashMap::new(),
+            met: HashSet::new(),
+            endings: 0,
+            occurrences: HashMap::new(),
+        }
+    }
+
+    /// Takes note of what an earlier attempt wrote.
+    pub(super) fn learn(&mut self, entry: Entry) {
+        match entry {
+            Entry::Claimed => {}
+            Entry::Replied { effect, response } => {
+                let requests = response.message.iter().flat_map(Message::tool_requests);
+                for (position, request) in requests.enumerate() {
+                    let call = call_of(request);
+                    let id = effect_id(&self.key, &call_look(Some(&effect), position, &call), 0);
+                    note(&mut self.asked, call, id);
+                }
+                self.replies.insert(effect, *response);
+            }
+            Entry::Started { effect, call } => {
+                note(&mut self.asked, call, effect.clone());
+                let known = self.calls.entry(effect).or_default();
+                known.must_not_repeat = true;
+                known.ended = None;
+            }
+            Entry::Ended {
+                effect,
+                call,
+                reply,
+                outcome,
+                changes,
+            } => {
+                note(&mut self.asked, call, effect.clone());
+                self.endings += 1;
+                let known = self.calls.entry(effect).or_default();
+                known.ended = Some((self.endings, *outcome));
+                known.reply = reply;
+                known.changes = changes;
+            }
+            Entry::Failed { effect } => {
+                self.calls.remove(&effect);
+            }
+            Entry::Abandoned => {
+                self.replies.clear();
+                self.calls.retain(|_, known| known.must_not_repeat);
+            }
+        }
+    }
+
+    /// The identity of a model call, its reply if that is known, and what the calls that the reply asked for changed, in
+    /// the order in which they ended.
+    pub(super) fn meet_model(&mut self, look: &str) -> (EffectId, Option<ModelResponse>, Vec<Change>) {
+        let id = self.next(look);
+        let Some(response) = self.replies.remove(&id) else {
+            return (id, None, Vec::new());
+        };
+        let mut ended: Vec<_> = self
+            .calls
+            .values_mut()
+            .filter(|known| known.reply.as_ref() == Some(&id))
+            .filter_map(|known| {
+                let (number, _) = known.ended.as_ref()?;
+                Some((*number, std::mem::take(&mut known.changes)))
+            })
+            .collect();
+        ended.sort_by_key(|(number, _)| *number);
+        let changes = ended.into_iter().flat_map(|(_, changes)| changes).collect();
+        (id, Some(response), changes)
+    }
+
+    /// The identity of a call and what is known of it.
+    pub(super) fn meet_call(&mut self, look: &str, call: &str, replay: Replay) -> Met {
+        let own = self.next(look);
+        let id = match replay {
+            Replay::Pure => {
+                return Met {
+                    id: own,
+                    record: ToolRecord::Nothing,
+                    changes: Vec::new(),
+                };
+            }
+            Replay::Once | Replay::Keyed => self.begun_before(&own, call).unwrap_or(own),
+            _ => own,
+        };
+        self.met.insert(id.clone());
+        let (record, changes) = match self.calls.get_mut(&id) {
+            Some(known) => match &known.ended {
+                Some((_, outcome)) => (
+                    ToolRecord::Ended(outcome.clone()),
+                    std::mem::take(&mut known.changes),
+                ),
+                // The tool may say something else about itself than it did then.
+                None if replay == Replay::Once => (ToolRecord::Started, Vec::new()),
+                None => (ToolRecord::Nothing, Vec::new()),
+            },
+            None => (ToolRecord::Nothing, Vec::new()),
+        };
+        Met { id, record, changes }
+    }
+
+    /// Another identity under which an earlier attempt asked for the same call, if this attempt has gone another way and
+    /// does not come to it by itself.
+    fn begun_before(&self, own: &EffectId, call: &str) -> Option<EffectId> {
+        let asked = self.asked.get(call)?;
+        if asked.contains(own) {
+            return None;
+        }
+        asked.iter().find(|id| !self.met.contains(*id)).cloned()
+    }
+
+    fn next(&mut self, look: &str) -> EffectId {
+        let occurrence = self.occurrences.entry(look.to_owned()).or_default();
+        let id = effect_id(&self.key, look, *occurrence);
+        *occurrence += 1;
+        id
+    }
+
+    /// Whether there are calls that must not be made twice.
+    pub(super) fn holds_calls_not_to_repeat(&self) -> bool {
+        self.calls.values().any(|known| known.must_not_repeat)
+    }
+}
+
+fn note(asked: &mut HashMap<String, Vec<EffectId>>, call: String, id: EffectId) {
+    let ids = asked.entry(call).or_default();
+    if !ids.contains(&id) {
+        ids.push(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_ai::{MultipartToolResponse, ToolRequest};
+    use serde_json::json;
+
+    use super::*;
+
+    fn log(entries: impl IntoIterator<Item = Entry>) -> Log {
+        let mut log = Log::new(key());
+        for entry in entries {
+            log.learn(entry);
+        }
+        log
+    }
+
+    fn key() -> JournalKey {
+        JournalKey::new("s".into(), "t")
+    }
+
+    fn pay() -> ToolRequest {
+        ToolRequest::new("pay", json!({"to": "ann"})).with_reference("1")
+    }
+
+    fn reply(look: &str) -> (EffectId, Entry) {
+        let id = effect_id(&key(), look, 0);
+        let response = ModelResponse::new(Message::model(everturn_ai::Part::from(pay())));
+        let entry = Entry::Replied {
+            effect: id.clone(),
+            response: Box::new(response),
+        };
+        (id, entry)
+    }
+
+    fn look(reply: &EffectId) -> String {
+        call_look(Some(reply), 0, &call_of(&pay()))
+    }
+
+    fn started(id: &EffectId) -> Entry {
+        Entry::Started {
+            effect: id.clone(),
+            call: call_of(&pay()),
+        }
+    }
+
+    fn finished(output: &str) -> ToolOutcome {
+        ToolOutcome::Finished(MultipartToolResponse {
+            output: Some(output.into()),
+            ..MultipartToolResponse::default()
+        })
+    }
+
+    fn ended(id: &EffectId, reply: &EffectId, output: &str) -> Entry {
+        Entry::Ended {
+            effect: id.clone(),
+            call: call_of(&pay()),
+            reply: Some(reply.clone()),
+            outcome: Box::new(finished(output)),
+            changes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_looks_the_same_is_told_apart_by_its_number() {
+        let mut log = log([]);
+
+        let (first, second) = (log.meet_model("a").0, log.meet_model("a").0);
+
+        assert_ne!(first, second);
+        assert_eq!(first, effect_id(&key(), "a", 0));
+    }
+
+    #[test]
+    fn a_reply_is_known_once() {
+        let (id, entry) = reply("a");
+        let mut log = log([entry]);
+
+        assert!(log.meet_model("b").1.is_none());
+        let (met, known, _) = log.meet_model("a");
+        assert_eq!(met, id);
+        assert!(known.is_some());
+        assert!(log.meet_model("a").1.is_none());
+    }
+
+    #[test]
+    fn a_call_that_began_is_unknown_only_to_tools_that_must_not_run_twice() {
+        let (reply_id, entry) = reply("a");
+        let id = effect_id(&key(), &look(&reply_id), 0);
+
+        for (replay, record) in [
+            (Replay::Once, ToolRecord::Started),
+            (Replay::Keyed, ToolRecord::Nothing),
+            (Replay::Idempotent, ToolRecord::Nothing),
+            (Replay::Pure, ToolRecord::Nothing),
+        ] {
+            let mut log = log([entry.clone(), started(&id)]);
+            let met = log.meet_call(&look(&reply_id), &call_of(&pay()), replay);
+
+            assert_eq!((met.id, met.record), (id.clone(), record), "{replay:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_failed_by_itself_may_be_made_again() {
+        let (reply_id, entry) = reply("a");
+        let id = effect_id(&key(), &look(&reply_id), 0);
+        let mut log = log([entry, started(&id), Entry::Failed { effect: id.clone() }]);
+
+        let met = log.meet_call(&look(&reply_id), &call_of(&pay()), Replay::Once);
+
+        assert_eq!((met.id, met.record), (id, ToolRecord::Nothing));
+        assert!(!log.holds_calls_not_to_repeat());
+    }
+
+    #[test]
+    fn an_attempt_that_went_another_way_does_not_repeat_what_was_begun() {
+        let (old, entry) = reply("a");
+        let id = effect_id(&key(), &look(&old), 0);
+        let mut log = log([entry, started(&id)]);
+        let (new, known, _) = log.meet_model("another prompt");
+        assert!(known.is_none());
+
+        let first = log.meet_call(&look(&new), &call_of(&pay()), Replay::Once);
+        let second = log.meet_call(
+            &call_look(Some(&new), 1, &call_of(&pay())),
+            &call_of(&pay()),
+            Replay::Once,
+        );
+
+        assert_eq!((first.id, first.record), (id.clone(), ToolRecord::Started));
+        assert_ne!(second.id, id, "two calls are two");
+        assert_eq!(second.record, ToolRecord::Nothing);
+    }
+
+    #[test]
+    fn keyed_calls_keep_their_key_when_the_attempt_goes_another_way() {
+        let (old, entry) = reply("a");
+        let id = effect_id(&key(), &look(&old), 0);
+        let mut log = log([entry]);
+        let (new, ..) = log.meet_model("another prompt");
+
+        let met = log.meet_call(&look(&new), &call_of(&pay()), Replay::Keyed);
+
+        assert_eq!((met.id, met.record), (id, ToolRecord::Nothing));
+    }
+
+    #[test]
+    fn an_abandoned_attempt_leaves_what_must_not_be_repeated() {
+        let (reply_id, entry) = reply("a");
+        let id = effect_id(&key(), &look(&reply_id), 0);
+        let mut protected = log([
+            entry.clone(),
+            started(&id),
+            ended(&id, &reply_id, "paid"),
+            Entry::Abandoned,
+        ]);
+        let mut free = log([entry, ended(&id, &reply_id, "read"), Entry::Abandoned]);
+
+        assert!(protected.meet_model("a").1.is_none());
+        let kept = protected.meet_call(&look(&reply_id), &call_of(&pay()), Replay::Once);
+        let gone = free.meet_call(&look(&reply_id), &call_of(&pay()), Replay::Idempotent);
+
+        assert_eq!(kept.record, ToolRecord::Ended(finished("paid")));
+        assert_eq!(gone.record, ToolRecord::Nothing);
+    }
+
+    #[test]
+    fn changes_come_with_the_reply_in_the_order_in_which_calls_ended() {
+        let (reply_id, entry) = reply("a");
+        let change = |text: &str| Change::Message(Message::user(text));
+        let changing = |id: &str, text: &str| Entry::Ended {
+            effect: id.into(),
+            call: id.to_owned(),
+            reply: Some(reply_id.clone()),
+            outcome: Box::new(finished("x")),
+            changes: vec![change(text)],
+        };
+        let mut log = log([
+            entry,
+            started(&"b".into()),
+            started(&"z".into()),
+            changing("z", "first"),
+            changing("b", "second"),
+        ]);
+
+        let (_, _, changes) = log.meet_model("a");
+
+        assert_eq!(changes, [change("first"), change("second")]);
+    }
+}

@@ -1,0 +1,295 @@
+//! The journal of one turn, beside the generations that run in it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn_ai::{
+    EffectId, EffectJournal, Message, ModelEffect, ModelResponse, Replay, ToolEffect, ToolOutcome,
+    ToolRecord, async_trait, reason, with_journal,
+};
+use everturn_core::{Context, Error, Result, Status};
+use tokio::sync::OnceCell;
+
+use super::entry::Entry;
+use super::identity::{call_look, call_of, model_look, own_look};
+use super::log::{Log, Met};
+use super::policy::Retention;
+use super::writer::{Place, Writer};
+use crate::session::{Change, Changes};
+use crate::store::JournalKey;
+use crate::{SessionHandle, SessionId};
+
+/// One turn's journal. The store is asked when the turn's first effect is due, and not before.
+pub(crate) struct TurnJournal {
+    writer: Writer,
+    session: SessionHandle,
+    retention: Arc<Retention>,
+    taken_up: OnceCell<()>,
+    live: Mutex<Live>,
+}
+
+struct Live {
+    log: Log,
+    /// The calls that this attempt makes.
+    calls: HashMap<EffectId, Call>,
+    /// Whether this attempt wrote that a call began which must not be made twice.
+    has_begun: bool,
+    /// What the last tool failed with.
+    failure: Option<Status>,
+}
+
+/// A call under way.
+struct Call {
+    /// What is called with what.
+    what: String,
+    /// The reply that asks for it.
+    asked_by: Option<EffectId>,
+    replay: Replay,
+    has_begun: bool,
+    changes: Arc<Changes>,
+}
+
+impl TurnJournal {
+    pub(crate) fn new(place: Place, session: SessionHandle, retention: Arc<Retention>) -> Self {
+        let live = Live {
+            log: Log::new(place.key.clone()),
+            calls: HashMap::new(),
+            has_begun: false,
+            failure: None,
+        };
+        Self {
+            writer: Writer::new(place),
+            session,
+            retention,
+            taken_up: OnceCell::new(),
+            live: Mutex::new(live),
+        }
+    }
+
+    /// Makes the journal reachable from the turn's context.
+    pub(crate) fn enter_turn(self: &Arc<Self>, context: Context) -> Context {
+        let context = context.with_extension(Arc::clone(self));
+        with_journal(context, Arc::clone(self) as Arc<dyn EffectJournal>)
+    }
+
+    /// The journal of the turn this context belongs to, if it is a turn of that session.
+    pub(super) fn of(context: &Context, session: &SessionId) -> Option<Arc<Self>> {
+        let journal = context.extension::<Self>()?;
+        (journal.session.session_id() == session).then_some(journal)
+    }
+
+    /// The journal to drop when the turn is over, if there is one.
+    pub(crate) fn written(&self) -> Option<JournalKey> {
+        self.writer.has_written().then(|| self.writer.place().key.clone())
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        // Every critical section leaves it consistent.
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn take_up(&self) -> Result<()> {
+        let read = async {
+            let entries = self.writer.take_up().await?;
+            let mut live = self.live();
+            for entry in entries {
+                live.log.learn(entry);
+            }
+            Ok(())
+        };
+        self.taken_up.get_or_try_init(|| read).await.copied()
+    }
+
+    async fn append(&self, entry: Entry) -> Result<()> {
+        let is_first = !self.writer.has_written();
+        self.writer.append(entry).await?;
+        if is_first {
+            self.retention.sweep(self.writer.place().journal()?).await;
+        }
+        Ok(())
+    }
+
+    /// Changes the session as an effect did that is not repeated.
+    fn change_again(&self, changes: &[Change]) -> Result<()> {
+        self.session
+            .change_again(changes)
+            .map_err(|error| error.context("a change of the session cannot be made again"))
+    }
+
+    /// The identity of an effect of the turn's own, and what is known of it.
+    pub(super) async fn calling_own(&self, name: &str, replay: Replay) -> Result<(EffectId, ToolRecord)> {
+        self.take_up().await?;
+        self.meet(&own_look(name), own_look(name), None, replay)
+    }
+
+    fn meet(
+        &self,
+        look: &str,
+        call: String,
+        asked_by: Option<EffectId>,
+        replay: Replay,
+    ) -> Result<(EffectId, ToolRecord)> {
+        let Met { id, record, changes } = {
+            let mut live = self.live();
+            let met = live.log.meet_call(look, &call, replay);
+            let started = Call {
+                what: call,
+                asked_by,
+                replay,
+                has_begun: false,
+                changes: Changes::of(self.session.session_id().clone()),
+            };
+            live.calls.insert(met.id.clone(), started);
+            met
+        };
+        self.change_again(&changes)?;
+        Ok((id, record))
+    }
+
+    /// The turn failed by itself.
+    ///
+    /// Where trying it again may help, the journal stays as it is. Where it came to a dead end, replaying would only lead
+    /// there again: then nothing stays but what must not be repeated.
+    pub(crate) async fn turn_failed(&self, error: &Error) {
+        if !self.writer.has_written() || self.writer.is_lost().await || self.may_help(error) {
+            return;
+        }
+        let must_remember = {
+            let live = self.live();
+            live.has_begun || live.log.holds_calls_not_to_repeat()
+        };
+        let place = self.writer.place();
+        let put_away = async {
+            if must_remember {
+                self.writer.append(Entry::Abandoned).await
+            } else {
+                place.journal()?.clear(&place.scope, &place.key).await
+            }
+        };
+        if let Err(error) = put_away.await {
+            tracing::warn!(%error, "the journal of a failed turn could not be put away");
+        }
+    }
+
+    /// Whether a retry may come further than this attempt.
+    fn may_help(&self, error: &Error) -> bool {
+        if error.is(reason::MAX_TURNS_EXCEEDED) {
+            return false;
+        }
+        let (status, by_tool) = if error.is(reason::TOOL_FAILED) {
+            (self.live().failure.unwrap_or(error.status()), true)
+        } else {
+            (error.status(), false)
+        };
+        match status {
+            Status::Unavailable
+            | Status::DeadlineExceeded
+            | Status::ResourceExhausted
+            | Status::Cancelled
+            | Status::Aborted => true,
+            // A tool that breaks on what the model asked for breaks on it again.
+            Status::Internal | Status::Unknown => !by_tool,
+            _ => false,
+        }
+    }
+}
+
+#[async_trait]
+impl EffectJournal for TurnJournal {
+    async fn asking(&self, effect: ModelEffect<'_>) -> Result<(EffectId, Option<ModelResponse>)> {
+        self.take_up().await?;
+        let (id, reply, changes) = self.live().log.meet_model(&model_look(&effect));
+        self.change_again(&changes)?;
+        Ok((id, reply))
+    }
+
+    async fn replied(&self, id: &EffectId, response: &ModelResponse) -> Result<()> {
+        let mut requests = response.message.iter().flat_map(Message::tool_requests);
+        if requests.next().is_none() && !self.writer.has_written() {
+            return Ok(());
+        }
+        let response = ModelResponse {
+            request: None,
+            ..response.clone()
+        };
+        self.append(Entry::Replied {
+            effect: id.clone(),
+            response: Box::new(response),
+        })
+        .await
+    }
+
+    async fn calling(&self, effect: ToolEffect<'_>) -> Result<(EffectId, ToolRecord)> {
+        self.take_up().await?;
+        let call = call_of(effect.request);
+        let look = call_look(effect.asked_by, effect.position, &call);
+        self.meet(&look, call, effect.asked_by.cloned(), effect.replay)
+    }
+
+    async fn started(&self, id: &EffectId) -> Result<()> {
+        let call = {
+            let mut live = self.live();
+            let Some(call) = live.calls.get_mut(id).filter(|call| call.replay == Replay::Once) else {
+                return Ok(());
+            };
+            // A hook that tries a tool again tries the same call.
+            if std::mem::replace(&mut call.has_begun, true) {
+                return Ok(());
+            }
+            let call = call.what.clone();
+            live.has_begun = true;
+            call
+        };
+        self.append(Entry::Started {
+            effect: id.clone(),
+            call,
+        })
+        .await
+    }
+
+    async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()> {
+        let entry = {
+            let mut live = self.live();
+            let Some(call) = live.calls.remove(id) else {
+                return Ok(());
+            };
+            // What only asks does nothing, and asks again.
+            let only_asks = matches!(outcome, ToolOutcome::Interrupted(_)) && !call.has_begun;
+            if call.replay == Replay::Pure || only_asks {
+                return Ok(());
+            }
+            Entry::Ended {
+                effect: id.clone(),
+                call: call.what,
+                reply: call.asked_by,
+                outcome: Box::new(outcome.clone()),
+                changes: call.changes.made(),
+            }
+        };
+        self.append(entry).await
+    }
+
+    async fn failed(&self, id: &EffectId, error: &Error, by_itself: bool) {
+        let has_begun = {
+            let mut live = self.live();
+            live.failure = Some(error.status());
+            let call = live.calls.remove(id);
+            call.is_some_and(|call| call.has_begun)
+        };
+        if !(has_begun && by_itself) {
+            return;
+        }
+        let failed = Entry::Failed { effect: id.clone() };
+        if let Err(error) = self.append(failed).await {
+            tracing::warn!(%error, "that a call failed could not be written down; its outcome counts as unknown");
+        }
+    }
+
+    fn enter(&self, id: &EffectId, context: Context) -> Context {
+        let changes = self.live().calls.get(id).map(|call| Arc::clone(&call.changes));
+        match changes {
+            Some(changes) => changes.enter(context),
+            None => context,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Writing records, one after the other, as the only writer.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn_core::{Error, Reason, Result};
+use tokio::sync::Mutex as AsyncMutex;
+use uuid::Uuid;
+
+use super::entry::{Batch, Entry};
+use crate::SnapshotId;
+use crate::store::{Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, Scope, SessionStore};
+
+/// Another worker has taken the turn up: this one has stopped before it did anything more.
+pub const TURN_TAKEN_OVER: Reason = Reason::new("turn-taken-over");
+
+/// How often another attempt may write while this one takes the turn up.
+const PATIENCE: usize = 16;
+
+/// Where a turn's journal is.
+pub(crate) struct Place {
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) scope: Scope,
+    pub(crate) key: JournalKey,
+    /// What must hold for this attempt to go on.
+    pub(crate) guard: JournalGuard,
+}
+
+impl Place {
+    pub(super) fn journal(&self) -> Result<&dyn Journal> {
+        self.store
+            .journal()
+            .ok_or_else(|| Error::internal("the session store has stopped keeping journals"))
+    }
+}
+
+/// Appends to one journal.
+///
+/// Records are written strictly one after the other, so a worker that has lost the turn cannot write past the record it
+/// lost. Entries that come while a record is being written share the next one: calls that run at once cost one write.
+pub(super) struct Writer {
+    place: Place,
+    /// Tells this attempt's records from those of others.
+    by: String,
+    waiting: Mutex<Waiting>,
+    turn: AsyncMutex<Sequence>,
+    has_written: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    entries: VecDeque<Arc<Entry>>,
+    /// How many entries were written.
+    written: usize,
+}
+
+#[derive(Default)]
+struct Sequence {
+    next: u64,
+    is_lost: bool,
+}
+
+impl Writer {
+    pub(super) fn new(place: Place) -> Self {
+        Self {
+            place,
+            by: Uuid::new_v4().simple().to_string(),
+            waiting: Mutex::default(),
+            turn: AsyncMutex::default(),
+            has_written: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Every critical section leaves the queue consistent.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the journal holds anything.
+    pub(super) fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Acquire)
+    }
+
+    /// Whether another worker has the turn.
+    pub(super) async fn is_lost(&self) -> bool {
+        self.turn.lock().await.is_lost
+    }
+
+    /// Reads what earlier attempts wrote and, if that is anything, excludes them from now on.
+    pub(super) async fn take_up(&self) -> Result<Vec<Entry>> {
+        let mut sequence = self.turn.lock().await;
+        let journal = self.place.journal()?;
+        for _ in 0..PATIENCE {
+            let records = journal.read(&self.place.scope, &self.place.key).await?;
+            let Some(last) = records.last() else {
+                return Ok(Vec::new());
+            };
+            sequence.next = last.sequence + 1;
+            let claim = Batch {
+                by: self.by.clone(),
+                entries: vec![Entry::Claimed],
+            };
+            match self.write(&mut sequence, &claim).await {
+                Ok(()) => return entries(&records),
+                // The other one is awake and has written meanwhile; what it wrote counts.
+                Err(error) if error.is(RECORD_TAKEN) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(taken_over())
+    }
+
+    /// Writes an entry; when this returns it is durable.
+    ///
+    /// # Errors
+    /// `ABORTED` with [`TURN_TAKEN_OVER`] if another worker has the turn; what the store fails with.
+    pub(super) async fn append(&self, entry: Entry) -> Result<()> {
+        let number = {
+            let mut waiting = self.waiting();
+            waiting.entries.push_back(Arc::new(entry));
+            waiting.written + waiting.entries.len()
+        };
+        let mut sequence = self.turn.lock().await;
+        if self.waiting().written >= number {
+            return Ok(());
+        }
+        // They stay in the queue until they are written: whoever waits here may be dropped at any moment.
+        let entries: Vec<Arc<Entry>> = self.waiting().entries.iter().cloned().collect();
+        let count = entries.len();
+        let by = self.by.clone();
+        self.write_as_only_one(&mut sequence, &Batch { by, entries })
+            .await?;
+        let mut waiting = self.waiting();
+        waiting.entries.drain(..count);
+        waiting.written += count;
+        Ok(())
+    }
+
+    async fn write_as_only_one(&self, sequence: &mut Sequence, batch: &Batch<Arc<Entry>>) -> Result<()> {
+        loop {
+            if sequence.is_lost {
+                return Err(taken_over());
+            }
+            match self.write(sequence, batch).await {
+                Err(error) if error.is(RECORD_TAKEN) => self.look_who_wrote(sequence).await?,
+                written => return written,
+            }
+        }
+    }
+
+    async fn write<E: serde::Serialize>(&self, sequence: &mut Sequence, batch: &Batch<E>) -> Result<()> {
+        let record = JournalRecord {
+            sequence: sequence.next,
+            body: batch.body()?,
+        };
+        let Place {
+            scope, key, guard, ..
+        } = &self.place;
+        self.place
+            .journal()?
+            .append(scope, key, record, Some(guard))
+            .await?;
+        self.has_written.store(true, Ordering::Release);
+        sequence.next += 1;
+        Ok(())
+    }
+
+    /// A number is taken: by this attempt, in a write whose answer nobody waited for, or by another.
+    async fn look_who_wrote(&self, sequence: &mut Sequence) -> Result<()> {
+        let Place { scope, key, .. } = &self.place;
+        let records = self.place.journal()?.read(scope, key).await?;
+        let taken = records.iter().find(|record| record.sequence == sequence.next);
+        let is_own = match taken {
+            Some(record) => Batch::read(record)?.by == self.by,
+            None => false,
+        };
+        if is_own {
+            sequence.next += 1;
+        } else {
+            sequence.is_lost = true;
+        }
+        Ok(())
+    }
+}
+
+fn entries(records: &[JournalRecord]) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for record in records {
+        entries.extend(Batch::read(record)?.entries);
+    }
+    Ok(entries)
+}
+
+/// Why a worker may write nothing more about a turn whose row says that it is over.
+pub(crate) fn turn_over(row: &SnapshotId) -> Error {
+    Error::aborted(format!("the turn is over: snapshot '{row}' holds its end"))
+        .with_reason(TURN_TAKEN_OVER)
+        .with_public()
+}
+
+fn taken_over() -> Error {
+    Error::aborted("another worker has taken this turn up; this one has stopped")
+        .with_reason(TURN_TAKEN_OVER)
+        .with_public()
+}

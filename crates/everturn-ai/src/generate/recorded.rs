@@ -1,0 +1,196 @@
+//! The loop beside an [`EffectJournal`]: what is known is not done again, what is done is written down before it is used.
+
+use std::sync::{Arc, OnceLock};
+
+use everturn_core::{Context, Error, Reason, Result};
+use futures::future::BoxFuture;
+
+use super::call::Call;
+use super::chunk_index::ChunkIndex;
+use super::tool_round::failure;
+use crate::effect::{journal_of, without_journal};
+use crate::middleware::{GenerateTurn, ToolCall};
+use crate::{
+    EffectId, EffectJournal, ModelEffect, ModelResponse, ModelResponseChunk, Reconciliation, Role,
+    ToolContext, ToolEffect, ToolOutcome, ToolRecord, interrupt_data, outcome_unknown,
+};
+
+/// What a model said, ready for use.
+pub(super) struct Reply {
+    pub(super) response: ModelResponse,
+    /// Its identity, where what happens is written down.
+    pub(super) effect: Option<EffectId>,
+}
+
+impl Call {
+    /// Asks the model, unless it is known what it said.
+    pub(super) async fn reply(self: &Arc<Self>, turn: &GenerateTurn, index: &ChunkIndex) -> Result<Reply> {
+        let Some(journal) = journal_of(&turn.context) else {
+            return Ok(Reply {
+                response: self.ask_live(turn, index).await?,
+                effect: None,
+            });
+        };
+        let asked = ModelEffect::new(&self.model_name, &turn.request);
+        let (effect, known) = journal.asking(asked).await?;
+        let response = if let Some(response) = known {
+            tracing::debug!(%effect, "a model's reply is known and is not paid for again");
+            send_known(&response, turn, index).await?;
+            response
+        } else {
+            let response = self.ask_live(turn, index).await?;
+            journal.replied(&effect, &response).await?;
+            response
+        };
+        Ok(Reply {
+            response,
+            effect: Some(effect),
+        })
+    }
+
+    async fn ask_live(self: &Arc<Self>, turn: &GenerateTurn, index: &ChunkIndex) -> Result<ModelResponse> {
+        let chunks = index.stamping(&turn.emitter);
+        let response = Box::pin(self.ask(turn.request.clone(), chunks, turn.context.clone())).await?;
+        self.examined(response)
+    }
+}
+
+/// Streams a known reply as a whole.
+async fn send_known(response: &ModelResponse, turn: &GenerateTurn, index: &ChunkIndex) -> Result<()> {
+    let Some(message) = response.message.as_ref().filter(|_| turn.emitter.is_streaming()) else {
+        return Ok(());
+    };
+    let chunk = ModelResponseChunk {
+        role: Some(Role::Model),
+        ..ModelResponseChunk::new(message.content())
+    };
+    turn.emitter.send(index.stamped(chunk)).await
+}
+
+/// One tool call that is written down.
+pub(super) struct Recording {
+    journal: Arc<dyn EffectJournal>,
+    id: EffectId,
+    known: ToolRecord,
+    /// Why the journal could not write; it is no failure of the tool.
+    fault: OnceLock<Error>,
+}
+
+impl Recording {
+    /// How a call is written down; `None` if it is not.
+    pub(super) async fn of(
+        call: &ToolCall,
+        reply: Option<&EffectId>,
+        position: usize,
+    ) -> Result<Option<Self>> {
+        let (Some(journal), Some(request)) = (journal_of(&call.context), call.request()) else {
+            return Ok(None);
+        };
+        let effect = ToolEffect::new(reply, position, request, call.tool.replay());
+        let (id, known) = journal.calling(effect).await?;
+        Ok(Some(Self {
+            journal,
+            id,
+            known,
+            fault: OnceLock::new(),
+        }))
+    }
+
+    /// Makes the call with `run`, unless it is known what came of it.
+    pub(super) async fn around(
+        self,
+        call: ToolCall,
+        run: impl FnOnce(ToolCall, Arc<Self>) -> BoxFuture<'static, Result<ToolOutcome>> + Send,
+    ) -> Result<ToolOutcome> {
+        match &self.known {
+            ToolRecord::Nothing => self.live(call, run).await,
+            ToolRecord::Ended(outcome) => {
+                tracing::debug!(effect = %self.id, tool = call.tool.name(), "a tool's result is known");
+                Ok(outcome.clone())
+            }
+            ToolRecord::Started => match self.reconciled(&call).await? {
+                Reconciliation::NeverHappened => self.live(call, run).await,
+                Reconciliation::Happened(outcome) => {
+                    self.journal.ended(&self.id, &outcome).await?;
+                    Ok(outcome)
+                }
+                Reconciliation::Unknown => unknown(&self.id),
+            },
+        }
+    }
+
+    async fn live(
+        self,
+        call: ToolCall,
+        run: impl FnOnce(ToolCall, Arc<Self>) -> BoxFuture<'static, Result<ToolOutcome>> + Send,
+    ) -> Result<ToolOutcome> {
+        let (tool, context) = (call.tool.clone(), call.context.clone());
+        let recording = Arc::new(self);
+        let result = run(call, Arc::clone(&recording)).await;
+        let (journal, id) = (&recording.journal, &recording.id);
+        if let Some(fault) = recording.fault.get() {
+            return Err(fault.clone());
+        }
+        match result {
+            Ok(outcome) => {
+                journal.ended(id, &outcome).await?;
+                Ok(outcome)
+            }
+            Err(error) => {
+                journal
+                    .failed(id, &error, is_the_tools_own(&error, &context))
+                    .await;
+                Err(failure(&tool, error, &context))
+            }
+        }
+    }
+
+    /// The tool's own code is about to run: writes it down, and gives it its circumstances.
+    pub(super) async fn begin(&self, call: ToolCall) -> Result<ToolContext> {
+        if let Err(error) = self.journal.started(&self.id).await {
+            // A hook may swallow the error; the call is lost all the same.
+            let _ = self.fault.set(error.clone());
+            return Err(error);
+        }
+        Ok(self.circumstances(call))
+    }
+
+    fn circumstances(&self, call: ToolCall) -> ToolContext {
+        let context = self.journal.enter(&self.id, without_journal(call.context));
+        ToolContext::for_request(context, call.part, call.emitter).with_effect(self.id.clone())
+    }
+
+    /// Has the tool find out what came of the call.
+    async fn reconciled(&self, call: &ToolCall) -> Result<Reconciliation<ToolOutcome>> {
+        let input = call.request().and_then(|request| request.input.clone());
+        let found = call.tool.reconcile(input, self.circumstances(call.clone())).await;
+        match found {
+            Ok(found) => found.try_map(|response| Ok(ToolOutcome::Finished(response))),
+            // The function may ask a question of its own.
+            Err(error) => match interrupt_data(&error) {
+                Some(data) => Ok(Reconciliation::Happened(ToolOutcome::Interrupted(data.clone()))),
+                None => Err(error.context(format_args!(
+                    "it could not be found out what came of tool '{}'",
+                    call.tool.name()
+                ))),
+            },
+        }
+    }
+}
+
+fn unknown(id: &EffectId) -> Result<ToolOutcome> {
+    let question = outcome_unknown(id);
+    match interrupt_data(&question) {
+        Some(data) => Ok(ToolOutcome::Interrupted(data.clone())),
+        None => Err(question),
+    }
+}
+
+/// Whether the tool returned the error, and so says that nothing happened.
+fn is_the_tools_own(error: &Error, context: &Context) -> bool {
+    let cut_short = context.is_cancelled()
+        || context
+            .deadline()
+            .is_some_and(|deadline| deadline <= tokio::time::Instant::now());
+    !(cut_short || error.is(Reason::PANIC) || error.is(Reason::INVALID_OUTPUT))
+}

@@ -1,0 +1,217 @@
+//! What happened in turns that are not over: a folder per turn, a file per record.
+//!
+//! They are at `<root>/.journals/`, where no reader of rows looks. A record is written as rows are, under its tenant's
+//! lock: so a number is written once, and a record is whole or not there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_agent::SessionId;
+use everturn_agent::store::{Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken};
+use everturn_core::{Error, Result};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::FileStore;
+use crate::disk::Disk;
+use crate::files::Files;
+use crate::options::FileStoreOptions;
+
+/// A record as a file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    session_id: SessionId,
+    added_at: Timestamp,
+    body: Value,
+}
+
+/// The journals of one tenant.
+#[derive(Debug, Clone)]
+pub(crate) struct Journals {
+    folder: PathBuf,
+    scope: Scope,
+    disk: Arc<dyn Disk>,
+}
+
+impl Journals {
+    pub(crate) fn of(options: &FileStoreOptions, scope: &Scope) -> Self {
+        Self {
+            folder: options.root.join(".journals"),
+            scope: scope.clone(),
+            disk: Arc::clone(&options.disk),
+        }
+    }
+
+    /// What the folders of a session's journals begin with. A tenant's and a session's names together may be longer than
+    /// a file's name, so they are hashed.
+    fn prefix(&self, session: &SessionId) -> String {
+        hash([self.scope.as_str(), session.as_str()]) + "-"
+    }
+
+    fn of_turn(&self, key: &JournalKey) -> PathBuf {
+        self.folder.join(self.prefix(key.session()) + &hash([key.turn()]))
+    }
+
+    fn append(
+        &self,
+        files: &Files,
+        key: &JournalKey,
+        record: &JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
+        let folder = self.of_turn(key);
+        self.disk.create_folder(files.folder.path())?;
+        let _lock = self.disk.lock(&files.folder.lock())?;
+        if let Some(guard) = guard {
+            let row = files.read(guard.row())?.map(|row| Detail::Metadata.cut(row));
+            guard.check(row.as_ref(), files.latest_id(key.session())?.as_ref())?;
+        }
+        if self.disk.list(&folder)?.is_empty() {
+            self.disk.create_folder(&folder)?;
+            if let Some(root) = self.folder.parent() {
+                self.disk.sync_folder(root)?;
+            }
+            self.disk.sync_folder(&self.folder)?;
+        }
+        let path = folder.join(format!("{:012}.json", record.sequence));
+        if self.disk.read(&path)?.is_some() {
+            return Err(record_taken(key, record.sequence));
+        }
+        files.put(
+            &path,
+            &Written {
+                session_id: key.session().clone(),
+                added_at: Timestamp::now(),
+                body: record.body.clone(),
+            },
+        )
+    }
+
+    fn read(&self, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+        let mut records = Vec::new();
+        for (sequence, path) in self.files(&self.of_turn(key))? {
+            // A file that is listed and then gone was cleared meanwhile.
+            if let Some(Written { body, .. }) = self.record(&path)? {
+                records.push(JournalRecord { sequence, body });
+            }
+        }
+        Ok(records)
+    }
+
+    fn record(&self, path: &Path) -> Result<Option<Written>> {
+        let Some(content) = self.disk.read(path)? else {
+            return Ok(None);
+        };
+        let record = serde_json::from_slice(&content).map_err(|error| {
+            Error::data_loss(format!("'{}' is not a journal's record: {error}", path.display()))
+        })?;
+        Ok(Some(record))
+    }
+
+    /// The records of a journal, in order.
+    fn files(&self, folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
+        let number = |path: PathBuf| {
+            // Files on their way to their final names have another extension.
+            let named = path.extension().is_some_and(|extension| extension == "json");
+            let sequence = path.file_stem()?.to_str()?.parse().ok()?;
+            named.then_some((sequence, path))
+        };
+        let mut files: Vec<_> = self.disk.list(folder)?.into_iter().filter_map(number).collect();
+        files.sort_unstable();
+        Ok(files)
+    }
+
+    /// Drops a journal, the last record first: what a crash leaves of it is how it began.
+    fn clear(&self, folder: &Path) -> Result<()> {
+        let mut files = self.disk.list(folder)?;
+        files.sort_unstable();
+        for path in files.iter().rev() {
+            self.disk.remove(path)?;
+        }
+        Ok(self.disk.remove_folder(folder)?)
+    }
+
+    pub(crate) fn delete_session(&self, files: &Files, session: &SessionId) -> Result<()> {
+        let prefix = self.prefix(session);
+        let is_own = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(&prefix))
+        };
+        let own: Vec<PathBuf> = self.disk.list(&self.folder)?.into_iter().filter(is_own).collect();
+        if own.is_empty() {
+            return Ok(());
+        }
+        self.disk.create_folder(files.folder.path())?;
+        let _lock = self.disk.lock(&files.folder.lock())?;
+        own.iter().try_for_each(|folder| self.clear(folder))
+    }
+
+    /// Drops the journals of all tenants whose last record is old.
+    fn sweep(&self, before: Timestamp) -> Result<u64> {
+        let mut swept = 0;
+        for folder in self.disk.list(&self.folder)? {
+            let last = self.files(&folder)?.pop();
+            let record = last.map(|(_, path)| self.record(&path)).transpose()?.flatten();
+            if record.is_some_and(|record| record.added_at < before) {
+                self.clear(&folder)?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+}
+
+/// A name for any names.
+fn hash<const N: usize>(names: [&str; N]) -> String {
+    let mut hash = Sha256::new();
+    for name in names {
+        hash.update(name);
+        hash.update([0]);
+    }
+    let half = &hash.finalize()[..16];
+    half.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[async_trait]
+impl Journal for FileStore {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
+        let (journals, key, guard) = (Journals::of(&self.options, scope), key.clone(), guard.cloned());
+        self.on_files(scope, move |files| {
+            journals.append(&files, &key, &record, guard.as_ref())
+        })
+        .await
+    }
+
+    async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+        let (journals, key) = (Journals::of(&self.options, scope), key.clone());
+        self.on_files(scope, move |_| journals.read(&key)).await
+    }
+
+    async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
+        let (journals, key) = (Journals::of(&self.options, scope), key.clone());
+        self.on_files(scope, move |files| {
+            let folder = journals.of_turn(&key);
+            if journals.disk.list(&folder)?.is_empty() {
+                return Ok(());
+            }
+            let _lock = journals.disk.lock(&files.folder.lock())?;
+            journals.clear(&folder)
+        })
+        .await
+    }
+
+    async fn sweep(&self, before: Timestamp) -> Result<u64> {
+        let journals = Journals::of(&self.options, &Scope::default());
+        tokio::task::spawn_blocking(move || journals.sweep(before)).await?
+    }
+}

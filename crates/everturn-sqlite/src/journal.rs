@@ -1,0 +1,150 @@
+//! What happened in turns that are not over.
+
+use async_trait::async_trait;
+use everturn_agent::SessionId;
+use everturn_agent::store::{Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken};
+use everturn_core::Result;
+use jiff::Timestamp;
+use rusqlite::Row;
+
+use crate::SqliteStore;
+use crate::body;
+use crate::fault::Outcome;
+use crate::read::Reading;
+use crate::row::{check_id, to_nanos};
+use crate::write::Writing;
+
+pub(crate) const RECORDS: &str =
+    "SELECT sequence, body FROM journal WHERE scope = ?1 AND session = ?2 AND turn = ?3 ORDER BY sequence";
+
+const APPEND: &str = "INSERT INTO journal (scope, session, turn, sequence, added_at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+    ON CONFLICT DO NOTHING";
+
+pub(crate) const CLEAR: &str = "DELETE FROM journal WHERE scope = ?1 AND session = ?2 AND turn = ?3";
+
+pub(crate) const CLEAR_SESSION: &str = "DELETE FROM journal WHERE scope = ?1 AND session = ?2";
+
+/// The journals of which every record is old.
+pub(crate) const OLD: &str = "SELECT DISTINCT scope, session, turn FROM journal AS old WHERE added_at < ?1 AND NOT EXISTS \
+    (SELECT 1 FROM journal AS new WHERE new.scope = old.scope AND new.session = old.session AND new.turn = old.turn \
+    AND new.added_at >= ?1)";
+
+#[async_trait]
+impl Journal for SqliteStore {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
+        let (scope, key, guard) = (scope.clone(), key.clone(), guard.cloned());
+        self.writer()
+            .write(move |writing| writing.append(&scope, &key, &record, guard.as_ref()))
+            .await
+    }
+
+    async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+        let (scope, key) = (scope.clone(), key.clone());
+        SqliteStore::read(self, move |reading| reading.records(&scope, &key)).await
+    }
+
+    async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
+        let (scope, key) = (scope.clone(), key.clone());
+        self.writer()
+            .write(move |writing| writing.clear(&scope, &key))
+            .await
+    }
+
+    async fn sweep(&self, before: Timestamp) -> Result<u64> {
+        self.writer().write(move |writing| writing.sweep(before)).await
+    }
+}
+
+impl Reading<'_> {
+    fn records(&mut self, scope: &Scope, key: &JournalKey) -> Outcome<Vec<JournalRecord>> {
+        let mut statement = self.db.prepare_cached(RECORDS)?;
+        let mut rows = statement.query((scope.as_str(), key.session().as_str(), key.turn()))?;
+        let mut records = Vec::new();
+        while let Some(row) = rows.next()? {
+            records.push(JournalRecord {
+                sequence: row.get::<_, i64>(0)?.cast_unsigned(),
+                body: body::parse(self.decoder.text(row.get_ref(1)?)?)?,
+            });
+        }
+        Ok(records)
+    }
+}
+
+impl Writing<'_> {
+    fn append(
+        &mut self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: &JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Outcome<()> {
+        check_id("scope", scope.as_str())?;
+        check_id("session id", key.session().as_str())?;
+        check_id("turn", key.turn())?;
+        if let Some(guard) = guard {
+            self.check(scope, key, guard)?;
+        }
+        let text = body::write(&record.body)?;
+        let packed = self.encoder.pack(&text)?;
+        let added = self.reading.db.prepare_cached(APPEND)?.execute((
+            scope.as_str(),
+            key.session().as_str(),
+            key.turn(),
+            record.sequence.cast_signed(),
+            to_nanos(Timestamp::now())?,
+            packed,
+        ))?;
+        if added == 0 {
+            return Err(record_taken(key, record.sequence).into());
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, scope: &Scope, key: &JournalKey, guard: &JournalGuard) -> Outcome<()> {
+        let row = self
+            .reading
+            .get(scope.as_str(), guard.row().as_str(), Detail::Metadata)?;
+        let latest = self
+            .reading
+            .latest(scope.as_str(), key.session().as_str(), Detail::Metadata)?;
+        Ok(guard.check(row.as_ref(), latest.as_ref().map(|row| &row.snapshot_id))?)
+    }
+
+    pub(crate) fn clear(&self, scope: &Scope, key: &JournalKey) -> Outcome<()> {
+        let place = (scope.as_str(), key.session().as_str(), key.turn());
+        self.reading.db.prepare_cached(CLEAR)?.execute(place)?;
+        Ok(())
+    }
+
+    pub(crate) fn clear_session(&self, scope: &Scope, session: &SessionId) -> Outcome<()> {
+        let place = (scope.as_str(), session.as_str());
+        self.reading.db.prepare_cached(CLEAR_SESSION)?.execute(place)?;
+        Ok(())
+    }
+
+    fn sweep(&self, before: Timestamp) -> Outcome<u64> {
+        let db = self.reading.db;
+        // Times before all that can be kept, and after, are as good as the first and the last.
+        let before = to_nanos(before).unwrap_or(if before < Timestamp::UNIX_EPOCH {
+            i64::MIN
+        } else {
+            i64::MAX
+        });
+        let mut statement = db.prepare_cached(OLD)?;
+        let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let old: Vec<(String, String, String)> = statement
+            .query_map([before], place)?
+            .collect::<rusqlite::Result<_>>()?;
+        let swept = old.len();
+        for place in old {
+            db.prepare_cached(CLEAR)?.execute(place)?;
+        }
+        Ok(swept as u64)
+    }
+}

@@ -1,0 +1,319 @@
+//! That journals, where a store keeps them, can be relied upon.
+
+use std::sync::Arc;
+
+use everturn_agent::SnapshotId;
+use everturn_agent::store::{
+    Deletion, Journal, JournalGuard, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, Scope,
+    SessionStore,
+};
+use everturn_core::{Error, Status};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::row::{put, row, save, save_in, scope};
+use super::{Verdict, ensure, list_promises};
+
+list_promises! {
+    "a journal is read as it was written, in order" => a_journal_is_read_as_it_was_written,
+    "a number of a journal is written once, whoever comes" => a_number_is_written_once,
+    "a record is written only if its guard allows it" => a_guard_is_obeyed,
+    "journals of turns, sessions and tenants are apart" => journals_are_apart,
+    "a dropped journal is gone and can be begun again" => a_dropped_journal_is_gone,
+    "a commit drops the journals of its turns, and only a commit" => a_commit_drops_journals,
+    "a deleted session leaves no journal" => a_deleted_session_leaves_no_journal,
+    "old journals are swept and young ones stay" => old_journals_are_swept,
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+fn told(error: Error) -> String {
+    format!("{error:?}")
+}
+
+fn turn(session: &str, turn: &str) -> JournalKey {
+    JournalKey::new(session.into(), turn)
+}
+
+async fn write(journal: &dyn Journal, key: &JournalKey, sequence: u64, body: Value) -> Result<(), Error> {
+    journal
+        .append(&scope(), key, JournalRecord { sequence, body }, None)
+        .await
+}
+
+async fn bodies(journal: &dyn Journal, scope: &Scope, key: &JournalKey) -> Result<Vec<(u64, Value)>, String> {
+    let records = journal.read(scope, key).await.map_err(told)?;
+    Ok(records
+        .into_iter()
+        .map(|record| (record.sequence, record.body))
+        .collect())
+}
+
+async fn a_journal_is_read_as_it_was_written(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    let key = turn("s", "t");
+    let written: Vec<(u64, Value)> = (0..12)
+        .map(|number| {
+            (
+                number,
+                json!({"number": number, "text": "ünïcödé ✓".repeat(500), "list": [1.5, null]}),
+            )
+        })
+        .collect();
+    ensure!(
+        bodies(journal, &scope(), &key).await?.is_empty(),
+        "a journal that was never written was read"
+    );
+
+    for (number, body) in &written {
+        write(journal, &key, *number, body.clone()).await.map_err(told)?;
+    }
+
+    let read = bodies(journal, &scope(), &key).await?;
+    ensure!(read == written, "wrote {written:?}, read {read:?}");
+    Ok(())
+}
+
+async fn a_number_is_written_once(store: Arc<dyn SessionStore>) -> Verdict {
+    let key = turn("s", "t");
+    for number in 0..4 {
+        let writers = (0..16).map(|writer| {
+            let (store, key) = (Arc::clone(&store), key.clone());
+            tokio::spawn(async move {
+                match store.journal() {
+                    Some(journal) => Some(write(journal, &key, number, json!(writer)).await),
+                    None => None,
+                }
+            })
+        });
+        let mut winner = None;
+        for (writer, written) in futures::future::join_all(writers).await.into_iter().enumerate() {
+            match written.map_err(|error| error.to_string())? {
+                None => return Ok(()),
+                Some(Ok(())) => {
+                    ensure!(winner.is_none(), "number {number} was written twice");
+                    winner = Some(writer);
+                }
+                Some(Err(error)) => ensure!(
+                    error.status() == Status::Aborted && error.is(RECORD_TAKEN),
+                    "a number that is taken: {error:?}"
+                ),
+            }
+        }
+        let journal = store.journal().ok_or("the store has stopped keeping journals")?;
+        let read = bodies(journal, &scope(), &key).await?;
+        let last = read.last().map(|(_, body)| body.clone());
+        ensure!(
+            winner.is_some() && last == winner.map(|writer| json!(writer)),
+            "writer {winner:?} was told that it wrote, and {last:?} was read"
+        );
+    }
+    Ok(())
+}
+
+async fn a_guard_is_obeyed(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    let key = turn("s", "t");
+    save_in(&*store, &Scope::new("stranger"), row("s", "own", 9)).await?;
+    // Allows a record while there is no row 'own' and the latest is the expected one.
+    let guard = |expected: Option<&'static str>| {
+        JournalGuard::new("own".into(), move |row, latest| {
+            if row.is_some_and(|row| row.state.is_some()) {
+                return Err(Error::internal("the guard was given a state"));
+            }
+            if row.is_none() && latest.map(SnapshotId::as_str) == expected {
+                return Ok(());
+            }
+            Err(Error::aborted("over"))
+        })
+    };
+    let write = async |sequence: u64, expected: Option<&'static str>| {
+        let record = JournalRecord {
+            sequence,
+            body: json!(sequence),
+        };
+        let written = journal
+            .append(&scope(), &key, record, Some(&guard(expected)))
+            .await;
+        written.map_err(|error| error.status())
+    };
+
+    ensure!(write(0, None).await == Ok(()), "in a session without rows");
+    ensure!(
+        write(1, Some("a")).await == Err(Status::Aborted),
+        "a guard was shown a row that is not there"
+    );
+    save(&*store, row("s", "a", 1)).await?;
+    ensure!(
+        write(1, None).await == Err(Status::Aborted),
+        "a record was written although the session had moved on"
+    );
+    ensure!(write(1, Some("a")).await == Ok(()), "at the session's latest row");
+    save(&*store, row("s", "own", 2)).await?;
+    ensure!(
+        write(2, Some("own")).await == Err(Status::Aborted),
+        "a record was written although the turn's row was there"
+    );
+    let read = bodies(journal, &scope(), &key).await?;
+    ensure!(read == [(0, json!(0)), (1, json!(1))], "read {read:?}");
+    Ok(())
+}
+
+async fn journals_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    let stranger = Scope::new("stranger");
+    let keys = [turn("s", "t"), turn("s", "u"), turn("r", "t")];
+    for (number, key) in keys.iter().enumerate() {
+        write(journal, key, 0, json!(number)).await.map_err(told)?;
+    }
+    let own = JournalRecord {
+        sequence: 0,
+        body: json!("own"),
+    };
+    let written = journal.append(&stranger, &keys[0], own, None).await;
+    ensure!(
+        written.is_ok(),
+        "a stranger's journal of the same turn: {written:?}"
+    );
+
+    for (number, key) in keys.iter().enumerate() {
+        let read = bodies(journal, &scope(), key).await?;
+        ensure!(read == [(0, json!(number))], "{key:?} reads as {read:?}");
+    }
+    journal.clear(&stranger, &keys[0]).await.map_err(told)?;
+    let read = bodies(journal, &scope(), &keys[0]).await?;
+    ensure!(read.len() == 1, "a stranger dropped the journal");
+    Ok(())
+}
+
+async fn a_dropped_journal_is_gone(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    let (gone, stays) = (turn("s", "gone"), turn("s", "stays"));
+    for key in [&gone, &stays] {
+        write(journal, key, 0, json!(1)).await.map_err(told)?;
+    }
+
+    for _ in 0..2 {
+        journal.clear(&scope(), &gone).await.map_err(told)?;
+        ensure!(
+            bodies(journal, &scope(), &gone).await?.is_empty(),
+            "a dropped journal is still read"
+        );
+    }
+
+    write(journal, &gone, 0, json!(2)).await.map_err(told)?;
+    ensure!(
+        bodies(journal, &scope(), &gone).await? == [(0, json!(2))],
+        "a journal cannot be begun again"
+    );
+    ensure!(
+        bodies(journal, &scope(), &stays).await?.len() == 1,
+        "a neighbour was dropped too"
+    );
+    Ok(())
+}
+
+async fn a_commit_drops_journals(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    let (held, other) = (turn("s", "held"), turn("s", "other"));
+    for key in [&held, &other] {
+        write(journal, key, 0, json!(1)).await.map_err(told)?;
+    }
+    let journals = [held.clone()];
+    let refused = store
+        .commit(
+            &scope(),
+            Some(&"a".into()),
+            Precondition::Tip(Some("nowhere".into())),
+            put(row("s", "a", 1)),
+            &journals,
+        )
+        .await;
+    ensure!(refused.is_err(), "a commit at a tip that is none succeeded");
+    ensure!(
+        bodies(journal, &scope(), &held).await?.len() == 1,
+        "a commit that failed dropped a journal"
+    );
+
+    store
+        .commit(
+            &scope(),
+            Some(&"a".into()),
+            Precondition::Tip(None),
+            put(row("s", "a", 1)),
+            &journals,
+        )
+        .await
+        .map_err(told)?;
+
+    ensure!(
+        bodies(journal, &scope(), &held).await?.is_empty(),
+        "the journal of a committed turn is still there"
+    );
+    ensure!(
+        bodies(journal, &scope(), &other).await?.len() == 1,
+        "the journal of another turn was dropped"
+    );
+    Ok(())
+}
+
+async fn a_deleted_session_leaves_no_journal(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    // One has a row, one died in its first turn.
+    save(&*store, row("row", "a", 1)).await?;
+    for session in ["row", "none", "stays"] {
+        write(journal, &turn(session, "t"), 0, json!(1))
+            .await
+            .map_err(told)?;
+    }
+
+    for session in ["row", "none"] {
+        let deletion = Deletion::Session(session.into());
+        store.delete(&scope(), &deletion).await.map_err(told)?;
+        ensure!(
+            bodies(journal, &scope(), &turn(session, "t")).await?.is_empty(),
+            "the journal of the deleted session '{session}' is still there"
+        );
+    }
+    ensure!(
+        bodies(journal, &scope(), &turn("stays", "t")).await?.len() == 1,
+        "the journal of another session was deleted"
+    );
+    Ok(())
+}
+
+async fn old_journals_are_swept(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    let key = turn("s", "t");
+    write(journal, &key, 0, json!(1)).await.map_err(told)?;
+    let hour = SignedDuration::from_hours(1);
+    let now = Timestamp::now();
+
+    let early = journal.sweep(now - hour).await.map_err(told)?;
+    let kept = bodies(journal, &scope(), &key).await?.len();
+    let late = journal.sweep(now + hour).await.map_err(told)?;
+    let left = bodies(journal, &scope(), &key).await?.len();
+
+    ensure!(
+        (early, kept) == (0, 1),
+        "a young journal was swept ({early} gone, {kept} records left)"
+    );
+    ensure!(
+        (late, left) == (1, 0),
+        "an old journal was not swept ({late} gone, {left} records left)"
+    );
+    Ok(())
+}
