@@ -47,6 +47,7 @@
 //! | `macros` | yes | the `#[tool]` attribute |
 //! | `filesystem` | yes | middleware that reads folders: `filesystem` and `skills` |
 //! | `server` | yes | agents and flows over HTTP: `Everturn::serve` |
+//! | `client` | no | agents and flows on another machine: `RemoteAgent` |
 //! | `jwt` | no | callers known by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
 //! | `file` | no | the durable store of readable JSON files |
@@ -61,12 +62,15 @@
 //! | [`core`] | actions, flows, the registry, schemas, errors, spans |
 //! | [`ai`] | messages, models, tools, generate, prompts, middleware |
 //! | [`agent`] | agents, sessions, snapshots, stores, archives, chats |
+//! | `client` | agents and flows on another machine |
 //! | `server` | routes, context providers, limits, durable streams |
 
 mod app;
 
 pub use everturn_agent as agent;
 pub use everturn_ai as ai;
+#[cfg(feature = "client")]
+pub use everturn_client as client;
 pub use everturn_core as core;
 #[cfg(feature = "file")]
 pub use everturn_file as file;
@@ -104,6 +108,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::{Value, json};
 
+    #[cfg(feature = "client")]
+    pub use everturn_client::{RemoteAgent, RemoteFlow};
     #[cfg(feature = "file")]
     pub use everturn_file::FileStore;
     #[cfg(feature = "macros")]

@@ -8,10 +8,11 @@ use lexopt::prelude::*;
 
 /// What is printed to those who ask.
 pub(crate) const HELP: &str = "\
-usage: testbed [--addr ADDRESS] [--store STORE]
+usage: testbed [--addr ADDRESS] [--store STORE] [--forget-streams]
 
   --addr ADDRESS   where to listen; 127.0.0.1:0, the default, takes any free port
   --store STORE    where conversations are kept: memory (the default), file:PATH or sqlite:PATH
+  --forget-streams keep no streams: a client that leaves ends its turn
 ";
 
 /// What is wanted.
@@ -24,6 +25,7 @@ pub(crate) enum Wish {
 pub(crate) struct Arguments {
     pub(crate) address: SocketAddr,
     pub(crate) store: StoreChoice,
+    pub(crate) keeps_streams: bool,
 }
 
 /// Where conversations are kept.
@@ -39,11 +41,13 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wis
     let mut serve = Arguments {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         store: StoreChoice::Memory,
+        keeps_streams: true,
     };
     while let Some(argument) = parser.next()? {
         match argument {
             Long("addr") => serve.address = parser.value()?.parse()?,
             Long("store") => serve.store = parser.value()?.parse_with(store)?,
+            Long("forget-streams") => serve.keeps_streams = false,
             Long("help") | Short('h') => return Ok(Wish::Help),
             other => return Err(other.unexpected()),
         }

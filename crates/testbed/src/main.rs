@@ -51,15 +51,19 @@ async fn run(arguments: Arguments) -> Result<()> {
 }
 
 async fn bind(arguments: Arguments) -> Result<Bound> {
-    let harness = testbed::harness(stores::open(arguments.store).await?)?;
+    let harness = testbed::harness(stores::sessions(&arguments.store).await?)?;
     harness.model().delay(THINKING);
     flows::define(harness.registry())?;
     let layout = Layout::default().agents_at("");
-    Server::new(harness.registry())
+    let server = Server::new(harness.registry())
         .routes(layout.routes(harness.registry()))
         // Whoever tries a client here wants to know what went wrong.
         .exposure(Exposure::Full)
-        .merge(program::router(harness.model().clone()))
-        .bind(arguments.address)
-        .await
+        .merge(program::router(harness.model().clone()));
+    let server = if arguments.keeps_streams {
+        stores::keep_streams(server, &arguments.store).await?
+    } else {
+        server
+    };
+    server.bind(arguments.address).await
 }

@@ -1,18 +1,36 @@
-//! Where conversations are kept, opened.
+//! Where conversations and streams are kept.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everturn_agent::store::{MemoryStore, SessionStore};
 use everturn_core::Result;
+use everturn_core::stream_log::MemoryStreamLog;
 use everturn_file::FileStore;
-use everturn_sqlite::SqliteStore;
+use everturn_server::Server;
+use everturn_sqlite::{SqliteStore, SqliteStreamLog};
 
 use crate::arguments::StoreChoice;
 
-pub(crate) async fn open(choice: StoreChoice) -> Result<Arc<dyn SessionStore>> {
+/// Opens the store of conversations.
+pub(crate) async fn sessions(choice: &StoreChoice) -> Result<Arc<dyn SessionStore>> {
     Ok(match choice {
         StoreChoice::Memory => Arc::new(MemoryStore::new()),
         StoreChoice::File(path) => Arc::new(FileStore::open(path)?),
         StoreChoice::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
     })
+}
+
+/// Has the server keep its streams: in a file of their own beside a database, else in memory.
+pub(crate) async fn keep_streams(server: Server, choice: &StoreChoice) -> Result<Server> {
+    Ok(match choice {
+        StoreChoice::Sqlite(path) => server.stream_log(SqliteStreamLog::open(beside(path)).await?),
+        StoreChoice::Memory | StoreChoice::File(_) => server.stream_log(MemoryStreamLog::new()),
+    })
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-streams");
+    name.into()
 }

@@ -41,11 +41,11 @@ mod tests {
 
     use super::*;
 
-    fn entry(event: StreamEvent) -> Result<Entry> {
-        Ok(Entry {
+    fn entry(event: StreamEvent) -> Entry {
+        Entry {
             position: Position::new(7),
             event,
-        })
+        }
     }
 
     #[test]
@@ -53,8 +53,12 @@ mod tests {
         let value = json!({"text": "a\nb", "n": 1.10});
         let text = JsonText::of(&value).unwrap();
 
-        let chunk = frame(entry(StreamEvent::Chunk(text.clone())), false, Exposure::Public);
-        let output = frame(entry(StreamEvent::Done(text)), false, Exposure::Public);
+        let chunk = frame(
+            Ok(entry(StreamEvent::Chunk(text.clone()))),
+            false,
+            Exposure::Public,
+        );
+        let output = frame(Ok(entry(StreamEvent::Done(text))), false, Exposure::Public);
 
         assert_eq!(chunk, Event::Message(value.clone()).encode());
         assert_eq!(output, Event::Result(value).encode());
@@ -64,7 +68,7 @@ mod tests {
     fn an_id_goes_before_the_data_and_private_text_stays_inside() {
         let error = Error::internal("row 17");
 
-        let framed = frame(entry(StreamEvent::Failed(error)), true, Exposure::Public);
+        let framed = frame(Ok(entry(StreamEvent::Failed(error))), true, Exposure::Public);
 
         assert_eq!(
             framed,

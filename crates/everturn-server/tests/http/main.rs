@@ -14,5 +14,4 @@ mod operations;
 mod private_text_stays_inside;
 mod readers_and_leavers;
 mod the_end_of_a_server;
-mod traces;
 mod who_may_do_what;

@@ -37,13 +37,13 @@ async fn a_reader_that_leaves_ends_the_turn() {
 #[tokio::test]
 async fn a_caller_that_hangs_up_ends_the_call_it_waited_for() {
     let registry = Registry::new();
-    let (begun, ended) = (CancellationToken::new(), CancellationToken::new());
-    let (begin, end) = (begun.clone(), ended.clone());
+    let (started, over) = (CancellationToken::new(), CancellationToken::new());
+    let signals = (started.clone(), over.clone());
     let waiting = move |(): ()| {
-        let (begin, end) = (begin.clone(), end.clone());
+        let (begun, ended) = signals.clone();
         async move {
-            let _end = end.drop_guard();
-            begin.cancel();
+            let _ended = ended.drop_guard();
+            begun.cancel();
             std::future::pending::<()>().await;
             Ok(Context::current().is_cancelled())
         }
@@ -52,10 +52,10 @@ async fn a_caller_that_hangs_up_ends_the_call_it_waited_for() {
     let server = Served::of(&registry).await;
 
     let call = tokio::spawn(server.request("/flows/waiting", &json!({})).send());
-    begun.cancelled().await;
+    started.cancelled().await;
     call.abort();
 
-    tokio::time::timeout(PATIENCE, ended.cancelled()).await.unwrap();
+    tokio::time::timeout(PATIENCE, over.cancelled()).await.unwrap();
 }
 
 #[tokio::test]

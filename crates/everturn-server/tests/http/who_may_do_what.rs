@@ -105,9 +105,9 @@ async fn a_foreign_a_forged_and_a_missing_id_cannot_be_told_apart() {
         }
 
         assert_eq!(answers[0].0.0, 404, "{path}");
-        answers
-            .iter()
-            .for_each(|answer| assert_eq!(answer, &answers[0], "{path}"));
+        for answer in &answers {
+            assert_eq!(answer, &answers[0], "{path}");
+        }
     }
 }
 

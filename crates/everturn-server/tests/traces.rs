@@ -1,12 +1,16 @@
-//! Where tracing goes to OpenTelemetry, an answer names its trace.
+//! Where tracing goes to OpenTelemetry, an answer names its trace. Alone in its process: tests beside it that nobody
+//! listens to would decide for all whether spans are worth making.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod support;
 
 use everturn_core::Registry;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use serde_json::json;
+use support::Served;
 use tracing_subscriber::layer::SubscriberExt;
-
-use crate::support::Served;
 
 #[tokio::test]
 async fn an_answer_names_the_trace_and_the_span_of_its_call() {
