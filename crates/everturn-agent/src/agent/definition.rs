@@ -9,8 +9,8 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
-use crate::journal::Retention;
 use crate::archive::Archive;
+use crate::journal::Retention;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};

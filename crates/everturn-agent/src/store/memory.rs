@@ -365,7 +365,9 @@ impl SessionStore for MemoryStore {
             Deletion::Session(session) => {
                 tenant.journals.retain(|key, _| key.session() != session);
                 let rows = tenant.sessions.get(session).into_iter();
-                rows.flat_map(|rows| &rows.all).map(|(_, id)| id.clone()).collect()
+                rows.flat_map(|rows| &rows.all)
+                    .map(|(_, id)| id.clone())
+                    .collect()
             }
         };
         Ok(ids.iter().filter(|id| tenant.remove(id)).count() as u64)

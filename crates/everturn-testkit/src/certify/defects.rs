@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Order, Page,
-    PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery,
-    StatusStream,
+    PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
+    SnapshotQuery, StatusStream,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
