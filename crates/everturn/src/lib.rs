@@ -123,7 +123,15 @@ pub mod prelude {
 #[doc(hidden)]
 pub use everturn_ai::__private;
 
-/// The examples of the README, as tests.
+/// The examples of the README and of the guides, as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/serving.md")]
+    struct Serving;
+    #[doc = include_str!("../../../docs/history.md")]
+    struct History;
+    #[doc = include_str!("../../../docs/background.md")]
+    struct Background;
+}

@@ -7,11 +7,17 @@ mod planner;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::agent::store::SessionStore;
-use everturn::agent::{Agent, AgentTransport, ChatBuilder, CustomState};
-use everturn::prelude::{Everturn, Value};
+use everturn::Result;
+use everturn::agent::store::Scope;
+use everturn::agent::{AgentBuilder, AgentKind, AgentTransport, ChatBuilder, CustomState};
+use everturn::prelude::{Agent, Archive, Everturn, Heartbeat, SqliteStore, Value};
 use everturn::testkit::OfflineModel;
-use everturn::{Error, Result};
+
+/// Short, so that a run whose process was killed goes on soon after the next start.
+const HEARTBEAT: Heartbeat = Heartbeat {
+    interval: Duration::from_secs(2),
+    expiry: Duration::from_secs(6),
+};
 
 /// An agent to talk to. What type of state it keeps is its own affair: here everything is JSON.
 #[derive(Clone)]
@@ -20,18 +26,18 @@ pub(crate) struct Demo {
     pub(crate) about: String,
     /// Something worth typing.
     pub(crate) hint: &'static str,
-    pub(crate) store: Arc<dyn SessionStore>,
+    /// The conversations with it.
+    pub(crate) archive: Archive,
     agent: Arc<dyn AgentTransport>,
 }
 
 impl Demo {
     fn new<S: CustomState>(agent: Agent<S>, hint: &'static str) -> Result<Self> {
-        let store = agent.store().cloned();
         Ok(Self {
             name: agent.name().to_owned(),
             about: agent.description().unwrap_or_default().to_owned(),
             hint,
-            store: store.ok_or_else(|| Error::internal("a demo agent keeps its conversations"))?,
+            archive: agent.archive()?,
             agent: Arc::new(agent),
         })
     }
@@ -42,17 +48,30 @@ impl Demo {
     }
 }
 
-/// Defines the agents around a model that pauses for `pace` before each word.
-pub(crate) async fn define(pace: Duration) -> Result<Vec<Demo>> {
+/// Defines the agents, with their conversations in a store and a model that pauses for `pace` before each word.
+pub(crate) async fn define(store: &SqliteStore, pace: Duration) -> Result<(Everturn, Vec<Demo>)> {
     let model = OfflineModel::new().with_pace(pace);
     let app = Everturn::builder()
         .model("offline", model)
         .default_model("offline")
         .build()
         .await?;
-    Ok(vec![
-        Demo::new(chef::define(&app)?, "Stock the pantry with leeks")?,
-        Demo::new(banker::define(&app)?, "Transfer 50 to Ann")?,
-        Demo::new(planner::define(&app)?, "/detach Plan the week")?,
-    ])
+    let demos = vec![
+        Demo::new(chef::define(&app, store)?, "Stock the pantry with leeks")?,
+        Demo::new(banker::define(&app, store)?, "Transfer 50 to Ann")?,
+        Demo::new(planner::define(&app, store)?, "/detach Plan the week")?,
+    ];
+    Ok((app, demos))
+}
+
+/// Keeps an agent's conversations in the store that all share, apart from those with the others.
+fn keep<S: CustomState, K: AgentKind<S>>(
+    agent: AgentBuilder<S, K>,
+    name: &'static str,
+    store: &SqliteStore,
+) -> AgentBuilder<S, K> {
+    agent
+        .store(store.clone())
+        .scope(move |_| Scope::new(name))
+        .heartbeat(HEARTBEAT)
 }

@@ -1,41 +1,34 @@
-//! The playground: a chat with demo agents on the terminal, without a network.
-//!
-//! Lines are read from the terminal, or from whatever is piped in. If nobody types and nothing is piped, a short tour
-//! is played instead.
+//! The playground: demo agents that need neither a key nor a network, served over HTTP or met on the terminal.
 
 mod agents;
-mod command;
-mod conversation;
-mod lines;
-mod listing;
-mod screen;
-mod tour;
-mod visit;
+mod arguments;
+mod chat;
+mod greeting;
+mod serve;
 
 use std::process::ExitCode;
 
-use everturn::Result;
-
-use crate::lines::Lines;
-use crate::screen::Screen;
-use crate::visit::Visit;
+use self::arguments::Wish;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run().await {
+    let done = match arguments::parse(std::env::args_os().skip(1)) {
+        Ok(Wish::Help) => {
+            print!("{}", arguments::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Ok(Wish::Serve { address, database }) => serve::serve(address, &database).await,
+        Ok(Wish::Chat { database }) => chat::chat(&database).await,
+        Err(error) => {
+            eprintln!("playground: {error}\n\n{}", arguments::HELP);
+            return ExitCode::from(2);
+        }
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("playground: {error}");
             ExitCode::FAILURE
         }
     }
-}
-
-async fn run() -> Result<()> {
-    let mut screen = Screen::new();
-    let demos = agents::define(Screen::pace()).await?;
-    screen.greet(&demos);
-    let lines = Lines::open(&mut screen).await;
-    Visit::new(demos, lines, screen).await?.stay().await;
-    Ok(())
 }

@@ -4,6 +4,8 @@ use everturn::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::keep;
+
 /// The customer's account.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Account {
@@ -61,13 +63,13 @@ fn account() -> Result<Session<Account>> {
     Session::current().ok_or_else(|| Error::failed_precondition("there is no account"))
 }
 
-pub(super) fn define(app: &Everturn) -> Result<Agent<Account>> {
-    app.agent("banker")
+pub(super) fn define(app: &Everturn, store: &SqliteStore) -> Result<Agent<Account>> {
+    let banker = app
+        .agent("banker")
         .description("asks before moving money")
         .state::<Account>()
         .system("You are a careful banker. The balance is {{@state.balance}}.")
         .tool(transfer)
-        .tool(balance)
-        .store(MemoryStore::new())
-        .define()
+        .tool(balance);
+    keep(banker, "banker", store).define()
 }

@@ -4,6 +4,8 @@ use everturn::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::keep;
+
 /// What the chef has.
 #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Kitchen {
@@ -37,13 +39,13 @@ async fn stock_pantry(item: String) -> Result<String> {
     })
 }
 
-pub(super) fn define(app: &Everturn) -> Result<Agent<Kitchen>> {
-    app.agent("chef")
+pub(super) fn define(app: &Everturn, store: &SqliteStore) -> Result<Agent<Kitchen>> {
+    let chef = app
+        .agent("chef")
         .description("has a pantry and knows the seasons")
         .state::<Kitchen>()
         .system("You are a chef. The pantry holds {{@state.pantry}}.")
         .tool(in_season)
-        .tool(stock_pantry)
-        .store(MemoryStore::new())
-        .define()
+        .tool(stock_pantry);
+    keep(chef, "chef", store).define()
 }

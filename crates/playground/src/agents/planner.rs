@@ -6,8 +6,10 @@ use everturn::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::keep;
+
 /// What stands for the work on one day.
-const WORK: Duration = Duration::from_millis(150);
+const WORK: Duration = Duration::from_millis(500);
 
 const DAYS: [&str; 7] = [
     "Monday",
@@ -50,12 +52,12 @@ async fn plan(turn: Turn<Week>) -> Result<FinishReason> {
     Ok(FinishReason::Stop)
 }
 
-pub(super) fn define(app: &Everturn) -> Result<Agent<Week>> {
-    app.custom_agent("planner", |session: AgentSession<Week>| async move {
-        session.run(plan).await?;
-        Ok(session.result())
-    })
-    .description("plans a week of dinners, in the background too")
-    .store(MemoryStore::new())
-    .define()
+pub(super) fn define(app: &Everturn, store: &SqliteStore) -> Result<Agent<Week>> {
+    let planner = app
+        .custom_agent("planner", |session: AgentSession<Week>| async move {
+            session.run(plan).await?;
+            Ok(session.result())
+        })
+        .description("plans a week of dinners, in the background too");
+    keep(planner, "planner", store).define()
 }

@@ -1,14 +1,15 @@
 //! What is shown.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use everturn::Error;
 use everturn::agent::AgentChunk;
 use everturn::prelude::{Role, Value};
 
+use super::command::HELP;
 use crate::agents::Demo;
-use crate::command::HELP;
 
 /// The pause before each word for people who read along.
 const READING_PACE: Duration = Duration::from_millis(20);
@@ -89,11 +90,11 @@ impl Screen {
         self.line(format!("! {}", error.message()));
     }
 
-    pub(crate) fn greet(&mut self, demos: &[Demo]) {
-        self.line(
-            "The Everturn playground. Nothing here needs a network: the model is a handful of rules, and\n\
-             conversations are kept in memory until you leave.\n",
-        );
+    pub(crate) fn greet(&mut self, demos: &[Demo], database: &Path) {
+        self.line(format!(
+            "The Everturn playground. The model is a handful of rules. Conversations are kept in {}.\n",
+            database.display()
+        ));
         self.agents(demos);
         self.line("\nSay something, or type /help for the commands.\n");
     }

@@ -32,7 +32,7 @@ pub(crate) const HELP: [(&str, &str); 11] = [
     ("/branch ID", "go on from an older snapshot, by number or id"),
     (
         "/resume ID",
-        "take up a conversation again, by number or id; without an id, list them",
+        "take up a conversation again, by number or id; without an id, list them, the latest first",
     ),
     (
         "/detach TEXT",

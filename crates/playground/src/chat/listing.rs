@@ -1,7 +1,7 @@
 //! Lists of snapshots and of sessions, numbered so that nobody has to type an id.
 
 use everturn::Result;
-use everturn::agent::store::{Detail, Order, Scope, SessionQuery, SnapshotQuery};
+use everturn::agent::store::{SessionQuery, SnapshotQuery};
 use everturn::prelude::*;
 
 use crate::agents::Demo;
@@ -15,7 +15,7 @@ pub(crate) async fn snapshots(
     session: &SessionId,
     current: Option<&SnapshotId>,
 ) -> Result<Vec<String>> {
-    let rows = rows(demo, session, Detail::Whole).await?;
+    let rows = demo.archive.list(&oldest_first(session).whole()).await?.items;
     let number_of = |id: &SnapshotId| {
         rows.iter()
             .position(|row| row.snapshot_id == *id)
@@ -48,25 +48,19 @@ pub(crate) async fn snapshot(demo: &Demo, session: Option<&SessionId>, typed: &s
     let (Some(session), Some(index)) = (session, index(typed)) else {
         return Ok(typed.into());
     };
-    let rows = rows(demo, session, Detail::Metadata).await?;
+    let rows = demo.archive.list(&oldest_first(session)).await?.items;
     let row = rows
         .get(index)
         .ok_or_else(|| Error::not_found(format!("there is no snapshot {typed}; see /history")))?;
     Ok(row.snapshot_id.clone())
 }
 
-/// The conversations with an agent, oldest first.
+/// The conversations with an agent, the latest first.
 pub(crate) async fn sessions(demo: &Demo) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for (index, session) in session_ids(demo).await?.into_iter().enumerate() {
-        let latest = demo
-            .store
-            .latest(&Scope::default(), &session, Detail::Whole)
-            .await?;
-        let said = latest
-            .and_then(|row| row.state)
-            .map(|state| last_said(&state))
-            .unwrap_or_default();
+        let latest = demo.archive.latest(session.clone()).await?;
+        let said = latest.state.as_ref().map(last_said).unwrap_or_default();
         lines.push(format!("  {:>2}  {session}  {said}", index + 1));
     }
     Ok(lines)
@@ -85,17 +79,12 @@ pub(crate) async fn session(demo: &Demo, typed: &str) -> Result<SessionId> {
         .ok_or_else(|| Error::not_found(format!("there is no conversation {typed}; see /resume")))
 }
 
-async fn rows(demo: &Demo, session: &SessionId, detail: Detail) -> Result<Vec<Snapshot>> {
-    let mut query = SnapshotQuery::of(session.clone());
-    query.order = Order::Oldest;
-    query.detail = detail;
-    Ok(demo.store.list(&Scope::default(), &query).await?.items)
+fn oldest_first(session: &SessionId) -> SnapshotQuery {
+    SnapshotQuery::of(session.clone()).oldest_first()
 }
 
 async fn session_ids(demo: &Demo) -> Result<Vec<SessionId>> {
-    let mut query = SessionQuery::default();
-    query.order = Order::Oldest;
-    let page = demo.store.sessions(&Scope::default(), &query).await?;
+    let page = demo.archive.sessions(&SessionQuery::default()).await?;
     Ok(page.items.into_iter().map(|session| session.session_id).collect())
 }
 

@@ -1,13 +1,20 @@
-//! The real program, run in an empty folder with lines piped in.
+//! The real program as a chat, run in an empty folder with lines piped in.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs the playground on some lines and gives what it printed.
+/// Runs the chat on some lines, with a database of its own, and gives what it printed.
 fn visit(lines: &[&str]) -> String {
     let folder = tempfile::tempdir().expect("there is room for a folder");
+    visit_in(folder.path(), lines)
+}
+
+/// The same with the database of a folder.
+fn visit_in(folder: &Path, lines: &[&str]) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_playground"))
-        .current_dir(folder.path())
+        .arg("chat")
+        .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -25,12 +32,6 @@ fn visit(lines: &[&str]) -> String {
     } = child.wait_with_output().expect("the program ends");
     assert!(status.success(), "{status}");
     assert!(stderr.is_empty(), "{}", String::from_utf8_lossy(&stderr));
-    let left = folder
-        .path()
-        .read_dir()
-        .expect("the folder is still there")
-        .count();
-    assert_eq!(left, 0, "conversations are kept in memory");
     String::from_utf8(stdout).expect("it prints text")
 }
 
@@ -44,28 +45,39 @@ fn answer<'a>(transcript: &'a str, line: &str) -> &'a str {
 }
 
 #[test]
-fn without_any_input_it_plays_a_tour() {
-    let transcript = visit(&[]);
+fn a_turn_is_shown_with_the_tools_it_calls() {
+    let transcript = visit(&["Stock the pantry with leeks", "/state"]);
 
-    assert!(transcript.contains("in memory until you leave"), "{transcript}");
+    let turn = answer(&transcript, "Stock the pantry with leeks");
     assert!(
-        answer(&transcript, "Stock the pantry with leeks").contains("the pantry holds leeks"),
+        turn.contains("[calls stock_pantry {\"item\":\"leeks\"}]"),
         "{transcript}"
     );
+    assert!(turn.contains("the pantry holds leeks"), "{transcript}");
     assert!(
-        answer(&transcript, "What did I say before?").contains("What is in season in month 5?"),
-        "{transcript}"
-    );
-    assert!(
-        answer(&transcript, "Stock the pantry with olives").contains("leeks, olives"),
-        "{transcript}"
-    );
-    assert!(transcript.contains("moved 50 to Ann, 150 left"), "{transcript}");
-    assert!(
-        transcript.contains("[planner is done in the background: The week is planned.]"),
+        answer(&transcript, "/state").contains("\"leeks\""),
         "{transcript}"
     );
     assert!(!transcript.contains("! "), "something went wrong:\n{transcript}");
+}
+
+#[test]
+fn the_next_visit_finds_the_conversations_of_the_last_and_of_one_agent_only() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    visit_in(
+        folder.path(),
+        &["Remember the leeks", "/agent banker", "Remember the money"],
+    );
+
+    let transcript = visit_in(folder.path(), &["/resume", "/resume 1", "What did I say before?"]);
+
+    let conversations = answer(&transcript, "/resume");
+    assert!(conversations.contains("Remember the leeks"), "{transcript}");
+    assert!(!conversations.contains("Remember the money"), "{transcript}");
+    assert!(
+        answer(&transcript, "What did I say before?").contains("Remember the leeks"),
+        "{transcript}"
+    );
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use everturn::Result;
 use everturn::prelude::*;
 
+use super::listing;
+use super::screen::Screen;
 use crate::agents::Demo;
-use crate::listing;
-use crate::screen::Screen;
 
 /// An agent and the conversation with it.
 pub(crate) struct Conversation {

@@ -4,12 +4,12 @@ use everturn::Result;
 use everturn::prelude::*;
 use tokio::task::JoinSet;
 
+use super::command::Command;
+use super::conversation::Conversation;
+use super::lines::Lines;
+use super::screen::Screen;
 use crate::agents::Demo;
 use crate::agents::banker::{Confirmation, Decision};
-use crate::command::Command;
-use crate::conversation::Conversation;
-use crate::lines::Lines;
-use crate::screen::Screen;
 
 /// A conversation with each agent, and which one is being had.
 pub(crate) struct Visit {

@@ -1,0 +1,103 @@
+//! What was typed.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use lexopt::prelude::*;
+
+/// What is printed to those who ask.
+pub(crate) const HELP: &str = "\
+usage: playground [--addr ADDRESS] [--database PATH]
+       playground chat [--database PATH]
+
+Serves demo agents over HTTP, or lets you talk to them on the terminal. With cargo, options go
+behind two dashes: cargo run --release -- chat
+
+  --addr ADDRESS    where to listen, such as 127.0.0.1:0 for any free port; by default
+                    127.0.0.1:8080, or a free port if that one is taken
+  --database PATH   the file in which conversations are kept; by default everturn.db. Streams are
+                    kept in a file beside it
+  --help            print this
+";
+
+/// The database unless another is named, in the current folder.
+const DATABASE: &str = "everturn.db";
+
+/// What is wanted.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Wish {
+    Help,
+    /// Without an address, the usual one.
+    Serve {
+        address: Option<SocketAddr>,
+        database: PathBuf,
+    },
+    Chat {
+        database: PathBuf,
+    },
+}
+
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wish, lexopt::Error> {
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut address = None;
+    let mut database = PathBuf::from(DATABASE);
+    let mut is_chat = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("addr") => address = Some(parser.value()?.parse()?),
+            Long("database") => database = parser.value()?.into(),
+            Long("help") | Short('h') => return Ok(Wish::Help),
+            Value(name) if name == "chat" && !is_chat => is_chat = true,
+            other => return Err(other.unexpected()),
+        }
+    }
+    match (is_chat, address) {
+        (true, Some(_)) => Err("a chat listens nowhere: leave out '--addr'".into()),
+        (true, None) => Ok(Wish::Chat { database }),
+        (false, address) => Ok(Wish::Serve { address, database }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Wish, lexopt::Error> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn without_a_word_it_serves_at_the_usual_places() {
+        let expected = Wish::Serve {
+            address: None,
+            database: "everturn.db".into(),
+        };
+
+        assert_eq!(parsed("").unwrap(), expected);
+    }
+
+    #[test]
+    fn options_may_stand_before_and_after_the_command() {
+        let expected = Wish::Chat {
+            database: "a.db".into(),
+        };
+
+        assert_eq!(parsed("chat --database a.db").unwrap(), expected);
+        assert_eq!(parsed("--database=a.db chat").unwrap(), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for wrong in [
+            "--port 1",
+            "--addr nowhere",
+            "--addr",
+            "dance",
+            "chat chat",
+            "chat --addr [::1]:0",
+        ] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+}

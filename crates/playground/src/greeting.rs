@@ -1,0 +1,127 @@
+//! What is printed when the server is ready: where it is, and what to try.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use everturn::prelude::{SessionId, Value, json};
+
+use crate::agents::Demo;
+
+/// The address and a few requests that can be pasted as they are.
+pub(crate) struct Greeting {
+    address: SocketAddr,
+    database: PathBuf,
+    agents: Vec<(String, String)>,
+    notice: Option<String>,
+    /// Keeps the sessions of these requests apart from those of an earlier start.
+    mark: String,
+}
+
+impl Greeting {
+    pub(crate) fn new(address: SocketAddr, database: &Path, demos: &[Demo], notice: Option<String>) -> Self {
+        let id = SessionId::fresh();
+        Self {
+            address: reachable(address),
+            database: database.to_owned(),
+            agents: demos
+                .iter()
+                .map(|demo| (demo.name.clone(), demo.about.clone()))
+                .collect(),
+            notice,
+            mark: id.as_str().rsplit('-').next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// A request as a line for a shell.
+    fn curl(&self, options: &str, path: &str, body: &Value) -> String {
+        let address = self.address;
+        format!("curl {options}'http://{address}{path}' -H 'Content-Type: application/json' -d '{body}'")
+    }
+
+    fn streamed(&self, text: &str) -> String {
+        let session = format!("dinner-{}", self.mark);
+        let body = json!({ "data": { "message": said(text) }, "init": { "sessionId": session } });
+        self.curl("-N ", "/agents/chef?stream=true", &body)
+    }
+
+    fn detached(&self, text: &str) -> String {
+        let data = json!({ "message": said(text), "detach": true });
+        let body = json!({ "data": data, "init": { "sessionId": self.week() } });
+        self.curl("", "/agents/planner", &body)
+    }
+
+    fn look(&self) -> String {
+        let body = json!({ "data": { "sessionId": self.week() } });
+        self.curl("", "/agents/planner/getSnapshot", &body)
+    }
+
+    fn week(&self) -> String {
+        format!("week-{}", self.mark)
+    }
+}
+
+impl fmt::Display for Greeting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(notice) = &self.notice {
+            writeln!(f, "{notice}\n")?;
+        }
+        let database = self.database.display();
+        writeln!(
+            f,
+            "Serving on http://{}\n\nThe model is a handful of rules. Conversations are kept in {database}.\n",
+            self.address
+        )?;
+        for (name, about) in &self.agents {
+            writeln!(f, "  /agents/{name:<8} {about}")?;
+        }
+        writeln!(
+            f,
+            "\nA turn, streamed:\n\n{}",
+            self.streamed("Stock the pantry with leeks")
+        )?;
+        writeln!(
+            f,
+            "\nThe same conversation resumed, now or after a restart:\n\n{}",
+            self.streamed("What did I say before?")
+        )?;
+        writeln!(
+            f,
+            "\nA run in the background, then a look at it:\n\n{}\n{}",
+            self.detached("Plan the week"),
+            self.look()
+        )?;
+        writeln!(
+            f,
+            "\nEvery route is described at /openapi.json; /healthz says whether the server is well. Ctrl-C ends it."
+        )
+    }
+}
+
+fn said(text: &str) -> Value {
+    json!({ "role": "user", "content": [{ "text": text }] })
+}
+
+/// An address to send requests to: one that means all interfaces is for listening only.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_go_to_an_address_that_can_be_reached() {
+        let reached = |address: &str| reachable(address.parse().unwrap()).to_string();
+
+        assert_eq!(reached("0.0.0.0:80"), "127.0.0.1:80");
+        assert_eq!(reached("[::]:80"), "[::1]:80");
+        assert_eq!(reached("192.0.2.1:80"), "192.0.2.1:80");
+    }
+}
