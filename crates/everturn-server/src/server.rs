@@ -34,7 +34,7 @@ use crate::{Grace, Layout, Limits, Route, RouteKind, ServerHandle, WebSockets};
 /// let registry = Registry::new();
 /// registry.define_flow("menu", |theme: String| async move { Ok(format!("{theme} soup")) })?;
 ///
-/// let server = Server::new(&registry).bind(([127, 0, 0, 1], 0)).await?;
+/// let server = Server::new(&registry).bind(("127.0.0.1", 0)).await?;
 /// let (address, handle) = (server.address(), server.handle());
 /// let serving = tokio::spawn(server.run());
 ///
