@@ -25,7 +25,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use self::background::{Background, Standing};
+use self::background::{Background, Rewritten};
 use self::broadcast::Broadcast;
 use self::client::Client;
 use self::function::{Function, Report};
@@ -83,8 +83,8 @@ enum Written {
     NoRow,
     Pending(Result<Box<Saved>>),
     Final(Result<bool>),
-    Progress(Standing),
-    Beat(Standing),
+    Progress(Rewritten),
+    Beat(Rewritten),
 }
 
 /// What happened, where it is not an event of the machine's already.
@@ -365,8 +365,13 @@ impl<S: CustomState> Driver<S> {
                 tracing::error!(session = %self.session.session_id(), %error, "the end of a background run was not saved");
                 Event::FinalizeFailed(error)
             }
-            Written::Progress(standing) => standing.event().unwrap_or(Event::ProgressRecorded),
-            Written::Beat(standing) => return standing.event(),
+            Written::Progress(progress) => {
+                if progress.is_written {
+                    self.journals.begin();
+                }
+                progress.standing.event().unwrap_or(Event::ProgressRecorded)
+            }
+            Written::Beat(beat) => return beat.standing.event(),
         })
     }
 

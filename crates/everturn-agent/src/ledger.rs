@@ -342,8 +342,7 @@ impl Ledger {
     }
 
     /// A turn may act for as long as its row could still be written: it is not there yet and the session is where the turn
-    /// began, or it is that of a background run which is not over
-    /// and not another worker's.
+    /// began, or it is that of a background run which is not over and not another worker's.
     fn guard(&self, reserved: &SnapshotId) -> JournalGuard {
         let (session, standing) = (self.session_id.clone(), Arc::clone(&self.standing));
         let is_exclusive = self.is_exclusive();

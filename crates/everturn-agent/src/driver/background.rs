@@ -64,6 +64,12 @@ impl Standing {
     }
 }
 
+/// What came of writing to the run's own row.
+pub(super) struct Rewritten {
+    pub(super) is_written: bool,
+    pub(super) standing: Standing,
+}
+
 impl Background {
     pub(super) fn new(every: Duration) -> Self {
         Self {
@@ -229,25 +235,31 @@ impl<S: CustomState> Driver<S> {
         &self,
         change: impl Fn(Lease, Option<&Snapshot>, Timestamp) -> Option<Snapshot> + Send + Sync + 'static,
         journals: Vec<JournalKey>,
-    ) -> Option<BoxFuture<'static, Standing>> {
+    ) -> Option<BoxFuture<'static, Rewritten>> {
         let (ledger, run) = (self.ledger.as_ref()?, self.background.run.as_ref()?);
         let (lease, now) = (run.lease, ledger.now());
         let mutation = Arc::new(move |row: Option<&Snapshot>| Ok(change(lease, row, now)));
         let written = ledger.rewrite(run.row.clone(), mutation, journals);
         let found = ledger.read(run.row.clone());
-        let standing = async move {
-            if written.await?.is_some() {
-                return Ok(Standing::Good);
-            }
-            Ok::<_, Error>(Standing::to(found.await?.as_ref(), lease))
-        };
-        let standing = standing.map(|standing| {
-            standing.unwrap_or_else(|error| {
-                tracing::debug!(%error, "a sign of life was not written");
+        let rewritten = async move {
+            let is_written = written.await?.is_some();
+            let standing = if is_written {
                 Standing::Good
+            } else {
+                Standing::to(found.await?.as_ref(), lease)
+            };
+            Ok::<_, Error>(Rewritten { is_written, standing })
+        };
+        let rewritten = rewritten.map(|rewritten| {
+            rewritten.unwrap_or_else(|error| {
+                tracing::debug!(%error, "a sign of life was not written");
+                Rewritten {
+                    is_written: false,
+                    standing: Standing::Good,
+                }
             })
         });
-        Some(standing.boxed())
+        Some(rewritten.boxed())
     }
 
     pub(super) fn finalize(&mut self, ending: Ending<Error>) {

@@ -160,11 +160,12 @@ impl TurnJournal {
         };
         let place = self.writer.place();
         let put_away = async {
+            // A worker that has lost the turn is refused here, before it drops what its heir wrote.
+            self.writer.append(Entry::Abandoned).await?;
             if must_remember {
-                self.writer.append(Entry::Abandoned).await
-            } else {
-                place.journal()?.clear(&place.scope, &place.key).await
+                return Ok(());
             }
+            place.journal()?.clear(&place.scope, &place.key).await
         };
         if let Err(error) = put_away.await {
             tracing::warn!(%error, "the journal of a failed turn could not be put away");

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, MemoryStore, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Order, Page,
+    PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
+    SnapshotQuery, StatusStream,
 };
 use everturn_agent::{
     AgentBuilder, AgentConnection, AgentSession, AgentStreamChunk, CustomState, SessionId, Snapshot,
@@ -92,7 +93,7 @@ pub fn json<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).unwrap()
 }
 
-/// A store that can be made to fail, and that counts what was written.
+/// A store whose rows can be made to fail, and that counts what was written.
 #[derive(Clone, Default)]
 pub struct FaultyStore {
     pub inner: MemoryStore,
@@ -105,6 +106,8 @@ struct Faults {
     reads_fail: AtomicBool,
     cannot_watch: AtomicBool,
     saves: AtomicUsize,
+    records: AtomicUsize,
+    cleared: AtomicUsize,
 }
 
 impl FaultyStore {
@@ -132,6 +135,16 @@ impl FaultyStore {
     /// How many rows were written.
     pub fn saves(&self) -> usize {
         self.fault.saves.load(Ordering::SeqCst)
+    }
+
+    /// How many records of journals were written.
+    pub fn records(&self) -> usize {
+        self.fault.records.load(Ordering::SeqCst)
+    }
+
+    /// How many journals were dropped.
+    pub fn cleared(&self) -> usize {
+        self.fault.cleared.load(Ordering::SeqCst)
     }
 
     fn read(&self) -> Result<()> {
@@ -205,12 +218,45 @@ impl SessionStore for FaultyStore {
         self.inner.pending(query).await
     }
 
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
         self.inner.watch(scope, id)
     }
 
     fn can_watch(&self) -> bool {
         !self.fault.cannot_watch.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Journal for FaultyStore {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
+        Journal::append(&self.inner, scope, key, record, guard).await?;
+        self.fault.records.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+        FaultyStore::read(self)?;
+        Journal::read(&self.inner, scope, key).await
+    }
+
+    async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
+        self.fault.cleared.fetch_add(1, Ordering::SeqCst);
+        Journal::clear(&self.inner, scope, key).await
+    }
+
+    async fn sweep(&self, before: jiff::Timestamp) -> Result<u64> {
+        Journal::sweep(&self.inner, before).await
     }
 }
 
