@@ -231,7 +231,7 @@ async fn an_agents_archive_shows_what_its_clients_see() {
         heartbeat_at: Some(beat),
         ..planted("silent", None, 1_000)
     };
-    silent.extra.insert("pendingInputs".to_owned(), json!([]));
+    silent.extra.insert("backgroundRun".to_owned(), json!({}));
     plant(&store, [silent]).await;
     let agent = replying("chef")
         .store(store.clone())
@@ -264,7 +264,7 @@ async fn an_agents_archive_shows_what_its_clients_see() {
         [SnapshotStatus::Expired, SnapshotStatus::Pending]
     );
     assert_eq!(
-        runs.map(|run| run.extra.contains_key("pendingInputs")),
+        runs.map(|run| run.extra.contains_key("backgroundRun")),
         [false, true]
     );
     assert_eq!(listed.items[0].status, SnapshotStatus::Expired);

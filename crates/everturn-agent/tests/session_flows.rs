@@ -2,16 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
-#[path = "../../everturn-core/tests/support/traces.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod traces;
-
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{Agent, AgentInit, AgentSession, session_flow};
 use everturn_core::Registry;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use traces::Traces;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -62,16 +57,4 @@ async fn a_client_reads_a_status_in_its_type() {
     }
 
     assert_eq!(doing, [Doing::Warming, Doing::Chopping { vegetables: 3 }]);
-}
-
-#[tokio::test]
-async fn its_spans_are_those_of_an_agent() {
-    let traces = Traces::listen();
-
-    cook().run_text("soup").await.unwrap();
-
-    let (root, turn) = (traces.span("cook"), traces.span("runTurn-1"));
-    assert_eq!(root.get("metadata:subtype"), Some("agent"));
-    assert_eq!(turn.parent, root.id);
-    assert_eq!(turn.get("type"), Some("flowStep"));
 }

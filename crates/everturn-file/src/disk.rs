@@ -42,6 +42,9 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// The files of a folder, without the folders in it; none if it does not exist.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
+    /// The folders of a folder; none if it does not exist.
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+
     /// Waits for the exclusive lock behind a path, across processes, and holds it until the guard is dropped.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>>;
 }
@@ -125,18 +128,11 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        match fs::read_dir(path) {
-            Ok(entries) => entries
-                .filter_map(
-                    |entry| match entry.and_then(|entry| Ok((entry.file_type()?, entry.path()))) {
-                        Ok((kind, path)) => (!kind.is_dir()).then_some(Ok(path)),
-                        Err(error) => Some(Err(error)),
-                    },
-                )
-                .collect(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        entries(path, |kind| !kind.is_dir())
+    }
+
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        entries(path, fs::FileType::is_dir)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
@@ -149,4 +145,21 @@ impl Disk for RealDisk {
         file.lock()?;
         Ok(Box::new(file))
     }
+}
+
+/// What is in a folder and of such a kind; nothing if there is no folder.
+fn entries(path: &Path, is_wanted: fn(&fs::FileType) -> bool) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut wanted = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if is_wanted(&entry.file_type()?) {
+            wanted.push(entry.path());
+        }
+    }
+    Ok(wanted)
 }

@@ -142,7 +142,12 @@ impl Journals {
             let name = path.file_name().and_then(|name| name.to_str());
             name.is_some_and(|name| name.starts_with(&prefix))
         };
-        let own: Vec<PathBuf> = self.disk.list(&self.folder)?.into_iter().filter(is_own).collect();
+        let own: Vec<PathBuf> = self
+            .disk
+            .folders(&self.folder)?
+            .into_iter()
+            .filter(is_own)
+            .collect();
         if own.is_empty() {
             return Ok(());
         }
@@ -154,7 +159,7 @@ impl Journals {
     /// Drops the journals of all tenants whose last record is old.
     fn sweep(&self, before: Timestamp) -> Result<u64> {
         let mut swept = 0;
-        for folder in self.disk.list(&self.folder)? {
+        for folder in self.disk.folders(&self.folder)? {
             let last = self.files(&folder)?.pop();
             let record = last.map(|(_, path)| self.record(&path)).transpose()?.flatten();
             if record.is_some_and(|record| record.added_at < before) {

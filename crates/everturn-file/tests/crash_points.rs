@@ -74,6 +74,11 @@ impl Disk for DyingDisk {
         RealDisk.list(path)
     }
 
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.step()?;
+        RealDisk.folders(path)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
         self.step()?;
         RealDisk.lock(path)

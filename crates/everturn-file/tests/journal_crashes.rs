@@ -65,6 +65,10 @@ impl Disk for DyingDisk {
         self.then(|disk| disk.list(path))
     }
 
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.then(|disk| disk.folders(path))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
         self.then(|disk| disk.lock(path))
     }

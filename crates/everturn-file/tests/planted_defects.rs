@@ -118,6 +118,10 @@ impl Disk for DefectiveDisk {
         RealDisk.list(path)
     }
 
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        RealDisk.folders(path)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
         static THREADS: LazyLock<Arc<tokio::sync::Mutex<()>>> = LazyLock::new(Arc::default);
         if self.defect != Defect::LocksThreadsOnly {

@@ -1,6 +1,6 @@
 //! A device in memory that forgets what it was not told to keep when its power goes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -160,6 +160,13 @@ impl Disk for Platter {
         let state = self.powered()?;
         let inside = state.names.keys().filter(|name| name.parent() == Some(path));
         Ok(inside.cloned().collect())
+    }
+
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let state = self.powered()?;
+        let folders = state.names.keys().filter_map(|name| name.parent());
+        let inside: BTreeSet<&Path> = folders.filter(|folder| folder.parent() == Some(path)).collect();
+        Ok(inside.into_iter().map(Path::to_path_buf).collect())
     }
 
     fn lock(&self, _: &Path) -> io::Result<Box<dyn Send>> {

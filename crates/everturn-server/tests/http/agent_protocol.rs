@@ -181,6 +181,8 @@ async fn an_agents_routes_follow_what_it_can_do() {
             "/agents/patient",
             "/agents/patient/getSnapshot",
             "/agents/patient/abort",
+            "/agents/patient/listSnapshots",
+            "/agents/patient/session",
         ]
     );
 }
