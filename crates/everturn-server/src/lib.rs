@@ -3,6 +3,8 @@
 mod body;
 mod call;
 mod context_provider;
+#[doc(hidden)]
+pub mod decoders;
 mod durable;
 mod envelope;
 mod error_body;

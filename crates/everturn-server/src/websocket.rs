@@ -12,3 +12,8 @@ pub(crate) use self::upgrade::{Endpoint, converse};
 
 /// The version of the protocol, as a subprotocol.
 pub(crate) const PROTOCOL: &str = "everturn.v1";
+
+/// Whether a client may say this.
+pub(crate) fn is_frame(text: &str) -> bool {
+    frame::ClientFrame::parse(text).is_ok()
+}

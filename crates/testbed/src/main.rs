@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` | the agents of the cases |
 //! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `slowly`, `failing`, `denied` |
-//! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: what the model answers next |
+//! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: what the model answers next; the last answer is repeated |
 
 mod arguments;
 mod flows;
@@ -15,12 +15,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use everturn_core::{Exposure, Result};
-use everturn_server::{Bound, Layout, Server};
+use everturn_server::{Bound, Layout, Limits, Server};
 
 use self::arguments::{Arguments, Wish};
 
 /// How long the model thinks, so that turns that are asked for at once really overlap.
 const THINKING: Duration = Duration::from_millis(5);
+
+/// How long a connection may be idle: whoever tries how many can be held needs time to open them.
+const IDLE: Duration = Duration::from_mins(5);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -59,6 +62,7 @@ async fn bind(arguments: Arguments) -> Result<Bound> {
         .routes(layout.routes(harness.registry()))
         // Whoever tries a client here wants to know what went wrong.
         .exposure(Exposure::Full)
+        .limits(Limits::default().header_time(IDLE))
         .merge(program::router(harness.model().clone()));
     let server = if arguments.keeps_streams {
         stores::keep_streams(server, &arguments.store).await?

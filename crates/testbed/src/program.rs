@@ -2,8 +2,8 @@
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use everturn_core::{Error, Result};
 use everturn_testkit::Reply;
@@ -26,13 +26,18 @@ pub(crate) fn router(model: ProgrammableModel) -> Router {
     let program = move |body: Bytes| async move {
         match read(&body) {
             Ok(replies) => {
-                model.program(replies);
-                StatusCode::NO_CONTENT.into_response()
+                model.program_without_end(replies);
+                answer(StatusCode::OK, &json!({}))
             }
-            Err(error) => (StatusCode::BAD_REQUEST, error.message().to_owned()).into_response(),
+            Err(error) => answer(StatusCode::BAD_REQUEST, &json!({ "message": error.message() })),
         }
     };
     Router::new().route("/testbed/program", post(program))
+}
+
+fn answer(status: StatusCode, body: &Value) -> Response {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    (status, json, body.to_string()).into_response()
 }
 
 fn read(body: &[u8]) -> Result<Vec<Reply>> {

@@ -23,7 +23,21 @@ impl ProgrammableModel {
 
     /// Replaces its answers; those not given yet are forgotten.
     pub fn program(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.play(ScriptedModel::new().replies(replies));
+    }
+
+    /// Replaces its answers, and repeats the last of them when all were given.
+    pub fn program_without_end(&self, replies: impl IntoIterator<Item = Reply>) {
+        let replies: Vec<Reply> = replies.into_iter().collect();
+        let last = replies.last().cloned();
         let script = ScriptedModel::new().replies(replies);
+        self.play(match last {
+            Some(last) => script.otherwise(move |_| last.clone()),
+            None => script,
+        });
+    }
+
+    fn play(&self, script: ScriptedModel) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).script = script;
     }
 

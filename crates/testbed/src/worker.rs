@@ -1,6 +1,6 @@
 //! A worker that tests start as a process of its own, to stop it, kill it and see what is left.
 //!
-//! Its agent runs errands: turns of five model calls and five tool calls. Everything it does to the world outside is
+//! Its agent runs errands: turns of six model calls and five tool calls. Everything it does to the world outside is
 //! noted in a file that belongs to no store, so that a test can count what was done twice.
 
 mod effects;
@@ -30,7 +30,7 @@ pub struct Orders {
     pub effects: PathBuf,
     /// How long a silent worker keeps its runs; it gives a sign of life four times as often.
     pub lease: Duration,
-    /// How long a tool takes.
+    /// How long a tool takes, and the model.
     pub pace: Duration,
     /// The sessions in which to begin an errand in the background, and what to say.
     pub errands: Vec<(String, String)>,

@@ -4,60 +4,134 @@
 
 mod processes;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::SnapshotStatus;
-use everturn_agent::store::{Detail, Scope};
-use processes::{Process, Site};
+use everturn_agent::store::{Detail, Precondition, Scope, SessionStore};
+use everturn_agent::{Snapshot, SnapshotId};
+use processes::{End, Process, Site, Trace};
 use testbed::worker::Effects;
 
 const LEASE: Duration = Duration::from_millis(300);
 
-async fn the_zombie_is_refused(site: Site) {
-    let mut orders = site.orders(LEASE);
-    orders.errands = vec![("s".to_owned(), "go".to_owned())];
-    orders.pace = Duration::from_millis(100);
-    let store = site.store.open().await.unwrap();
-    let effects = Effects::at(&orders.effects);
-    let zombie = Process::start(&orders);
-    let id = zombie.accepted();
-    while !effects
-        .all()
-        .unwrap()
-        .iter()
-        .any(|effect| effect.what == "tool 1")
-    {
+/// Long enough to be stopped in the middle of.
+const PACE: Duration = Duration::from_millis(800);
+
+/// Waits until something was done that often.
+async fn seen(effects: &Effects, what: &str, times: usize) {
+    while Trace::of(&effects.all().unwrap(), "s").count(what) < times {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
 
-    zombie.signal("STOP");
-    let mut rescue = orders.clone();
-    rescue.errands.clear();
-    rescue.recover_every = Some(LEASE / 6);
-    let rescuer = Process::start(&rescue);
-    tokio::time::sleep(LEASE * 3).await;
-    let ended = loop {
-        let row = store
-            .get(&Scope::default(), &id, Detail::Whole)
-            .await
-            .unwrap()
-            .unwrap();
+async fn read(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
+    let row = store.get(&Scope::default(), id, Detail::Whole).await;
+    row.unwrap().expect("an accepted run has a row")
+}
+
+/// The run's row once the run is over.
+async fn ended(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
+    loop {
+        let row = read(store, id).await;
         if row.status.is_final() {
-            break row;
+            return row;
         }
         tokio::time::sleep(LEASE / 10).await;
-    };
-    zombie.signal("CONT");
-    zombie.hear("idle");
+    }
+}
 
-    let left = store
-        .get(&Scope::default(), &id, Detail::Whole)
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(left, ended, "what the zombie wrote was refused");
-    assert_eq!(ended.status, SnapshotStatus::Completed);
-    drop(rescuer);
+/// Stops a worker while it is not at the store: whoever is stopped with a lock in its hands keeps it from everybody.
+async fn stop(worker: &Process, store: &dyn SessionStore) {
+    loop {
+        worker.signal("STOP");
+        let (scope, nobody) = (Scope::default(), SnapshotId::from("nobody"));
+        let knock = store.save(&scope, Some(&nobody), Precondition::None, Arc::new(|_| Ok(None)));
+        if let Ok(answered) = tokio::time::timeout(LEASE / 3, knock).await {
+            answered.unwrap();
+            return;
+        }
+        worker.signal("CONT");
+    }
+}
+
+/// A worker that was stopped in the middle of something, for three leases, with another at hand to take over.
+struct Asleep {
+    zombie: Process,
+    run: SnapshotId,
+    effects: Effects,
+    _rescuer: Process,
+}
+
+impl Asleep {
+    async fn during(what: &str, site: &Site, store: &dyn SessionStore) -> Self {
+        let mut orders = site.orders(LEASE);
+        orders.errands = vec![("s".to_owned(), "go".to_owned())];
+        orders.pace = PACE;
+        let effects = Effects::at(&orders.effects);
+        let zombie = Process::start(&orders);
+        let run = zombie.accepted();
+        seen(&effects, what, 1).await;
+        stop(&zombie, store).await;
+        orders.errands.clear();
+        orders.pace = PACE / 4;
+        orders.recover_every = Some(LEASE / 6);
+        let rescuer = Process::start(&orders);
+        tokio::time::sleep(LEASE * 3).await;
+        Self {
+            zombie,
+            run,
+            effects,
+            _rescuer: rescuer,
+        }
+    }
+
+    /// Wakes up, and comes to its end.
+    fn wake(&self) {
+        self.zombie.signal("CONT");
+        self.zombie.hear("idle");
+    }
+
+    fn trace(&self) -> Trace {
+        Trace::of(&self.effects.all().unwrap(), "s")
+    }
+}
+
+async fn the_zombie_is_refused(site: Site) {
+    let store = site.store.open().await.unwrap();
+    let asleep = Asleep::during("tool 1", &site, &*store).await;
+    let over = ended(&*store, &asleep.run).await;
+
+    asleep.wake();
+
+    let left = read(&*store, &asleep.run).await;
+    assert_eq!(left, over, "what the zombie wrote was refused");
+    assert_eq!(
+        End::of(&over),
+        End::Unknown(1),
+        "nobody else knows what came of it"
+    );
+    asleep.trace().assert_nothing_is_repeated();
+    asleep.trace().assert_leads_to(End::Unknown(1));
+}
+
+async fn the_zombie_does_nothing_more(site: Site) {
+    let store = site.store.open().await.unwrap();
+    let asleep = Asleep::during("model 1", &site, &*store).await;
+    seen(&asleep.effects, "tool 1", 1).await;
+
+    asleep.wake();
+
+    let over = ended(&*store, &asleep.run).await;
+    let trace = asleep.trace();
+    assert_eq!(End::of(&over), End::Done, "its heir was not disturbed");
+    trace.assert_nothing_is_repeated();
+    trace.assert_leads_to(End::Done);
+    assert_eq!(
+        trace.count("model 1"),
+        2,
+        "its reply was not there yet: {trace:?}"
+    );
+    assert_eq!(trace.count("model 2"), 1, "{trace:?}");
 }
 
 #[tokio::test]
@@ -68,4 +142,14 @@ async fn the_writes_of_a_stopped_worker_are_refused_on_sqlite() {
 #[tokio::test]
 async fn the_writes_of_a_stopped_worker_are_refused_on_files() {
     the_zombie_is_refused(Site::files()).await;
+}
+
+#[tokio::test]
+async fn a_stopped_worker_that_wakes_in_the_middle_of_its_turn_does_nothing_more_on_sqlite() {
+    the_zombie_does_nothing_more(Site::sqlite()).await;
+}
+
+#[tokio::test]
+async fn a_stopped_worker_that_wakes_in_the_middle_of_its_turn_does_nothing_more_on_files() {
+    the_zombie_does_nothing_more(Site::files()).await;
 }

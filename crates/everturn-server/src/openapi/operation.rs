@@ -149,8 +149,8 @@ fn success(descriptor: &Descriptor, components: &mut Components) -> Value {
     let error = json!({ "$ref": "#/components/schemas/Error" });
     let mut content = json_content(&only("result", &output));
     content["text/event-stream"] = json!({
+        // Without a type: tools disagree on whether a schema here is of the whole text or of one event.
         "schema": {
-            "type": "string",
             "description": "Events of the form 'data: <json>', each followed by a blank line: any number of messages, \
                             then one result or one error.",
         },

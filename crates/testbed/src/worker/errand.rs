@@ -1,10 +1,10 @@
-//! The errand: a turn of five tool calls, each asked for by the model on its own.
+//! The errand: a turn of five tool calls, each asked for by the model on its own, none of which may be made twice.
 
 use std::time::Duration;
 
 use everturn_agent::{AgentBuilder, InlinePrompt, SessionHandle, agent};
 use everturn_ai::{
-    Message, Model, ModelRequest, ModelResponse, ModelResponseChunk, Part, Role, Tool, ToolContext,
+    Message, Model, ModelRequest, ModelResponse, ModelResponseChunk, Part, Replay, Role, Tool, ToolContext,
     ToolRequest, register_model,
 };
 use everturn_core::{Context, Emitter, Error, Registry, Result};
@@ -28,7 +28,11 @@ pub(super) fn define(
     effects: &Effects,
     pace: Duration,
 ) -> Result<AgentBuilder<Value, InlinePrompt>> {
-    register_model(registry, "planner", Planner(effects.clone()))?;
+    let planner = Planner {
+        effects: effects.clone(),
+        pace,
+    };
+    register_model(registry, "planner", planner)?;
     Ok(agent(registry, AGENT)
         .model("planner")
         .system("You run errands.")
@@ -42,7 +46,10 @@ fn session() -> String {
 }
 
 /// Asks for the next step until all are done. What comes next depends on nothing but the conversation.
-struct Planner(Effects);
+struct Planner {
+    effects: Effects,
+    pace: Duration,
+}
 
 impl Model for Planner {
     async fn generate(
@@ -61,7 +68,8 @@ impl Model for Planner {
             .flat_map(|message| message.content())
             .filter(|part| part.as_tool_response().is_some())
             .count();
-        self.0.note(&session(), &format!("model {done}"))?;
+        self.effects.note(&session(), &format!("model {done}"))?;
+        tokio::time::sleep(self.pace).await;
         let progress = format!("{done} done. ");
         emitter.send(progress.as_str().into()).await?;
         let reply = match done {
@@ -96,6 +104,7 @@ fn step(effects: Effects, pace: Duration) -> Tool {
             }
         },
     )
+    .with_replay(Replay::Once)
 }
 
 /// Notes when it goes, wherever its future was.

@@ -201,10 +201,13 @@ test('a detached turn is aborted', async () => {
 
 test('a turn in flight is given up', async () => {
   const turn = agent('customAgentBlocking').chat().sendStream('block');
+  // The client fails what it streamed so far, which somebody has to hear.
+  const heard = collect(turn.stream).catch(() => {});
 
   turn.abort();
 
   assert.equal((await turn.response).finishReason, 'aborted');
+  await heard;
 });
 
 test('a chat is loaded by snapshot and by session', async () => {
@@ -265,10 +268,10 @@ test('a lost stream is picked up again', async () => {
   lost.output.catch(() => {});
   const streamId = await lost.streamId;
   assert.ok(streamId);
-  for await (const chunk of lost.stream) {
-    if (chunk.count === 3) break;
-  }
-  leave.abort();
+  const leaving = async () => {
+    for await (const chunk of lost.stream) if (chunk.count === 3) leave.abort();
+  };
+  await assert.rejects(leaving, { name: 'AbortError' });
 
   const resumed = streamFlow({ url: `${server}/flows/slowly`, streamId });
   const chunks = await collect(resumed.stream);

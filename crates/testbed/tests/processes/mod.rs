@@ -11,8 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use everturn_agent::SnapshotId;
-use testbed::worker::{Orders, StorePlace};
+use everturn_agent::{AgentFinishReason, Interrupt, Snapshot, SnapshotId, SnapshotStatus};
+use everturn_ai::Message;
+use serde_json::Value;
+use testbed::worker::{Effect, Orders, STEPS, StorePlace};
 
 /// How long a line of a worker's may take on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -119,6 +121,84 @@ impl Site {
             pace: Duration::from_millis(8),
             errands: Vec::new(),
             recover_every: None,
+        }
+    }
+}
+
+/// How an errand ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Every step was done.
+    Done,
+    /// Somebody must say what came of this step: its worker died while it was under way.
+    Unknown(usize),
+}
+
+impl End {
+    /// What a row says of an errand that is over.
+    pub fn of(row: &Snapshot) -> Self {
+        assert_eq!(row.status, SnapshotStatus::Completed, "{:?}", row.error);
+        assert!(row.extra.is_empty() && row.heartbeat_at.is_none());
+        if row.finish_reason != Some(AgentFinishReason::Interrupted) {
+            assert_eq!(row.finish_reason, Some(AgentFinishReason::Stop));
+            return Self::Done;
+        }
+        let messages = &row.state.as_ref().unwrap().messages;
+        let asked = messages.iter().flat_map(Message::content).find_map(Interrupt::of);
+        let question = asked.expect("an interrupted turn asks something");
+        assert!(question.is_outcome_unknown(), "{question:?}");
+        let input: Value = question.input().unwrap();
+        Self::Unknown(usize::try_from(input["step"].as_u64().unwrap()).unwrap())
+    }
+}
+
+/// What was done in one session, in order.
+#[derive(Debug, Default)]
+pub struct Trace(Vec<String>);
+
+impl Trace {
+    /// What was done in that session.
+    pub fn of(effects: &[Effect], session: &str) -> Self {
+        let done = effects.iter().filter(|effect| effect.session == session);
+        Self(done.map(|effect| effect.what.clone()).collect())
+    }
+
+    pub fn add(&mut self, what: String) {
+        self.0.push(what);
+    }
+
+    /// How often something was done.
+    pub fn count(&self, what: &str) -> usize {
+        self.0.iter().filter(|done| *done == what).count()
+    }
+
+    /// Nothing was done twice that must not be, and no reply was asked for again after it was used.
+    pub fn assert_nothing_is_repeated(&self) {
+        for step in 0..STEPS {
+            let (tool, model) = (format!("tool {step}"), format!("model {step}"));
+            assert!(self.count(&tool) <= 1, "'{tool}' was called again: {self:?}");
+            let used = self.0.iter().position(|done| *done == tool);
+            let asked = self.0.iter().rposition(|done| *done == model);
+            assert!(
+                used.is_none() || asked < used,
+                "'{model}' was asked after its reply was used: {self:?}"
+            );
+        }
+    }
+
+    /// The steps up to the end were done, and no others.
+    pub fn assert_leads_to(&self, end: End) {
+        for step in 0..STEPS {
+            let count = self.count(&format!("tool {step}"));
+            let is_right = match end {
+                End::Unknown(unknown) if step == unknown => count <= 1,
+                End::Unknown(unknown) if step > unknown => count == 0,
+                _ => count == 1,
+            };
+            assert!(
+                is_right,
+                "step {step} was done {count} times before {end:?}: {self:?}"
+            );
         }
     }
 }

@@ -1,0 +1,35 @@
+//! What the fuzz targets and the property tests drive: arbitrary bytes where clients send theirs. Nothing may panic, and
+//! what was understood is understood again in the words of the server.
+
+#![allow(dead_code, reason = "each user drives its part of this")]
+
+use everturn_server::decoders;
+
+pub(crate) fn read_body(bytes: &[u8]) {
+    let Some(understood) = decoders::body(bytes) else {
+        return;
+    };
+    let again = decoders::body(understood.to_string().as_bytes());
+
+    assert!(again.is_some(), "{understood}");
+}
+
+pub(crate) fn read_frame(text: &str) {
+    if decoders::is_frame(text) {
+        assert!(text.trim_start().starts_with('{'), "{text}");
+    }
+}
+
+pub(crate) fn read_position(id: &[u8], position: &[u8]) {
+    let headers = [("x-genkit-stream-id", id), ("last-event-id", position)];
+    let Some((id, position)) = decoders::position(&headers) else {
+        return;
+    };
+    let text = position.to_string();
+    let headers = [
+        ("x-genkit-stream-id", id.as_bytes()),
+        ("last-event-id", text.as_bytes()),
+    ];
+
+    assert_eq!(decoders::position(&headers), Some((id.clone(), position)));
+}

@@ -1,0 +1,78 @@
+//! The testbed as its users have it: a server in a process of its own.
+
+#![allow(dead_code, reason = "each test file uses its part of this")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A testbed server; ends with the test.
+pub(crate) struct Testbed {
+    process: Child,
+    pub(crate) address: String,
+}
+
+impl Testbed {
+    pub(crate) fn start(store: &str) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_testbed"))
+            .args(["--addr", "127.0.0.1:0", "--store", store])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let output = process.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ");
+        let address = address
+            .unwrap_or_else(|| panic!("the testbed said {line:?}"))
+            .to_owned();
+        Self { process, address }
+    }
+
+    /// Sets what the model answers from now on.
+    pub(crate) fn program(&self, program: &str) {
+        let host = self.address.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(host).unwrap();
+        let length = program.len();
+        write!(
+            stream,
+            "POST /testbed/program HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{program}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        // It may have ended by itself, which the test has noticed by now.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Where the packages of other languages are installed.
+pub(crate) fn tools() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools")
+}
+
+/// Runs a command and shows what it said if it fails.
+pub(crate) fn assert_succeeds(mut command: Command) {
+    let output = command.output().unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        said(&output.stdout),
+        said(&output.stderr)
+    );
+}
