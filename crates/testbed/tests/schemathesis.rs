@@ -40,7 +40,7 @@ fn nothing_that_can_be_made_up_from_the_document_is_answered_otherwise_than_it_s
         .args(["run", &format!("{}/openapi.json", server.address)])
         .args(["--checks", CHECKS, "--include-path-regex", PATHS])
         .args(["--phases", "examples,coverage,fuzzing"])
-        .args(["--max-examples", "5", "--seed", "1", "--workers", "2"])
+        .args(["--max-examples", "5", "--seed", "1", "--workers", "1"])
         .args(["--request-timeout", "10", "--no-shrink", "--continue-on-failure"])
         .args(["--suppress-health-check", "all", "--no-color"]);
 
