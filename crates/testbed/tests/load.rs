@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, watch};
 
 use self::served::Testbed;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One at a time: each uses much of what one process may have, and one measures it.
 static ALONE: Mutex<()> = Mutex::const_new(());
