@@ -16,7 +16,7 @@ use crate::error_body::Refusal;
 const DISCARDED_BYTES: usize = 256 * 1024 * 1024;
 
 /// How long that may take.
-const DISCARD_TIME: Duration = Duration::from_secs(10);
+const DISCARD_TIME: Duration = Duration::from_secs(30);
 
 /// The whole body.
 ///

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use self::support::agents::parrot;
 use self::support::{Answer, Served};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(2);
 const PATHS: [&str; 4] = [
     "/flows/echo",
     "/agents/parrot",
