@@ -138,7 +138,8 @@ fn hash(state: &SessionState) -> Result<Hashed> {
     })
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(value.into(), 16).expect("four bits are one digit");
     bytes
         .iter()

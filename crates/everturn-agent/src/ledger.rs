@@ -1,16 +1,20 @@
 //! Where the rows of one invocation go: after which row, under which claim, with which precondition.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod whereabouts;
+
+use std::sync::Arc;
 
 use everturn_core::{Error, Result};
 use jiff::{SignedDuration, Timestamp};
 
+use self::whereabouts::Whereabouts;
 use crate::claim::{Claim, Interest};
 use crate::content_id::holds_the_same;
 use crate::journal::{Place, turn_key, turn_over};
 use crate::lease::Lease;
 use crate::store::{
-    Detail, JournalGuard, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream, tip_moved,
+    Detail, JournalGuard, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream,
+    drop_journals, tip_moved,
 };
 use crate::timeline::Rewind;
 use crate::{
@@ -38,7 +42,7 @@ pub(crate) struct Ledger {
     /// On a linear timeline, the return to an earlier row that the next row carries out.
     rewind: Option<Rewind>,
     /// Where the invocation stands, for whoever must know it while a turn runs.
-    standing: Arc<Standing>,
+    whereabouts: Arc<Whereabouts>,
 }
 
 /// A row that is in the store.
@@ -48,39 +52,6 @@ pub(crate) struct Saved {
     pub(crate) is_new: bool,
     /// Whether the rewind that came with it was carried out.
     rewound: bool,
-}
-
-/// What changes under a turn while it runs.
-#[derive(Default)]
-struct Standing {
-    /// The id of the session's latest row as the invocation knows it.
-    tip: Mutex<Option<SnapshotId>>,
-    /// The claim on the background run that the invocation has become.
-    lease: Mutex<Option<Lease>>,
-}
-
-impl Standing {
-    fn set_tip(&self, tip: Option<&Mark>) {
-        *lock(&self.tip) = tip.map(|mark| mark.id.clone());
-    }
-
-    fn check_tip(&self, session: &SessionId, latest: Option<&SnapshotId>) -> Result<()> {
-        let known = lock(&self.tip);
-        if known.as_ref() == latest {
-            return Ok(());
-        }
-        Err(tip_moved(session, known.as_ref(), latest))
-    }
-
-    /// Whether the run is this invocation's. Its row may be seen before the invocation knows that it was written.
-    fn holds(&self, row: &Snapshot) -> bool {
-        lock(&self.lease).unwrap_or_else(Lease::first).is_on(row)
-    }
-}
-
-/// No critical section leaves anything half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a row's successor must know of it.
@@ -152,7 +123,7 @@ impl Ledger {
             tip: None,
             at_tip: true,
             rewind: None,
-            standing: Arc::default(),
+            whereabouts: Arc::default(),
         }
     }
 
@@ -209,13 +180,13 @@ impl Ledger {
     }
 
     fn move_tip(&mut self, tip: Option<Mark>) {
-        self.standing.set_tip(tip.as_ref());
+        self.whereabouts.set_tip(tip.as_ref().map(|mark| &mark.id));
         self.tip = tip;
     }
 
     /// The invocation goes on as a background run, under this claim.
     pub(crate) fn hold(&self, lease: Lease) {
-        *lock(&self.standing.lease) = Some(lease);
+        self.whereabouts.hold(lease);
     }
 
     pub(crate) fn can_watch(&self) -> bool {
@@ -344,12 +315,12 @@ impl Ledger {
     /// A turn may act for as long as its row could still be written: it is not there yet and the session is where the turn
     /// began, or it is that of a background run which is not over and not another worker's.
     fn guard(&self, reserved: &SnapshotId) -> JournalGuard {
-        let (session, standing) = (self.session_id.clone(), Arc::clone(&self.standing));
+        let (session, whereabouts) = (self.session_id.clone(), Arc::clone(&self.whereabouts));
         let is_exclusive = self.is_exclusive();
         JournalGuard::new(reserved.clone(), move |row, latest| match row {
-            Some(row) if row.status == SnapshotStatus::Pending && standing.holds(row) => Ok(()),
+            Some(row) if row.status == SnapshotStatus::Pending && whereabouts.holds(row) => Ok(()),
             Some(row) => Err(turn_over(&row.snapshot_id)),
-            None if is_exclusive => standing.check_tip(&session, latest),
+            None if is_exclusive => whereabouts.check_tip(&session, latest),
             None => Ok(()),
         })
     }
@@ -357,7 +328,11 @@ impl Ledger {
     /// Drops the journals of turns that are over and have no row.
     pub(crate) fn forget(&self, journals: Vec<JournalKey>) -> impl Future<Output = ()> + Send + use<> {
         let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
-        async move { forget(store.as_ref(), &scope, &journals).await }
+        async move {
+            if let Some(journal) = store.journal() {
+                drop_journals(journal, &scope, &journals).await;
+            }
+        }
     }
 
     /// Writes a new row, which holds the turns of these journals. Report what it returns to [`Ledger::wrote`].
@@ -382,7 +357,9 @@ impl Ledger {
                 .await?
                 .is_none()
             {
-                forget(store.as_ref(), &scope, &journals).await;
+                if let Some(journal) = store.journal() {
+                    drop_journals(journal, &scope, &journals).await;
+                }
                 let found = store.get(&scope, &id, Detail::Metadata).await?;
                 let found = found.ok_or_else(|| {
                     Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again"))
@@ -481,15 +458,6 @@ fn settled(outcome: &Result<()>, tip: &SnapshotId) -> bool {
         tracing::warn!(%tip, %error, "not all that a rewind leaves behind could be marked");
     }
     outcome.is_ok()
-}
-
-async fn forget(store: &dyn SessionStore, scope: &Scope, journals: &[JournalKey]) {
-    for key in journals {
-        let Some(journal) = store.journal() else { return };
-        if let Err(error) = journal.clear(scope, key).await {
-            tracing::warn!(%error, "the journal of a turn was not dropped");
-        }
-    }
 }
 
 impl QueuedTurn {

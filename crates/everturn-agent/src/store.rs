@@ -163,12 +163,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     ) -> Result<Option<Snapshot>> {
         let saved = self.save(scope, id, precondition, mutation).await?;
         if let (Some(journal), Some(_)) = (self.journal(), &saved) {
-            for key in journals {
-                if let Err(error) = journal.clear(scope, key).await {
-                    // The row is there, so nobody looks for the journal any more; it goes when it is old.
-                    tracing::warn!(%error, "the journal of a committed turn was not dropped");
-                }
-            }
+            drop_journals(journal, scope, journals).await;
         }
         Ok(saved)
     }
@@ -191,6 +186,14 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     fn can_watch(&self) -> bool {
         false
     }
+}
+
+/// The id a row is saved under: the one that is asked for, or a new one. An empty id is as good as none.
+pub fn id_to_save(asked: Option<&SnapshotId>) -> SnapshotId {
+    asked
+        .cloned()
+        .and_then(SnapshotId::given)
+        .unwrap_or_else(SnapshotId::fresh)
 }
 
 /// The rules every store applies to a row before it is written, given the row that is there.
@@ -229,6 +232,16 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
         ));
     }
     Ok(row)
+}
+
+/// Drops the journals of turns that are over. One that stays is no harm: nobody looks for it any more, and it goes when it is
+/// old.
+pub(crate) async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[JournalKey]) {
+    for key in keys {
+        if let Err(error) = journal.clear(scope, key).await {
+            tracing::warn!(%error, "the journal of a turn that is over was not dropped");
+        }
+    }
 }
 
 /// The error of a precondition that does not hold.

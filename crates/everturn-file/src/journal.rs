@@ -3,7 +3,6 @@
 //! They are at `<root>/.journals/`, where no reader of rows looks. A record is written as rows are, under its tenant's
 //! lock: so a number is written once, and a record is whole or not there.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,11 +13,11 @@ use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::FileStore;
 use crate::disk::Disk;
 use crate::files::Files;
+use crate::layout::hashed_name;
 use crate::options::FileStoreOptions;
 
 /// A record as a file.
@@ -50,11 +49,12 @@ impl Journals {
     /// What the folders of a session's journals begin with. A tenant's and a session's names together may be longer than
     /// a file's name, so they are hashed.
     fn prefix(&self, session: &SessionId) -> String {
-        hash([self.scope.as_str(), session.as_str()]) + "-"
+        hashed_name([self.scope.as_str(), session.as_str()]) + "-"
     }
 
     fn of_turn(&self, key: &JournalKey) -> PathBuf {
-        self.folder.join(self.prefix(key.session()) + &hash([key.turn()]))
+        self.folder
+            .join(self.prefix(key.session()) + &hashed_name([key.turn()]))
     }
 
     fn append(
@@ -169,20 +169,6 @@ impl Journals {
         }
         Ok(swept)
     }
-}
-
-/// A name for any names.
-fn hash<const N: usize>(names: [&str; N]) -> String {
-    let mut hash = Sha256::new();
-    for name in names {
-        hash.update(name);
-        hash.update([0]);
-    }
-    let mut name = String::with_capacity(32);
-    for byte in &hash.finalize()[..16] {
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
 }
 
 #[async_trait]

@@ -2,11 +2,13 @@
 //!
 //! Names that reach the file system come from clients, so every segment is checked before it becomes part of a path.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use everturn_agent::store::Scope;
 use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::{Error, Result};
+use sha2::{Digest, Sha256};
 
 /// The longest name a row can have; file systems allow 255 bytes, and a temporary name is a little longer.
 const MAX_SEGMENT: usize = 200;
@@ -77,6 +79,20 @@ fn safe<'a>(what: &str, name: &'a str) -> Result<&'a str> {
     Err(Error::invalid_argument(format!(
         "the {what} {fault}; use letters, digits and dashes"
     )))
+}
+
+/// A file's name for names that together may be longer than one.
+pub(crate) fn hashed_name<const N: usize>(names: [&str; N]) -> String {
+    let mut hash = Sha256::new();
+    for name in names {
+        hash.update(name);
+        hash.update([0]);
+    }
+    let mut name = String::with_capacity(32);
+    for byte in &hash.finalize()[..16] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
 }
 
 #[cfg(test)]

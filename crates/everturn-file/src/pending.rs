@@ -10,9 +10,9 @@ use everturn_agent::store::{Detail, PendingPage, PendingQuery, PendingRun, Scope
 use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::Result;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::files::Files;
+use crate::layout::hashed_name;
 use crate::options::FileStoreOptions;
 
 /// What a marker says.
@@ -27,15 +27,9 @@ fn folder(root: &Path) -> PathBuf {
     root.join(".pending")
 }
 
-/// A scope and an id together may be longer than a file's name, so they are hashed.
 fn path(root: &Path, scope: &Scope, id: &SnapshotId) -> PathBuf {
-    let mut hash = Sha256::new();
-    hash.update(scope.as_str());
-    hash.update([0]);
-    hash.update(id.as_str());
-    let digest: [u8; 32] = hash.finalize().into();
-    let half = digest.first_chunk().expect("a digest has that many bytes");
-    folder(root).join(format!("{:032x}.json", u128::from_be_bytes(*half)))
+    let name = hashed_name([scope.as_str(), id.as_str()]);
+    folder(root).join(name + ".json")
 }
 
 impl Files {

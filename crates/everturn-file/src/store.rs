@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use everturn_agent::store::{
     Cursor, Deletion, Detail, Journal, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, id_to_save,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
@@ -108,10 +108,7 @@ impl SessionStore for FileStore {
         precondition: Precondition,
         mutation: Mutation,
     ) -> Result<Option<Snapshot>> {
-        let id = id
-            .filter(|id| !id.as_str().is_empty())
-            .cloned()
-            .unwrap_or_else(SnapshotId::fresh);
+        let id = id_to_save(id);
         let watchers = self.watchers.clone();
         self.on_files(scope, move |files| {
             let Some((before, after)) = files.save(&id, &precondition, &mutation)? else {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, id_to_save,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
@@ -125,15 +125,7 @@ impl SessionStore for SqliteStore {
         precondition: Precondition,
         mutation: Mutation,
     ) -> Result<Option<Snapshot>> {
-        let id = id
-            .filter(|id| !id.as_str().is_empty())
-            .cloned()
-            .unwrap_or_else(SnapshotId::fresh);
-        let scope = scope.clone();
-        self.0
-            .writer
-            .write(move |writing| writing.save(&scope, &id, &precondition, &mutation))
-            .await
+        self.commit(scope, id, precondition, mutation, &[]).await
     }
 
     async fn commit(
@@ -144,10 +136,7 @@ impl SessionStore for SqliteStore {
         mutation: Mutation,
         journals: &[JournalKey],
     ) -> Result<Option<Snapshot>> {
-        let id = id
-            .filter(|id| !id.as_str().is_empty())
-            .cloned()
-            .unwrap_or_else(SnapshotId::fresh);
+        let id = id_to_save(id);
         let (scope, journals) = (scope.clone(), journals.to_vec());
         self.0
             .writer

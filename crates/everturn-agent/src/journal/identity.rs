@@ -1,12 +1,11 @@
 //! What makes a turn, a model call and a tool call the same on every attempt.
 
-use std::fmt::Write;
-
 use everturn_ai::{EffectId, ModelEffect, ToolRequest};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use crate::content_id::hex;
 use crate::store::JournalKey;
 use crate::{AgentInput, SessionId, SnapshotId};
 
@@ -65,9 +64,5 @@ pub(super) fn own_look(name: &str) -> String {
 
 fn digest(what: &impl Serialize) -> String {
     let text = serde_json::to_vec(what).expect("ids and messages are plain data");
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(&text) {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    hex(&Sha256::digest(&text))
 }

@@ -71,7 +71,7 @@ impl<S: CustomState> Live<S> {
 }
 
 /// No critical section leaves the state half changed, so a panic elsewhere does not make it unusable.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

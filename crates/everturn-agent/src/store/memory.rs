@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::{
     Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
     PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, admit, record_taken, tip_moved,
+    SnapshotQuery, StatusStream, admit, id_to_save, record_taken, tip_moved,
 };
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
@@ -282,11 +282,7 @@ impl SessionStore for MemoryStore {
         precondition: Precondition,
         mutation: Mutation,
     ) -> Result<Option<Snapshot>> {
-        let id = id
-            .cloned()
-            .and_then(SnapshotId::given)
-            .unwrap_or_else(SnapshotId::fresh);
-        self.save_now(scope, &id, &precondition, &mutation, &[])
+        self.commit(scope, id, precondition, mutation, &[]).await
     }
 
     async fn commit(
@@ -297,11 +293,7 @@ impl SessionStore for MemoryStore {
         mutation: Mutation,
         journals: &[JournalKey],
     ) -> Result<Option<Snapshot>> {
-        let id = id
-            .cloned()
-            .and_then(SnapshotId::given)
-            .unwrap_or_else(SnapshotId::fresh);
-        self.save_now(scope, &id, &precondition, &mutation, journals)
+        self.save_now(scope, &id_to_save(id), &precondition, &mutation, journals)
     }
 
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
