@@ -163,3 +163,23 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_of_durability_asks_sqlite_for_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = SqliteStoreOptions::new(&folder.path().join("sessions.db"));
+
+        for (durability, synchronous, full) in [(Durability::Full, 2, 1), (Durability::Normal, 1, 0)] {
+            options.durability = durability;
+            let writer = open_writer(&options).unwrap();
+            let level = |name: &str| writer.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+
+            assert_eq!(level("synchronous").unwrap(), synchronous);
+            assert_eq!(level("fullfsync").unwrap(), full);
+        }
+    }
+}

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+mod support;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use everturn_agent::store::SessionStore;
 use everturn_sqlite::{Durability, SqliteStore};
-use everturn_testkit::certify::{certify, certify_processes};
+use everturn_testkit::certify::{certify, certify_growth, certify_processes};
+use support::{Fixture, bytes_on_disk};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_store_keeps_every_promise() {
@@ -40,6 +43,20 @@ async fn processes_may_share_a_database() {
     let folder = tempfile::tempdir().unwrap();
 
     let certificate = certify_processes("processes_may_share_a_database", folder.path(), shared).await;
+
+    certificate.assert_kept();
+}
+
+#[tokio::test]
+async fn snapshots_share_what_they_have_in_common() {
+    let fixture = Fixture::new().await;
+    let store = fixture.store.clone();
+
+    let certificate = certify_growth(Arc::new(store.clone()), async || {
+        store.checkpoint().await.unwrap();
+        bytes_on_disk(fixture.folder.path())
+    })
+    .await;
 
     certificate.assert_kept();
 }

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Two more need other processes, and so a store that is kept outside of this one: [`certify_processes`] lets many
-//! processes work on one store at once, [`certify_crashes`] kills them.
+//! processes work on one store at once, [`certify_crashes`] kills them. [`certify_growth`] is for stores that keep what
+//! snapshots have in common once.
 //!
 //! [`defects`] holds stores that break one promise each. A test shows that each is caught, so a report without
 //! complaints means something.
@@ -23,6 +24,7 @@ mod atomicity;
 mod crash;
 pub mod defects;
 mod documents;
+mod growth;
 mod identity;
 mod journal;
 mod latest;
@@ -46,6 +48,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 pub use self::crash::certify_crashes;
+pub use self::growth::certify_growth;
 pub use self::processes::certify_processes;
 
 /// How long one promise may take before it counts as broken: a store that hangs is not kept waiting for.

@@ -75,6 +75,29 @@ impl Defect {
         Self::LeftoverJournals,
     ];
 
+    /// The promise that the defect breaks; it may break others with it.
+    pub fn broken_promise(self) -> &'static str {
+        match self {
+            Self::LostUpdate => "no update is lost under concurrent writers",
+            Self::LockThatDoesNotExclude => "of many commits at one tip exactly one succeeds",
+            Self::TornWrite => "a state is never torn",
+            Self::DroppedNotification => "a watcher hears of the last change",
+            Self::WrongLatest => "the latest row is the one created last",
+            Self::WrongTie => "rows of one moment are ordered by id",
+            Self::OrphanedLatest => "an orphaned row is never the latest",
+            Self::MutableEnding => "a row that is over keeps its status",
+            Self::SharedTenants => "a tenant's rows are out of others' reach",
+            Self::IdleDeletion => "deleted rows are gone from every view",
+            Self::LostCursor => "a session's rows are listed in order, page by page",
+            Self::ForgetsUnknownFields => "unknown fields and part kinds survive",
+            Self::OverlooksRuns => "background runs of all tenants are found until they are over",
+            Self::DeafToHeartbeats => "silent background runs are told from others",
+            Self::OverwrittenRecord => "a number of a journal is written once, whoever comes",
+            Self::UnguardedRecord => "a record is written only if its guard allows it",
+            Self::LeftoverJournals => "a deleted session leaves no journal",
+        }
+    }
+
     /// The row as the defect leaves it.
     fn damaged(self, mut row: Snapshot) -> Snapshot {
         match (self, &mut row.state) {

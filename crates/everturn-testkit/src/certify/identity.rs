@@ -147,17 +147,23 @@ async fn hostile_ids_are_kept_exactly_or_refused(store: Arc<dyn SessionStore>) -
                 put(row(name, "in", 1)),
             )
             .await;
-        if inside.is_ok() {
-            let latest = store.latest(&scope(), &session, Detail::Metadata).await;
-            ensure!(
-                matches!(latest, Ok(Some(_))),
-                "session {name:?} was accepted and not found: {latest:?}"
-            );
-            let deletion = everturn_agent::store::Deletion::Session(session);
-            store
-                .delete(&scope(), &deletion)
-                .await
-                .map_err(|error| format!("deleting {name:?}: {error}"))?;
+        match inside {
+            Ok(_) => {
+                let latest = store.latest(&scope(), &session, Detail::Metadata).await;
+                ensure!(
+                    matches!(latest, Ok(Some(_))),
+                    "session {name:?} was accepted and not found: {latest:?}"
+                );
+                let deletion = everturn_agent::store::Deletion::Session(session);
+                store
+                    .delete(&scope(), &deletion)
+                    .await
+                    .map_err(|error| format!("deleting {name:?}: {error}"))?;
+            }
+            Err(error) => ensure!(
+                error.status() == Status::InvalidArgument,
+                "session {name:?} was refused with {error:?}"
+            ),
         }
     }
     Ok(())

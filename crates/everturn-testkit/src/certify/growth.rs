@@ -1,0 +1,103 @@
+//! That a conversation takes the room of what was said, not of what was said times how often it was saved.
+
+use std::sync::Arc;
+
+use everturn_agent::SessionState;
+use everturn_agent::store::SessionStore;
+use everturn_ai::Message;
+
+use super::row::{at, row, save};
+use super::{Certificate, Verdict, ensure, examine};
+
+/// How many turns each half of the conversation has.
+const TURNS: i64 = 150;
+
+/// How many bytes are said in a turn.
+const SAID: usize = 2_048;
+
+/// Saves a long conversation at every turn, and then forks of it, and looks at how the store grows.
+///
+/// `size` tells how many bytes the store takes, after whatever it does to tidy up. What is said cannot be compressed. A
+/// store that keeps each snapshot by itself, as files in the published layout do, breaks both promises: not every store
+/// needs to make them.
+pub async fn certify_growth(store: Arc<dyn SessionStore>, size: impl AsyncFnMut() -> u64) -> Certificate {
+    let mut growth = Growth {
+        store,
+        size,
+        random: fastrand::Rng::with_seed(7),
+        state: SessionState::default(),
+        turns: 0,
+    };
+    let mut certificate = Certificate::default();
+    certificate.note(
+        "a turn takes the room of what it adds, however long the conversation",
+        examine(growth.is_linear()).await,
+    );
+    certificate.note(
+        "a fork takes next to no room",
+        examine(growth.forks_are_small()).await,
+    );
+    certificate
+}
+
+struct Growth<F> {
+    store: Arc<dyn SessionStore>,
+    size: F,
+    random: fastrand::Rng,
+    state: SessionState,
+    turns: i64,
+}
+
+impl<F: AsyncFnMut() -> u64> Growth<F> {
+    async fn is_linear(&mut self) -> Verdict {
+        let empty = (self.size)().await;
+        self.talk().await?;
+        let half = (self.size)().await.saturating_sub(empty);
+        self.talk().await?;
+        let other = (self.size)().await.saturating_sub(empty + half);
+
+        let said = TURNS.unsigned_abs() * SAID as u64;
+        ensure!(
+            half >= said / 2,
+            "{half} bytes for {said} bytes of noise: the size is not that of the store"
+        );
+        ensure!(
+            other <= half * 3 / 2,
+            "{half} bytes for {TURNS} turns, and {other} for as many after them"
+        );
+        Ok(())
+    }
+
+    async fn forks_are_small(&mut self) -> Verdict {
+        let before = (self.size)().await;
+        for fork in 0..20 {
+            let session = format!("fork-{fork}");
+            let mut forked = row(&session, &format!("forked-{fork}"), self.turns + fork);
+            forked.state = Some(self.state.clone());
+            save(&*self.store, forked).await?;
+        }
+        let grown = (self.size)().await.saturating_sub(before);
+
+        let conversation = self.turns.unsigned_abs() * SAID as u64;
+        ensure!(
+            grown < conversation,
+            "{grown} bytes for 20 forks of a conversation of {conversation} bytes"
+        );
+        Ok(())
+    }
+
+    async fn talk(&mut self) -> Verdict {
+        for _ in 0..TURNS {
+            self.turns += 1;
+            let text: String = std::iter::repeat_with(|| self.random.alphanumeric())
+                .take(SAID)
+                .collect();
+            self.state.messages.push(Message::user(text));
+            let mut turn = row("s", &format!("turn-{}", self.turns), self.turns);
+            turn.created_at = at(self.turns);
+            turn.state = Some(self.state.clone());
+            save(&*self.store, turn).await?;
+        }
+        Ok(())
+    }
+}
