@@ -39,7 +39,7 @@ use crate::ledger::{Ledger, Saved};
 use crate::machine::{Event, Machine, StoreSupport, TurnOutcome};
 use crate::opening::Opening;
 use crate::recovery::ClaimedRun;
-use crate::session::{Core, Outbox, Signal};
+use crate::session::{ChunkSignal, Core, MODEL_CHUNKS, Outbox, Signal};
 use crate::transform::shown_chunk;
 use crate::{
     AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState,
@@ -269,7 +269,7 @@ impl<S: CustomState> Driver<S> {
 
     fn signalled(&mut self, signal: Signal) -> Option<AgentEvent> {
         match signal {
-            Signal::Chunk { chunk, taken } => self.show(chunk, taken),
+            Signal::Chunk(signal) => self.show_all(signal),
             Signal::Fault(error) => Some(self.hide(error)),
             Signal::NextTurn(answer) => {
                 self.turns.ask(answer);
@@ -301,12 +301,23 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
+    /// Passes on a chunk and those that were sent right after it: what a model says in one go reaches the client in one.
+    fn show_all(&mut self, first: ChunkSignal) -> Option<AgentEvent> {
+        let mut failed = self.show(first);
+        // Not for ever, though: there is a client to listen to.
+        for _ in 1..MODEL_CHUNKS {
+            if failed.is_some() {
+                break;
+            }
+            let next = self.function.next_chunk()?;
+            failed = self.show(next);
+        }
+        failed
+    }
+
     /// Passes a chunk on to the client or, once that is gone, to those who watch the run.
-    fn show(
-        &mut self,
-        chunk: Option<Box<AgentStreamChunk>>,
-        taken: Option<oneshot::Sender<()>>,
-    ) -> Option<AgentEvent> {
+    fn show(&mut self, signal: ChunkSignal) -> Option<AgentEvent> {
+        let ChunkSignal { chunk, taken } = signal;
         let unheard = self.wire.is_silent() && !self.broadcast.wants();
         let transform = self.definition.stream_transform.as_ref();
         let shown = match chunk.filter(|_| !unheard) {

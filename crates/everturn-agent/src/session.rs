@@ -19,7 +19,7 @@ use serde_json::Value;
 pub(crate) use self::changes::{Change, Changes};
 pub(crate) use self::core::{Core, decode_custom, lock};
 pub use self::handle::SessionHandle;
-pub(crate) use self::outbox::{Answer, Outbox, Signal};
+pub(crate) use self::outbox::{Answer, ChunkSignal, MODEL_CHUNKS, Outbox, Receipt, Signal};
 use crate::{Artifact, SessionId, SessionState};
 
 /// A type that an agent can keep as its custom state. Nothing to implement: plain data with a default is one.

@@ -15,6 +15,7 @@ use crate::boundary::{self, Admitted, Entrance};
 use crate::connection::Streaming;
 use crate::panic::catch_panic;
 use crate::span::{SpanKind, in_span, refused};
+use crate::stream_log::JsonText;
 use crate::{ActionType, Connection, Context, Descriptor, Emitter, Error, Result, Schema};
 
 /// A value an action takes, streams or returns: plain data with a JSON form and a schema.
@@ -31,8 +32,8 @@ pub struct JsonCall {
     pub init: Option<Value>,
     /// The circumstances.
     pub context: Context,
-    /// Where chunks go, if the caller wants them.
-    pub emitter: Option<Emitter<Value>>,
+    /// Where chunks go, if the caller wants them: as text, which is all that most transports do with them.
+    pub emitter: Option<Emitter<JsonText>>,
 }
 
 impl JsonCall {
@@ -263,7 +264,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
             ));
         }
         let emitter = call.emitter.map_or_else(Emitter::silent, |emitter| {
-            emitter.map_from(|chunk: S| Ok(serde_json::to_value(chunk)?))
+            emitter.map_from(|chunk: S| JsonText::of(&chunk))
         });
         let input = call.input.unwrap_or(Value::Null);
         in_span(

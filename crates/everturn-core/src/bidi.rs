@@ -13,6 +13,7 @@ use crate::action::{JsonCall, JsonConnection, Payload};
 use crate::boundary::{self, Admitted, Entrance};
 use crate::panic::{catch_panic, catch_panic_now};
 use crate::span::{SpanKind, in_span, refused};
+use crate::stream_log::JsonText;
 use crate::{ActionType, Connection, Context, Descriptor, DynAction, Emitter, Error, Inputs, Result, Schema};
 
 type Handler<T, I, O, S> =
@@ -147,7 +148,7 @@ where
         &self,
         init: Option<Init<T>>,
         inputs: Inputs<Value>,
-        emitter: Emitter<Value>,
+        emitter: Emitter<S>,
         context: Context,
     ) -> Result<Value> {
         in_span(
@@ -162,7 +163,6 @@ where
                     });
                     let refusal = Refusal::new(&context);
                     let inputs = self.decode_inputs(inputs, refusal.clone());
-                    let emitter = emitter.map_from(|chunk: S| Ok(serde_json::to_value(chunk)?));
                     let _over = refusal.over.clone().drop_guard();
                     let work = self.invoke(init, inputs, emitter, refusal.context.clone());
                     let result = refusal.context.clone().scope(work).await;
@@ -225,7 +225,9 @@ where
             return Err(self.refused(&call.context, error.with_public()));
         }
         let inputs = Inputs::from_stream(futures::stream::iter([input]));
-        let emitter = call.emitter.unwrap_or_else(Emitter::silent);
+        let emitter = call.emitter.map_or_else(Emitter::silent, |emitter| {
+            emitter.map_from(|chunk: S| JsonText::of(&chunk))
+        });
         self.converse_json(init, inputs, emitter, call.context).await
     }
 }
@@ -290,6 +292,7 @@ where
             self.descriptor.key.clone(),
             context,
             move |inputs, emitter, context| async move {
+                let emitter = emitter.map_from(|chunk: S| Ok(serde_json::to_value(chunk)?));
                 action.converse_json(init, inputs, emitter, context).await
             },
         ))

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use everturn_core::stream_log::JsonText;
 use everturn_core::{
     Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy, Result,
 };
 use serde_json::Value;
 
 use crate::envelope::Envelope;
-use crate::event::Event;
+use crate::running::Running;
 
 /// A call that has not begun.
 pub(crate) struct Call {
@@ -24,16 +25,13 @@ impl Call {
         self.perform(None).await
     }
 
-    /// Starts the action in a task that lives no longer than what is returned.
+    /// Starts the action, which goes on as what it sends is read.
     pub(crate) fn start(self, exposure: Exposure) -> Running {
-        Running {
-            connection: Some(self.connect()),
-            exposure,
-        }
+        Running::begin(exposure, |emitter| self.perform(Some(emitter)))
     }
 
     /// Starts the action in a task that lives no longer than the connection.
-    pub(crate) fn connect(self) -> Connection<(), Value, Value> {
+    pub(crate) fn connect(self) -> Connection<(), Value, JsonText> {
         let key = self.action.descriptor().key.clone();
         let context = self.context.clone();
         Connection::open(key, &context, |_inputs, emitter, context| {
@@ -41,7 +39,7 @@ impl Call {
         })
     }
 
-    async fn perform(self, emitter: Option<Emitter<Value>>) -> Result<Value> {
+    async fn perform(self, emitter: Option<Emitter<JsonText>>) -> Result<Value> {
         let Self {
             action,
             envelope,
@@ -68,30 +66,5 @@ pub(crate) fn told_to_its_sender(error: Error, key: &str) -> Error {
         error.with_public()
     } else {
         error
-    }
-}
-
-/// A streamed call under way. Each event is produced when the one before has been taken, so a slow reader slows the
-/// action down and never makes anything grow; dropping it ends the work, unless that was detached.
-pub(crate) struct Running {
-    /// Gone once the last event is out.
-    connection: Option<Connection<(), Value, Value>>,
-    exposure: Exposure,
-}
-
-impl Running {
-    /// The next event, or `None` after the last.
-    pub(crate) async fn next(&mut self) -> Option<Event> {
-        let connection = self.connection.as_mut()?;
-        if let Some(chunk) = connection.receive().next().await {
-            return Some(Event::Message(chunk));
-        }
-        // Before the connection is given up, so that dropping this future loses nothing.
-        connection.done().await;
-        let connection = self.connection.take()?;
-        Some(match connection.into_output().await {
-            Ok(output) => Event::Result(output),
-            Err(error) => Event::Error(error.to_wire(self.exposure)),
-        })
     }
 }

@@ -107,7 +107,7 @@ fn key(principal: Option<&Principal>, action: &str, id: &str) -> StreamKey {
 /// Writes down what a call sends until it has ended, is stopped, or nobody could read it any more.
 async fn write(
     writer: Box<dyn StreamWriter>,
-    mut connection: Connection<(), Value, Value>,
+    mut connection: Connection<(), Value, JsonText>,
     over: &CancellationToken,
 ) {
     let stop = writer.stop_requested();
@@ -128,10 +128,10 @@ async fn write(
 
 async fn record(
     writer: &dyn StreamWriter,
-    connection: &mut Connection<(), Value, Value>,
+    connection: &mut Connection<(), Value, JsonText>,
 ) -> Result<JsonText> {
     while let Some(chunk) = connection.receive().next().await {
-        writer.append(JsonText::of(&chunk)?).await?;
+        writer.append(chunk).await?;
     }
     JsonText::of(&connection.output().await?)
 }

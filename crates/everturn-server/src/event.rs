@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use everturn_core::RuntimeError;
+use everturn_core::stream_log::JsonText;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -9,11 +10,10 @@ use serde_json::Value;
 ///
 /// On the wire it is `data: <json>` and a blank line, without names or ids: clients cut the first six characters and
 /// parse the rest.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     /// A chunk.
-    Message(Value),
+    Message(JsonText),
     /// The output.
     Result(Value),
     /// What it failed with instead.
@@ -28,11 +28,44 @@ impl Event {
 
     /// The event as it is sent.
     pub(crate) fn encode(&self) -> Bytes {
-        let mut bytes = b"data: ".to_vec();
-        serde_json::to_writer(&mut bytes, self).expect("an event is plain data");
-        bytes.extend_from_slice(b"\n\n");
+        let mut bytes = Vec::new();
+        self.encode_into(&mut bytes);
         bytes.into()
     }
+
+    /// Adds the event, as it is sent, to what is sent with it.
+    pub(crate) fn encode_into(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(b"data: ");
+        self.write_into(bytes);
+        bytes.extend_from_slice(b"\n\n");
+    }
+
+    /// The event as JSON.
+    pub(crate) fn to_json(&self) -> String {
+        let mut bytes = Vec::new();
+        self.write_into(&mut bytes);
+        String::from_utf8(bytes).expect("JSON is text")
+    }
+
+    fn write_into(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Message(chunk) => {
+                bytes.extend_from_slice(b"{\"message\":");
+                bytes.extend_from_slice(chunk.as_str().as_bytes());
+            }
+            Self::Result(output) => write_field("result", output, bytes),
+            Self::Error(error) => write_field("error", error, bytes),
+        }
+        bytes.push(b'}');
+    }
+}
+
+/// Begins an object with a field.
+fn write_field(name: &str, value: &impl Serialize, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(b"{\"");
+    bytes.extend_from_slice(name.as_bytes());
+    bytes.extend_from_slice(b"\":");
+    serde_json::to_writer(bytes, value).expect("an event is plain data");
 }
 
 #[cfg(test)]
@@ -49,7 +82,7 @@ mod tests {
             .to_wire(Exposure::Public);
 
         assert_eq!(
-            Event::Message(json!({"count": 0})).encode(),
+            Event::Message(JsonText::of(&json!({"count": 0})).unwrap()).encode(),
             "data: {\"message\":{\"count\":0}}\n\n"
         );
         assert_eq!(

@@ -1,26 +1,33 @@
 //! What happens to a request: read, checked, identified, called, answered.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use bytes::Bytes;
 use everturn_agent::HandOff;
 use everturn_agent::store::Scope;
 use everturn_core::{Context, DynAction, Exposure};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::call::{Call, Running};
+use crate::call::Call;
 use crate::context_provider::{CallRequest, ContextProvider, Provided};
 use crate::durable::{self, Durable};
 use crate::envelope::{Envelope, check_content_type};
 use crate::error_body::{Refusal, json_response};
 use crate::metrics::{CallMeter, Metrics};
 use crate::permits::{Permit, Permits};
+use crate::running::Running;
 use crate::trace::Trace;
 use crate::{Limits, Route, ServerHandle, body, streaming};
+
+/// How much of what is there is written to a connection at once, about.
+const WRITTEN_TOGETHER: usize = 16 * 1024;
 
 /// What all routes of a server share.
 pub(crate) struct Shared {
@@ -128,7 +135,8 @@ impl Mounted {
             .with_values(caller.values)
             .with_extension(Arc::new(self.shared.exposure));
         if self.can_be_detached() {
-            let hand_off = HandOff::when(self.shared.handle.handing_off().clone());
+            // A token of its own: all calls waiting on one would be in each other's way.
+            let hand_off = HandOff::when(self.shared.handle.handing_off().child_token());
             context = context.with_extension(Arc::new(hand_off));
         }
         if let Some(principal) = caller.principal {
@@ -159,14 +167,36 @@ fn deadline(time: Duration) -> Instant {
 /// The answer to a caller that wants a stream: each event as it comes, at the pace of the reader.
 fn stream(running: Running, mut held: Held) -> Response<Body> {
     held.meter.stream_opened();
-    let events = futures::stream::unfold((running, held), |(mut running, held)| async move {
-        let event = running.next().await?;
-        if !event.is_last() {
-            held.meter.chunk();
+    let mut events = Events { running, held };
+    event_stream(Body::from_stream(futures::stream::poll_fn(move |cx| {
+        events.poll_bytes(cx).map(|bytes| bytes.map(Ok::<_, Infallible>))
+    })))
+}
+
+/// The events of a call, with what is held until the last of them was read.
+struct Events {
+    running: Running,
+    held: Held,
+}
+
+impl Events {
+    /// The events that are there, as they are sent: what an action says in one go costs one write.
+    fn poll_bytes(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<Bytes>> {
+        let mut bytes = Vec::new();
+        while bytes.len() < WRITTEN_TOGETHER {
+            match self.running.poll_next(cx) {
+                Poll::Ready(Some(event)) => {
+                    if !event.is_last() {
+                        self.held.meter.chunk();
+                    }
+                    event.encode_into(&mut bytes);
+                }
+                Poll::Pending if bytes.is_empty() => return Poll::Pending,
+                Poll::Ready(None) | Poll::Pending => break,
+            }
         }
-        Some((Ok::<_, std::convert::Infallible>(event.encode()), (running, held)))
-    });
-    event_stream(Body::from_stream(events))
+        Poll::Ready((!bytes.is_empty()).then(|| bytes.into()))
+    }
 }
 
 /// A response whose body is a stream of events.

@@ -18,6 +18,7 @@ mod operations;
 mod permits;
 mod principal;
 mod route;
+mod running;
 mod serve;
 mod server;
 mod shutdown;

@@ -83,7 +83,9 @@ impl Bound {
             let connection = http
                 .serve_connection(TokioIo::new(stream), service)
                 .with_upgrades();
-            let (draining, closing) = (draining.clone(), closing.clone());
+            // Tokens of its own, which are looked at whenever anything happens on the connection: on shared ones all
+            // connections would be in each other's way.
+            let (draining, closing) = (draining.child_token(), closing.child_token());
             connections.spawn(async move {
                 let serving = async {
                     tokio::pin!(connection);

@@ -204,9 +204,7 @@ impl<S: CustomState> Driver<S> {
             },
         };
         // What fails here has failed on its own account; the run goes on unwatched.
-        if let Some(Event::TransformFailed(error)) =
-            self.show(Some(Box::new(AgentStreamChunk::turn_end(end))), None)
-        {
+        if let Some(Event::TransformFailed(error)) = self.show(AgentStreamChunk::turn_end(end).into()) {
             tracing::warn!(%error, "a background run is no longer shown");
         }
     }

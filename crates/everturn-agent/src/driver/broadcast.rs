@@ -7,9 +7,9 @@ use std::sync::Arc;
 use everturn_core::stream_log::{JsonText, StreamKey, StreamLog, StreamWriter};
 use everturn_core::{Error, Result};
 use futures::future::BoxFuture;
-use tokio::sync::oneshot;
 
 use crate::AgentStreamChunk;
+use crate::session::Receipt;
 
 /// The run's stream, and what is on its way there. It is begun with the first chunk; a stream that cannot be written is
 /// over, and the run is none the worse for it.
@@ -21,8 +21,8 @@ pub(super) struct Broadcast {
     writer: Option<Box<dyn StreamWriter>>,
 }
 
-/// Whoever waits for a chunk to be taken; dropping it releases them too.
-type Taken = Option<oneshot::Sender<()>>;
+/// Whoever waits for a chunk to be taken.
+type Taken = Option<Receipt>;
 
 /// A chunk that is being written; it has the writer until it is done.
 type Writing = BoxFuture<'static, Result<Box<dyn StreamWriter>>>;

@@ -2,6 +2,7 @@
 
 use everturn_core::{Context, Error, Inputs, Result};
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::AgentEvent;
@@ -18,6 +19,11 @@ pub(super) struct Client {
     followed: bool,
     /// Whether the client has asked for the work to go on without it.
     detached: bool,
+    // Kept, because they are looked at whenever anything happens and are dear to begin anew.
+    /// Whether the caller hands the invocation off.
+    handed_off: BoxFuture<'static, ()>,
+    /// Why the caller's invocation is over.
+    ended: BoxFuture<'static, Error>,
 }
 
 impl Client {
@@ -26,7 +32,16 @@ impl Client {
         context: Context,
         answer: oneshot::Sender<Result<AgentOutput>>,
     ) -> Self {
+        let hand_off = context.extension::<HandOff>();
+        let caller = context.clone();
         Self {
+            handed_off: Box::pin(async move {
+                match hand_off {
+                    Some(hand_off) => hand_off.requested().await,
+                    None => std::future::pending().await,
+                }
+            }),
+            ended: Box::pin(async move { caller.ended().await }),
             inputs: Some(inputs),
             context,
             answer: Some(answer),
@@ -43,6 +58,8 @@ impl Client {
             answer: None,
             followed: false,
             detached: true,
+            handed_off: Box::pin(std::future::pending()),
+            ended: Box::pin(std::future::pending()),
         }
     }
 
@@ -53,15 +70,16 @@ impl Client {
     /// The next thing the client says or, if it says nothing, its departure; waits for ever once neither matters.
     pub(super) async fn next(&mut self) -> AgentEvent {
         let may_be_handed_off = self.answer.is_some() && !self.detached;
+        let answer = self.answer.as_mut().filter(|_| self.followed);
         tokio::select! {
             biased;
             event = next_input(&mut self.inputs, &mut self.detached) => event,
-            () = handed_off(&self.context, may_be_handed_off) => {
+            () = &mut self.handed_off, if may_be_handed_off => {
                 self.inputs = None;
                 self.detached = true;
                 Event::Detach(Vec::new())
             }
-            error = departure(&self.context, self.answer.as_mut().filter(|_| self.followed)) => {
+            error = departure(&mut self.ended, answer) => {
                 self.followed = false;
                 Event::ClientGone(error)
             }
@@ -115,22 +133,17 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
     }
 }
 
-/// Waits until the caller hands the invocation off, if it ever does.
-async fn handed_off(context: &Context, may_be: bool) {
-    match context.extension::<HandOff>().filter(|_| may_be) {
-        Some(hand_off) => hand_off.requested().await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Waits until nobody waits for the output any more, and says why.
-async fn departure(context: &Context, answer: Option<&mut oneshot::Sender<Result<AgentOutput>>>) -> Error {
+async fn departure(
+    ended: &mut BoxFuture<'static, Error>,
+    answer: Option<&mut oneshot::Sender<Result<AgentOutput>>>,
+) -> Error {
     let Some(answer) = answer else {
         return std::future::pending().await;
     };
     tokio::select! {
         biased;
-        error = context.ended() => error,
+        error = ended => error,
         () = answer.closed() => Error::cancelled("the caller is gone"),
     }
 }

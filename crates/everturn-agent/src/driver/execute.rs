@@ -163,7 +163,7 @@ impl<S: CustomState> Driver<S> {
     /// Shows the client a chunk of the driver's own.
     pub(super) fn announce(&mut self, chunk: AgentStreamChunk) {
         if !self.wire.is_silent() {
-            let failed = self.show(Some(Box::new(chunk)), None);
+            let failed = self.show(chunk.into());
             self.raised.extend(failed);
         }
     }

@@ -10,10 +10,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::AgentResult;
-use crate::session::Signal;
+use crate::session::{ChunkSignal, Signal};
 
 pub(super) struct Function {
     signals: mpsc::UnboundedReceiver<Signal>,
+    /// What was found behind a chunk and is no chunk.
+    found: Option<Signal>,
     /// Gone once the function has returned.
     task: Option<AbortOnDropHandle<Result<AgentResult>>>,
     /// When a cancelled function is dropped.
@@ -38,6 +40,7 @@ impl Function {
         let task = AbortOnDropHandle::new(tokio::spawn(work.in_current_span()));
         Self {
             signals,
+            found: None,
             task: Some(task),
             dropped_at: None,
         }
@@ -48,8 +51,22 @@ impl Function {
         self.dropped_at.get_or_insert(Instant::now() + grace);
     }
 
+    /// A chunk that the function sent right after the last one, if there is one already.
+    pub(super) fn next_chunk(&mut self) -> Option<ChunkSignal> {
+        match self.signals.try_recv().ok()? {
+            Signal::Chunk(signal) => Some(signal),
+            other => {
+                self.found = Some(other);
+                None
+            }
+        }
+    }
+
     /// The next thing the function says: everything it signalled before it returned, then that it returned.
     pub(super) async fn next(&mut self) -> Report {
+        if let Some(signal) = self.found.take() {
+            return Report::Signal(signal);
+        }
         let Some(task) = &mut self.task else {
             return std::future::pending().await;
         };

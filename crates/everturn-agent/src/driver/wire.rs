@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use everturn_core::{Emitter, Error, Result};
 use futures::future::BoxFuture;
-use tokio::sync::oneshot;
 
 use crate::AgentStreamChunk;
+use crate::session::Receipt;
 
 /// The queue of chunks. One is being sent at a time; a client that takes its time holds up the queue and nobody else,
 /// except those who wait for their chunk to be taken.
@@ -17,8 +17,8 @@ pub(super) struct Wire {
     state: State,
 }
 
-/// Whoever waits for a chunk to be taken; dropping it releases them too.
-type Taken = Option<oneshot::Sender<()>>;
+/// Whoever waits for a chunk to be taken.
+type Taken = Option<Receipt>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -76,10 +76,10 @@ impl Wire {
         loop {
             if let Some((sending, _)) = &mut self.sending {
                 let sent = sending.await;
-                let taken = self.sending.take().and_then(|(_, taken)| taken);
-                match sent {
-                    Ok(()) => release(taken),
-                    Err(error) => return WireEvent::Broken(error),
+                // Whoever waited for it is released.
+                self.sending = None;
+                if let Err(error) = sent {
+                    return WireEvent::Broken(error);
                 }
             }
             match self.queue.pop_front() {
@@ -87,7 +87,7 @@ impl Wire {
                     let emitter = self.emitter.clone();
                     self.sending = Some((Box::pin(async move { emitter.send(chunk).await }), taken));
                 }
-                Some((None, taken)) => release(taken),
+                Some((None, taken)) => drop(taken),
                 None if self.state == State::Draining => {
                     self.state = State::Open;
                     return WireEvent::Empty;
@@ -95,12 +95,5 @@ impl Wire {
                 None => std::future::pending().await,
             }
         }
-    }
-}
-
-fn release(taken: Taken) {
-    if let Some(taken) = taken {
-        // Whoever waited may have stopped waiting.
-        let _ = taken.send(());
     }
 }

@@ -2,26 +2,28 @@
 //!
 //! Everything takes one queue, so that what the function did first arrives first: a patch precedes whatever is sent
 //! after it, and all of a turn's chunks precede its end. Code that cannot wait (a change of the custom state) leaves its
-//! chunk there and goes on; code that can waits until the client's side has taken it.
+//! chunk there and goes on; code that can waits until the client's side has taken it, and a model until there is room for
+//! another of its chunks.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use everturn_ai::{Messages, ModelResponseChunk};
 use everturn_core::{Emitter, Error, Result};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::turn::TurnStart;
 use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId};
 
+/// How many chunks of a model's may be on their way to the client. A model that sends many at once is then not stopped at
+/// each of them, and a slow client still slows it down.
+pub(crate) const MODEL_CHUNKS: usize = 32;
+
 /// What an agent's function tells the driver.
 pub(crate) enum Signal {
-    /// Send this to the client, if it is anything, and say when it and all before it were taken.
-    Chunk {
-        chunk: Option<Box<AgentStreamChunk>>,
-        taken: Option<oneshot::Sender<()>>,
-    },
+    /// There is something for the client.
+    Chunk(ChunkSignal),
     /// Something that must not be shown could not be withheld in any other way than by failing.
     Fault(Error),
     /// The function is ready for a turn; the answer is `None` when no more come.
@@ -38,6 +40,31 @@ pub(crate) enum Signal {
         outcome: Result<Option<AgentFinishReason>>,
         settled: Option<Answer<Option<SnapshotId>>>,
     },
+}
+
+/// Send this to the client, if it is anything, and say when it and all before it were taken.
+pub(crate) struct ChunkSignal {
+    pub(crate) chunk: Option<Box<AgentStreamChunk>>,
+    pub(crate) taken: Option<Receipt>,
+}
+
+impl From<AgentStreamChunk> for ChunkSignal {
+    /// A chunk that nobody waits for.
+    fn from(chunk: AgentStreamChunk) -> Self {
+        Self {
+            chunk: Some(Box::new(chunk)),
+            taken: None,
+        }
+    }
+}
+
+/// Dropped when a chunk was taken, or is not sent after all: that releases whoever waits for it.
+#[expect(dead_code, reason = "they are held to be dropped")]
+pub(crate) enum Receipt {
+    /// Somebody waits for this very chunk.
+    Awaited(oneshot::Sender<()>),
+    /// There is room for another chunk.
+    Room(OwnedSemaphorePermit),
 }
 
 /// Who listens to chunks.
@@ -61,6 +88,8 @@ struct Shared {
     /// Whether anybody listens to the model's chunks.
     streaming: bool,
     audience: AtomicU8,
+    /// Room for chunks of models.
+    room: Arc<Semaphore>,
     work: CancellationToken,
     /// Why the work was cancelled.
     end: OnceLock<Error>,
@@ -76,6 +105,7 @@ impl Outbox {
                 signals,
                 streaming,
                 audience,
+                room: Arc::new(Semaphore::new(MODEL_CHUNKS)),
                 work,
                 end: OnceLock::new(),
             })),
@@ -120,10 +150,7 @@ impl Outbox {
     /// Leaves a chunk in the queue.
     pub(crate) fn post(&self, chunk: AgentStreamChunk) {
         if !self.is_silenced() {
-            self.signal(Signal::Chunk {
-                chunk: Some(Box::new(chunk)),
-                taken: None,
-            });
+            self.signal(Signal::Chunk(chunk.into()));
         }
     }
 
@@ -145,23 +172,44 @@ impl Outbox {
 
     async fn pass(&self, chunk: Option<Box<AgentStreamChunk>>) -> Result<()> {
         if self.is_silenced() {
-            return if self.0.work.is_cancelled() {
-                Err(self.why_ended())
-            } else {
-                Ok(())
-            };
+            return self.goes_on();
         }
         let (taken, wait) = oneshot::channel();
-        self.signal(Signal::Chunk {
+        self.signal(Signal::Chunk(ChunkSignal {
             chunk,
-            taken: Some(taken),
-        });
+            taken: Some(Receipt::Awaited(taken)),
+        }));
         tokio::select! {
             biased;
             () = self.0.work.cancelled() => Err(self.why_ended()),
             // A driver that drops the chunk instead of sending it has released the sender too.
             _ = wait => Ok(()),
         }
+    }
+
+    /// Leaves a chunk in the queue as soon as there is room for it.
+    async fn stream(&self, chunk: AgentStreamChunk) -> Result<()> {
+        self.goes_on()?;
+        if self.is_silenced() {
+            return Ok(());
+        }
+        let room = tokio::select! {
+            biased;
+            room = Arc::clone(&self.0.room).acquire_owned() => room.expect("nobody closes it"),
+            () = self.0.work.cancelled() => return Err(self.why_ended()),
+        };
+        self.signal(Signal::Chunk(ChunkSignal {
+            chunk: Some(Box::new(chunk)),
+            taken: Some(Receipt::Room(room)),
+        }));
+        Ok(())
+    }
+
+    fn goes_on(&self) -> Result<()> {
+        if self.0.work.is_cancelled() {
+            return Err(self.why_ended());
+        }
+        Ok(())
     }
 
     /// Where the chunks of a generation go; silent if nobody listens.
@@ -173,7 +221,7 @@ impl Outbox {
         let outbox = self.clone();
         Emitter::new(move |chunk| {
             let outbox = outbox.clone();
-            async move { outbox.send(AgentStreamChunk::model(chunk)).await }
+            async move { outbox.stream(AgentStreamChunk::model(chunk)).await }
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use everturn_core::stream_log::JsonText;
 use everturn_core::{ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, downcast};
 
 use super::ModelAction;
@@ -75,7 +76,7 @@ async fn call_json(
     emitter: &Emitter<ModelResponseChunk>,
     context: Context,
 ) -> Result<ModelResponse> {
-    let chunks = emitter.map_from(|chunk| Ok(serde_json::from_value(chunk)?));
+    let chunks = emitter.map_from(|chunk: JsonText| chunk.read());
     let call = JsonCall {
         input: Some(serde_json::to_value(request)?),
         context,

@@ -22,7 +22,7 @@ fn frame(entry: Result<Entry>, ids: bool, exposure: Exposure) -> Bytes {
         Err(error) => return Event::Error(error.to_wire(exposure)).encode(),
     };
     let data = match event {
-        StreamEvent::Chunk(chunk) => format!("data: {{\"message\":{chunk}}}\n\n").into(),
+        StreamEvent::Chunk(chunk) => Event::Message(chunk).encode(),
         StreamEvent::Done(output) => format!("data: {{\"result\":{output}}}\n\n").into(),
         StreamEvent::Failed(error) => Event::Error(error.to_wire(exposure)).encode(),
     };
@@ -58,9 +58,13 @@ mod tests {
             false,
             Exposure::Public,
         );
-        let output = frame(Ok(entry(StreamEvent::Done(text))), false, Exposure::Public);
+        let output = frame(
+            Ok(entry(StreamEvent::Done(text.clone()))),
+            false,
+            Exposure::Public,
+        );
 
-        assert_eq!(chunk, Event::Message(value.clone()).encode());
+        assert_eq!(chunk, Event::Message(text.clone()).encode());
         assert_eq!(output, Event::Result(value).encode());
     }
 

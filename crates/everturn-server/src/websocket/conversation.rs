@@ -1,6 +1,7 @@
 //! One conversation on a connection.
 
 use axum::extract::ws::Message;
+use everturn_core::stream_log::JsonText;
 use everturn_core::{Context, DynAction, Error, Exposure, JsonConnection};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -89,7 +90,7 @@ impl Conversation {
                     return Step::Gone;
                 };
                 let error = told_to_its_sender(error.clone(), &self.key);
-                room.send(text(&Event::Error(error.to_wire(self.exposure))));
+                room.send(text(Event::Error(error.to_wire(self.exposure)).to_json()));
                 Step::Ended
             }
             State::Open { intake, connection } => tokio::select! {
@@ -111,14 +112,16 @@ async fn tell(
         return Step::Gone;
     };
     if let Some(chunk) = connection.receive().next().await {
-        room.send(text(&Event::Message(chunk)));
+        let chunk = JsonText::of(&chunk).expect("a JSON value is JSON");
+        room.send(text(Event::Message(chunk).to_json()));
         return Step::Told;
     }
     // Asking for the output closes the input, so it is not asked for before it is there.
     connection.done().await;
-    room.send(text(&match connection.output().await {
+    let end = match connection.output().await {
         Ok(output) => Event::Result(output),
         Err(error) => Event::Error(told_to_its_sender(error, key).to_wire(exposure)),
-    }));
+    };
+    room.send(text(end.to_json()));
     Step::Ended
 }

@@ -2,8 +2,10 @@
 
 use axum::extract::ws::{CloseFrame, Message, close_code};
 use everturn_core::{Error, Exposure};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
+
+use crate::event::Event;
 
 /// What a client says.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -44,10 +46,9 @@ impl ClientFrame {
     }
 }
 
-/// Anything as a frame.
-pub(super) fn text(frame: &impl Serialize) -> Message {
-    let text = serde_json::to_string(frame).expect("a frame is plain data");
-    Message::Text(text.into())
+/// JSON as a frame.
+pub(super) fn text(json: String) -> Message {
+    Message::Text(json.into())
 }
 
 /// Why the server ends a connection.
@@ -99,7 +100,7 @@ impl Ending {
     pub(super) fn last_words(self, exposure: Exposure) -> Vec<Message> {
         let error = self.error.map(|error| {
             let wire = error.to_wire(exposure);
-            text(&crate::event::Event::Error(wire))
+            text(Event::Error(wire).to_json())
         });
         let close = Message::Close(Some(CloseFrame {
             code: self.code,

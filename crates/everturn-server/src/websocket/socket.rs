@@ -119,7 +119,7 @@ impl Socket {
                     Step::Gone => return Ending::gone(),
                 },
                 Some(aborted) = talk.aborts.next() => {
-                    if outgoing.send(text(&json!({ "aborted": aborted }))).await.is_err() {
+                    if outgoing.send(text(json!({ "aborted": aborted }).to_string())).await.is_err() {
                         return Ending::gone();
                     }
                 }

@@ -1,0 +1,156 @@
+//! A streamed call under way, inside the task of whoever reads it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use everturn_core::stream_log::JsonText;
+use everturn_core::{Emitter, Exposure, Result};
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::event::Event;
+
+/// How many chunks wait for a reader at the most. Those that an action sends in one go then cost its reader one write.
+const WAITING: usize = 32;
+
+/// A streamed call under way.
+///
+/// It has no task of its own: reading its events is what drives it. So a slow reader slows the action down and never
+/// makes anything grow, and dropping it ends the work, unless that was detached.
+pub(crate) struct Running {
+    work: Work,
+    chunks: mpsc::Receiver<JsonText>,
+    exposure: Exposure,
+}
+
+enum Work {
+    UnderWay(BoxFuture<'static, Result<Value>>),
+    /// It has ended, and its last event is still to be read.
+    Ended(Event),
+    Told,
+}
+
+impl Running {
+    /// Begins the work, which is done as its events are read.
+    pub(crate) fn begin<F>(exposure: Exposure, work: impl FnOnce(Emitter<JsonText>) -> F) -> Self
+    where
+        F: Future<Output = Result<Value>> + Send + 'static,
+    {
+        let (sender, chunks) = mpsc::channel(WAITING);
+        Self {
+            work: Work::UnderWay(Box::pin(work(Emitter::channel(sender)))),
+            chunks,
+            exposure,
+        }
+    }
+
+    /// The next event, or `None` after the last.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        if let Poll::Ready(Some(chunk)) = self.chunks.poll_recv(cx) {
+            return Poll::Ready(Some(Event::Message(chunk)));
+        }
+        if let Work::UnderWay(work) = &mut self.work
+            && let Poll::Ready(outcome) = Pin::new(work).poll(cx)
+        {
+            self.work = Work::Ended(match outcome {
+                Ok(output) => Event::Result(output),
+                Err(error) => Event::Error(error.to_wire(self.exposure)),
+            });
+            // An emitter that is left behind somewhere has nobody to talk to any more.
+            self.chunks.close();
+        }
+        match self.chunks.poll_recv(cx) {
+            Poll::Ready(Some(chunk)) => Poll::Ready(Some(Event::Message(chunk))),
+            _ => match std::mem::replace(&mut self.work, Work::Told) {
+                Work::Ended(event) => Poll::Ready(Some(event)),
+                Work::Told => Poll::Ready(None),
+                under_way @ Work::UnderWay(_) => {
+                    self.work = under_way;
+                    Poll::Pending
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_core::Error;
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn message(chunk: &(impl serde::Serialize + ?Sized)) -> Event {
+        Event::Message(JsonText::of(chunk).unwrap())
+    }
+
+    async fn next(running: &mut Running) -> Option<Event> {
+        std::future::poll_fn(|cx| running.poll_next(cx)).await
+    }
+
+    #[tokio::test]
+    async fn chunks_come_in_order_and_the_output_after_them() {
+        let mut running = Running::begin(Exposure::Public, |emitter| async move {
+            for number in 0..100 {
+                emitter.send(JsonText::of(&number)?).await?;
+                if number % 7 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Ok(json!("done"))
+        });
+
+        for number in 0..100 {
+            assert_eq!(next(&mut running).await, Some(message(&number)));
+        }
+        assert_eq!(next(&mut running).await, Some(Event::Result(json!("done"))));
+        assert_eq!(next(&mut running).await, None);
+        assert_eq!(next(&mut running).await, None);
+    }
+
+    #[tokio::test]
+    async fn an_error_comes_after_the_chunks_before_it() {
+        let mut running = Running::begin(Exposure::Public, |emitter| async move {
+            emitter.send(JsonText::of("first")?).await?;
+            Err(Error::not_found("no leeks").with_public())
+        });
+
+        assert_eq!(next(&mut running).await, Some(message("first")));
+        assert!(matches!(next(&mut running).await, Some(Event::Error(_))));
+        assert_eq!(next(&mut running).await, None);
+    }
+
+    #[tokio::test]
+    async fn an_emitter_that_is_left_behind_holds_nothing_up() {
+        let (give, left) = tokio::sync::oneshot::channel();
+        let mut running = Running::begin(Exposure::Public, |emitter| async move {
+            let _ = give.send(emitter);
+            Ok(json!("done"))
+        });
+
+        assert_eq!(next(&mut running).await, Some(Event::Result(json!("done"))));
+        assert_eq!(next(&mut running).await, None);
+        let late = JsonText::of("late").unwrap();
+        let error = left.await.unwrap().send(late).await.unwrap_err();
+        assert_eq!(error.status(), everturn_core::Status::Cancelled);
+    }
+
+    #[tokio::test]
+    async fn an_action_runs_no_further_ahead_than_what_may_wait() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&sent);
+        let mut running = Running::begin(Exposure::Public, |emitter| async move {
+            loop {
+                emitter.send(JsonText::of("more")?).await?;
+                counter.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+
+        next(&mut running).await;
+
+        assert_eq!(sent.load(Ordering::SeqCst), WAITING);
+    }
+}
