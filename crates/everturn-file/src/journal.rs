@@ -68,8 +68,9 @@ impl Journals {
         self.disk.create_folder(files.folder.path())?;
         let _lock = self.disk.lock(&files.folder.lock())?;
         if let Some(guard) = guard {
-            let row = files.read(guard.row())?.map(|row| Detail::Metadata.cut(row));
-            guard.check(row.as_ref(), files.latest_id(key.session())?.as_ref())?;
+            let row = files.read(guard.row(), Detail::Metadata)?;
+            let tip = files.tip(key.session())?;
+            guard.check(row.as_ref(), tip.as_ref().map(|tip| &tip.snapshot_id))?;
         }
         if self.disk.list(&folder)?.is_empty() {
             self.disk.create_folder(&folder)?;

@@ -32,15 +32,20 @@
 //! characters, `..` or a dot at the beginning. What the file system takes for one name, such as names that differ in case on
 //! some, is one name.
 
+mod cache;
 mod disk;
 mod files;
+mod header;
 mod journal;
 mod layout;
 mod options;
 mod pending;
+mod row;
 mod store;
+mod version;
 mod watch;
 
 pub use disk::{Disk, RealDisk};
 pub use options::FileStoreOptions;
 pub use store::FileStore;
+pub use version::Version;
