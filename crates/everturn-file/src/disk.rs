@@ -35,7 +35,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Forces a file's content to the device.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Puts a file in another's place, atomically.
+    /// Puts a file in another's place, atomically; or gives a folder a name that nothing has.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Forces a folder's entries to the device.

@@ -1,22 +1,25 @@
 //! Rows and pointers as files of one scope. Everything here blocks.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_agent::store::{Detail, Mutation, Precondition, Scope, admit, tip_moved};
+use everturn_agent::store::{Detail, Scope};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::header::Header;
 use crate::layout::Folder;
+use crate::queue::Queues;
+use crate::row;
+use crate::staged::Staged;
 use crate::store::FileStore;
-use crate::{pending, row};
 
 /// How deeply a file may be nested: what is deeper could be written and not be read, which stops at 128 levels, the last
 /// of which may be an empty one that is written without a line of its own.
@@ -40,8 +43,16 @@ pub(crate) struct Files {
     pub(crate) scope: Scope,
     pub(crate) folder: Folder,
     pub(crate) disk: Arc<dyn Disk>,
-    max_chain: Option<usize>,
+    pub(crate) max_chain: Option<usize>,
     headers: Cache<Header>,
+    queues: Queues,
+}
+
+/// A scope's lock, held.
+pub(crate) struct Lock {
+    _held: Box<dyn Send>,
+    // Let go of last: the next in the queue finds the lock free.
+    _turn: OwnedMutexGuard<()>,
 }
 
 impl Files {
@@ -55,14 +66,25 @@ impl Files {
             disk: options.disk.clone(),
             max_chain: options.max_chain,
             headers: store.headers.clone(),
+            queues: store.queues.clone(),
+        })
+    }
+
+    /// Waits for the scope's lock, which excludes the writers of all processes.
+    pub(crate) fn lock(&self) -> io::Result<Lock> {
+        let turn = self.queues.turn(&self.folder);
+        Ok(Lock {
+            _held: self.disk.lock(&self.folder.lock())?,
+            _turn: turn,
         })
     }
 
     pub(crate) fn read(&self, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
         let path = self.folder.row(id)?;
         let content = self.disk.read(&path)?;
-        let row = content.map(|content| row::parse(&content, detail)).transpose();
-        row.map_err(|error| Error::data_loss(format!("'{}' is not a snapshot: {error}", path.display())))
+        content
+            .map(|content| row::parse(&path, &content, detail))
+            .transpose()
     }
 
     /// The session's latest row, for readers.
@@ -82,7 +104,7 @@ impl Files {
         let read = |latest: Option<Arc<Header>>| {
             latest.map_or(Ok(None), |latest| self.read(&latest.snapshot_id, detail))
         };
-        match self.disk.lock(&self.folder.lock()) {
+        match self.lock() {
             Ok(_lock) => read(self.tip(session)?),
             // There is no folder yet, or it may not be written to.
             Err(_) => read(seen),
@@ -147,7 +169,7 @@ impl Files {
     }
 
     /// The header of the row in a file; `None` if there is no such file or it is no row.
-    fn glance(&self, path: &Path) -> Result<Option<Arc<Header>>> {
+    pub(crate) fn glance(&self, path: &Path) -> Result<Option<Arc<Header>>> {
         let parse = |path: &Path, content: &[u8]| Header::parse(&self.folder, path, content);
         Ok(self.headers.read(&*self.disk, path, parse)?)
     }
@@ -159,78 +181,7 @@ impl Files {
             .and_then(|content| serde_json::from_slice(&content).ok()))
     }
 
-    /// One atomic read-modify-write. Returns the row before and after, or `None` if nothing was written.
-    pub(crate) fn save(
-        &self,
-        id: &SnapshotId,
-        precondition: &Precondition,
-        mutation: &Mutation,
-    ) -> Result<Option<(Option<Snapshot>, Snapshot)>> {
-        self.folder.row(id)?;
-        self.disk.create_folder(&self.folder.pointers())?;
-        let _lock = self.disk.lock(&self.folder.lock())?;
-
-        let existing = self.read(id, Detail::Whole)?;
-        let Some(row) = mutation(existing.as_ref())? else {
-            return Ok(None);
-        };
-        let row = admit(id, existing.as_ref(), row)?;
-        // Before the pointer moves: a row that cannot be kept leaves no trace.
-        let content = encode(&row)?;
-        match &existing {
-            None => self.advance(&row, precondition)?,
-            Some(existing) if existing.orphaned != row.orphaned => self.forget_latest(&row)?,
-            Some(_) => {}
-        }
-        let (begins, ends) = pending::changes(existing.as_ref(), &row);
-        if begins {
-            self.mark(id)?;
-        }
-        self.write(&self.folder.row(id)?, &content)?;
-        if ends {
-            self.unmark(id);
-        }
-        if let Some(max_chain) = self.max_chain {
-            self.prune(&row, max_chain)?;
-        }
-        Ok(Some((existing, row)))
-    }
-
-    /// Moves the session's pointer to a new row if it sorts ahead.
-    ///
-    /// The pointer goes first: should the process die before the row is there, the pointer names a row that does not
-    /// exist and the next look-up finds the latest by scanning. The other way round a row could be there, and later
-    /// be built upon, that no look-up by session ever finds.
-    fn advance(&self, row: &Snapshot, precondition: &Precondition) -> Result<()> {
-        let Some(session) = &row.session_id else {
-            return Ok(());
-        };
-        let tip = self.tip(session)?;
-        if let Precondition::Tip(expected) = precondition {
-            let found = tip.as_ref().map(|tip| &tip.snapshot_id);
-            if found != expected.as_ref() {
-                return Err(tip_moved(session, expected.as_ref(), found));
-            }
-        }
-        if !row.orphaned && tip.is_none_or(|tip| row.position() > tip.position()) {
-            self.point(session, &row.snapshot_id, row.created_at)?;
-        }
-        Ok(())
-    }
-
-    /// Leaves it to the next look-up to find the session's latest row: a row is about to be left behind or recovered.
-    fn forget_latest(&self, row: &Snapshot) -> Result<()> {
-        let Some(session) = &row.session_id else {
-            return Ok(());
-        };
-        let pointer = self.folder.pointer(session)?;
-        if self.disk.read(&pointer)?.is_some() {
-            self.disk.remove(&pointer)?;
-        }
-        Ok(())
-    }
-
-    fn point(&self, session: &SessionId, id: &SnapshotId, created_at: Timestamp) -> Result<()> {
+    pub(crate) fn point(&self, session: &SessionId, id: &SnapshotId, created_at: Timestamp) -> Result<()> {
         let pointer = Pointer {
             current_snapshot_id: id.clone(),
             current_created_at: Some(created_at),
@@ -239,55 +190,17 @@ impl Files {
         self.put(&self.folder.pointer(session)?, &pointer)
     }
 
-    pub(crate) fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
-        self.write(path, &encode(document)?)
-    }
-
     /// Writes a file as a whole or not at all, and has it on the device before it returns.
-    fn write(&self, path: &Path, content: &[u8]) -> Result<()> {
-        let temporary = temporary_name(path);
-        let written = self
-            .disk
-            .write(&temporary, content)
-            .and_then(|()| self.disk.sync_file(&temporary))
-            .and_then(|()| self.disk.rename(&temporary, path));
-        if let Err(error) = written {
-            // Best effort: what cannot be written may not be removable either, and readers pass it over.
-            let _ = self.disk.remove(&temporary);
-            return Err(
-                Error::unavailable(format!("cannot write '{}': {error}", path.display())).with_source(error),
-            );
-        }
+    pub(crate) fn put<T: Serialize>(&self, path: &Path, document: &T) -> Result<()> {
+        Staged::beside(&self.disk, path, &encode(document)?)?.publish(path)?;
         if let Some(folder) = path.parent() {
             self.disk.sync_folder(folder)?;
         }
         Ok(())
     }
 
-    /// Deletes the ancestors of a row beyond the newest `max_chain`, the row included.
-    fn prune(&self, row: &Snapshot, max_chain: usize) -> Result<()> {
-        let mut seen = std::collections::HashSet::from([row.snapshot_id.clone()]);
-        let mut next = row.parent_id.clone();
-        while let Some(id) = &next
-            && seen.insert(id.clone())
-        {
-            // A parent of a name that no row can have is not here.
-            let Ok(path) = self.folder.row(id) else {
-                break;
-            };
-            let Some(ancestor) = self.glance(&path)? else {
-                break;
-            };
-            if seen.len() > max_chain {
-                self.remove(&path)?;
-            }
-            next.clone_from(&ancestor.parent_id);
-        }
-        Ok(())
-    }
-
     /// Removes the file of a row.
-    fn remove(&self, path: &Path) -> Result<()> {
+    pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         self.disk.remove(path)?;
         self.headers.forget(path);
         Ok(())
@@ -296,7 +209,7 @@ impl Files {
     /// Deletes rows and mends the pointers of their sessions. Returns those that were there.
     pub(crate) fn delete(&self, ids: &[SnapshotId]) -> Result<Vec<SnapshotId>> {
         self.disk.create_folder(&self.folder.pointers())?;
-        let _lock = self.disk.lock(&self.folder.lock())?;
+        let _lock = self.lock()?;
         let mut deleted = Vec::new();
         for id in ids {
             let path = self.folder.row(id)?;
@@ -318,7 +231,7 @@ impl Files {
 }
 
 /// A document as the content of a file, unless it is nested too deeply to be read back.
-fn encode<T: Serialize>(document: &T) -> Result<Vec<u8>> {
+pub(crate) fn encode<T: Serialize>(document: &T) -> Result<Vec<u8>> {
     let content = serde_json::to_vec_pretty(document)?;
     if depth(&content) > MAX_DEPTH {
         return Err(Error::invalid_argument(format!(
@@ -334,10 +247,4 @@ fn depth(content: &[u8]) -> usize {
     let lines = content.split(|byte| *byte == b'\n');
     let indents = lines.map(|line| line.iter().take_while(|byte| **byte == b' ').count());
     indents.max().unwrap_or(0) / 2
-}
-
-fn temporary_name(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", Uuid::new_v4().simple()));
-    path.with_file_name(name)
 }

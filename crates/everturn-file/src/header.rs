@@ -24,7 +24,7 @@ pub(crate) struct Header {
 impl Header {
     /// The header of a file, if it is a row's and the file is named after it. Nothing else can be read by its id.
     pub(crate) fn parse(folder: &Folder, path: &Path, content: &[u8]) -> Option<Self> {
-        let row = row::parse(content, Detail::Metadata).ok()?;
+        let row = row::parse(path, content, Detail::Metadata).ok()?;
         (folder.row(&row.snapshot_id).ok()? == path).then(|| row.into())
     }
 

@@ -49,8 +49,8 @@ impl Files {
     }
 
     /// Takes a mark away if its row is not pending, once nobody is in the middle of writing it.
-    fn unmark_stale(&self, id: &SnapshotId) -> Result<()> {
-        let _lock = self.disk.lock(&self.folder.lock())?;
+    pub(crate) fn unmark_stale(&self, id: &SnapshotId) -> Result<()> {
+        let _lock = self.lock()?;
         let pending = self
             .header(id)?
             .is_some_and(|row| row.status == SnapshotStatus::Pending);

@@ -1,15 +1,25 @@
 //! A row as the content of a file, whole or without its conversation.
 
 use std::fmt;
+use std::path::Path;
 
 use everturn_agent::store::Detail;
 use everturn_agent::{SessionId, Snapshot};
+use everturn_core::{Error, Result};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// The row in a file. Without its state it costs a look at the conversation's characters, and none of its messages is made.
-pub(crate) fn parse(content: &[u8], detail: Detail) -> serde_json::Result<Snapshot> {
+///
+/// # Errors
+/// `DATA_LOSS` if there is none in it.
+pub(crate) fn parse(path: &Path, content: &[u8], detail: Detail) -> Result<Snapshot> {
+    let row = deserialize(content, detail);
+    row.map_err(|error| Error::data_loss(format!("'{}' is not a snapshot: {error}", path.display())))
+}
+
+fn deserialize(content: &[u8], detail: Detail) -> serde_json::Result<Snapshot> {
     if detail == Detail::Metadata {
         return serde_json::from_slice(content).map(|Metadata(row)| row);
     }
@@ -30,7 +40,7 @@ fn session_of(own: Option<SessionId>, in_state: Option<SessionId>) -> Option<Ses
 struct Metadata(Snapshot);
 
 impl<'de> Deserialize<'de> for Metadata {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         deserializer.deserialize_map(RowVisitor).map(Self)
     }
 }
@@ -44,7 +54,7 @@ impl<'de> Visitor<'de> for RowVisitor {
         f.write_str("a snapshot")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Snapshot, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> std::result::Result<Snapshot, A::Error> {
         let mut in_state = None;
         let without_state = WithoutState {
             fields,
@@ -72,7 +82,10 @@ struct StateHeader {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutState<'_, A> {
     type Error = A::Error;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> std::result::Result<Option<K::Value>, A::Error> {
         while let Some(name) = self.fields.next_key::<String>()? {
             if name != "state" {
                 return seed.deserialize(name.into_deserializer()).map(Some);
@@ -83,7 +96,10 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutState<'_, A> {
         Ok(None)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(
+        &mut self,
+        seed: V,
+    ) -> std::result::Result<V::Value, A::Error> {
         self.fields.next_value_seed(seed)
     }
 }
@@ -102,9 +118,9 @@ mod tests {
             r#"{"snapshotId": "a", "createdAt": "2026-01-02T03:04:05Z", "status": "", "state": null}"#,
             r#"{"snapshotId": "a", "createdAt": "2026-01-02T03:04:05Z", "orphaned": true}"#,
         ] {
-            let whole = parse(content.as_bytes(), Detail::Whole).unwrap();
+            let whole = deserialize(content.as_bytes(), Detail::Whole).unwrap();
 
-            let metadata = parse(content.as_bytes(), Detail::Metadata).unwrap();
+            let metadata = deserialize(content.as_bytes(), Detail::Metadata).unwrap();
 
             assert_eq!(metadata, Detail::Metadata.cut(whole), "{content}");
         }
@@ -120,7 +136,7 @@ mod tests {
             r#"{"snapshotId": "a", "createdAt": "2026-01-02T03:04:05Z", "state": {"#,
         ] {
             assert!(
-                parse(content.as_bytes(), Detail::Metadata).is_err(),
+                deserialize(content.as_bytes(), Detail::Metadata).is_err(),
                 "{content:?}"
             );
         }

@@ -18,6 +18,7 @@ use crate::header::Header;
 use crate::journal::Journals;
 use crate::options::FileStoreOptions;
 use crate::pending::{self, Marker};
+use crate::queue::Queues;
 use crate::watch::Watchers;
 
 /// Keeps each snapshot as one readable JSON file.
@@ -48,6 +49,7 @@ pub struct FileStore {
     pub(crate) options: FileStoreOptions,
     pub(crate) headers: Cache<Header>,
     pub(crate) markers: Cache<Marker>,
+    pub(crate) queues: Queues,
     watchers: Watchers,
 }
 
@@ -71,6 +73,7 @@ impl FileStore {
             options,
             headers: Cache::default(),
             markers: Cache::default(),
+            queues: Queues::default(),
             watchers: Watchers::default(),
         })
     }
@@ -114,13 +117,7 @@ impl SessionStore for FileStore {
         let id = id_to_save(id);
         let watchers = self.watchers.clone();
         self.on_files(scope, move |files| {
-            let Some((before, after)) = files.save(&id, &precondition, &mutation)? else {
-                return Ok(None);
-            };
-            if before.is_none_or(|before| before.status != after.status) {
-                watchers.tell(&files.folder, &id, Some(after.status));
-            }
-            Ok(Some(after))
+            files.save(&id, &precondition, &mutation, &watchers)
         })
         .await
     }
