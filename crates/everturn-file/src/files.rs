@@ -92,8 +92,9 @@ impl Files {
     /// A pointer that does not hold may belong to a save that is under way, so it is looked at again, and mended, only
     /// where no save can be: a reader that put it back would hide the new row from the next writer.
     pub(crate) fn latest(&self, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
-        if let Some(id) = self.pointer(session)?
-            && let Some(row) = self.read(&id, detail)?
+        let pointer = self.pointer(session)?;
+        if let Some(id) = &pointer
+            && let Some(row) = self.read(id, detail)?
             && row.session_id.as_ref() == Some(session)
             && !row.orphaned
         {
@@ -101,6 +102,9 @@ impl Files {
         }
         // What is read now does not have to be read while everybody waits for the lock.
         let seen = self.greatest(session)?;
+        if pointer.is_none() && seen.is_none() {
+            return Ok(None);
+        }
         let read = |latest: Option<Arc<Header>>| {
             latest.map_or(Ok(None), |latest| self.read(&latest.snapshot_id, detail))
         };
