@@ -23,7 +23,7 @@ const KILLS: usize = 200;
 const LANES: usize = 4;
 
 /// Long enough that a machine with other things to do stays far from the bound, which is two of them.
-const LEASE: Duration = Duration::from_secs(25);
+const LEASE: Duration = Duration::from_secs(30);
 
 /// How long after it accepted a run a worker is killed at the latest: a little longer than a turn takes.
 const LATEST: Duration = Duration::from_millis(120);
@@ -108,7 +108,7 @@ async fn every_run_survives(site: Site) {
     let orders = site.orders(LEASE);
     let store = site.store.open().await.unwrap();
     let mut rescue = orders.clone();
-    rescue.recover_every = Some(LEASE / 50);
+    rescue.recover_every = Some(LEASE / 60);
     let rescuer = Process::start(&rescue);
     rescuer.hear("ready");
 
