@@ -75,9 +75,10 @@ impl Journals {
             added_at: Timestamp::now(),
             body: record.body.clone(),
         };
-        let staged = Staged::beside(&self.disk, &self.folder.join(&name), &encode(&written)?)?;
         let folder = self.of_turn(key);
         let path = folder.join(&name);
+        // Beside the journal's folder, which may not be there yet, and under its name.
+        let staged = Staged::beside(&self.disk, &folder.with_extension(&name), &encode(&written)?)?;
 
         let lock = files.lock()?;
         if let Some(guard) = guard {
@@ -98,7 +99,11 @@ impl Journals {
         staged.publish(&path)?;
         drop(lock);
 
-        Ok(self.disk.sync_folder(&folder)?)
+        match self.disk.sync_folder(&folder) {
+            // The journal has been dropped, and the record with it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            synced => Ok(synced?),
+        }
     }
 
     fn read(&self, key: &JournalKey) -> Result<Vec<JournalRecord>> {
@@ -159,12 +164,11 @@ impl Journals {
             let name = path.file_name().and_then(|name| name.to_str());
             name.is_some_and(|name| name.starts_with(&prefix))
         };
-        let own: Vec<PathBuf> = self
-            .disk
-            .folders(&self.folder)?
-            .into_iter()
-            .filter(is_own)
-            .collect();
+        for staged in self.disk.list(&self.folder)?.iter().filter(|path| is_own(path)) {
+            self.disk.remove(staged)?;
+        }
+        let mut own = self.disk.folders(&self.folder)?;
+        own.retain(is_own);
         if own.is_empty() {
             return Ok(());
         }
@@ -178,6 +182,13 @@ impl Journals {
 
     /// Drops the journals of all tenants whose last record is old.
     fn sweep(&self, before: Timestamp) -> Result<u64> {
+        let is_old = |record: Option<Written>| record.is_some_and(|record| record.added_at < before);
+        for staged in self.disk.list(&self.folder)? {
+            // What a crash left of a record; one that cannot be read may be in the middle of being written.
+            if self.record(&staged).is_ok_and(is_old) {
+                self.disk.remove(&staged)?;
+            }
+        }
         let mut swept = 0;
         for folder in self.disk.folders(&self.folder)? {
             if is_dropped(&folder) {
@@ -186,7 +197,7 @@ impl Journals {
             }
             let last = self.files(&folder)?.pop();
             let record = last.map(|(_, path)| self.record(&path)).transpose()?.flatten();
-            if record.is_some_and(|record| record.added_at < before) {
+            if is_old(record) {
                 self.remove(&self.drop_journal(&folder)?)?;
                 swept += 1;
             }

@@ -4,8 +4,11 @@
 
 mod support;
 
-use everturn_agent::store::{Journal, JournalKey, JournalRecord, Scope, SessionQuery, SessionStore};
+use everturn_agent::store::{
+    Deletion, Journal, JournalKey, JournalRecord, Scope, SessionQuery, SessionStore,
+};
 use everturn_file::FileStore;
+use jiff::Timestamp;
 use serde_json::json;
 use support::assert_looked_between;
 use support::dying_disk::DyingDisk;
@@ -82,4 +85,33 @@ async fn a_dropped_journal_leaves_no_file() {
         .unwrap()
         .count();
     assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn what_a_crash_left_of_a_record_goes_with_its_session_or_with_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path()).unwrap();
+    let scope = Scope::default();
+    store.append(&scope, &key(), record(0), None).await.unwrap();
+    let journals = folder.path().join(".journals");
+    let journal = std::fs::read_dir(&journals)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let left = journal.with_extension("000000000001.json.0.tmp");
+    let crash = || std::fs::copy(journal.join("000000000000.json"), &left).unwrap();
+
+    crash();
+    store.sweep(Timestamp::MIN).await.unwrap();
+    assert!(left.exists(), "it may be on its way");
+    store.sweep(Timestamp::MAX).await.unwrap();
+    assert!(!left.exists());
+
+    store.append(&scope, &key(), record(0), None).await.unwrap();
+    crash();
+    let session = Deletion::Session("s".into());
+    store.delete(&scope, &session).await.unwrap();
+    assert_eq!(std::fs::read_dir(&journals).unwrap().count(), 0);
 }
