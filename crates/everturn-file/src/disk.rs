@@ -7,6 +7,9 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::version::Version;
 
 /// What a store asks of the file system. All methods block.
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
@@ -16,13 +19,23 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// The content of a file; `None` if it does not exist.
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
 
+    /// Which version of a file is there, if that can be told without reading it.
+    ///
+    /// Two answers are equal only if the file has not changed in between: one that may change without getting another
+    /// version, because it is too young for its times to tell, has none. `None` makes the store read the file, and so
+    /// is right for every disk and every file.
+    fn version(&self, path: &Path) -> Option<Version> {
+        let _ = path;
+        None
+    }
+
     /// Writes a new file.
     fn write(&self, path: &Path, content: &[u8]) -> io::Result<()>;
 
     /// Forces a file's content to the device.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Puts a file in another's place, atomically.
+    /// Puts a file in another's place, atomically; or gives a folder a name that nothing has.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Forces a folder's entries to the device.
@@ -79,6 +92,13 @@ impl Disk for RealDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    fn version(&self, path: &Path) -> Option<Version> {
+        // The clock first: what changes while the file is looked at is younger than this.
+        let now = SystemTime::now();
+        let version = Version::of(&fs::metadata(path).ok()?)?;
+        version.is_settled(now).then_some(version)
     }
 
     fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {

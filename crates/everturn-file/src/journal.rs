@@ -1,8 +1,10 @@
 //! What happened in turns that are not over: a folder per turn, a file per record.
 //!
-//! They are at `<root>/.journals/`, where no reader of rows looks. A record is written as rows are, under its tenant's
-//! lock: so a number is written once, and a record is whole or not there.
+//! They are at `<root>/.journals/`, where no reader of rows looks. A record gets its name under its tenant's lock: so a
+//! number is written once. What takes a device's time is done before and after, so that turns do not wait for each other:
+//! a record is on the device before it has its name, and its name before `append` returns.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,9 +18,10 @@ use serde_json::Value;
 
 use crate::FileStore;
 use crate::disk::Disk;
-use crate::files::Files;
+use crate::files::{Files, encode};
 use crate::layout::hashed_name;
 use crate::options::FileStoreOptions;
+use crate::staged::{Staged, temporary_name};
 
 /// A record as a file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,12 +67,24 @@ impl Journals {
         record: &JournalRecord,
         guard: Option<&JournalGuard>,
     ) -> Result<()> {
-        let folder = self.of_turn(key);
         self.disk.create_folder(files.folder.path())?;
-        let _lock = self.disk.lock(&files.folder.lock())?;
+        self.disk.create_folder(&self.folder)?;
+        let name = format!("{:012}.json", record.sequence);
+        let written = Written {
+            session_id: key.session().clone(),
+            added_at: Timestamp::now(),
+            body: record.body.clone(),
+        };
+        let folder = self.of_turn(key);
+        let path = folder.join(&name);
+        // Beside the journal's folder, which may not be there yet, and under its name.
+        let staged = Staged::beside(&self.disk, &folder.with_extension(&name), &encode(&written)?)?;
+
+        let lock = files.lock()?;
         if let Some(guard) = guard {
-            let row = files.read(guard.row())?.map(|row| Detail::Metadata.cut(row));
-            guard.check(row.as_ref(), files.latest_id(key.session())?.as_ref())?;
+            let row = files.read(guard.row(), Detail::Metadata)?;
+            let tip = files.tip(key.session())?;
+            guard.check(row.as_ref(), tip.as_ref().map(|tip| &tip.snapshot_id))?;
         }
         if self.disk.list(&folder)?.is_empty() {
             self.disk.create_folder(&folder)?;
@@ -78,18 +93,17 @@ impl Journals {
             }
             self.disk.sync_folder(&self.folder)?;
         }
-        let path = folder.join(format!("{:012}.json", record.sequence));
         if self.disk.read(&path)?.is_some() {
             return Err(record_taken(key, record.sequence));
         }
-        files.put(
-            &path,
-            &Written {
-                session_id: key.session().clone(),
-                added_at: Timestamp::now(),
-                body: record.body.clone(),
-            },
-        )
+        staged.publish(&path)?;
+        drop(lock);
+
+        match self.disk.sync_folder(&folder) {
+            // The journal has been dropped, and the record with it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            synced => Ok(synced?),
+        }
     }
 
     fn read(&self, key: &JournalKey) -> Result<Vec<JournalRecord>> {
@@ -126,14 +140,22 @@ impl Journals {
         Ok(files)
     }
 
-    /// Drops a journal, the last record first: what a crash leaves of it is how it began.
-    fn clear(&self, folder: &Path) -> Result<()> {
-        let mut files = self.disk.list(folder)?;
-        files.sort_unstable();
-        for path in files.iter().rev() {
-            self.disk.remove(path)?;
+    /// Drops a journal at once, and gives what is to be removed of it.
+    fn drop_journal(&self, folder: &Path) -> Result<PathBuf> {
+        let dropped = temporary_name(folder);
+        match self.disk.rename(folder, &dropped) {
+            // It has been dropped already.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(dropped),
         }
-        Ok(self.disk.remove_folder(folder)?)
+    }
+
+    /// Removes what was dropped, for which nobody has to wait.
+    fn remove(&self, dropped: &Path) -> Result<()> {
+        for path in self.disk.list(dropped)? {
+            self.disk.remove(&path)?;
+        }
+        Ok(self.disk.remove_folder(dropped)?)
     }
 
     pub(crate) fn delete_session(&self, files: &Files, session: &SessionId) -> Result<()> {
@@ -142,33 +164,51 @@ impl Journals {
             let name = path.file_name().and_then(|name| name.to_str());
             name.is_some_and(|name| name.starts_with(&prefix))
         };
-        let own: Vec<PathBuf> = self
-            .disk
-            .folders(&self.folder)?
-            .into_iter()
-            .filter(is_own)
-            .collect();
+        for staged in self.disk.list(&self.folder)?.iter().filter(|path| is_own(path)) {
+            self.disk.remove(staged)?;
+        }
+        let mut own = self.disk.folders(&self.folder)?;
+        own.retain(is_own);
         if own.is_empty() {
             return Ok(());
         }
         self.disk.create_folder(files.folder.path())?;
-        let _lock = self.disk.lock(&files.folder.lock())?;
-        own.iter().try_for_each(|folder| self.clear(folder))
+        let lock = files.lock()?;
+        let dropped = own.iter().map(|folder| self.drop_journal(folder));
+        let dropped = dropped.collect::<Result<Vec<_>>>()?;
+        drop(lock);
+        dropped.iter().try_for_each(|dropped| self.remove(dropped))
     }
 
     /// Drops the journals of all tenants whose last record is old.
     fn sweep(&self, before: Timestamp) -> Result<u64> {
+        let is_old = |record: Option<Written>| record.is_some_and(|record| record.added_at < before);
+        for staged in self.disk.list(&self.folder)? {
+            // What a crash left of a record; one that cannot be read may be in the middle of being written.
+            if self.record(&staged).is_ok_and(is_old) {
+                self.disk.remove(&staged)?;
+            }
+        }
         let mut swept = 0;
         for folder in self.disk.folders(&self.folder)? {
+            if is_dropped(&folder) {
+                self.remove(&folder)?;
+                continue;
+            }
             let last = self.files(&folder)?.pop();
             let record = last.map(|(_, path)| self.record(&path)).transpose()?.flatten();
-            if record.is_some_and(|record| record.added_at < before) {
-                self.clear(&folder)?;
+            if is_old(record) {
+                self.remove(&self.drop_journal(&folder)?)?;
                 swept += 1;
             }
         }
         Ok(swept)
     }
+}
+
+/// Whether a folder is what a crash left of a journal that was dropped.
+fn is_dropped(folder: &Path) -> bool {
+    folder.extension().is_some_and(|extension| extension == "tmp")
 }
 
 #[async_trait]
@@ -199,8 +239,10 @@ impl Journal for FileStore {
             if journals.disk.list(&folder)?.is_empty() {
                 return Ok(());
             }
-            let _lock = journals.disk.lock(&files.folder.lock())?;
-            journals.clear(&folder)
+            let lock = files.lock()?;
+            let dropped = journals.drop_journal(&folder)?;
+            drop(lock);
+            journals.remove(&dropped)
         })
         .await
     }

@@ -22,7 +22,7 @@
 //! | consistency | saves of a scope are serializable; once a save has returned, every reader in every process sees it |
 //! | what survives a crash of the process | every save and every record of a journal that has returned |
 //! | what survives a loss of power | the same: the file, its name and the session's pointer are on the device before a save returns; there is no weaker level of durability |
-//! | what a crash may leave | files that end in `.tmp`, which nobody reads |
+//! | what a crash may leave | files and folders that end in `.tmp`, which nobody reads |
 //! | when watchers hear | at once for changes made in this process, else at the next poll |
 //!
 //! Writers that do not know the lock, such as the other runtimes' stores, are not excluded by it: let one runtime write a
@@ -32,15 +32,23 @@
 //! characters, `..` or a dot at the beginning. What the file system takes for one name, such as names that differ in case on
 //! some, is one name.
 
+mod cache;
 mod disk;
 mod files;
+mod header;
 mod journal;
 mod layout;
 mod options;
 mod pending;
+mod queue;
+mod row;
+mod save;
+mod staged;
 mod store;
+mod version;
 mod watch;
 
 pub use disk::{Disk, RealDisk};
 pub use options::FileStoreOptions;
 pub use store::FileStore;
+pub use version::Version;

@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::Files;
 use crate::layout::hashed_name;
-use crate::options::FileStoreOptions;
+use crate::store::FileStore;
 
 /// What a marker says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Marker {
+pub(crate) struct Marker {
     scope: String,
     snapshot_id: SnapshotId,
 }
@@ -49,10 +49,10 @@ impl Files {
     }
 
     /// Takes a mark away if its row is not pending, once nobody is in the middle of writing it.
-    fn unmark_stale(&self, id: &SnapshotId) -> Result<()> {
-        let _lock = self.disk.lock(&self.folder.lock())?;
+    pub(crate) fn unmark_stale(&self, id: &SnapshotId) -> Result<()> {
+        let _lock = self.lock()?;
         let pending = self
-            .read(id)?
+            .header(id)?
             .is_some_and(|row| row.status == SnapshotStatus::Pending);
         if !pending {
             self.unmark(id);
@@ -69,22 +69,20 @@ pub(crate) fn changes(before: Option<&Snapshot>, after: &Snapshot) -> (bool, boo
 }
 
 /// One page of the pending rows of all scopes.
-pub(crate) fn page(options: &FileStoreOptions, query: &PendingQuery) -> Result<PendingPage> {
+pub(crate) fn page(store: &FileStore, query: &PendingQuery) -> Result<PendingPage> {
+    let (disk, folder) = (&*store.options.disk, folder(&store.options.root));
     let mut runs = Vec::new();
-    for path in options.disk.list(&folder(&options.root))? {
-        // One that is being written, or is none, is passed over.
-        let marker = options.disk.read(&path)?;
-        let Some(marker) = marker.and_then(|marker| serde_json::from_slice::<Marker>(&marker).ok()) else {
+    // One that is being written, or is none, is passed over.
+    let parse = |_: &Path, content: &[u8]| serde_json::from_slice(content).ok();
+    for marker in store.markers.read_all(disk, &folder, parse)? {
+        let scope = Scope::new(marker.scope.as_str());
+        let Ok(files) = Files::of(store, &scope) else {
             continue;
         };
-        let scope = Scope::new(marker.scope);
-        let Ok(files) = Files::of(options, &scope) else {
-            continue;
-        };
-        match files.read(&marker.snapshot_id) {
+        match files.header(&marker.snapshot_id) {
             Ok(Some(row)) if row.status == SnapshotStatus::Pending => runs.push(PendingRun {
                 scope,
-                row: Detail::Metadata.cut(row),
+                row: row.outline(),
             }),
             // If it cannot be removed now, it is met again.
             Ok(_) => drop(files.unmark_stale(&marker.snapshot_id)),
@@ -92,5 +90,20 @@ pub(crate) fn page(options: &FileStoreOptions, query: &PendingQuery) -> Result<P
             Err(_) => {}
         }
     }
-    Ok(PendingPage::cut(query, runs))
+    let mut page = PendingPage::cut(query, runs);
+    page.items.retain_mut(|run| complete(store, query, run));
+    Ok(page)
+}
+
+/// Reads what a page needs of a run; `false` if the run is no longer one of those asked for.
+fn complete(store: &FileStore, query: &PendingQuery, run: &mut PendingRun) -> bool {
+    let row =
+        Files::of(store, &run.scope).and_then(|files| files.read(&run.row.snapshot_id, Detail::Metadata));
+    match row {
+        Ok(Some(row)) if query.wants(&row) => {
+            run.row = row;
+            true
+        }
+        _ => false,
+    }
 }

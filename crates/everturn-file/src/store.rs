@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
@@ -11,10 +12,13 @@ use everturn_agent::store::{
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 
-use crate::files::{Files, Header};
+use crate::cache::Cache;
+use crate::files::Files;
+use crate::header::Header;
 use crate::journal::Journals;
 use crate::options::FileStoreOptions;
-use crate::pending;
+use crate::pending::{self, Marker};
+use crate::queue::Queues;
 use crate::watch::Watchers;
 
 /// Keeps each snapshot as one readable JSON file.
@@ -23,9 +27,10 @@ use crate::watch::Watchers;
 /// Saves of all processes that use this store exclude one another through a lock file per scope; a save is on the
 /// device before it returns. Cloning gives another handle to the same store.
 ///
-/// Each file holds the whole conversation, so disk use grows with the square of its length, and lists and the first turn
-/// of a session look at every file of the scope: for long conversations and many sessions take a database. What it
-/// promises is in the [crate](crate)'s text.
+/// Each file holds the whole conversation, so disk use grows with the square of its length. Lists and the first turn of a
+/// session ask the file system about every file of the scope, and read those that are new or changed since this store,
+/// or a clone of it, last looked; for that it keeps a few hundred bytes of each row in memory. For long conversations and
+/// many sessions take a database. What it promises is in the [crate](crate)'s text.
 ///
 /// ```
 /// use everturn_agent::store::{Scope, SessionStore};
@@ -42,6 +47,9 @@ use crate::watch::Watchers;
 #[derive(Clone)]
 pub struct FileStore {
     pub(crate) options: FileStoreOptions,
+    pub(crate) headers: Cache<Header>,
+    pub(crate) markers: Cache<Marker>,
+    pub(crate) queues: Queues,
     watchers: Watchers,
 }
 
@@ -63,6 +71,9 @@ impl FileStore {
         options.disk.create_folder(&options.root)?;
         Ok(Self {
             options,
+            headers: Cache::default(),
+            markers: Cache::default(),
+            queues: Queues::default(),
             watchers: Watchers::default(),
         })
     }
@@ -78,7 +89,7 @@ impl FileStore {
         scope: &Scope,
         work: impl FnOnce(Files) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let files = Files::of(&self.options, scope)?;
+        let files = Files::of(self, scope)?;
         tokio::task::spawn_blocking(move || work(files)).await?
     }
 }
@@ -87,18 +98,13 @@ impl FileStore {
 impl SessionStore for FileStore {
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
         let id = id.clone();
-        self.on_files(scope, move |files| {
-            Ok(files.read(&id)?.map(|row| detail.cut(row)))
-        })
-        .await
+        self.on_files(scope, move |files| files.read(&id, detail)).await
     }
 
     async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
         let session = session.clone();
-        self.on_files(scope, move |files| {
-            Ok(files.latest(&session)?.map(|row| detail.cut(row)))
-        })
-        .await
+        self.on_files(scope, move |files| files.latest(&session, detail))
+            .await
     }
 
     async fn save(
@@ -111,13 +117,7 @@ impl SessionStore for FileStore {
         let id = id_to_save(id);
         let watchers = self.watchers.clone();
         self.on_files(scope, move |files| {
-            let Some((before, after)) = files.save(&id, &precondition, &mutation)? else {
-                return Ok(None);
-            };
-            if before.is_none_or(|before| before.status != after.status) {
-                watchers.tell(&files.folder, &id, Some(after.status));
-            }
-            Ok(Some(after))
+            files.save(&id, &precondition, &mutation, &watchers)
         })
         .await
     }
@@ -128,7 +128,7 @@ impl SessionStore for FileStore {
             let mut headers = files.headers(&query.session)?;
             headers.retain(|header| query.orphaned || !header.orphaned);
             let page = page(headers, query.order, query.after.as_ref(), query.page_size());
-            read_page(&files, page, |row| query.detail.cut(row))
+            read_page(&files, page, query.detail)
         })
         .await
     }
@@ -138,7 +138,7 @@ impl SessionStore for FileStore {
         self.on_files(scope, move |files| {
             let tips = tips(files.all_headers()?);
             let page = page(tips, query.order, query.after.as_ref(), query.page_size());
-            let rows = read_page(&files, page, |row| Detail::Metadata.cut(row))?;
+            let rows = read_page(&files, page, Detail::Metadata)?;
             let summary = |latest: Snapshot| {
                 Some(SessionSummary {
                     session_id: latest.session_id.clone()?,
@@ -160,7 +160,7 @@ impl SessionStore for FileStore {
             headers.retain(|header| header.parent_id.as_ref() == Some(&id));
             let count = headers.len();
             let page = page(headers, Order::Oldest, None, count);
-            Ok(read_page(&files, page, |row| Detail::Metadata.cut(row))?.items)
+            Ok(read_page(&files, page, Detail::Metadata)?.items)
         })
         .await
     }
@@ -177,7 +177,7 @@ impl SessionStore for FileStore {
                 Deletion::Session(session) => files
                     .headers(&session)?
                     .into_iter()
-                    .map(|header| header.snapshot_id)
+                    .map(|header| header.snapshot_id.clone())
                     .collect(),
             };
             let deleted = files.delete(&ids)?;
@@ -190,12 +190,12 @@ impl SessionStore for FileStore {
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
-        let (options, query) = (self.options.clone(), query.clone());
-        tokio::task::spawn_blocking(move || pending::page(&options, &query).map(Some)).await?
+        let (store, query) = (self.clone(), query.clone());
+        tokio::task::spawn_blocking(move || pending::page(&store, &query).map(Some)).await?
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
-        let Ok(files) = Files::of(&self.options, scope) else {
+        let Ok(files) = Files::of(self, scope) else {
             return Some(Box::pin(futures::stream::empty()));
         };
         Some(self.watchers.watch(files, id.clone(), self.options.poll))
@@ -211,8 +211,8 @@ impl SessionStore for FileStore {
 }
 
 /// The latest row of each session that has one.
-fn tips(headers: Vec<Header>) -> Vec<Header> {
-    let mut tips = std::collections::HashMap::<SessionId, Header>::new();
+fn tips(headers: Vec<Arc<Header>>) -> Vec<Arc<Header>> {
+    let mut tips = std::collections::HashMap::<SessionId, Arc<Header>>::new();
     for header in headers {
         let Some(session) = header.session_id.clone().filter(|_| !header.orphaned) else {
             continue;
@@ -227,7 +227,12 @@ fn tips(headers: Vec<Header>) -> Vec<Header> {
     tips.into_values().collect()
 }
 
-fn page(mut headers: Vec<Header>, order: Order, after: Option<&Cursor>, size: usize) -> Page<Header> {
+fn page(
+    mut headers: Vec<Arc<Header>>,
+    order: Order,
+    after: Option<&Cursor>,
+    size: usize,
+) -> Page<Arc<Header>> {
     headers.sort_by(|one, other| match order {
         Order::Oldest => one.position().cmp(&other.position()),
         Order::Newest => other.position().cmp(&one.position()),
@@ -248,14 +253,10 @@ fn page(mut headers: Vec<Header>, order: Order, after: Option<&Cursor>, size: us
 }
 
 /// Reads the rows of a page; one that was deleted meanwhile is left out.
-fn read_page(
-    files: &Files,
-    page: Page<Header>,
-    shape: impl Fn(Snapshot) -> Snapshot,
-) -> Result<Page<Snapshot>> {
+fn read_page(files: &Files, page: Page<Arc<Header>>, detail: Detail) -> Result<Page<Snapshot>> {
     let mut items = Vec::with_capacity(page.items.len());
     for header in page.items {
-        items.extend(files.read(&header.snapshot_id)?.map(&shape));
+        items.extend(files.read(&header.snapshot_id, detail)?);
     }
     Ok(Page {
         items,

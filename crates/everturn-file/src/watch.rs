@@ -109,7 +109,7 @@ async fn poll_file(watched: Weak<Watched>, files: Files, id: SnapshotId, interva
 }
 
 async fn current(files: Files, id: SnapshotId) -> Result<Option<SnapshotStatus>> {
-    let read = move || Ok(files.read(&id)?.map(|row| row.status));
+    let read = move || Ok(files.header(&id)?.map(|row| row.status));
     tokio::task::spawn_blocking(read).await?
 }
 

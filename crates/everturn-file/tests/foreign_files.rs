@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_agent::store::{Detail, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery};
 use everturn_agent::{Snapshot, SnapshotId};
-use everturn_file::FileStore;
+use everturn_file::{Disk, FileStore, RealDisk};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -29,6 +30,14 @@ impl Fixture {
         let path: PathBuf = self.folder.path().join("global").join(path);
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
         std::fs::write(path, content).unwrap();
+    }
+
+    /// Waits until a file is so old that the store need not read it again.
+    async fn settled(&self, path: &str) {
+        let path = self.folder.path().join("global").join(path);
+        while RealDisk.version(&path).is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     async fn save(&self, id: &str, parent: Option<&str>, seconds: i64) {
@@ -129,4 +138,39 @@ async fn a_parent_that_cannot_be_a_file_ends_the_chain() {
     fixture.save("b", Some("a"), 2).await;
 
     assert_eq!(fixture.listed().await, ["b".into(), "a".into()]);
+}
+
+#[tokio::test]
+async fn a_row_that_is_written_over_is_seen_as_it_is_now() {
+    let fixture = Fixture::new();
+    fixture.leave("b.json", row("b", 5).to_string());
+
+    // Of one length, in one place, and faster than many clocks go.
+    for second in (0..100).map(|turn| if turn % 2 == 0 { 4 } else { 6 }) {
+        fixture.leave("a.json", row("a", second).to_string());
+
+        let newest = if second == 4 { "b" } else { "a" };
+        assert_eq!(fixture.listed().await[0], newest.into());
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_was_known_for_long_is_seen_as_it_is_now() {
+    let fixture = Fixture::new();
+    fixture.leave("a.json", row("a", 4).to_string());
+    fixture.leave("b.json", row("b", 5).to_string());
+    fixture.settled("a.json").await;
+    fixture.settled("b.json").await;
+    assert_eq!(fixture.listed().await, ["b".into(), "a".into()]);
+
+    fixture.leave("a.json", row("a", 6).to_string());
+    assert_eq!(fixture.listed().await, ["a".into(), "b".into()]);
+
+    fixture.leave("moved", row("b", 7).to_string());
+    let folder = fixture.folder.path().join("global");
+    std::fs::rename(folder.join("moved"), folder.join("b.json")).unwrap();
+    assert_eq!(fixture.listed().await, ["b".into(), "a".into()]);
+
+    std::fs::remove_file(folder.join("b.json")).unwrap();
+    assert_eq!(fixture.listed().await, ["a".into()]);
 }

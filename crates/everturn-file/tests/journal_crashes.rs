@@ -2,77 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod support;
 
-use everturn_agent::store::{Journal, JournalKey, JournalRecord, Scope, SessionQuery, SessionStore};
-use everturn_file::{Disk, FileStore, RealDisk};
+use everturn_agent::store::{
+    Deletion, Journal, JournalKey, JournalRecord, Scope, SessionQuery, SessionStore,
+};
+use everturn_file::FileStore;
+use jiff::Timestamp;
 use serde_json::json;
-
-/// The file system, which dies before the operation with that number and stays dead.
-#[derive(Debug)]
-struct DyingDisk {
-    operations: AtomicUsize,
-    dies_before: usize,
-}
-
-impl DyingDisk {
-    fn then<T>(&self, operation: impl FnOnce(&RealDisk) -> io::Result<T>) -> io::Result<T> {
-        if self.operations.fetch_add(1, Ordering::SeqCst) >= self.dies_before {
-            return Err(io::Error::other("the machine is off"));
-        }
-        operation(&RealDisk)
-    }
-}
-
-impl Disk for DyingDisk {
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.then(|disk| disk.create_folder(path))
-    }
-
-    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        self.then(|disk| disk.read(path))
-    }
-
-    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        self.then(|disk| disk.write(path, content))
-            .inspect_err(|_| drop(RealDisk.write(path, &content[..content.len() / 2])))
-    }
-
-    fn sync_file(&self, path: &Path) -> io::Result<()> {
-        self.then(|disk| disk.sync_file(path))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.then(|disk| disk.rename(from, to))
-    }
-
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.then(|disk| disk.sync_folder(path))
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.then(|disk| disk.remove(path))
-    }
-
-    fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        self.then(|disk| disk.remove_folder(path))
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        self.then(|disk| disk.list(path))
-    }
-
-    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        self.then(|disk| disk.folders(path))
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
-        self.then(|disk| disk.lock(path))
-    }
-}
+use support::assert_looked_between;
+use support::dying_disk::DyingDisk;
 
 fn key() -> JournalKey {
     JournalKey::new("s".into(), "t")
@@ -89,15 +28,11 @@ fn record(sequence: u64) -> JournalRecord {
 async fn a_record_is_whole_or_absent_wherever_the_machine_stops() {
     for dies_before in 0.. {
         let folder = tempfile::tempdir().unwrap();
-        let disk = Arc::new(DyingDisk {
-            operations: AtomicUsize::new(0),
-            dies_before,
-        });
         let scope = Scope::default();
         let (mut acknowledged, mut cleared) = (0, false);
         if let Ok(store) = FileStore::options(folder.path())
             .without_polling()
-            .disk(disk)
+            .disk(DyingDisk::before(dies_before))
             .open()
         {
             while acknowledged < 3
@@ -114,7 +49,7 @@ async fn a_record_is_whole_or_absent_wherever_the_machine_stops() {
         let store = FileStore::open(folder.path()).unwrap();
         let read = store.read(&scope, &key()).await.unwrap();
 
-        // What is there is how the journal began; an unfinished clearing takes from its end.
+        // What is there is how the journal began; it is dropped as a whole.
         let expected: Vec<_> = (0..).map(record).take(read.len()).collect();
         assert_eq!(read, expected, "when dying before operation {dies_before}");
         if acknowledged < 3 {
@@ -129,10 +64,7 @@ async fn a_record_is_whole_or_absent_wherever_the_machine_stops() {
         assert!(rows.items.is_empty(), "a journal looks like a row");
 
         if cleared {
-            assert!(
-                dies_before > 25,
-                "only {dies_before} operations were looked between"
-            );
+            assert_looked_between(dies_before);
             return;
         }
     }
@@ -153,4 +85,33 @@ async fn a_dropped_journal_leaves_no_file() {
         .unwrap()
         .count();
     assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn what_a_crash_left_of_a_record_goes_with_its_session_or_with_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path()).unwrap();
+    let scope = Scope::default();
+    store.append(&scope, &key(), record(0), None).await.unwrap();
+    let journals = folder.path().join(".journals");
+    let journal = std::fs::read_dir(&journals)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let left = journal.with_extension("000000000001.json.0.tmp");
+    let crash = || std::fs::copy(journal.join("000000000000.json"), &left).unwrap();
+
+    crash();
+    store.sweep(Timestamp::MIN).await.unwrap();
+    assert!(left.exists(), "it may be on its way");
+    store.sweep(Timestamp::MAX).await.unwrap();
+    assert!(!left.exists());
+
+    store.append(&scope, &key(), record(0), None).await.unwrap();
+    crash();
+    let session = Deletion::Session("s".into());
+    store.delete(&scope, &session).await.unwrap();
+    assert_eq!(std::fs::read_dir(&journals).unwrap().count(), 0);
 }

@@ -5,6 +5,7 @@
 
 mod effects;
 mod errand;
+mod unforced;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::effects::{Effect, Effects};
 pub use self::errand::{AGENT, STEPS};
+use self::unforced::UnforcedDisk;
 
 /// What a worker is told, as JSON in its first argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,8 +56,8 @@ impl StorePlace {
     /// # Errors
     /// What opening it fails with.
     pub async fn open(&self) -> Result<Arc<dyn SessionStore>> {
+        // A process that is killed loses nothing that the operating system has; power is not what is tested.
         Ok(match self {
-            // A process that is killed loses nothing that the operating system has; power is not what is tested.
             Self::Sqlite(path) => Arc::new(
                 SqliteStore::options(path)
                     .durability(Durability::Normal)
@@ -64,6 +66,7 @@ impl StorePlace {
             ),
             Self::Files(root) => Arc::new(
                 FileStore::options(root)
+                    .disk(Arc::new(UnforcedDisk))
                     .poll_every(Duration::from_millis(50))
                     .open()?,
             ),

@@ -12,16 +12,26 @@ use everturn_agent::{Snapshot, SnapshotId};
 use processes::{End, Process, Site, Trace};
 use testbed::worker::Effects;
 
-const LEASE: Duration = Duration::from_millis(300);
+const LEASE: Duration = Duration::from_millis(500);
 
-/// Long enough to be stopped in the middle of.
-const PACE: Duration = Duration::from_millis(800);
+/// Long enough to be stopped in the middle of, also by a machine that has other things to do.
+const PACE: Duration = Duration::from_millis(1500);
 
-/// Waits until something was done that often.
-async fn seen(effects: &Effects, what: &str, times: usize) {
-    while Trace::of(&effects.all().unwrap(), "s").count(what) < times {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+/// The pace of the worker that takes over.
+const PACE_OF_THE_HEIR: Duration = Duration::from_millis(200);
+
+/// Longer than anything here can take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits until something was done.
+async fn seen(effects: &Effects, what: &str) {
+    let done = async {
+        while Trace::of(&effects.all().unwrap(), "s").count(what) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let done = tokio::time::timeout(PATIENCE, done).await;
+    done.unwrap_or_else(|_| panic!("'{what}' was never done"));
 }
 
 async fn read(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
@@ -31,13 +41,18 @@ async fn read(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
 
 /// The run's row once the run is over.
 async fn ended(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
-    loop {
-        let row = read(store, id).await;
-        if row.status.is_final() {
-            return row;
+    let over = async {
+        loop {
+            let row = read(store, id).await;
+            if row.status.is_final() {
+                return row;
+            }
+            tokio::time::sleep(LEASE / 10).await;
         }
-        tokio::time::sleep(LEASE / 10).await;
-    }
+    };
+    tokio::time::timeout(PATIENCE, over)
+        .await
+        .expect("the run comes to its end")
 }
 
 /// Stops a worker while it is not at the store: whoever is stopped with a lock in its hands keeps it from everybody.
@@ -46,7 +61,7 @@ async fn stop(worker: &Process, store: &dyn SessionStore) {
         worker.signal("STOP");
         let (scope, nobody) = (Scope::default(), SnapshotId::from("nobody"));
         let knock = store.save(&scope, Some(&nobody), Precondition::None, Arc::new(|_| Ok(None)));
-        if let Ok(answered) = tokio::time::timeout(LEASE / 3, knock).await {
+        if let Ok(answered) = tokio::time::timeout(PACE / 4, knock).await {
             answered.unwrap();
             return;
         }
@@ -70,10 +85,10 @@ impl Asleep {
         let effects = Effects::at(&orders.effects);
         let zombie = Process::start(&orders);
         let run = zombie.accepted();
-        seen(&effects, what, 1).await;
+        seen(&effects, what).await;
         stop(&zombie, store).await;
         orders.errands.clear();
-        orders.pace = PACE / 4;
+        orders.pace = PACE_OF_THE_HEIR;
         orders.recover_every = Some(LEASE / 6);
         let rescuer = Process::start(&orders);
         tokio::time::sleep(LEASE * 3).await;
@@ -117,7 +132,7 @@ async fn the_zombie_is_refused(site: Site) {
 async fn the_zombie_does_nothing_more(site: Site) {
     let store = site.store.open().await.unwrap();
     let asleep = Asleep::during("model 1", &site, &*store).await;
-    seen(&asleep.effects, "tool 1", 1).await;
+    seen(&asleep.effects, "tool 1").await;
 
     asleep.wake();
 

@@ -17,7 +17,7 @@ use serde_json::Value;
 use testbed::worker::{Effect, Orders, STEPS, StorePlace};
 
 /// How long a line of a worker's may take on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A worker; killed when dropped.
 pub struct Process {

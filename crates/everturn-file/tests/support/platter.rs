@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::UNIX_EPOCH;
 
-use everturn_file::Disk;
+use everturn_file::{Disk, Version};
 
 /// What a loss of power takes, of that which was not forced to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub enum Loss {
     /// Contents and names.
     Everything,
     /// Contents alone: names may well be written earlier than what they stand for.
@@ -18,14 +19,14 @@ pub(crate) enum Loss {
 
 /// An operation that a device claims to have done, and has not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Skipped {
+pub enum Skipped {
     Nothing,
     SyncFile,
     SyncFolder,
 }
 
 #[derive(Debug)]
-pub(crate) struct Platter {
+pub struct Platter {
     skipped: Skipped,
     state: Mutex<State>,
 }
@@ -37,6 +38,8 @@ struct State {
     files: Vec<Content>,
     names: HashMap<PathBuf, usize>,
     kept_names: HashMap<PathBuf, usize>,
+    /// What was asked for by name, whether it was there or not.
+    reads: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -47,7 +50,7 @@ struct Content {
 
 impl Platter {
     /// An empty device whose power goes before the operation with that number.
-    pub(crate) fn new(skipped: Skipped, dies_before: usize) -> Self {
+    pub fn new(skipped: Skipped, dies_before: usize) -> Self {
         let state = State {
             left: dies_before,
             ..State::default()
@@ -59,7 +62,7 @@ impl Platter {
     }
 
     /// The device after its power went and came back for good.
-    pub(crate) fn restarted(&self, loss: Loss) -> Self {
+    pub fn restarted(&self, loss: Loss) -> Self {
         let mut state = self.state().clone();
         state.left = usize::MAX;
         for content in &mut state.files {
@@ -73,6 +76,14 @@ impl Platter {
             skipped: self.skipped,
             state: Mutex::new(state),
         }
+    }
+
+    /// How often a file of that folder was read since this was last asked.
+    pub fn reads_of(&self, folder: &str) -> usize {
+        let State { reads, .. } = &mut *self.state();
+        let before = reads.len();
+        reads.retain(|path| path.parent() != Some(Path::new(folder)));
+        before - reads.len()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -105,8 +116,21 @@ impl Disk for Platter {
     }
 
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        let state = self.powered()?;
+        let mut state = self.powered()?;
+        state.reads.push(path.to_owned());
         Ok(state.names.get(path).map(|file| state.files[*file].now.clone()))
+    }
+
+    fn version(&self, path: &Path) -> Option<Version> {
+        let state = self.powered().ok()?;
+        let file = state.file(path).ok()?;
+        // No file is ever written again here, so its number says it all.
+        Some(Version {
+            modified: UNIX_EPOCH,
+            changed: UNIX_EPOCH,
+            length: state.files[file].now.len() as u64,
+            number: file as u64,
+        })
     }
 
     fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {

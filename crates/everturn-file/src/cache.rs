@@ -1,0 +1,193 @@
+//! What was read of files, kept for as long as they stay the same.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::disk::Disk;
+use crate::version::Version;
+
+/// What is in files of one kind, shared by all handles of a store.
+///
+/// Whoever changes a file changes its [`Version`], in this process or another, so what is kept is never older than what
+/// reading the file would give. A version is asked for before the file is read: should the file change in between, what is
+/// kept belongs to a version that is gone and is not used again.
+#[derive(Debug)]
+pub(crate) struct Cache<T>(Arc<Mutex<Folders<T>>>);
+
+type Folders<T> = HashMap<PathBuf, HashMap<OsString, Known<T>>>;
+
+#[derive(Debug)]
+struct Known<T> {
+    version: Version,
+    /// `None` for a file that holds nothing of the kind.
+    content: Option<Arc<T>>,
+}
+
+impl<T> Cache<T> {
+    /// What is in a file; `None` if it does not exist or holds nothing of the kind.
+    pub(crate) fn read(
+        &self,
+        disk: &dyn Disk,
+        path: &Path,
+        parse: impl Fn(&Path, &[u8]) -> Option<T>,
+    ) -> io::Result<Option<Arc<T>>> {
+        let version = disk.version(path);
+        if let Some(known) = version.and_then(|version| self.known(path, version)) {
+            return Ok(known.content);
+        }
+        let content = disk.read(path)?;
+        let content = content.and_then(|content| parse(path, &content)).map(Arc::new);
+        match version {
+            Some(version) => self.keep(
+                path,
+                Known {
+                    version,
+                    content: content.clone(),
+                },
+            ),
+            None => self.forget(path),
+        }
+        Ok(content)
+    }
+
+    /// What is in the `.json` files of a folder, in no order.
+    pub(crate) fn read_all(
+        &self,
+        disk: &dyn Disk,
+        folder: &Path,
+        parse: impl Fn(&Path, &[u8]) -> Option<T>,
+    ) -> io::Result<Vec<Arc<T>>> {
+        let mut paths = disk.list(folder)?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+        self.forget_others(folder, &paths);
+        let mut contents = Vec::with_capacity(paths.len());
+        for path in paths {
+            contents.extend(self.read(disk, &path, &parse)?);
+        }
+        Ok(contents)
+    }
+
+    /// Drops what is known of a file that was removed.
+    pub(crate) fn forget(&self, path: &Path) {
+        let (folder, name) = place(path);
+        if let Some(files) = self.folders().get_mut(folder) {
+            files.remove(name);
+        }
+    }
+
+    fn forget_others(&self, folder: &Path, paths: &[PathBuf]) {
+        let mut folders = self.folders();
+        if let Some(files) = folders.get_mut(folder) {
+            let names: HashSet<&OsStr> = paths.iter().filter_map(|path| path.file_name()).collect();
+            files.retain(|name, _| names.contains(name.as_os_str()));
+            if files.is_empty() {
+                folders.remove(folder);
+            }
+        }
+    }
+
+    fn known(&self, path: &Path, version: Version) -> Option<Known<T>> {
+        let (folder, name) = place(path);
+        let folders = self.folders();
+        let known = folders.get(folder)?.get(name)?;
+        (known.version == version).then(|| known.clone())
+    }
+
+    fn keep(&self, path: &Path, known: Known<T>) {
+        let (folder, name) = place(path);
+        let mut folders = self.folders();
+        if !folders.contains_key(folder) {
+            folders.insert(folder.to_owned(), HashMap::new());
+        }
+        if let Some(files) = folders.get_mut(folder) {
+            files.insert(name.to_owned(), known);
+        }
+    }
+
+    fn folders(&self) -> MutexGuard<'_, Folders<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The folder of a file and the file's name in it.
+fn place(path: &Path) -> (&Path, &OsStr) {
+    (
+        path.parent().unwrap_or(Path::new("")),
+        path.file_name().unwrap_or_default(),
+    )
+}
+
+impl<T> Clone for Known<T> {
+    fn clone(&self) -> Self {
+        Self {
+            version: self.version,
+            content: self.content.clone(),
+        }
+    }
+}
+
+impl<T> Clone for Cache<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::RealDisk;
+
+    /// A folder with files that are old enough to be known.
+    fn folder_of(names: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let path = folder.path().join(name);
+            std::fs::write(&path, name).unwrap();
+            while RealDisk.version(&path).is_none() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        folder
+    }
+
+    fn text(_: &Path, content: &[u8]) -> Option<String> {
+        String::from_utf8(content.to_owned()).ok()
+    }
+
+    #[test]
+    fn a_known_file_is_not_read_again() {
+        let folder = folder_of(&["a.json"]);
+        let cache = Cache::default();
+        let first = cache.read_all(&RealDisk, folder.path(), text).unwrap();
+
+        let again = cache.read_all(&RealDisk, folder.path(), |_, _| panic!("read again"));
+
+        assert_eq!(*again.unwrap()[0], *first[0]);
+    }
+
+    #[test]
+    fn files_that_are_gone_leave_nothing_behind() {
+        let folder = folder_of(&["a.json", "b.json"]);
+        let cache = Cache::default();
+        cache.read_all(&RealDisk, folder.path(), text).unwrap();
+
+        std::fs::remove_file(folder.path().join("a.json")).unwrap();
+        cache.read_all(&RealDisk, folder.path(), text).unwrap();
+        assert_eq!(cache.folders()[folder.path()].len(), 1);
+
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        cache.read_all(&RealDisk, folder.path(), text).unwrap();
+        assert!(cache.folders().is_empty());
+    }
+}

@@ -1,0 +1,61 @@
+//! The file system without waiting for its device.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use everturn_file::{Disk, RealDisk, Version};
+
+/// The file system as it is, but nothing is forced to the device: a process that is killed loses nothing that the operating
+/// system has, and how fast the device is does not matter.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UnforcedDisk;
+
+impl Disk for UnforcedDisk {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_folder(path)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        RealDisk.read(path)
+    }
+
+    fn version(&self, path: &Path) -> Option<Version> {
+        RealDisk.version(path)
+    }
+
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        RealDisk.write(path, content)
+    }
+
+    fn sync_file(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn sync_folder(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_folder(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        RealDisk.list(path)
+    }
+
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        RealDisk.folders(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
+        RealDisk.lock(path)
+    }
+}
