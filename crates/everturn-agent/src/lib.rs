@@ -86,6 +86,7 @@ mod id;
 mod invocation;
 mod lease;
 mod ledger;
+mod lock;
 mod machine;
 mod middleware;
 mod opening;
