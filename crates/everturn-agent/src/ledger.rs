@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use self::whereabouts::Whereabouts;
 use crate::claim::{Claim, Interest};
 use crate::content_id::holds_the_same;
-use crate::journal::{Place, turn_key, turn_over};
+use crate::journal::{OpenTurn, Place, turn_key, turn_over};
 use crate::lease::Lease;
 use crate::store::{
     Detail, JournalGuard, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream,
@@ -41,6 +41,8 @@ pub(crate) struct Ledger {
     at_tip: bool,
     /// On a linear timeline, the return to an earlier row that the next row carries out.
     rewind: Option<Rewind>,
+    /// The turn that another worker began and this one takes up first.
+    taken_up: Option<OpenTurn>,
     /// Where the invocation stands, for whoever must know it while a turn runs.
     whereabouts: Arc<Whereabouts>,
 }
@@ -62,6 +64,8 @@ struct Mark {
     index: Option<u64>,
     turn_index: Option<u64>,
     event: Option<SnapshotEvent>,
+    /// The turn that the row is in the middle of.
+    turn: Option<OpenTurn>,
 }
 
 impl From<&Snapshot> for Mark {
@@ -72,6 +76,7 @@ impl From<&Snapshot> for Mark {
             index: row.index,
             turn_index: row.turn_index,
             event: row.event,
+            turn: OpenTurn::of(row),
         }
     }
 }
@@ -123,6 +128,7 @@ impl Ledger {
             tip: None,
             at_tip: true,
             rewind: None,
+            taken_up: None,
             whereabouts: Arc::default(),
         }
     }
@@ -165,9 +171,10 @@ impl Ledger {
         self.at_tip = true;
     }
 
-    /// Goes on with the background run behind `row`, which began after `parent`, and keeps others of this process from
-    /// the session if none of them has it.
-    pub(crate) fn take_over(&mut self, row: &Snapshot, parent: Option<&Snapshot>) {
+    /// Goes on with the background run behind `row`, which comes after `parent`, beginning with the turn that was under way,
+    /// and keeps others of this process from the session if none of them has it.
+    pub(crate) fn take_over(&mut self, row: &Snapshot, parent: Option<&Snapshot>, turn: Option<OpenTurn>) {
+        self.taken_up = turn;
         self.last = parent.map(Mark::from);
         self.move_tip(Some(Mark::from(row)));
         // What the run writes is its row, which is there; so nothing depends on the claim.
@@ -302,14 +309,43 @@ impl Ledger {
     /// Where the journal of a turn is kept that begins in a conversation of that length; `None` if the store keeps none.
     pub(crate) fn journal(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> Option<Place> {
         self.store.journal()?;
-        // Turns that look the same may run side by side only where the agent wants it so.
-        let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
+        let (key, past) = match self.open_turn(input) {
+            Some(turn) => (turn.journal(&self.session_id), turn.records),
+            None => {
+                // Turns that look the same may run side by side only where the agent wants it so.
+                let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
+                let key = turn_key(&self.session_id, self.last(), length, input, own);
+                (key, 0)
+            }
+        };
         Some(Place {
             store: Arc::clone(&self.store),
             scope: self.scope.clone(),
-            key: turn_key(&self.session_id, self.last(), length, input, own),
+            key,
+            past,
             guard: self.guard(reserved),
         })
+    }
+
+    /// The turn that goes on with this input, if it began before: another worker's, or the one whose middle was resumed
+    /// without a word. Where identical turns may run side by side, the latter could be under way.
+    fn open_turn(&self, input: &AgentInput) -> Option<&OpenTurn> {
+        let resumed = || self.last.as_ref()?.turn.as_ref();
+        let goes_on = !input.has_payload() && self.policy != Concurrency::Fork;
+        self.taken_up.as_ref().or_else(|| resumed().filter(|_| goes_on))
+    }
+
+    /// The turn came to its end: what comes next is another.
+    pub(crate) fn turn_stands(&mut self) {
+        self.taken_up = None;
+        if let Some(last) = &mut self.last {
+            last.turn = None;
+        }
+    }
+
+    /// The turn failed: it can be tried again, but not as the one that was taken over.
+    pub(crate) fn turn_failed(&mut self) {
+        self.taken_up = None;
     }
 
     /// A turn may act for as long as its row could still be written: it is not there yet and the session is where the turn

@@ -74,6 +74,7 @@ pub mod store;
 mod agent;
 mod agent_session;
 mod artifact;
+mod boundary;
 mod chat;
 mod claim;
 mod clock;

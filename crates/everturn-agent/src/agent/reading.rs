@@ -6,6 +6,7 @@ use everturn_core::{Context, Error, Exposure, Reason, Result, RuntimeError, Stat
 use jiff::Timestamp;
 
 use super::Definition;
+use crate::journal::OpenTurn;
 use crate::lease::RunRecord;
 use crate::store::{Detail, SessionStore};
 use crate::transform::{StateTransform, shown_state};
@@ -92,6 +93,7 @@ impl Showing {
         }
         row.updated_at.get_or_insert(row.created_at);
         RunRecord::clear(&mut row);
+        OpenTurn::clear(&mut row);
         if exposure(&self.context) == Exposure::Public {
             // Rows are for operators too, so they hold the whole text and do not say which part of it is public.
             row.error = row.error.map(withheld);

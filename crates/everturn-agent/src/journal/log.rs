@@ -99,6 +99,34 @@ impl Log {
         }
     }
 
+    /// Takes note of what an earlier attempt wrote before the row that this one goes on from: the calls of its replies have
+    /// had their answers, and what was changed stays changed.
+    pub(super) fn learn_past(&mut self, entry: Entry) {
+        match entry {
+            Entry::Replied { effect, response } => {
+                let requests = response.message.iter().flat_map(Message::tool_requests);
+                for (position, request) in requests.enumerate() {
+                    let look = call_look(Some(&effect), position, &call_of(request));
+                    self.met.insert(effect_id(&self.key, &look, 0));
+                }
+            }
+            Entry::Ended {
+                effect,
+                call,
+                reply,
+                outcome,
+                ..
+            } => self.learn(Entry::Ended {
+                effect,
+                call,
+                reply,
+                outcome,
+                changes: Vec::new(),
+            }),
+            entry => self.learn(entry),
+        }
+    }
+
     /// The identity of a model call, its reply if that is known, and what the calls that the reply asked for changed, in
     /// the order in which they ended.
     pub(super) fn meet_model(&mut self, look: &str) -> (EffectId, Option<ModelResponse>, Vec<Change>) {

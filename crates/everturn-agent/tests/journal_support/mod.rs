@@ -13,12 +13,13 @@ use std::sync::{Arc, Mutex};
 
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Page,
-    Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
+    SnapshotQuery, StatusStream,
 };
 use everturn_agent::{
     Agent, AgentInit, AgentInput, AgentOutput, CustomState, SessionId, Snapshot, SnapshotId,
 };
-use everturn_ai::{ModelInfo, ModelResponse, define_model, set_default_model};
+use everturn_ai::{ModelInfo, ModelRequest, ModelResponse, Role, define_model, set_default_model};
 use everturn_core::{Registry, Result};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -44,6 +45,11 @@ impl Fuse {
     /// A process that lives.
     pub(crate) fn never() -> Self {
         Self::burning_at(usize::MAX)
+    }
+
+    /// How many steps were taken.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps.load(Ordering::SeqCst)
     }
 
     /// A step; whoever takes the last one stays there.
@@ -222,6 +228,10 @@ impl SessionStore for Shared {
         self.inner.delete(scope, deletion).await
     }
 
+    async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
+        self.inner.pending(query).await
+    }
+
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
         self.inner.watch(scope, id)
     }
@@ -241,6 +251,21 @@ pub(crate) fn registry(
     world: &Arc<World>,
     answer: impl Fn(usize) -> ModelResponse + Send + Sync + 'static,
 ) -> Registry {
+    registry_of(fuse, world, move |request| {
+        let answers = request
+            .messages
+            .iter()
+            .filter(|message| message.role() == Role::Tool);
+        answer(answers.count())
+    })
+}
+
+/// A registry whose model answers by what it is asked, and may die before and after it does.
+pub(crate) fn registry_of(
+    fuse: &Fuse,
+    world: &Arc<World>,
+    answer: impl Fn(&ModelRequest) -> ModelResponse + Send + Sync + 'static,
+) -> Registry {
     let registry = Registry::new();
     let (fuse, world, answer) = (fuse.clone(), Arc::clone(world), Arc::new(answer));
     define_model(
@@ -252,12 +277,7 @@ pub(crate) fn registry(
             async move {
                 fuse.step().await;
                 world.count("model");
-                let asked = request
-                    .messages
-                    .iter()
-                    .filter(|message| message.role() == everturn_ai::Role::Tool)
-                    .count();
-                let response = answer(asked);
+                let response = answer(&request);
                 fuse.step().await;
                 Ok(response)
             }
