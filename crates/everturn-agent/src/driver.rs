@@ -295,13 +295,10 @@ impl<S: CustomState> Driver<S> {
                     TurnOutcome::Failed
                 };
                 if let Some(ledger) = &mut self.ledger {
-                    match &outcome {
-                        Ok(_) => ledger.turn_stands(),
-                        Err(_) => {
-                            ledger.turn_failed();
-                            self.snapshots.turn_left(self.session.state());
-                        }
-                    }
+                    ledger.turn_ended(ended);
+                }
+                if ended == TurnOutcome::Failed {
+                    self.snapshots.turn_left(self.session.state());
                 }
                 self.tell_watchers_of_turn_end(&outcome);
                 self.turns.end(outcome, settled);

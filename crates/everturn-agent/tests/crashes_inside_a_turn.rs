@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod journal_support;
+mod support;
 
 use std::sync::Arc;
 
@@ -19,9 +20,10 @@ use everturn_ai::{
 use everturn_core::Result;
 use everturn_testkit::Gate;
 use jiff::{SignedDuration, Timestamp};
-use journal_support::{Fuse, Shared, World, journals, latest, registry_of, session, turn};
+use journal_support::{journals, latest, registry_of, session, turn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use support::{FaultyStore, Fuse, World};
 
 /// What the client asks for, one turn each.
 const ASKED: [&str; 2] = ["rent", "food"];
@@ -59,7 +61,7 @@ struct Departure {
 /// Asks for one payment after the other, and says when all are made.
 fn answer(request: &ModelRequest) -> ModelResponse {
     let (mut what, mut round) = (String::new(), 0);
-    for message in request.messages.iter() {
+    for message in &request.messages {
         match message.role() {
             Role::User => (what, round) = (message.text().into_owned(), 0),
             Role::Tool => round += 1,
@@ -67,7 +69,7 @@ fn answer(request: &ModelRequest) -> ModelResponse {
         }
     }
     if round == ROUNDS {
-        return ModelResponse::text_of(&format!("{what} is paid"));
+        return ModelResponse::text_of(format!("{what} is paid"));
     }
     let payment = serde_json::to_value(Payment { what, round }).unwrap();
     let request = ToolRequest::new("pay", payment).with_reference("1");
@@ -116,7 +118,7 @@ fn cashier(
     let now = Timestamp::from_second(1_000_000).unwrap() + SignedDuration::from_hours(hours);
     agent(&registry_of(fuse, world, answer), "cashier")
         .tool(pay(fuse, world, departure))
-        .store(Shared::new(store, fuse, world))
+        .store(FaultyStore::shared(store, fuse, world))
         .clock(Clock::new(move || now))
         .snapshots(SnapshotPolicy::on(keeping.events.iter().copied()))
         .snapshot_ids(keeping.ids)
@@ -131,27 +133,25 @@ async fn ask(agent: &Agent, fuse: &Fuse, departure: Option<&Departure>) -> Resul
     for what in ASKED {
         connection.send(what).await?;
     }
-    match departure {
-        Some(departure) => {
-            let listening = async { while connection.next().await.is_some() {} };
-            tokio::select! {
-                () = departure.gate.reached() => {}
-                () = listening => {}
-            }
-            let steps = fuse.steps();
-            connection.detach().await?;
-            connection.output().await?;
-            departure.gate.open();
-            agent.idle().await;
-            Ok(steps)
-        }
-        None => {
-            connection.close();
-            while connection.next().await.is_some() {}
-            connection.output().await?;
-            Ok(0)
-        }
+    if departure.is_none() {
+        connection.close();
     }
+    let listening = async { while connection.next().await.is_some() {} };
+    let Some(departure) = departure else {
+        listening.await;
+        connection.output().await?;
+        return Ok(0);
+    };
+    tokio::select! {
+        () = departure.gate.reached() => {}
+        () = listening => {}
+    }
+    let steps = fuse.steps();
+    connection.detach().await?;
+    connection.output().await?;
+    departure.gate.open();
+    agent.idle().await;
+    Ok(steps)
 }
 
 fn said(row: Option<&Snapshot>) -> Vec<String> {
@@ -183,7 +183,7 @@ fn come_back(store: &MemoryStore, agent: &Agent, fuse: &Fuse) {
         let in_the_middle = messages
             .last()
             .is_some_and(|message| message.role() == Role::Tool);
-        let input = match ASKED.iter().filter(|what| !is_paid(what)).next() {
+        let input = match ASKED.iter().find(|what| !is_paid(what)) {
             _ if in_the_middle => AgentInput::default(),
             Some(what) => AgentInput::from(*what),
             None => return,

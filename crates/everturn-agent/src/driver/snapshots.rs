@@ -10,7 +10,7 @@ use super::{AgentEvent, Driver, Written};
 use crate::boundary::Boundary;
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::ledger::Saved;
-use crate::machine::Event;
+use crate::machine::{Event, TurnOutcome};
 use crate::session::Answer;
 use crate::{
     AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotCreated, SnapshotEvent, SnapshotId,
@@ -99,7 +99,7 @@ impl<S: CustomState> Driver<S> {
                 self.snapshots.unsaved_turns += 1;
                 self.snapshots.turn_left(state);
                 if let Some(ledger) = &mut self.ledger {
-                    ledger.turn_stands();
+                    ledger.turn_ended(TurnOutcome::Succeeded);
                 }
                 self.forget_journals();
             }

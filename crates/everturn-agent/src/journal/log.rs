@@ -116,13 +116,16 @@ impl Log {
                 reply,
                 outcome,
                 ..
-            } => self.learn(Entry::Ended {
-                effect,
-                call,
-                reply,
-                outcome,
-                changes: Vec::new(),
-            }),
+            } => {
+                self.met.insert(effect.clone());
+                self.learn(Entry::Ended {
+                    effect,
+                    call,
+                    reply,
+                    outcome,
+                    changes: Vec::new(),
+                });
+            }
             entry => self.learn(entry),
         }
     }
@@ -319,6 +322,41 @@ mod tests {
 
         assert_eq!((met.id, met.record), (id, ToolRecord::Nothing));
         assert!(!log.holds_calls_not_to_repeat());
+    }
+
+    #[test]
+    fn a_call_that_the_row_holds_is_not_the_one_that_is_asked_for_after_it() {
+        let (past, entry) = reply("a");
+        let id = effect_id(&key(), &look(&past), 0);
+        let mut log = Log::new(key());
+        for entry in [entry, started(&id), ended(&id, &past, "paid")] {
+            log.learn_past(entry);
+        }
+
+        let (next, known, _) = log.meet_model("b");
+        let met = log.meet_call(&look(&next), &call_of(&pay()), Replay::Once);
+
+        assert!(known.is_none());
+        assert_ne!(met.id, id);
+        assert_eq!(met.record, ToolRecord::Nothing);
+    }
+
+    #[test]
+    fn an_effect_of_the_turns_own_that_the_row_holds_is_known_and_changes_nothing_again() {
+        let id = effect_id(&key(), "own", 0);
+        let mut log = Log::new(key());
+        log.learn_past(Entry::Ended {
+            effect: id.clone(),
+            call: "own".to_owned(),
+            reply: None,
+            outcome: Box::new(finished("a table")),
+            changes: vec![Change::Artifacts(Vec::new())],
+        });
+
+        let met = log.meet_call("own", "own", Replay::Once);
+
+        assert_eq!((met.id, met.record), (id, ToolRecord::Ended(finished("a table"))));
+        assert!(met.changes.is_empty());
     }
 
     #[test]
