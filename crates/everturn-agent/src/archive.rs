@@ -79,6 +79,7 @@ pub use self::retention::{Retention, RetentionReport, TrimmedSession};
 pub use self::tree::{SnapshotNode, SnapshotTree};
 use crate::agent::{IntoStore, Showing, not_found};
 use crate::store::{Detail, Scope, SessionStore};
+use crate::timeline::Line;
 use crate::{Clock, SessionId, Snapshot, SnapshotId};
 
 /// A tenant's stored conversations. Cloning gives another handle to the same ones.
@@ -125,6 +126,15 @@ impl Archive {
         match &self.showing {
             Some(showing) => showing.row(row),
             None => Ok(row),
+        }
+    }
+
+    /// The rows of a session.
+    fn line<'a>(&'a self, session: &'a SessionId) -> Line<'a> {
+        Line {
+            store: &*self.store,
+            scope: &self.scope,
+            session,
         }
     }
 

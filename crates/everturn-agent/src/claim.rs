@@ -6,11 +6,12 @@
 //! is interested in the session, so that a turn knows without asking the store whether the tip moved under it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use everturn_core::{Error, Reason};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::lock::lock;
 use crate::store::{Scope, SessionStore};
 use crate::{SessionId, SnapshotId};
 
@@ -53,8 +54,7 @@ pub(crate) struct Claim {
 }
 
 fn sessions() -> MutexGuard<'static, HashMap<Key, Entry>> {
-    // Every critical section leaves the table consistent.
-    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&SESSIONS)
 }
 
 impl Interest {

@@ -11,13 +11,14 @@
 //! one. Hashes under way are kept with the history's lineage, and only what was added is serialised.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use everturn_ai::{History, Message};
 use everturn_core::{Error, Result};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::lock::lock;
 use crate::{SessionId, SessionState, Snapshot, SnapshotId};
 
 /// The metadata entry in which a message names the snapshot that it ended.
@@ -222,7 +223,7 @@ fn checkpoints(messages: &History) -> Arc<Checkpoints> {
 
 impl Checkpoints {
     fn keep(&self, session: Option<&SessionId>, length: usize, sha: &Sha256) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         kept.push(Checkpoint {
             session: session.cloned(),
             length,
@@ -236,7 +237,7 @@ impl Checkpoints {
 
     /// The hash over most messages, but over no more than `most`.
     fn longest(&self, session: Option<&SessionId>, most: usize) -> Option<(usize, Sha256)> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.0);
         kept.iter()
             .rev()
             .find(|checkpoint| checkpoint.length <= most && checkpoint.session.as_ref() == session)

@@ -294,6 +294,12 @@ impl<S: CustomState> Driver<S> {
                 } else {
                     TurnOutcome::Failed
                 };
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.turn_ended(ended);
+                }
+                if ended == TurnOutcome::Failed {
+                    self.snapshots.turn_left(self.session.state());
+                }
                 self.tell_watchers_of_turn_end(&outcome);
                 self.turns.end(outcome, settled);
                 Some(Event::TurnEnded(ended))

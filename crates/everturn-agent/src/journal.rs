@@ -27,6 +27,11 @@
 //! ([`Concurrency::Fork`](crate::Concurrency::Fork)) tells them apart by the rows reserved for them; then a worker that takes
 //! over a background run finds its journal, and a client that merely retries does not.
 //!
+//! A row from the middle of a turn ([`ToolIterationEnd`](crate::SnapshotEvent::ToolIterationEnd)) names the turn's journal.
+//! A client that resumes it without a message goes on with that turn and that journal; with a message it begins another. A
+//! worker that takes over a background run begins the turn under way at its beginning again, whatever rows it left in its
+//! middle, and replays it.
+//!
 //! # Two workers
 //!
 //! Records are numbered, and a number is written once. A worker that takes a turn up writes a record before it does
@@ -49,12 +54,14 @@ mod effect;
 mod entry;
 mod identity;
 mod log;
+mod open_turn;
 mod policy;
 mod turn_journal;
 mod writer;
 
 pub use self::effect::TurnEffect;
 pub(crate) use self::identity::turn_key;
+pub(crate) use self::open_turn::OpenTurn;
 pub use self::policy::Journaling;
 pub(crate) use self::policy::Retention;
 pub(crate) use self::turn_journal::TurnJournal;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::journal::OpenTurn;
 use crate::{AgentInput, SessionState, Snapshot, SnapshotStatus};
 
 /// Under which key a pending row holds its record.
@@ -88,6 +89,10 @@ pub(crate) struct RunRecord {
     /// What is left to be run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) inputs: Vec<AgentInput>,
+    /// The turn on the first of them, if it was under way when the run was accepted: whoever takes it up goes on with its
+    /// journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) turn: Option<OpenTurn>,
     /// What the caller brought along, as far as the agent has it recorded.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) context: Map<String, Value>,
@@ -121,6 +126,7 @@ impl RunRecord {
             attempts: 1,
             turns,
             inputs: inputs.to_vec(),
+            turn: None,
             ..Self::of(&row)?
         };
         record.put(&mut row);
@@ -165,6 +171,7 @@ mod tests {
             attempts: 1,
             turns: 2,
             inputs: vec!["soup".into()],
+            turn: None,
             context: Map::new(),
         }
     }

@@ -10,13 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use self::whereabouts::Whereabouts;
 use crate::claim::{Claim, Interest};
 use crate::content_id::holds_the_same;
-use crate::journal::{Place, turn_key, turn_over};
+use crate::journal::{OpenTurn, Place, turn_key, turn_over};
 use crate::lease::Lease;
+use crate::machine::TurnOutcome;
 use crate::store::{
     Detail, JournalGuard, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream,
     drop_journals, tip_moved,
 };
-use crate::timeline::Rewind;
+use crate::timeline::{Line, Rewind};
 use crate::{
     AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
     SnapshotStatus, Timeline,
@@ -40,7 +41,9 @@ pub(crate) struct Ledger {
     /// Whether the next row goes to the tip; if not, it begins a branch.
     at_tip: bool,
     /// On a linear timeline, the return to an earlier row that the next row carries out.
-    rewind: Option<Rewind>,
+    rewind: Option<Back>,
+    /// The turn that another worker began and this one takes up first.
+    taken_up: Option<OpenTurn>,
     /// Where the invocation stands, for whoever must know it while a turn runs.
     whereabouts: Arc<Whereabouts>,
 }
@@ -50,8 +53,19 @@ pub(crate) struct Saved {
     pub(crate) row: Snapshot,
     /// Whether it was written now: a row that is named after what it holds may have been there.
     pub(crate) is_new: bool,
-    /// Whether the rewind that came with it was carried out.
-    rewound: bool,
+    /// The rewind that came with it and could not be carried out to its end.
+    unfinished: Option<Rewind>,
+    /// Whether it is the session's latest.
+    is_tip: bool,
+}
+
+/// A return to an earlier row.
+#[derive(Clone)]
+enum Back {
+    /// To this row; nothing has come of it yet.
+    To(SnapshotId),
+    /// A row has come of it, and not everything is marked that it leaves behind.
+    Unfinished(Rewind),
 }
 
 /// What a row's successor must know of it.
@@ -62,6 +76,8 @@ struct Mark {
     index: Option<u64>,
     turn_index: Option<u64>,
     event: Option<SnapshotEvent>,
+    /// The turn that the row is in the middle of.
+    turn: Option<OpenTurn>,
 }
 
 impl From<&Snapshot> for Mark {
@@ -72,6 +88,7 @@ impl From<&Snapshot> for Mark {
             index: row.index,
             turn_index: row.turn_index,
             event: row.event,
+            turn: OpenTurn::of(row),
         }
     }
 }
@@ -123,6 +140,7 @@ impl Ledger {
             tip: None,
             at_tip: true,
             rewind: None,
+            taken_up: None,
             whereabouts: Arc::default(),
         }
     }
@@ -148,13 +166,7 @@ impl Ledger {
         self.last = Some(Mark::from(row));
         self.at_tip = self.last() == self.tip_id();
         let rewinds = !self.at_tip && self.timeline == Timeline::Linear;
-        self.rewind = rewinds.then(|| Rewind {
-            store: Arc::clone(&self.store),
-            scope: self.scope.clone(),
-            session: self.session_id.clone(),
-            to: row.snapshot_id.clone(),
-            since: Vec::new(),
-        });
+        self.rewind = rewinds.then(|| Back::To(row.snapshot_id.clone()));
     }
 
     /// Goes on where the session is: after its latest row. `good` is that row, or an older one that stands in for it
@@ -165,9 +177,10 @@ impl Ledger {
         self.at_tip = true;
     }
 
-    /// Goes on with the background run behind `row`, which began after `parent`, and keeps others of this process from
-    /// the session if none of them has it.
-    pub(crate) fn take_over(&mut self, row: &Snapshot, parent: Option<&Snapshot>) {
+    /// Goes on with the background run behind `row`, which comes after `parent`, beginning with the turn that was under way,
+    /// and keeps others of this process from the session if none of them has it.
+    pub(crate) fn take_over(&mut self, row: &Snapshot, parent: Option<&Snapshot>, turn: Option<OpenTurn>) {
+        self.taken_up = turn;
         self.last = parent.map(Mark::from);
         self.move_tip(Some(Mark::from(row)));
         // What the run writes is its row, which is there; so nothing depends on the claim.
@@ -302,14 +315,35 @@ impl Ledger {
     /// Where the journal of a turn is kept that begins in a conversation of that length; `None` if the store keeps none.
     pub(crate) fn journal(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> Option<Place> {
         self.store.journal()?;
+        let begun = self.open_turn(input);
         // Turns that look the same may run side by side only where the agent wants it so.
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         Some(Place {
             store: Arc::clone(&self.store),
             scope: self.scope.clone(),
-            key: turn_key(&self.session_id, self.last(), length, input, own),
+            key: begun.map_or_else(
+                || turn_key(&self.session_id, self.last(), length, input, own),
+                |turn| turn.journal(&self.session_id),
+            ),
+            past: begun.map_or(0, |turn| turn.records),
             guard: self.guard(reserved),
         })
+    }
+
+    /// The turn that goes on with this input, if it began before: another worker's, or the one whose middle was resumed
+    /// without a word. Where identical turns may run side by side, the latter could be under way.
+    fn open_turn(&self, input: &AgentInput) -> Option<&OpenTurn> {
+        let resumed = || self.last.as_ref()?.turn.as_ref();
+        let goes_on = !input.has_payload() && self.policy != Concurrency::Fork;
+        self.taken_up.as_ref().or_else(|| resumed().filter(|_| goes_on))
+    }
+
+    /// The turn is over. What comes next is another, unless it failed in the middle and is let go on from there.
+    pub(crate) fn turn_ended(&mut self, outcome: TurnOutcome) {
+        self.taken_up = None;
+        if let Some(last) = self.last.as_mut().filter(|_| outcome == TurnOutcome::Succeeded) {
+            last.turn = None;
+        }
     }
 
     /// A turn may act for as long as its row could still be written: it is not there yet and the session is where the turn
@@ -342,12 +376,34 @@ impl Ledger {
         journals: Vec<JournalKey>,
     ) -> impl Future<Output = Result<Saved>> + Send + use<> {
         let precondition = self.precondition();
-        let (store, scope) = (Arc::clone(&self.store), self.scope.clone());
+        let (store, scope, session) = (
+            Arc::clone(&self.store),
+            self.scope.clone(),
+            self.session_id.clone(),
+        );
         let rewind = self.rewind.clone();
         let keep = self.ids == SnapshotIds::ContentAddressed && row.snapshot_id.is_content_addressed();
+        // On a linear timeline there is one line, whichever row a turn comes to.
+        let tip = self
+            .tip_id()
+            .filter(|_| self.timeline == Timeline::Linear)
+            .cloned();
         async move {
+            let line = Line {
+                store: &*store,
+                scope: &scope,
+                session: &session,
+            };
             let id = row.snapshot_id.clone();
-            let written = row.clone();
+            let rewind = match rewind {
+                Some(Back::To(to)) => Some(line.back_to(&to).await?.going_on_to(&id)),
+                Some(Back::Unfinished(rewind)) => Some(rewind.going_on_to(&id)),
+                None => None,
+            };
+            let mut written = row.clone();
+            if let Some(rewind) = &rewind {
+                rewind.put(&mut written);
+            }
             let mutation: Mutation = Arc::new(move |existing| match existing.filter(|_| keep) {
                 Some(existing) => check_equal(existing, &written).map(|()| None),
                 None => Ok(Some(written.clone())),
@@ -357,45 +413,50 @@ impl Ledger {
                 .await?
                 .is_none()
             {
-                if let Some(journal) = store.journal() {
-                    drop_journals(journal, &scope, &journals).await;
-                }
                 let found = store.get(&scope, &id, Detail::Metadata).await?;
                 let found = found.ok_or_else(|| {
                     Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again"))
                 })?;
+                if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
+                    line.go_to(&found, tip).await?;
+                }
+                if let Some(journal) = store.journal() {
+                    drop_journals(journal, &scope, &journals).await;
+                }
                 return Ok(Saved {
                     row: Snapshot {
                         state: row.state,
                         ..found
                     },
                     is_new: false,
-                    rewound: false,
+                    unfinished: None,
+                    is_tip: tip.is_some(),
                 });
             }
-            let rewound = match &rewind {
-                Some(rewind) => settled(&rewind.carry_out(&id).await, &id),
-                None => false,
+            let unfinished = match rewind {
+                Some(rewind) => {
+                    let finished = line.finish(&rewind, &row).await;
+                    Some(rewind).filter(|_| !settled(&finished, &id))
+                }
+                None => None,
             };
             Ok(Saved {
                 row,
                 is_new: true,
-                rewound,
+                unfinished,
+                is_tip: true,
             })
         }
     }
 
-    /// Takes note of a row that was saved: it is now the session's latest, unless it was there before.
+    /// Takes note of a row that was saved: it is now the session's latest, unless it was there before and the session may
+    /// branch.
     pub(crate) fn wrote(&mut self, saved: &Saved) {
         let row = &saved.row;
-        if !saved.is_new {
+        if !saved.is_tip {
             return self.go_back_to(row);
         }
-        if saved.rewound {
-            self.rewind = None;
-        } else if let Some(rewind) = &mut self.rewind {
-            rewind.since.push(row.snapshot_id.clone());
-        }
+        self.rewind = saved.unfinished.clone().map(Back::Unfinished);
         self.interest.committed(&row.snapshot_id);
         self.move_tip(Some(Mark::from(row)));
         self.at_tip = true;
@@ -451,8 +512,8 @@ fn check_equal(existing: &Snapshot, row: &Snapshot) -> Result<()> {
     )))
 }
 
-/// A rewind that could not be carried out to its end is no failure of the turn, which is durable: it is tried again
-/// with the next row.
+/// A rewind that could not be carried out to its end is no failure of the turn, which is durable: the row says that there
+/// is more to do, and so will the next.
 fn settled(outcome: &Result<()>, tip: &SnapshotId) -> bool {
     if let Err(error) = outcome {
         tracing::warn!(%tip, %error, "not all that a rewind leaves behind could be marked");
@@ -472,10 +533,12 @@ impl QueuedTurn {
             .tip()
             .is_some_and(|tip| Some(&tip) != self.known_tip.as_ref());
         let moved_to = if moved {
-            let latest = self
-                .store
-                .latest(&self.scope, &self.session_id, Detail::Whole)
-                .await?;
+            let line = Line {
+                store: &*self.store,
+                scope: &self.scope,
+                session: &self.session_id,
+            };
+            let latest = line.latest(Detail::Whole).await?;
             latest.map(crate::opening::resumable).transpose()?
         } else {
             None

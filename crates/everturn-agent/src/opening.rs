@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::agent::{Definition, check_owner, not_found};
 use crate::ledger::Ledger;
 use crate::store::{Detail, Scope, SessionStore};
+use crate::timeline::Line;
 use crate::{AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
 
 /// Where an invocation starts.
@@ -96,6 +97,14 @@ async fn resume_stored<S>(
         )
         .with_rules(definition.timeline, definition.snapshot_ids)
     };
+    let latest = async |session: &SessionId, detail| {
+        let line = Line {
+            store: &**store,
+            scope: &scope,
+            session,
+        };
+        line.latest(detail).await
+    };
     match (init.snapshot_id, init.session_id) {
         (Some(id), session_id) => {
             let row = read(store.get(&scope, &id, Detail::Whole).await)?.ok_or_else(|| not_found(&id))?;
@@ -105,13 +114,13 @@ async fn resume_stored<S>(
             let row = resumable(row)?;
             let session_id = row.session_id.clone().unwrap_or_else(SessionId::fresh);
             let mut ledger = begin(session_id.clone());
-            let latest = read(store.latest(&scope, &session_id, Detail::Metadata).await)?;
+            let latest = read(latest(&session_id, Detail::Metadata).await)?;
             ledger.resume_from(&row, latest.as_ref());
             Ok(resumed(session_id, Some(row), ledger))
         }
         (None, Some(session_id)) => {
             let mut ledger = begin(session_id.clone());
-            let latest = read(store.latest(&scope, &session_id, Detail::Whole).await)?;
+            let latest = read(latest(&session_id, Detail::Whole).await)?;
             let row = match &latest {
                 Some(latest) => {
                     check_answer(latest, &session_id)?;

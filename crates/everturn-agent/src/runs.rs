@@ -1,9 +1,10 @@
 //! The background runs under way in this process.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::SnapshotId;
+use crate::lock::lock;
 use crate::store::Scope;
 
 type Key = (Scope, SnapshotId);
@@ -21,8 +22,7 @@ pub(crate) struct RunEntry {
 
 impl Runs {
     fn table(&self) -> MutexGuard<'_, HashSet<Key>> {
-        // Every change is a single insertion or removal.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Enters a run.

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(crate) use self::changes::{Change, Changes};
-pub(crate) use self::core::{Core, decode_custom, lock};
+pub(crate) use self::core::{Core, decode_custom};
 pub use self::handle::SessionHandle;
 pub(crate) use self::outbox::{Answer, ChunkSignal, MODEL_CHUNKS, Outbox, Receipt, Signal};
 use crate::{Artifact, SessionId, SessionState};

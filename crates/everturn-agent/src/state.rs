@@ -42,6 +42,14 @@ pub struct SessionState {
 }
 
 impl SessionState {
+    /// A conversation in which nothing was said.
+    pub(crate) fn beginning(session: &SessionId) -> Self {
+        Self {
+            session_id: Some(session.clone()),
+            ..Self::default()
+        }
+    }
+
     /// Whether nothing is different from an earlier state. What the two share is not compared.
     pub(crate) fn is_unchanged_since(&self, earlier: &Self) -> bool {
         fn same<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {

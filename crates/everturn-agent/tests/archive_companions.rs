@@ -11,6 +11,7 @@ use everturn_agent::{Agent, AgentSession, custom_agent};
 use everturn_ai::Message;
 use everturn_core::{Context, DynAction, JsonCall, Registry, Result, Status};
 use serde_json::{Value, json};
+use support::tell;
 
 fn define(registry: &Registry) -> Agent {
     let tenant = |context: &Context| Scope::new(context.auth().and_then(Value::as_str).unwrap_or("nobody"));
@@ -157,13 +158,7 @@ async fn companions_see_the_callers_tenant_only() {
     let agent = define(&registry);
     let ann = Context::new().with_value("auth", "ann");
     let bob = Context::new().with_value("auth", "bob");
-    agent
-        .chat()
-        .resume("s")
-        .context(ann.clone())
-        .run("one")
-        .await
-        .unwrap();
+    tell(&agent, &ann, "s", "one").await;
     let list = action(&registry, "/agent-snapshots/chef");
     let ask = |context: Context| {
         list.run_json(JsonCall {

@@ -6,43 +6,17 @@ mod support;
 
 use everturn_agent::archive::{Archive, Import, Retention};
 use everturn_agent::store::{MemoryStore, Scope, SessionQuery, SnapshotQuery};
-use everturn_core::{Context, Status};
-use serde_json::Value;
+use everturn_core::Status;
 use std::time::Duration;
-use support::replying;
+use support::{replying, tell, tenants};
 
 #[tokio::test]
 async fn nothing_of_another_tenant_is_read_changed_or_deleted() {
     let store = MemoryStore::new();
-    let tenant = |context: &Context| Scope::new(context.auth().and_then(Value::as_str).unwrap_or("nobody"));
-    let agent = replying("chef")
-        .store(store.clone())
-        .scope(tenant)
-        .define()
-        .unwrap();
-    let ann = Context::new().with_value("auth", "ann");
-    let bob = Context::new().with_value("auth", "bob");
-    let reply = agent
-        .chat()
-        .resume("s")
-        .context(ann.clone())
-        .run("one")
-        .await
-        .unwrap();
-    agent
-        .chat()
-        .resume("s")
-        .context(ann.clone())
-        .run("two")
-        .await
-        .unwrap();
-    agent
-        .chat()
-        .resume("b")
-        .context(bob.clone())
-        .run("mine")
-        .await
-        .unwrap();
+    let (agent, ann, bob) = tenants(&store);
+    let reply = tell(&agent, &ann, "s", "one").await;
+    tell(&agent, &ann, "s", "two").await;
+    tell(&agent, &bob, "b", "mine").await;
     let id = reply.snapshot_id().unwrap().clone();
     let hers = agent.archive_in(&ann).unwrap();
     let before = hers.tree("s").await.unwrap();

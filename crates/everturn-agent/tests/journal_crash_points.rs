@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod journal_support;
+mod support;
 
 use std::sync::Arc;
 
@@ -11,10 +12,11 @@ use everturn_agent::{
     Agent, AgentFinishReason, AgentInput, Artifact, Interrupt, Resume, Session, SessionState, agent,
 };
 use everturn_ai::{Message, ModelResponse, Part, Replay, Tool, ToolContext, ToolRequest};
-use journal_support::{Fuse, Shared, World, journals, latest, registry, turn};
+use journal_support::{journals, latest, registry, turn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use support::{FaultyStore, Fuse, World};
 
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Kitchen {
@@ -69,7 +71,7 @@ fn cook(store: &MemoryStore, fuse: &Fuse, world: &Arc<World>) -> Agent<Kitchen> 
             tool("add", Replay::Pure, fuse, world),
             tool("sign", Replay::Once, fuse, world),
         ])
-        .store(Shared::new(store, fuse, world))
+        .store(FaultyStore::shared(store, fuse, world))
         .define()
         .unwrap()
 }

@@ -3,115 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod journal_support;
+mod support;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::store::{MemoryStore, SessionStore};
-use everturn_agent::{
-    Agent, AgentFinishReason, AgentInput, AgentOutput, AgentSession, Concurrency, Interrupt, Journaling,
-    Resume, SnapshotPolicy, agent, custom_agent,
+use everturn_agent::{AgentFinishReason, AgentInput, Journaling, Resume, SnapshotPolicy, agent};
+use everturn_ai::{ModelResponse, Reconciliation, Replay};
+use everturn_core::{Error, Status};
+use journal_support::{
+    Setting, deadly, done, interrupt, journals, latest, once, registry, run, status, tool,
 };
-use everturn_ai::{
-    Message, ModelResponse, Part, Reconciliation, Replay, Tool, ToolContext, ToolRequest, reason,
-};
-use everturn_core::{Error, Registry, Result, Status};
-use everturn_testkit::Gate;
-use journal_support::{Fuse, Shared, World, journals, latest, registry, turn};
 use serde_json::{Value, json};
-
-fn asks(names: &[&str]) -> ModelResponse {
-    let request = |name: &&str| Part::from(ToolRequest::new(*name, json!({})).with_reference(*name));
-    ModelResponse::new(Message::model(names.iter().map(request).collect::<Vec<_>>()))
-}
-
-/// Asks for these tools once, then is done.
-fn once(names: &'static [&'static str]) -> impl Fn(usize) -> ModelResponse + Send + Sync {
-    move |rounds| match rounds {
-        0 => asks(names),
-        _ => ModelResponse::text_of("Done."),
-    }
-}
-
-/// A tool that is counted, and then does what `then` does with the number of its run.
-fn tool<F, Fut>(name: &'static str, world: &Arc<World>, then: F) -> Tool
-where
-    F: Fn(usize) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Value>> + Send + 'static,
-{
-    let (world, then) = (Arc::clone(world), Arc::new(then));
-    Tool::dynamic(name, "Does it.", None, move |_, _: ToolContext| {
-        world.count(name);
-        let run = world.counted(name);
-        let then = Arc::clone(&then);
-        async move { then(run).await }
-    })
-}
-
-fn done(name: &'static str, world: &Arc<World>) -> Tool {
-    tool(name, world, move |_| async move {
-        Ok(json!(format!("{name} is done")))
-    })
-}
-
-/// A tool whose first run takes the process with it.
-fn deadly(name: &'static str, world: &Arc<World>, fuse: &Fuse) -> Tool {
-    let fuse = fuse.clone();
-    tool(name, world, move |run| {
-        let fuse = fuse.clone();
-        async move {
-            if run == 1 {
-                fuse.die().await;
-            }
-            Ok(json!(format!("{name} is done")))
-        }
-    })
-}
-
-struct Setting {
-    store: MemoryStore,
-    world: Arc<World>,
-}
-
-impl Setting {
-    fn new() -> Self {
-        Self {
-            store: MemoryStore::new(),
-            world: Arc::new(World::default()),
-        }
-    }
-
-    fn agent(
-        &self,
-        fuse: &Fuse,
-        answer: impl Fn(usize) -> ModelResponse + Send + Sync + 'static,
-        tools: impl IntoIterator<Item = Tool>,
-    ) -> Agent {
-        agent(&registry(fuse, &self.world, answer), "cook")
-            .tools(tools)
-            .store(Shared::new(&self.store, fuse, &self.world))
-            .define()
-            .unwrap()
-    }
-}
-
-/// Runs a turn of an agent in a process of its own; `None` if the process died.
-fn run(fuse: &Fuse, agent: &Agent, input: impl Into<AgentInput>) -> Option<Result<AgentOutput>> {
-    fuse.process(turn(agent, input))
-}
-
-fn interrupt(output: &AgentOutput) -> Interrupt {
-    assert_eq!(
-        output.finish_reason,
-        Some(AgentFinishReason::Interrupted),
-        "{output:?}"
-    );
-    Interrupt::of(output.message.as_ref().unwrap().interrupts().next().unwrap()).unwrap()
-}
-
-fn status(output: &AgentOutput) -> Status {
-    output.error.as_ref().unwrap().status.unwrap()
-}
+use support::Fuse;
 
 #[test]
 fn a_turn_without_tools_writes_nothing() {
@@ -351,122 +254,13 @@ fn a_changed_prompt_asks_the_model_again_and_pays_once() {
     let changed = agent(&registry(&fuse, &setting.world, once(&["pay"])), "cook")
         .system("Be quick.")
         .tools([done("pay", &setting.world)])
-        .store(Shared::new(&setting.store, &fuse, &setting.world))
+        .store(setting.shared(&fuse))
         .define()
         .unwrap();
     let output = run(&fuse, &changed, "go").unwrap().unwrap();
 
     assert_eq!(output.message.unwrap().text(), "Done.");
     assert_eq!(setting.world.counted("pay"), 1);
-}
-
-#[tokio::test]
-async fn a_worker_that_was_only_asleep_is_stopped_before_it_acts() {
-    let setting = Setting::new();
-    let (fuse, gate) = (Fuse::never(), Gate::new());
-    let (asleep, at) = (gate.clone(), Arc::clone(&setting.world));
-    let slow = Tool::dynamic("look", "Looks.", None, move |_, _: ToolContext| {
-        let (asleep, at) = (asleep.clone(), Arc::clone(&at));
-        async move {
-            at.count("look");
-            asleep.pass().await;
-            Ok(json!("seen"))
-        }
-    })
-    .with_replay(Replay::Idempotent);
-    let script = |rounds| match rounds {
-        0 => asks(&["look"]),
-        1 => asks(&["pay"]),
-        _ => ModelResponse::text_of("Done."),
-    };
-    let sleeper = setting.agent(&fuse, script, [slow, done("pay", &setting.world)]);
-    let quick = done("look", &setting.world).with_replay(Replay::Idempotent);
-    let worker = setting.agent(&fuse, script, [quick, done("pay", &setting.world)]);
-
-    let (first, second) = tokio::join!(turn(&sleeper, "go"), async {
-        gate.reached().await;
-        let output = turn(&worker, "go").await.unwrap();
-        gate.open();
-        output
-    });
-
-    assert_eq!(second.message.unwrap().text(), "Done.");
-    assert_eq!(status(&first.unwrap()), Status::Aborted);
-    assert_eq!(setting.world.counted("pay"), 1);
-}
-
-#[tokio::test]
-async fn a_worker_that_lost_the_turn_to_one_still_running_is_stopped_too() {
-    let setting = Setting::new();
-    let (fuse, first_gate, second_gate) = (Fuse::never(), Gate::new(), Gate::new());
-    let gated = |gate: &Gate| {
-        let gate = gate.clone();
-        tool("look", &setting.world, move |_| {
-            let gate = gate.clone();
-            async move {
-                gate.pass().await;
-                Ok(json!("seen"))
-            }
-        })
-        .with_replay(Replay::Idempotent)
-    };
-    let sleeper = setting.agent(&fuse, once(&["look"]), [gated(&first_gate)]);
-    let worker = setting.agent(&fuse, once(&["look"]), [gated(&second_gate)]);
-
-    let (first, second) = tokio::join!(
-        async {
-            let output = turn(&sleeper, "go").await.unwrap();
-            second_gate.open();
-            output
-        },
-        async {
-            first_gate.reached().await;
-            let (output, ()) = tokio::join!(turn(&worker, "go"), async {
-                second_gate.reached().await;
-                first_gate.open();
-            });
-            output.unwrap()
-        }
-    );
-
-    assert_eq!(status(&first), Status::Aborted);
-    assert_eq!(second.message.unwrap().text(), "Done.");
-    assert_eq!(setting.world.counted("model"), 2);
-}
-
-#[tokio::test]
-async fn identical_turns_of_a_forking_agent_do_not_meet() {
-    let setting = Setting::new();
-    let (fuse, gate) = (Fuse::never(), Gate::new());
-    let waiting = gate.clone();
-    let look = tool("look", &setting.world, move |run| {
-        let waiting = waiting.clone();
-        async move {
-            if run == 1 {
-                waiting.pass().await;
-            }
-            Ok(json!("seen"))
-        }
-    });
-    let agent = agent(&registry(&fuse, &setting.world, once(&["look"])), "cook")
-        .tools([look])
-        .concurrency(Concurrency::Fork)
-        .store(Shared::new(&setting.store, &fuse, &setting.world))
-        .define()
-        .unwrap();
-
-    let (first, second) = tokio::join!(turn(&agent, "go"), async {
-        gate.reached().await;
-        let output = turn(&agent, "go").await;
-        gate.open();
-        output
-    });
-
-    for output in [first.unwrap(), second.unwrap()] {
-        assert_eq!(output.message.unwrap().text(), "Done.");
-    }
-    assert_eq!(setting.world.counted("look"), 2);
-    assert_eq!(journals(&setting.store), 0);
 }
 
 #[test]
@@ -476,7 +270,7 @@ fn an_agent_that_is_told_so_writes_nothing() {
     let agent = agent(&registry(&fuse, &setting.world, once(&["pay"])), "cook")
         .tools([done("pay", &setting.world)])
         .journaling(Journaling::Off)
-        .store(Shared::new(&setting.store, &fuse, &setting.world))
+        .store(setting.shared(&fuse))
         .define()
         .unwrap();
 
@@ -492,7 +286,7 @@ fn a_turn_that_gets_no_row_leaves_no_journal() {
     let agent = agent(&registry(&fuse, &setting.world, once(&["pay"])), "cook")
         .tools([done("pay", &setting.world)])
         .snapshots(SnapshotPolicy::never())
-        .store(Shared::new(&setting.store, &fuse, &setting.world))
+        .store(setting.shared(&fuse))
         .define()
         .unwrap();
 
@@ -515,7 +309,7 @@ fn journals_that_nobody_came_back_for_are_dropped() {
     let forgetful = agent(&registry(&fuse, &setting.world, once(&["pay"])), "cook")
         .tools([done("pay", &setting.world)])
         .journaling(Journaling::Keep(Duration::ZERO))
-        .store(Shared::new(&setting.store, &fuse, &setting.world))
+        .store(setting.shared(&fuse))
         .define()
         .unwrap();
     let other = AgentInput::message("something else");
@@ -541,141 +335,4 @@ fn a_background_run_keeps_its_journals_until_its_end() {
     assert_eq!(row.unwrap().finish_reason, Some(AgentFinishReason::Stop));
     assert!(setting.world.counted("records") > 0);
     assert_eq!(journals(&setting.store), 0);
-}
-
-/// An agent whose turns reserve a table, and die or fail after it as they are told.
-fn waiter(setting: &Setting, fuse: &Fuse, replay: Replay, store: impl SessionStore) -> Agent {
-    let (world, fuse) = (Arc::clone(&setting.world), fuse.clone());
-    custom_agent(&Registry::new(), "waiter", move |session: AgentSession| {
-        let (world, fuse) = (Arc::clone(&world), fuse.clone());
-        async move {
-            session
-                .run(|turn| {
-                    let (world, fuse) = (Arc::clone(&world), fuse.clone());
-                    async move {
-                        let (inside, dies) = (Arc::clone(&world), fuse.clone());
-                        let table: usize = turn
-                            .effect("reserve", replay)
-                            .run(|key| async move {
-                                inside.count("reserve");
-                                inside.saw_key("reserve", key.as_str());
-                                dies.step().await;
-                                Ok(inside.counted("reserve"))
-                            })
-                            .await?;
-                        fuse.step().await;
-                        turn.add_message(Message::model(format!("Table {table}.")));
-                        Ok(())
-                    }
-                })
-                .await?;
-            Ok(session.result())
-        }
-    })
-    .store(store)
-    .define()
-    .unwrap()
-}
-
-#[test]
-fn an_effect_of_a_turns_own_takes_place_once() {
-    // Steps are reading, before and after each record, inside the effect, and after it.
-    for (dies_at, replay, runs) in [
-        (6, Replay::Once, 1),
-        (4, Replay::Idempotent, 1),
-        (4, Replay::Keyed, 1),
-        (1, Replay::Keyed, 2),
-    ] {
-        let setting = Setting::new();
-        let fuse = Fuse::burning_at(dies_at);
-        let dying = waiter(
-            &setting,
-            &fuse,
-            replay,
-            Shared::new(&setting.store, &fuse, &setting.world),
-        );
-        assert!(run(&fuse, &dying, "a table").is_none());
-
-        let fuse = Fuse::never();
-        let alive = waiter(
-            &setting,
-            &fuse,
-            replay,
-            Shared::new(&setting.store, &fuse, &setting.world),
-        );
-        let output = run(&fuse, &alive, "a table").unwrap().unwrap();
-
-        let said = format!("Table {runs}.");
-        assert_eq!(output.message.unwrap().text(), said, "{dies_at} {replay:?}");
-        assert_eq!(setting.world.keys("reserve"), 1);
-        assert_eq!(journals(&setting.store), 0);
-    }
-}
-
-#[test]
-fn an_effect_of_unknown_outcome_fails_the_turn_until_somebody_finds_out() {
-    let setting = Setting::new();
-    let fuse = Fuse::burning_at(3);
-    let shared = |fuse: &Fuse| Shared::new(&setting.store, fuse, &setting.world);
-    assert!(
-        run(
-            &fuse,
-            &waiter(&setting, &fuse, Replay::Once, shared(&fuse)),
-            "a table"
-        )
-        .is_none()
-    );
-
-    let fuse = Fuse::never();
-    let alive = waiter(&setting, &fuse, Replay::Once, shared(&fuse));
-    for _ in 0..2 {
-        let output = run(&fuse, &alive, "a table").unwrap().unwrap();
-        assert_eq!(status(&output), Status::FailedPrecondition);
-        let details = output.error.unwrap().details.unwrap();
-        assert_eq!(details["effect"], "reserve");
-    }
-    assert_eq!(setting.world.counted("reserve"), 1);
-    assert_eq!(reason::OUTCOME_UNKNOWN.name(), "outcome-unknown");
-
-    let knowing = custom_agent(&Registry::new(), "waiter", |session: AgentSession| async move {
-        session
-            .run(|turn| async move {
-                let table: usize = turn
-                    .effect("reserve", Replay::Once)
-                    .reconcile(|_| async { Ok(Reconciliation::Happened(9)) })
-                    .run(|_| async { Err(Error::internal("it is not done again")) })
-                    .await?;
-                turn.add_message(Message::model(format!("Table {table}.")));
-                Ok(())
-            })
-            .await?;
-        Ok(session.result())
-    })
-    .store(shared(&fuse))
-    .define()
-    .unwrap();
-    let output = run(&fuse, &knowing, "a table").unwrap().unwrap();
-
-    assert_eq!(output.message.unwrap().text(), "Table 9.");
-}
-
-#[tokio::test]
-async fn an_agent_without_a_store_has_effects_too() {
-    let agent = custom_agent(&Registry::new(), "waiter", |session: AgentSession| async move {
-        session
-            .run(|turn| async move {
-                let table: u32 = turn
-                    .effect("reserve", Replay::Once)
-                    .run(|_| async { Ok(3) })
-                    .await?;
-                turn.add_message(Message::model(format!("Table {table}.")));
-                Ok(())
-            })
-            .await?;
-        Ok(session.result())
-    })
-    .define()
-    .unwrap();
-
-    assert_eq!(agent.run_text("a table").await.unwrap().text(), "Table 3.");
 }

@@ -6,7 +6,8 @@ mod support;
 
 use everturn_agent::store::{Order, Scope, SessionStore, SnapshotQuery, TIP_MOVED};
 use everturn_agent::{
-    Agent, AgentInit, AgentInput, AgentOutput, AgentSession, Concurrency, SnapshotId, Timeline, custom_agent,
+    Agent, AgentInit, AgentInput, AgentOutput, AgentSession, Concurrency, SnapshotId, SnapshotIds, Timeline,
+    custom_agent,
 };
 use everturn_core::{Registry, Result, Status};
 use serde_json::Value;
@@ -94,6 +95,33 @@ async fn what_was_left_behind_is_recovered_by_resuming_it() {
 
     assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1, 4, 6]));
     assert_eq!(listed(&store, true).await, pick(&ids, &[2, 3, 5]));
+}
+
+#[tokio::test]
+async fn a_turn_that_comes_to_a_snapshot_which_is_there_leaves_behind_what_follows_it() {
+    let store = FaultyStore::default();
+    let agent = replying("parrot")
+        .store(store.clone())
+        .timeline(Timeline::Linear)
+        .snapshot_ids(SnapshotIds::ContentAddressed)
+        .define()
+        .unwrap();
+    let mut ids = turns(&agent, 4).await;
+
+    let again = turn(&agent, AgentInit::snapshot(ids[0].clone()), "1").await;
+
+    assert_eq!(again, ids[1]);
+    assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1]));
+    assert_eq!(listed(&store, true).await, pick(&ids, &[2, 3]));
+    assert_eq!(agent.latest_snapshot("s").await.unwrap().snapshot_id, ids[1]);
+
+    let recovered = turn(&agent, AgentInit::session("s"), "2").await;
+
+    assert_eq!(recovered, ids[2]);
+    assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1, 2]));
+    ids.push(turn(&agent, AgentInit::session("s"), "other").await);
+    assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1, 2, 4]));
+    assert_eq!(listed(&store, true).await, pick(&ids, &[3]));
 }
 
 #[tokio::test]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use everturn_agent::store::{MemoryStore, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, Snapshot, SnapshotStatus};
-use everturn_core::{Context, DynAction, JsonCall, Status};
+use everturn_core::{DynAction, JsonCall, Status};
 use serde_json::{Value, json};
-use support::replying;
+use support::{replying, tell, tenants};
 
 async fn call(action: &dyn DynAction, input: Value) -> everturn_core::Result<Value> {
     action.run_json(JsonCall::new(input)).await
@@ -122,22 +122,9 @@ async fn an_abort_leaves_what_is_over_and_names_what_is_not_there() {
 
 #[tokio::test]
 async fn tenants_do_not_see_each_other() {
-    let tenant = |context: &Context| Scope::new(context.auth().and_then(Value::as_str).unwrap_or("nobody"));
-    let agent = replying("chef")
-        .store(MemoryStore::new())
-        .scope(tenant)
-        .define()
-        .unwrap();
-    let ann = Context::new().with_value("auth", "ann");
-    let bob = Context::new().with_value("auth", "bob");
+    let (agent, ann, bob) = tenants(&MemoryStore::new());
 
-    let reply = agent
-        .chat()
-        .resume("s")
-        .context(ann.clone())
-        .run("one")
-        .await
-        .unwrap();
+    let reply = tell(&agent, &ann, "s", "one").await;
     let stolen = agent
         .chat()
         .snapshot(reply.snapshot_id().unwrap().clone())

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod support;
+mod takeover_support;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,19 +13,16 @@ use everturn_agent::{
     SnapshotStatus, Turn,
 };
 use everturn_ai::Replay;
-use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use support::{FaultyStore, handling, reply, said};
+use takeover_support::{A_WHILE, clock, pass, settle};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 /// A few signs of life long, and much shorter than tests wait for a lost worker.
 const HEARTBEAT: Heartbeat = Heartbeat {
     interval: Duration::from_secs(10),
     expiry: Duration::from_secs(40),
 };
-
-const A_WHILE: Duration = Duration::from_secs(61);
 
 /// What was paid, whoever paid it.
 type Payments = Arc<Mutex<Vec<String>>>;
@@ -37,15 +35,6 @@ struct Worker {
     after: Arc<Semaphore>,
 }
 
-/// Waits at a gate, for as long as the turn may.
-async fn pass(gate: &Semaphore, turn: &Turn) -> everturn_core::Result<()> {
-    tokio::select! {
-        permit = gate.acquire() => permit?.forget(),
-        error = turn.context().ended() => return Err(error),
-    }
-    Ok(())
-}
-
 /// Workers of one store, whose clock goes with tokio's.
 struct World {
     clock: Clock,
@@ -55,9 +44,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (began, instant) = (Timestamp::from_second(1_000_000).unwrap(), Instant::now());
         Self {
-            clock: Clock::new(move || began + SignedDuration::try_from(instant.elapsed()).unwrap()),
+            clock: clock(),
             store: FaultyStore::default(),
             paid: Payments::default(),
         }
@@ -102,11 +90,6 @@ impl World {
         let row = self.store.get(&Scope::default(), id, Detail::Metadata).await;
         row.unwrap().unwrap().status
     }
-}
-
-/// Lets everything that can happen happen.
-async fn settle() {
-    tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,8 +6,10 @@ use everturn_core::{Context, Error, Exposure, Reason, Result, RuntimeError, Stat
 use jiff::Timestamp;
 
 use super::Definition;
+use crate::journal::OpenTurn;
 use crate::lease::RunRecord;
 use crate::store::{Detail, SessionStore};
+use crate::timeline::{Line, Rewind};
 use crate::transform::{StateTransform, shown_state};
 use crate::{Clock, GetSnapshotRequest, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
@@ -52,10 +54,15 @@ impl<S> Definition<S> {
                 }
                 row
             }
-            (None, Some(session_id)) => store
-                .latest(&scope, &session_id, Detail::Whole)
-                .await?
-                .ok_or_else(|| nothing_in(&session_id))?,
+            (None, Some(session_id)) => {
+                let line = Line {
+                    store,
+                    scope: &scope,
+                    session: &session_id,
+                };
+                let latest = line.latest(Detail::Whole).await?;
+                latest.ok_or_else(|| nothing_in(&session_id))?
+            }
             (None, None) => {
                 return Err(
                     Error::invalid_argument("a 'snapshotId' or a 'sessionId' is needed").with_public(),
@@ -92,6 +99,8 @@ impl Showing {
         }
         row.updated_at.get_or_insert(row.created_at);
         RunRecord::clear(&mut row);
+        OpenTurn::clear(&mut row);
+        Rewind::clear(&mut row);
         if exposure(&self.context) == Exposure::Public {
             // Rows are for operators too, so they hold the whole text and do not say which part of it is public.
             row.error = row.error.map(withheld);

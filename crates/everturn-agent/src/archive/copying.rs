@@ -5,8 +5,10 @@ use serde_json::json;
 
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
+use crate::journal::OpenTurn;
 use crate::opening::resumable;
 use crate::store::Detail;
+use crate::timeline::Rewind;
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// Under which key the first row of a forked session says where it comes from: `{"sessionId", "snapshotId"}`.
@@ -25,7 +27,10 @@ impl Archive {
     pub async fn fork(&self, id: impl Into<SnapshotId>, session: impl Into<SessionId>) -> Result<Snapshot> {
         let session = named_session(session)?;
         let id = named_snapshot(id)?;
-        let origin = resumable(self.stored(&id, Detail::Whole).await?)?;
+        let mut origin = resumable(self.stored(&id, Detail::Whole).await?)?;
+        // What its session has yet to do is none of the new one's business.
+        Rewind::clear(&mut origin);
+        OpenTurn::clear(&mut origin);
         let now = self.clock.now();
         let mut extra = origin.extra;
         extra.insert(

@@ -7,6 +7,7 @@ use everturn_core::Result;
 use super::{Archive, SnapshotTree, named_session, named_snapshot};
 use crate::agent::nothing_in;
 use crate::store::{Detail, MAX_PAGE, Page, SessionQuery, SessionSummary, SnapshotQuery};
+use crate::timeline::Rewind;
 use crate::{SessionId, Snapshot, SnapshotId};
 
 impl Archive {
@@ -25,7 +26,7 @@ impl Archive {
     /// As [`Archive::get`].
     pub async fn latest(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
         let session = named_session(session)?;
-        let row = self.store.latest(&self.scope, &session, Detail::Whole).await?;
+        let row = self.line(&session).latest(Detail::Whole).await?;
         self.show(row.ok_or_else(|| nothing_in(&session))?)
     }
 
@@ -34,7 +35,10 @@ impl Archive {
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty session id; what showing a row fails with.
     pub async fn list(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
-        named_session(query.session.clone())?;
+        let session = named_session(query.session.clone())?;
+        if query.after.is_none() {
+            self.settle(&session).await?;
+        }
         let page = self.store.list(&self.scope, query).await?;
         let items = page.items.into_iter().map(|row| self.show(row));
         Ok(Page {
@@ -48,7 +52,14 @@ impl Archive {
     /// # Errors
     /// What showing a row fails with.
     pub async fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionSummary>> {
-        let page = self.store.sessions(&self.scope, query).await?;
+        let mut page = self.store.sessions(&self.scope, query).await?;
+        let unfinished = |summary: &&SessionSummary| Rewind::of(&summary.latest).is_some();
+        if page.items.iter().any(|summary| unfinished(&summary)) {
+            for summary in page.items.iter().filter(unfinished) {
+                self.settle(&summary.session_id).await?;
+            }
+            page = self.store.sessions(&self.scope, query).await?;
+        }
         let shown = |summary: SessionSummary| {
             Ok(SessionSummary {
                 latest: self.show(summary.latest)?,
@@ -127,12 +138,18 @@ impl Archive {
         Ok(ids)
     }
 
+    /// Finishes what a rewind of the session may have left to do.
+    async fn settle(&self, session: &SessionId) -> Result<()> {
+        self.line(session).latest(Detail::Metadata).await.map(drop)
+    }
+
     /// What `take` takes from each row of a session, oldest first.
     async fn gather<T>(
         &self,
         session: &SessionId,
         take: impl Fn(Snapshot) -> T + Send + Sync,
     ) -> Result<Vec<T>> {
+        self.settle(session).await?;
         let mut query = all_of(session).oldest_first();
         let mut taken = Vec::new();
         loop {

@@ -113,7 +113,7 @@ impl Archive {
         rules: &Retention,
     ) -> Result<TrimmedSession> {
         let session = named_session(session)?;
-        let tip = self.store.latest(&self.scope, &session, Detail::Metadata).await?;
+        let tip = self.line(&session).latest(Detail::Metadata).await?;
         let mut judge = Judge::new(rules, self.clock.now(), tip.map(|tip| tip.snapshot_id));
         let mut trimmed = TrimmedSession {
             session_id: session.clone(),

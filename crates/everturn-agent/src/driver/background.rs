@@ -144,7 +144,7 @@ impl<S: CustomState> Driver<S> {
             status: SnapshotStatus::Pending,
             heartbeat_at: Some(row.created_at.max(now)),
             event: Some(SnapshotEvent::InvocationEnd),
-            state: self.snapshots.unsaved().cloned(),
+            state: self.snapshots.boundary().beside().cloned(),
             ..row
         };
         let record = RunRecord {
@@ -153,6 +153,7 @@ impl<S: CustomState> Driver<S> {
             attempts: 1,
             turns: self.turns.over(),
             inputs,
+            turn: self.journals.begun().filter(|_| self.turns.is_under_way()),
             context: self.definition.recorded_context(self.client.context()),
         };
         record.put(&mut row);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Driver;
-use crate::journal::TurnJournal;
+use crate::journal::{OpenTurn, TurnJournal};
 use crate::store::JournalKey;
 use crate::{AgentInput, CustomState, Session, SnapshotId};
 
@@ -19,6 +19,16 @@ impl Journals {
     /// The journals that hold anything.
     pub(super) fn written(&self) -> Vec<JournalKey> {
         self.0.iter().filter_map(|journal| journal.written()).collect()
+    }
+
+    /// The turn under way as it began, if it is written down.
+    pub(super) fn begun(&self) -> Option<OpenTurn> {
+        self.0.last().map(|journal| journal.beginning())
+    }
+
+    /// The turn under way as it is now, if anything of it is written down.
+    pub(super) fn under_way(&self) -> Option<OpenTurn> {
+        self.0.last()?.so_far()
     }
 
     /// The journals that hold anything, which are then no longer followed.

@@ -7,9 +7,10 @@ use everturn_core::{Error, Result};
 use futures::FutureExt;
 
 use super::{AgentEvent, Driver, Written};
+use crate::boundary::Boundary;
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::ledger::Saved;
-use crate::machine::Event;
+use crate::machine::{Event, TurnOutcome};
 use crate::session::Answer;
 use crate::{
     AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotCreated, SnapshotEvent, SnapshotId,
@@ -17,14 +18,13 @@ use crate::{
 };
 
 /// The invocation's rows, as far as the driver must remember them.
-#[derive(Default)]
 pub(super) struct Snapshots {
     /// The state of the row that the next one goes on from.
     previous: Option<SessionState>,
     /// How many turns came since that row and have none of their own.
     unsaved_turns: u64,
-    /// The state after the last turn that stands, where that row does not hold it.
-    unsaved: Option<SessionState>,
+    /// Where the turn under way began, or where the next one begins.
+    boundary: Boundary<SessionState>,
     /// Every row written, in order.
     created: Vec<SnapshotId>,
     /// Generations that wait for a row, in order.
@@ -51,14 +51,21 @@ impl Snapshots {
     pub(super) fn after(previous: Option<SessionState>, unsaved: Option<SessionState>) -> Self {
         Self {
             previous,
-            unsaved,
-            ..Self::default()
+            unsaved_turns: 0,
+            boundary: unsaved.map_or(Boundary::InRow, Boundary::Beside),
+            created: Vec::new(),
+            iterations: VecDeque::new(),
         }
     }
 
-    /// The state to go on from, where no row holds it.
-    pub(super) fn unsaved(&self) -> Option<&SessionState> {
-        self.unsaved.as_ref()
+    /// Where the turn under way began, or where the next one begins.
+    pub(super) fn boundary(&self) -> &Boundary<SessionState> {
+        &self.boundary
+    }
+
+    /// A turn is over and has no row.
+    pub(super) fn turn_left(&mut self, state: SessionState) {
+        self.boundary.turn_left(state);
     }
 
     pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<()>) {
@@ -90,10 +97,16 @@ impl<S: CustomState> Driver<S> {
             Ok(true) => {}
             Ok(false) => {
                 self.snapshots.unsaved_turns += 1;
-                self.snapshots.unsaved = Some(state);
+                self.snapshots.turn_left(state);
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.turn_ended(TurnOutcome::Succeeded);
+                }
                 self.forget_journals();
             }
-            Err(error) => self.raised.push_back(Event::CommitFailed(error)),
+            Err(error) => {
+                self.snapshots.turn_left(state);
+                self.raised.push_back(Event::CommitFailed(error));
+            }
         }
     }
 
@@ -166,7 +179,7 @@ impl<S: CustomState> Driver<S> {
         } else {
             messages.clone()
         };
-        let row = Snapshot {
+        let mut row = Snapshot {
             snapshot_id,
             turn_index,
             event: Some(event),
@@ -181,6 +194,13 @@ impl<S: CustomState> Driver<S> {
             }),
             ..row
         };
+        if let Some(turn) = self
+            .journals
+            .under_way()
+            .filter(|_| event == SnapshotEvent::ToolIterationEnd)
+        {
+            turn.put(&mut row);
+        }
         let journals = match event {
             SnapshotEvent::TurnEnd => self.journals.written(),
             // The turn is not over, or its own row was there before.
@@ -207,6 +227,9 @@ impl<S: CustomState> Driver<S> {
         let saved = match saved {
             Ok(saved) => saved,
             Err(error) => {
+                if event == SnapshotEvent::TurnEnd {
+                    self.snapshots.turn_left(self.session.state());
+                }
                 return Event::CommitFailed(error.context(match event {
                     SnapshotEvent::TurnEnd => "the turn could not be saved",
                     SnapshotEvent::ToolIterationEnd => "the tools' answers could not be saved",
@@ -225,9 +248,14 @@ impl<S: CustomState> Driver<S> {
                 _ => {}
             }
         }
-        self.snapshots.previous = row.state;
+        let before = std::mem::replace(&mut self.snapshots.previous, row.state);
         self.snapshots.unsaved_turns = 0;
-        self.snapshots.unsaved = None;
+        match event {
+            SnapshotEvent::ToolIterationEnd => self.snapshots.boundary.row_written_inside(|| {
+                before.unwrap_or_else(|| SessionState::beginning(self.session.session_id()))
+            }),
+            _ => self.snapshots.boundary.row_written(),
+        }
         if is_new {
             self.report(&row.snapshot_id, event);
         }

@@ -81,6 +81,10 @@ impl Turns {
         self.running == Some(number)
     }
 
+    pub(super) fn is_under_way(&self) -> bool {
+        self.running.is_some()
+    }
+
     pub(super) fn is_first(&self) -> bool {
         self.begun == 0
     }

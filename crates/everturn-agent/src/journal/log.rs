@@ -99,6 +99,37 @@ impl Log {
         }
     }
 
+    /// Takes note of what an earlier attempt wrote before the row that this one goes on from: the calls of its replies have
+    /// had their answers, and what was changed stays changed.
+    pub(super) fn learn_past(&mut self, entry: Entry) {
+        match entry {
+            Entry::Replied { effect, response } => {
+                let requests = response.message.iter().flat_map(Message::tool_requests);
+                for (position, request) in requests.enumerate() {
+                    let look = call_look(Some(&effect), position, &call_of(request));
+                    self.met.insert(effect_id(&self.key, &look, 0));
+                }
+            }
+            Entry::Ended {
+                effect,
+                call,
+                reply,
+                outcome,
+                ..
+            } => {
+                self.met.insert(effect.clone());
+                self.learn(Entry::Ended {
+                    effect,
+                    call,
+                    reply,
+                    outcome,
+                    changes: Vec::new(),
+                });
+            }
+            entry => self.learn(entry),
+        }
+    }
+
     /// The identity of a model call, its reply if that is known, and what the calls that the reply asked for changed, in
     /// the order in which they ended.
     pub(super) fn meet_model(&mut self, look: &str) -> (EffectId, Option<ModelResponse>, Vec<Change>) {
@@ -291,6 +322,41 @@ mod tests {
 
         assert_eq!((met.id, met.record), (id, ToolRecord::Nothing));
         assert!(!log.holds_calls_not_to_repeat());
+    }
+
+    #[test]
+    fn a_call_that_the_row_holds_is_not_the_one_that_is_asked_for_after_it() {
+        let (past, entry) = reply("a");
+        let id = effect_id(&key(), &look(&past), 0);
+        let mut log = Log::new(key());
+        for entry in [entry, started(&id), ended(&id, &past, "paid")] {
+            log.learn_past(entry);
+        }
+
+        let (next, known, _) = log.meet_model("b");
+        let met = log.meet_call(&look(&next), &call_of(&pay()), Replay::Once);
+
+        assert!(known.is_none());
+        assert_ne!(met.id, id);
+        assert_eq!(met.record, ToolRecord::Nothing);
+    }
+
+    #[test]
+    fn an_effect_of_the_turns_own_that_the_row_holds_is_known_and_changes_nothing_again() {
+        let id = effect_id(&key(), "own", 0);
+        let mut log = Log::new(key());
+        log.learn_past(Entry::Ended {
+            effect: id.clone(),
+            call: "own".to_owned(),
+            reply: None,
+            outcome: Box::new(finished("a table")),
+            changes: vec![Change::Artifacts(Vec::new())],
+        });
+
+        let met = log.meet_call("own", "own", Replay::Once);
+
+        assert_eq!((met.id, met.record), (id, ToolRecord::Ended(finished("a table"))));
+        assert!(met.changes.is_empty());
     }
 
     #[test]

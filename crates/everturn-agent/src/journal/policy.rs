@@ -1,12 +1,13 @@
 //! Whether journals are kept, and for how long.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use crate::Clock;
+use crate::lock::lock;
 use crate::store::Journal;
 
 /// How often one agent looks for journals that nobody came back for, at most.
@@ -72,7 +73,7 @@ impl Retention {
 
     fn is_due(&self) -> bool {
         let now = Instant::now();
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut swept = lock(&self.swept);
         let due = swept.is_none_or(|last| now.duration_since(last) >= SWEEP_EVERY);
         if due {
             *swept = Some(now);

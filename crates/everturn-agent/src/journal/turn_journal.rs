@@ -1,7 +1,7 @@
 //! The journal of one turn, beside the generations that run in it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use everturn_ai::{
     EffectId, EffectJournal, Message, ModelEffect, ModelResponse, Replay, ToolEffect, ToolOutcome,
@@ -13,8 +13,10 @@ use tokio::sync::OnceCell;
 use super::entry::Entry;
 use super::identity::{call_look, call_of, model_look, own_look};
 use super::log::{Log, Met};
+use super::open_turn::OpenTurn;
 use super::policy::Retention;
 use super::writer::{Place, Writer};
+use crate::lock::lock;
 use crate::session::{Change, Changes};
 use crate::store::JournalKey;
 use crate::{SessionHandle, SessionId};
@@ -83,16 +85,30 @@ impl TurnJournal {
         self.writer.has_written().then(|| self.writer.place().key.clone())
     }
 
+    /// The turn as it began.
+    pub(crate) fn beginning(&self) -> OpenTurn {
+        let place = self.writer.place();
+        OpenTurn::new(&place.key, place.past)
+    }
+
+    /// The turn as it is now, if anything of it is written down.
+    pub(crate) fn so_far(&self) -> Option<OpenTurn> {
+        let key = self.written()?;
+        Some(OpenTurn::new(&key, self.writer.records()))
+    }
+
     fn live(&self) -> MutexGuard<'_, Live> {
-        // Every critical section leaves it consistent.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
 
     async fn take_up(&self) -> Result<()> {
         let read = async {
-            let entries = self.writer.take_up().await?;
+            let [past, since] = self.writer.take_up().await?;
             let mut live = self.live();
-            for entry in entries {
+            for entry in past {
+                live.log.learn_past(entry);
+            }
+            for entry in since {
                 live.log.learn(entry);
             }
             Ok(())

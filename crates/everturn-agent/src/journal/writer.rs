@@ -1,8 +1,8 @@
 //! Writing records, one after the other, as the only writer.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use everturn_core::{Error, Reason, Result};
 use tokio::sync::Mutex as AsyncMutex;
@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::entry::{Batch, Entry};
 use crate::SnapshotId;
+use crate::lock::lock;
 use crate::store::{Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, Scope, SessionStore};
 
 /// Another worker has taken the turn up: this one has stopped before it did anything more.
@@ -23,6 +24,8 @@ pub(crate) struct Place {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) scope: Scope,
     pub(crate) key: JournalKey,
+    /// How many of its records are part of what the turn goes on from.
+    pub(crate) past: u64,
     /// What must hold for this attempt to go on.
     pub(crate) guard: JournalGuard,
 }
@@ -45,7 +48,8 @@ pub(super) struct Writer {
     by: String,
     waiting: Mutex<Waiting>,
     turn: AsyncMutex<Sequence>,
-    has_written: AtomicBool,
+    /// How many records the journal has, once this attempt has written one.
+    records: AtomicU64,
 }
 
 #[derive(Default)]
@@ -68,7 +72,7 @@ impl Writer {
             by: Uuid::new_v4().simple().to_string(),
             waiting: Mutex::default(),
             turn: AsyncMutex::default(),
-            has_written: AtomicBool::new(false),
+            records: AtomicU64::new(0),
         }
     }
 
@@ -77,13 +81,17 @@ impl Writer {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Every critical section leaves the queue consistent.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     /// Whether the journal holds anything.
     pub(super) fn has_written(&self) -> bool {
-        self.has_written.load(Ordering::Acquire)
+        self.records() > 0
+    }
+
+    /// How many records the journal has, as far as this attempt has written any.
+    pub(super) fn records(&self) -> u64 {
+        self.records.load(Ordering::Acquire)
     }
 
     /// Whether another worker has the turn.
@@ -91,14 +99,15 @@ impl Writer {
         self.turn.lock().await.is_lost
     }
 
-    /// Reads what earlier attempts wrote and, if that is anything, excludes them from now on.
-    pub(super) async fn take_up(&self) -> Result<Vec<Entry>> {
+    /// Reads what earlier attempts wrote and, if that is anything, excludes them from now on. First comes what is part of
+    /// what the turn goes on from, then what came after.
+    pub(super) async fn take_up(&self) -> Result<[Vec<Entry>; 2]> {
         let mut sequence = self.turn.lock().await;
         let journal = self.place.journal()?;
         for _ in 0..PATIENCE {
             let records = journal.read(&self.place.scope, &self.place.key).await?;
             let Some(last) = records.last() else {
-                return Ok(Vec::new());
+                return Ok([Vec::new(), Vec::new()]);
             };
             sequence.next = last.sequence + 1;
             let claim = Batch {
@@ -106,7 +115,11 @@ impl Writer {
                 entries: vec![Entry::Claimed],
             };
             match self.write(&mut sequence, &claim).await {
-                Ok(()) => return entries(&records),
+                Ok(()) => {
+                    let after = records.partition_point(|record| record.sequence < self.place.past);
+                    let (past, since) = records.split_at(after);
+                    return Ok([entries(past)?, entries(since)?]);
+                }
                 // The other one is awake and has written meanwhile; what it wrote counts.
                 Err(error) if error.is(RECORD_TAKEN) => {}
                 Err(error) => return Err(error),
@@ -165,8 +178,8 @@ impl Writer {
             .journal()?
             .append(scope, key, record, Some(guard))
             .await?;
-        self.has_written.store(true, Ordering::Release);
         sequence.next += 1;
+        self.records.store(sequence.next, Ordering::Release);
         Ok(())
     }
 

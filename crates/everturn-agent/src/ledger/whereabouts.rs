@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use everturn_core::Result;
 
 use crate::lease::Lease;
-use crate::session::lock;
+use crate::lock::lock;
 use crate::store::tip_moved;
 use crate::{SessionId, Snapshot, SnapshotId};
 

@@ -45,8 +45,9 @@ pub(crate) enum Command<I, E> {
     /// begin any more: the turn loop that waits for it ends with a cancellation error.
     CancelWork,
 
-    /// Write the row of the detached run, a child of the last committed row, ignoring the caller's cancellation. Stop
-    /// following that cancellation and writing turn rows. Answered by `PendingWritten` or `PendingFailed`.
+    /// Write the row of the detached run, a child of the last committed row, ignoring the caller's cancellation; if that
+    /// one is in the middle of a turn, the row says where the turn began. Stop following that cancellation and writing turn
+    /// rows. Answered by `PendingWritten` or `PendingFailed`.
     WritePending {
         /// The row's id.
         id: PendingId,

@@ -78,7 +78,7 @@
 //! | row inside a turn in flight | another round of tools ends (generations side by side) | its row waits for the first and goes on from it |
 //! | row inside a turn in flight | turn ends (its generation was dropped) | the row lands first; the turn's row goes on from it |
 //! | row inside a turn in flight | function returns | the row lands, `turnEnd` says failed, then the output |
-//! | row inside a turn in flight | detach | the row lands first; the pending row goes on from it, or from the turn's row if the turn ended meanwhile |
+//! | row inside a turn in flight | detach | the row lands first; the pending row goes on from it and says where the turn began, or goes on from the turn's row if the turn ended meanwhile |
 //! | row inside a turn in flight | client gone, transform fails | work cancelled at once; the row lands before anything else is written or answered |
 //! | row inside a turn fails | | the generation fails with the store's error, and the turn by it |
 //! | detached, or work cancelled | round of tools ends | no row; the generation goes on |

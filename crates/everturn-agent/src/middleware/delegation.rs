@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_ai::{
@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::subagent;
+use crate::lock::lock;
 
 /// The metadata entry that marks the part with the list of sub-agents.
 const MARKER: &str = "agents-middleware-instructions";
@@ -229,7 +230,7 @@ pub(super) struct Made {
 #[async_trait]
 impl Middleware for Delegating {
     async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
-        *self.0.conversation.lock().unwrap_or_else(PoisonError::into_inner) = turn.request.messages.clone();
+        *lock(&self.0.conversation) = turn.request.messages.clone();
         let instructions = self.0.instructions().await?;
         place_system_part(&mut turn.request.messages, MARKER, instructions);
         next.run(turn).await
@@ -277,11 +278,7 @@ impl Shared {
         if self.config.max_delegations.is_some_and(|limit| number > limit) {
             return Outcome::said("No more tasks can be handed on now: finish with what there is.");
         }
-        let conversation = self
-            .conversation
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let conversation = lock(&self.conversation).clone();
         let errand = subagent::Errand {
             registry: &self.registry,
             agent: &agent.name,

@@ -90,7 +90,8 @@ pub(crate) struct ClaimedRun {
 }
 
 impl ClaimedRun {
-    /// Reads where a claimed run goes on: where its worker recorded that it was, else at the row it began after.
+    /// Reads where a claimed run goes on: where its worker recorded that the first input that is left begins, else at the row
+    /// before the run's.
     ///
     /// # Errors
     /// What the store fails with. The inner error is a run that can never go on.
@@ -133,7 +134,7 @@ impl ClaimedRun {
             definition.clock.clone(),
         )
         .with_rules(definition.timeline, definition.snapshot_ids);
-        ledger.take_over(&row, parent.as_ref());
+        ledger.take_over(&row, parent.as_ref(), record.turn.clone());
         let opening = Opening {
             session_id,
             state,

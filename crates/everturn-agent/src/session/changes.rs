@@ -1,11 +1,12 @@
 //! What a piece of work changes in the session, so that the change can be made again without the work.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use everturn_ai::Message;
 use everturn_core::Context;
 use serde::{Deserialize, Serialize};
 
+use crate::lock::lock;
 use crate::patch::JsonPatch;
 use crate::{Artifact, SessionId};
 
@@ -55,14 +56,11 @@ impl Changes {
     }
 
     pub(super) fn note(&self, change: Change) {
-        self.made
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(change);
+        lock(&self.made).push(change);
     }
 
     /// What was changed so far.
     pub(crate) fn made(&self) -> Vec<Change> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.made).clone()
     }
 }

@@ -1,6 +1,6 @@
 //! The live state of a session, shared by everything that runs in one invocation.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use everturn_ai::{History, Message, Messages, messages::Segment};
 use everturn_core::{Context, Error, Result};
@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::patcher::Patcher;
 use super::{Change, Changes, Outbox};
 use crate::artifact::put;
+use crate::lock::lock;
 use crate::patch::JsonPatch;
 use crate::transform::{StateTransform, shown_state};
 use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
@@ -68,11 +69,6 @@ impl<S: CustomState> Live<S> {
         let encode = || Arc::new(serde_json::to_value(&self.custom).unwrap_or_default());
         self.state.custom.clone().unwrap_or_else(encode)
     }
-}
-
-/// No critical section leaves the state half changed, so a panic elsewhere does not make it unusable.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads the custom state; absent and null are the default.

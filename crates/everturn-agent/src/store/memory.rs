@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use everturn_core::{Error, Result};
@@ -17,6 +17,7 @@ use super::{
     PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
     SnapshotQuery, StatusStream, admit, id_to_save, record_taken, tip_moved,
 };
+use crate::lock::lock;
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// Keeps snapshots in this process: for tests, tools and conversations that need not outlive it.
@@ -84,8 +85,7 @@ impl MemoryStore {
     }
 
     fn tenants(&self) -> MutexGuard<'_, HashMap<Scope, Tenant>> {
-        // Rows are replaced whole, so a panic elsewhere cannot have left half of one.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn save_now(

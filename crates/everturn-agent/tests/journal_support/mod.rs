@@ -1,245 +1,45 @@
-//! Processes that die, and a world outside that remembers what they did.
+//! Agents whose model and tools may die with their process, and are counted in the world outside.
 #![allow(
     dead_code,
     clippy::unwrap_used,
     reason = "every test file uses its own part of this, and it is test code"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Page,
-    Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
-};
+use everturn_agent::store::{Detail, MemoryStore, Scope, SessionStore};
 use everturn_agent::{
-    Agent, AgentInit, AgentInput, AgentOutput, CustomState, SessionId, Snapshot, SnapshotId,
+    Agent, AgentFinishReason, AgentInit, AgentInput, AgentOutput, CustomState, Interrupt, Snapshot, agent,
 };
-use everturn_ai::{ModelInfo, ModelResponse, define_model, set_default_model};
-use everturn_core::{Registry, Result};
-use jiff::Timestamp;
-use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use everturn_ai::{
+    Message, ModelInfo, ModelRequest, ModelResponse, Part, Role, Tool, ToolContext, ToolRequest,
+    define_model, set_default_model,
+};
+use everturn_core::{Registry, Result, Status};
+use serde_json::{Value, json};
 
-/// Where a process dies: at the step of that number, and at every later one.
-#[derive(Clone)]
-pub(crate) struct Fuse {
-    steps: Arc<AtomicUsize>,
-    burns_at: usize,
-    burnt: CancellationToken,
-}
-
-impl Fuse {
-    pub(crate) fn burning_at(step: usize) -> Self {
-        Self {
-            steps: Arc::default(),
-            burns_at: step,
-            burnt: CancellationToken::new(),
-        }
-    }
-
-    /// A process that lives.
-    pub(crate) fn never() -> Self {
-        Self::burning_at(usize::MAX)
-    }
-
-    /// A step; whoever takes the last one stays there.
-    pub(crate) async fn step(&self) {
-        if self.steps.fetch_add(1, Ordering::SeqCst) >= self.burns_at {
-            self.die().await;
-        }
-    }
-
-    pub(crate) async fn die(&self) {
-        self.burnt.cancel();
-        std::future::pending::<()>().await;
-    }
-
-    /// Runs a process of its own until it is done or dies; `None` if it died.
-    pub(crate) fn process<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            tokio::select! {
-                biased;
-                () = self.burnt.cancelled() => None,
-                done = work => Some(done),
-            }
-        })
-        // Every task of the process is dropped where it stands.
-    }
-}
-
-/// What is outside the processes and outlives them.
-#[derive(Default)]
-pub(crate) struct World {
-    counts: Mutex<BTreeMap<String, usize>>,
-    keys: Mutex<BTreeMap<String, BTreeSet<String>>>,
-}
-
-impl World {
-    pub(crate) fn count(&self, what: &str) {
-        *self.counts.lock().unwrap().entry(what.to_owned()).or_default() += 1;
-    }
-
-    pub(crate) fn counted(&self, what: &str) -> usize {
-        self.counts.lock().unwrap().get(what).copied().unwrap_or_default()
-    }
-
-    pub(crate) fn saw_key(&self, what: &str, key: &str) {
-        self.keys
-            .lock()
-            .unwrap()
-            .entry(what.to_owned())
-            .or_default()
-            .insert(key.to_owned());
-    }
-
-    pub(crate) fn keys(&self, what: &str) -> usize {
-        self.keys.lock().unwrap().get(what).map_or(0, BTreeSet::len)
-    }
-}
-
-/// A store that outlives its processes, as one process sees it: it may die before and after each write.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    pub(crate) inner: MemoryStore,
-    pub(crate) fuse: Fuse,
-    pub(crate) world: Arc<World>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shared")
-    }
-}
-
-impl Shared {
-    pub(crate) fn new(inner: &MemoryStore, fuse: &Fuse, world: &Arc<World>) -> Self {
-        Self {
-            inner: inner.clone(),
-            fuse: fuse.clone(),
-            world: Arc::clone(world),
-        }
-    }
-}
-
-#[everturn_ai::async_trait]
-impl Journal for Shared {
-    async fn append(
-        &self,
-        scope: &Scope,
-        key: &JournalKey,
-        record: JournalRecord,
-        guard: Option<&JournalGuard>,
-    ) -> Result<()> {
-        self.fuse.step().await;
-        let entries: Vec<Value> = record.body["entries"].as_array().cloned().unwrap_or_default();
-        self.inner.append(scope, key, record, guard).await?;
-        self.world.count("records");
-        for entry in entries {
-            self.world.count(entry["kind"].as_str().unwrap_or_default());
-        }
-        self.fuse.step().await;
-        Ok(())
-    }
-
-    async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
-        self.fuse.step().await;
-        self.inner.read(scope, key).await
-    }
-
-    async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
-        self.fuse.step().await;
-        self.world.count("cleared");
-        self.inner.clear(scope, key).await
-    }
-
-    async fn sweep(&self, before: Timestamp) -> Result<u64> {
-        self.world.count("swept");
-        self.inner.sweep(before).await
-    }
-}
-
-#[everturn_ai::async_trait]
-impl SessionStore for Shared {
-    async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
-        self.inner.get(scope, id, detail).await
-    }
-
-    async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
-        self.inner.latest(scope, session, detail).await
-    }
-
-    async fn save(
-        &self,
-        scope: &Scope,
-        id: Option<&SnapshotId>,
-        precondition: Precondition,
-        mutation: Mutation,
-    ) -> Result<Option<Snapshot>> {
-        self.fuse.step().await;
-        let saved = self.inner.save(scope, id, precondition, mutation).await?;
-        self.fuse.step().await;
-        Ok(saved)
-    }
-
-    async fn commit(
-        &self,
-        scope: &Scope,
-        id: Option<&SnapshotId>,
-        precondition: Precondition,
-        mutation: Mutation,
-        journals: &[JournalKey],
-    ) -> Result<Option<Snapshot>> {
-        self.fuse.step().await;
-        let saved = self
-            .inner
-            .commit(scope, id, precondition, mutation, journals)
-            .await?;
-        self.fuse.step().await;
-        Ok(saved)
-    }
-
-    async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
-        self.inner.list(scope, query).await
-    }
-
-    async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>> {
-        self.inner.sessions(scope, query).await
-    }
-
-    async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>> {
-        self.inner.children(scope, id).await
-    }
-
-    async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
-        self.inner.delete(scope, deletion).await
-    }
-
-    fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
-        self.inner.watch(scope, id)
-    }
-
-    fn can_watch(&self) -> bool {
-        true
-    }
-
-    fn journal(&self) -> Option<&dyn Journal> {
-        Some(self)
-    }
-}
+use crate::support::{FaultyStore, Fuse, World};
 
 /// A registry whose model answers by how often tools have answered, and may die before and after it does.
 pub(crate) fn registry(
     fuse: &Fuse,
     world: &Arc<World>,
     answer: impl Fn(usize) -> ModelResponse + Send + Sync + 'static,
+) -> Registry {
+    registry_of(fuse, world, move |request| {
+        let answers = request
+            .messages
+            .iter()
+            .filter(|message| message.role() == Role::Tool);
+        answer(answers.count())
+    })
+}
+
+/// A registry whose model answers by what it is asked, and may die before and after it does.
+pub(crate) fn registry_of(
+    fuse: &Fuse,
+    world: &Arc<World>,
+    answer: impl Fn(&ModelRequest) -> ModelResponse + Send + Sync + 'static,
 ) -> Registry {
     let registry = Registry::new();
     let (fuse, world, answer) = (fuse.clone(), Arc::clone(world), Arc::new(answer));
@@ -252,12 +52,7 @@ pub(crate) fn registry(
             async move {
                 fuse.step().await;
                 world.count("model");
-                let asked = request
-                    .messages
-                    .iter()
-                    .filter(|message| message.role() == everturn_ai::Role::Tool)
-                    .count();
-                let response = answer(asked);
+                let response = answer(&request);
                 fuse.step().await;
                 Ok(response)
             }
@@ -305,4 +100,104 @@ pub(crate) fn journals(store: &MemoryStore) -> u64 {
         .collect::<String>()
         .parse()
         .unwrap()
+}
+
+/// A reply that asks for these tools.
+pub(crate) fn asks(names: &[&str]) -> ModelResponse {
+    let request = |name: &&str| Part::from(ToolRequest::new(*name, json!({})).with_reference(*name));
+    ModelResponse::new(Message::model(names.iter().map(request).collect::<Vec<_>>()))
+}
+
+/// Asks for these tools once, then is done.
+pub(crate) fn once(names: &'static [&'static str]) -> impl Fn(usize) -> ModelResponse + Send + Sync {
+    move |rounds| match rounds {
+        0 => asks(names),
+        _ => ModelResponse::text_of("Done."),
+    }
+}
+
+/// A tool that is counted, and then does what `then` does with the number of its run.
+pub(crate) fn tool<F, Fut>(name: &'static str, world: &Arc<World>, then: F) -> Tool
+where
+    F: Fn(usize) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Value>> + Send + 'static,
+{
+    let (world, then) = (Arc::clone(world), Arc::new(then));
+    Tool::dynamic(name, "Does it.", None, move |_, _: ToolContext| {
+        world.count(name);
+        let run = world.counted(name);
+        let then = Arc::clone(&then);
+        async move { then(run).await }
+    })
+}
+
+pub(crate) fn done(name: &'static str, world: &Arc<World>) -> Tool {
+    tool(name, world, move |_| async move {
+        Ok(json!(format!("{name} is done")))
+    })
+}
+
+/// A tool whose first run takes the process with it.
+pub(crate) fn deadly(name: &'static str, world: &Arc<World>, fuse: &Fuse) -> Tool {
+    let fuse = fuse.clone();
+    tool(name, world, move |run| {
+        let fuse = fuse.clone();
+        async move {
+            if run == 1 {
+                fuse.die().await;
+            }
+            Ok(json!(format!("{name} is done")))
+        }
+    })
+}
+
+/// A store and the world outside, for processes that come and go.
+pub(crate) struct Setting {
+    pub(crate) store: MemoryStore,
+    pub(crate) world: Arc<World>,
+}
+
+impl Setting {
+    pub(crate) fn new() -> Self {
+        Self {
+            store: MemoryStore::new(),
+            world: Arc::new(World::default()),
+        }
+    }
+
+    /// This store, as a process sees it.
+    pub(crate) fn shared(&self, fuse: &Fuse) -> FaultyStore {
+        FaultyStore::shared(&self.store, fuse, &self.world)
+    }
+
+    pub(crate) fn agent(
+        &self,
+        fuse: &Fuse,
+        answer: impl Fn(usize) -> ModelResponse + Send + Sync + 'static,
+        tools: impl IntoIterator<Item = Tool>,
+    ) -> Agent {
+        agent(&registry(fuse, &self.world, answer), "cook")
+            .tools(tools)
+            .store(self.shared(fuse))
+            .define()
+            .unwrap()
+    }
+}
+
+/// Runs a turn of an agent in a process of its own; `None` if the process died.
+pub(crate) fn run(fuse: &Fuse, agent: &Agent, input: impl Into<AgentInput>) -> Option<Result<AgentOutput>> {
+    fuse.process(turn(agent, input))
+}
+
+pub(crate) fn interrupt(output: &AgentOutput) -> Interrupt {
+    assert_eq!(
+        output.finish_reason,
+        Some(AgentFinishReason::Interrupted),
+        "{output:?}"
+    );
+    Interrupt::of(output.message.as_ref().unwrap().interrupts().next().unwrap()).unwrap()
+}
+
+pub(crate) fn status(output: &AgentOutput) -> Status {
+    output.error.as_ref().unwrap().status.unwrap()
 }

@@ -107,7 +107,7 @@ impl Model {
         }
     }
 
-    /// Leaves behind what does not lead to `tip`, a new row that goes on from `to`.
+    /// Leaves behind what does not lead to `tip`: a new row that goes on from `to`, or `to` itself.
     pub(super) fn rewind(&mut self, to: &SnapshotId, tip: &SnapshotId) {
         // The line that was left behind and is the session's again, and where it had left the other.
         let mut line = HashSet::from([tip.clone()]);

@@ -137,6 +137,14 @@ fn every_order_of_events_with_rows_for_ends_ends_well() {
 }
 
 #[test]
+fn every_order_of_events_with_rows_only_inside_turns_ends_well() {
+    let explored = explore(World::keeping_no_turns(StoreSupport::WithSubscription));
+
+    assert!(explored.resolutions.contains(&Resolution::Detached));
+    assert_eq!(explored.endings.len(), 4);
+}
+
+#[test]
 fn every_order_of_events_without_a_store_ends_well() {
     let explored = explore(World::attached(StoreSupport::None));
 

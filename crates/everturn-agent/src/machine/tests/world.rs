@@ -1,6 +1,12 @@
 //! A model of everything around the machine: the client, the function, the store and the wire, as a legal driver lets
 //! them act. It knows what may happen next, does what the machine commands, and objects to what must not be.
 
+mod conversation;
+mod happenings;
+mod orders;
+mod rest;
+
+use self::conversation::Conversation;
 use super::*;
 
 pub(super) type Happening = Event<u8, &'static str>;
@@ -20,6 +26,7 @@ macro_rules! ensure {
         }
     };
 }
+use ensure;
 
 /// One thing that can happen next.
 #[derive(Debug, Clone)]
@@ -29,6 +36,8 @@ pub(super) enum Move {
     DropTurnLoop,
     /// The turn on its way to the function begins; nobody is told.
     BeginTurn,
+    /// The process dies, and another worker takes the run over.
+    Crash,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,6 +47,7 @@ pub(super) enum Move {
 )]
 pub(super) struct World {
     machine: Machine<u8, &'static str>,
+    conversation: Conversation,
     /// A detached run claimed from another worker: no client, no answer.
     taken_over: bool,
 
@@ -131,12 +141,27 @@ impl World {
         }
     }
 
+    /// An invocation whose turns get rows only in their middle.
+    pub(super) fn keeping_no_turns(store: StoreSupport) -> Self {
+        let mut world = Self::attached(store);
+        world.conversation.keeps_turns = false;
+        world
+    }
+
     pub(super) fn taken_over() -> Self {
-        let (machine, commands) = Machine::take_over((0..INPUTS).collect());
+        Self::going_on((0..INPUTS).collect(), INPUTS, Conversation::new())
+    }
+
+    /// A worker that takes over what is left of the inputs that were sent, after this was said.
+    fn going_on(left: Vec<u8>, sent: u8, conversation: Conversation) -> Self {
+        let run = sent - u8::try_from(left.len()).expect("a few inputs");
+        let (machine, commands) = Machine::take_over(left);
         let mut world = Self {
+            conversation,
             taken_over: true,
             input: Input::Detached,
-            sent: INPUTS,
+            sent,
+            run,
             wire_open: false,
             pending_row: Row::Written,
             ..Self::around(machine)
@@ -152,6 +177,7 @@ impl World {
     fn around(machine: Machine<u8, &'static str>) -> Self {
         Self {
             machine,
+            conversation: Conversation::new(),
             taken_over: false,
             input: Input::Open,
             sent: 0,
@@ -205,85 +231,10 @@ impl World {
         if self.function == Function::Asking && self.offer.is_some() {
             moves.push(Move::BeginTurn);
         }
+        if self.conversation.is_recorded() && self.final_write != Row::Written && !self.taken_over {
+            moves.push(Move::Crash);
+        }
         moves
-    }
-
-    fn client_events(&self, events: &mut Vec<Happening>) {
-        if self.taken_over {
-            return;
-        }
-        if self.input == Input::Open {
-            events.extend([Event::Detach(vec![]), Event::InputClosed]);
-            if self.sent < INPUTS {
-                events.extend([Event::Input(self.sent), Event::Detach(vec![self.sent])]);
-            }
-            if self.sent + 1 < INPUTS {
-                events.push(Event::Detach(vec![self.sent, self.sent + 1]));
-            }
-        }
-        // A turn that may not begin can be a reason to reject, too.
-        if self.input == Input::Open || (self.input == Input::Closed && self.offer.is_some()) {
-            events.push(Event::InputRejected("invalid"));
-        }
-        if !self.client_gone {
-            events.push(Event::ClientGone("gone"));
-        }
-        events.push(Event::TransformFailed("transform"));
-    }
-
-    fn function_events(&self, events: &mut Vec<Happening>) {
-        let returns = [Event::Returned(Ok(())), Event::Returned(Err("function"))];
-        if self.function == Function::InTurn && self.iterations < ITERATIONS {
-            events.push(Event::IterationEnded);
-        }
-        match self.function {
-            Function::Running => {
-                events.push(Event::NextInput);
-                match self.offer {
-                    Some(input) => events.push(Event::TurnRefused(input)),
-                    None => events.extend(returns),
-                }
-            }
-            Function::InTurn => {
-                events.push(Event::TurnEnded(TurnOutcome::Succeeded));
-                events.push(Event::TurnEnded(TurnOutcome::Failed));
-                events.extend(returns);
-            }
-            // A turn that may not begin.
-            Function::Asking if self.offer.is_some() => events.push(Event::TurnEnded(TurnOutcome::Failed)),
-            Function::Asking | Function::Unsettled | Function::Returned(_) => {}
-        }
-    }
-
-    fn answers(&self, events: &mut Vec<Happening>) {
-        if self.committing {
-            events.extend([Event::TurnCommitted, Event::CommitFailed("store")]);
-        }
-        if self.saving {
-            events.extend([Event::IterationCommitted, Event::CommitFailed("store")]);
-        }
-        if self.end_row == Row::InFlight {
-            events.extend([Event::EndCommitted, Event::CommitFailed("store")]);
-        }
-        if self.draining {
-            events.push(Event::Drained);
-        }
-        if self.pending_row == Row::InFlight {
-            events.extend([Event::PendingWritten, Event::PendingFailed("store")]);
-        }
-        if self.recording {
-            events.push(Event::ProgressRecorded);
-        }
-        if self.final_write == Row::InFlight {
-            events.extend([Event::FinalizeWritten, Event::FinalizeFailed("store")]);
-        }
-        // Also after they were stopped: what was on its way still arrives.
-        if self.heartbeat != Watch::NotYet {
-            events.extend([Event::HeartbeatDue, Event::LeaseLost]);
-        }
-        if self.subscription != Watch::NotYet {
-            events.push(Event::AbortSeen);
-        }
     }
 
     /// Lets it happen; gives the machine's commands, or what is wrong with them.
@@ -295,8 +246,13 @@ impl World {
                 Ok(Vec::new())
             }
             Move::BeginTurn => {
-                self.offer = None;
+                self.conversation.begin_turn(self.offer.take())?;
                 self.function = Function::InTurn;
+                Ok(Vec::new())
+            }
+            Move::Crash => {
+                let (left, conversation) = self.conversation.taken_over()?;
+                *self = Self::going_on(left, self.sent, conversation);
                 Ok(Vec::new())
             }
             Move::Raise(event) => {
@@ -311,78 +267,6 @@ impl World {
         }
     }
 
-    fn note(&mut self, event: &Happening) {
-        match event {
-            Event::Input(_) => self.sent += 1,
-            Event::Detach(inputs) => {
-                self.sent += u8::try_from(inputs.len()).expect("a few inputs");
-                self.input = Input::Detached;
-            }
-            Event::InputClosed => self.input = Input::Closed,
-            Event::InputRejected(_) => self.input = Input::Invalid,
-            Event::ClientGone(_) => self.client_gone = true,
-            Event::TransformFailed(_) => self.transform_failed = true,
-            Event::NextInput => {
-                self.function = Function::Asking;
-                self.asked_in_vain = false;
-            }
-            Event::TurnRefused(_) => {
-                self.offer = None;
-                self.run -= 1;
-            }
-            Event::TurnEnded(outcome) => {
-                self.unrecorded |= self.pending_row != Row::Unwritten;
-                self.offer = None;
-                self.function = Function::Unsettled;
-                if self.saving {
-                    self.ended_while_saving = Some(*outcome);
-                } else {
-                    self.turn_end_due = (*outcome == TurnOutcome::Failed).then_some(TurnOutcome::Failed);
-                }
-            }
-            Event::IterationEnded => self.iterations += 1,
-            Event::IterationCommitted => self.saved(),
-            Event::EndCommitted => self.end_row = Row::Written,
-            Event::CommitFailed(_) if self.saving => self.saved(),
-            Event::CommitFailed(_) if self.end_row == Row::InFlight => {
-                self.end_row = Row::Failed;
-                self.end_failed_in_time = self.input != Input::Detached;
-            }
-            Event::Returned(result) => {
-                let abandoned = (self.function == Function::InTurn).then_some(TurnOutcome::Failed);
-                if self.saving {
-                    self.ended_while_saving = self.ended_while_saving.or(abandoned);
-                } else {
-                    self.turn_end_due = abandoned;
-                }
-                self.function = Function::Returned(*result);
-            }
-            Event::Drained => self.draining = false,
-            Event::TurnCommitted => {
-                self.committing = false;
-                self.turn_end_due = Some(TurnOutcome::Succeeded);
-            }
-            Event::CommitFailed(_) => {
-                self.committing = false;
-                self.turn_end_due = Some(TurnOutcome::Failed);
-            }
-            Event::PendingWritten => self.pending_row = Row::Written,
-            Event::PendingFailed(_) => self.pending_row = Row::Failed,
-            Event::ProgressRecorded => self.recording = false,
-            Event::FinalizeWritten => self.final_write = Row::Written,
-            Event::FinalizeFailed(_) => self.final_write = Row::Failed,
-            Event::AbortSeen => self.abort_seen_in_time |= self.result().is_none(),
-            Event::LeaseLost => self.lease_lost_in_time |= self.result().is_none(),
-            Event::HeartbeatDue => {}
-        }
-    }
-
-    fn saved(&mut self) {
-        self.saving = false;
-        let ended = self.ended_while_saving.take();
-        self.turn_end_due = ended.filter(|outcome| *outcome == TurnOutcome::Failed);
-    }
-
     fn result(&self) -> Option<Result<(), &'static str>> {
         match self.function {
             Function::Returned(result) => Some(result),
@@ -390,402 +274,9 @@ impl World {
         }
     }
 
-    fn execute(&mut self, command: &Order) -> Objection {
-        ensure!(!self.released, "{command:?} after release");
-        match command {
-            Command::StartTurn { input, row } => self.start_turn(*input, *row),
-            Command::EndInput(end) => self.end_input(*end),
-            Command::CommitIteration => {
-                ensure!(self.function == Function::InTurn, "a row inside no turn");
-                ensure!(self.iterations > 0, "a row that nobody waits for");
-                ensure!(!self.write_in_flight(), "two rows at once");
-                ensure!(
-                    self.pending_row == Row::Unwritten && !self.cancelled,
-                    "a row inside a turn that leaves none"
-                );
-                self.saving = true;
-                Ok(())
-            }
-            Command::SettleIteration(_) => {
-                ensure!(self.iterations > 0 && !self.saving, "settled too early or twice");
-                self.iterations -= 1;
-                Ok(())
-            }
-            Command::CommitEnd => {
-                ensure!(
-                    self.keeps_end && self.result() == Some(Ok(())) && self.wire_open,
-                    "no end to be saved"
-                );
-                ensure!(
-                    self.end_row == Row::Unwritten && !self.write_in_flight(),
-                    "two rows at once"
-                );
-                self.end_row = Row::InFlight;
-                Ok(())
-            }
-            Command::CommitTurn => {
-                ensure!(
-                    !self.write_in_flight() && (self.function != Function::InTurn),
-                    "commit without a turn"
-                );
-                ensure!(
-                    self.pending_row == Row::Unwritten,
-                    "a turn row after the pending row"
-                );
-                self.committing = true;
-                Ok(())
-            }
-            Command::SendTurnEnd(outcome) => {
-                ensure!(self.wire_open, "turnEnd on a silent wire");
-                ensure!(self.resolution.is_none(), "turnEnd after the answer");
-                ensure!(
-                    self.turn_end_due.take() == Some(*outcome),
-                    "turnEnd {outcome:?} is not due"
-                );
-                Ok(())
-            }
-            Command::SettleTurn(_) => {
-                ensure!(!self.committing && !self.saving, "settled before the commit");
-                if self.function == Function::Unsettled {
-                    self.function = Function::Running;
-                }
-                Ok(())
-            }
-            Command::SuppressWire => {
-                let reason = self.client_gone
-                    || self.transform_failed
-                    || matches!(self.input, Input::Detached | Input::Invalid);
-                ensure!(reason && self.wire_open, "wire silenced without reason");
-                self.wire_open = false;
-                Ok(())
-            }
-            Command::Drain => {
-                ensure!(
-                    self.wire_open && self.result().is_some() && !self.draining && !self.write_in_flight(),
-                    "drained too early"
-                );
-                self.draining = true;
-                Ok(())
-            }
-            Command::CancelWork => {
-                ensure!(!self.cancelled && self.result().is_none(), "nothing to cancel");
-                self.cancelled = true;
-                if self.offer.take().is_some() && self.function == Function::Asking {
-                    self.function = Function::Running;
-                }
-                Ok(())
-            }
-            Command::WritePending { id, inputs } => self.write_pending(*id, inputs),
-            Command::RecordProgress { inputs } => self.record_progress(inputs),
-            Command::StartHeartbeat => advance(&mut self.heartbeat, Watch::NotYet, Watch::On),
-            Command::StopHeartbeat => advance(&mut self.heartbeat, Watch::On, Watch::Off),
-            Command::SubscribeStatus => advance(&mut self.subscription, Watch::NotYet, Watch::On),
-            Command::UnsubscribeStatus => advance(&mut self.subscription, Watch::On, Watch::Off),
-            Command::Beat => advance(&mut self.heartbeat, Watch::On, Watch::On),
-            Command::FinalizeRow(ending) => self.finalize(ending),
-            Command::Resolve(resolution) => self.resolve(resolution),
-            Command::Release => self.release(),
-        }
-    }
-
-    fn start_turn(&mut self, input: u8, row: TurnRow) -> Objection {
-        ensure!(
-            self.function == Function::Asking || self.asked_in_vain,
-            "two turns at once"
-        );
-        ensure!(self.offer.is_none(), "two turns on their way");
-        ensure!(
-            !self.committing && !self.saving,
-            "a turn started before the last one was durable"
-        );
-        ensure!(!self.cancelled, "a turn started after cancellation");
-        ensure!(
-            input == self.run && input < self.sent,
-            "input {input} out of order"
-        );
-        match row {
-            TurnRow::Own => ensure!(
-                self.pending_row == Row::Unwritten && self.wire_open,
-                "own row in background"
-            ),
-            TurnRow::Pending => {
-                ensure!(
-                    self.pending_row == Row::Written && !self.wire_open,
-                    "background turn before its row"
-                );
-                ensure!(
-                    !self.unrecorded && !self.recording,
-                    "a takeover would repeat a finished turn"
-                );
-            }
-        }
-        self.asked_in_vain = false;
-        self.offer = Some(input);
-        self.run += 1;
-        Ok(())
-    }
-
-    fn end_input(&mut self, end: EndOfInput) -> Objection {
-        ensure!(
-            self.function == Function::Asking || self.asked_in_vain,
-            "end of input to nobody"
-        );
-        match end {
-            EndOfInput::Closed => {
-                ensure!(
-                    matches!(self.input, Input::Closed | Input::Detached),
-                    "the input is still open"
-                );
-                ensure!(self.run == self.sent, "accepted inputs were not run");
-                ensure!(!self.cancelled, "a cancelled loop must not end normally");
-            }
-            EndOfInput::Cancelled => ensure!(self.cancelled, "nobody cancelled"),
-        }
-        if self.function == Function::Asking {
-            self.function = Function::Running;
-        }
-        self.asked_in_vain = false;
-        Ok(())
-    }
-
-    fn write_pending(&mut self, id: PendingId, inputs: &[u8]) -> Objection {
-        ensure!(self.pending_row == Row::Unwritten, "a second pending row");
-        ensure!(!self.write_in_flight(), "the pending row overtook another");
-        ensure!(
-            !self.wire_open && !self.cancelled,
-            "a pending row without a detach"
-        );
-        let in_turn = self.function == Function::InTurn || self.offer.is_some();
-        ensure!(
-            (id == PendingId::OfRunningTurn) == in_turn,
-            "wrong id for the pending row"
-        );
-        let accepted = self.run - u8::from(in_turn)..self.sent;
-        let expected: Vec<u8> = if self.result().is_some() {
-            Vec::new()
-        } else {
-            accepted.collect()
-        };
-        ensure!(
-            inputs == expected,
-            "the pending row records {inputs:?} instead of {expected:?}"
-        );
-        self.pending_row = Row::InFlight;
-        Ok(())
-    }
-
-    fn record_progress(&mut self, inputs: &[u8]) -> Objection {
-        ensure!(self.pending_row == Row::Written, "no row to record progress in");
-        ensure!(
-            self.unrecorded && !self.recording,
-            "there is nothing new to record"
-        );
-        ensure!(
-            self.final_write == Row::Unwritten && !self.lease_lost_in_time,
-            "progress after the end"
-        );
-        let expected: Vec<u8> = (self.run..self.sent).collect();
-        ensure!(!inputs.is_empty(), "a write for nothing: no turn follows");
-        ensure!(
-            inputs == expected,
-            "the row records {inputs:?} as left instead of {expected:?}"
-        );
-        self.recording = true;
-        self.unrecorded = false;
-        Ok(())
-    }
-
-    fn finalize(&mut self, ending: &Ending<&'static str>) -> Objection {
-        ensure!(self.pending_row == Row::Written, "no row to finalize");
-        ensure!(self.final_write == Row::Unwritten, "a second final write");
-        ensure!(
-            self.heartbeat != Watch::On && self.subscription != Watch::On,
-            "still watching"
-        );
-        ensure!(!self.lease_lost_in_time, "a zombie writes");
-        let Some(result) = self.result() else {
-            return Err("finalized before the function returned".into());
-        };
-        let expected = match result {
-            _ if self.abort_seen_in_time => Ending::Aborted(result.err()),
-            Ok(()) if self.end_failed_in_time => Ending::Failed("store"),
-            Ok(()) => Ending::Completed,
-            Err(error) => Ending::Failed(error),
-        };
-        ensure!(*ending == expected, "ended as {ending:?} instead of {expected:?}");
-        self.final_write = Row::InFlight;
-        Ok(())
-    }
-
-    fn resolve(&mut self, resolution: &Resolution<&'static str>) -> Objection {
-        ensure!(!self.taken_over && self.resolution.is_none(), "a second answer");
-        match resolution {
-            Resolution::Completed => {
-                ensure!(self.result() == Some(Ok(())), "completed without the function");
-                ensure!(
-                    self.end_row != Row::Failed,
-                    "completed, and its end is not durable"
-                );
-                ensure!(
-                    self.end_row == Row::Written || !self.keeps_end,
-                    "completed without its end"
-                );
-                ensure!(
-                    self.wire_open && !self.draining && !self.client_gone,
-                    "completed too early"
-                );
-            }
-            Resolution::Failed(cause) => {
-                ensure!(!self.client_gone, "a failed output for a client that left");
-                self.plausible(cause)?;
-            }
-            Resolution::Rejected(cause) => {
-                ensure!(
-                    self.client_gone || self.input == Input::Invalid,
-                    "rejected a client that listens"
-                );
-                self.plausible(cause)?;
-            }
-            Resolution::Detached => ensure!(self.pending_row == Row::Written, "detached without a row"),
-        }
-        self.resolution = Some(resolution.clone());
-        Ok(())
-    }
-
-    fn plausible(&self, cause: &Cause<&'static str>) -> Objection {
-        let happened = match cause {
-            Cause::Function(_) => self.result() == Some(Err("function")) || self.end_row == Row::Failed,
-            Cause::Transform(_) => self.transform_failed,
-            Cause::InvalidInput(_) => self.input == Input::Invalid,
-            Cause::ClientGone(_) => self.client_gone,
-            Cause::DetachWithoutStore | Cause::DetachWithoutSubscription => self.input == Input::Detached,
-            Cause::PendingRow(_) => self.pending_row == Row::Failed,
-        };
-        ensure!(happened, "{cause:?} did not happen");
-        Ok(())
-    }
-
-    fn release(&mut self) -> Objection {
-        ensure!(self.result().is_some(), "released before the function returned");
-        ensure!(!self.write_in_flight(), "released with a write in flight");
-        ensure!(
-            self.heartbeat != Watch::On && self.subscription != Watch::On,
-            "released while watching"
-        );
-        ensure!(
-            self.resolution.is_some() != self.taken_over,
-            "released without an answer"
-        );
-        self.released = true;
-        Ok(())
-    }
-
     fn write_in_flight(&self) -> bool {
         self.committing
             || self.saving
             || [self.end_row, self.pending_row, self.final_write].contains(&Row::InFlight)
     }
-
-    /// What must hold whenever the machine rests: nothing that could go on is left waiting.
-    fn check(&mut self) -> Objection {
-        ensure!(
-            self.released == self.machine.is_released(),
-            "released and not released"
-        );
-        ensure!(
-            !self.wire_open || self.turn_end_due.is_none(),
-            "a turn ended and the client was not told"
-        );
-        self.turn_end_due = None;
-
-        ensure!(
-            self.iterations == 0 || self.saving,
-            "a generation waits for nothing"
-        );
-
-        let drains = self.draining && self.wire_open;
-        match self.function {
-            Function::Returned(_) => {
-                ensure!(
-                    self.released || self.write_in_flight() || drains,
-                    "nothing to wait for, yet no end"
-                );
-            }
-            Function::Unsettled => ensure!(
-                self.committing || self.saving,
-                "the function waits for a turn that is settled"
-            ),
-            Function::Asking => {
-                let more_may_come = self.input == Input::Open && !self.cancelled && self.run == self.sent;
-                let answered = self.offer.is_some();
-                let recorded_first = self.recording && !self.cancelled;
-                ensure!(
-                    answered || self.write_in_flight() || more_may_come || recorded_first,
-                    "the function asks and is not answered"
-                );
-            }
-            Function::Running | Function::InTurn => {
-                let left = self.client_gone && self.input != Input::Detached;
-                ensure!(self.cancelled || !left, "the client left and the work goes on");
-                ensure!(
-                    self.cancelled || self.input != Input::Invalid,
-                    "a bad input was ignored"
-                );
-                ensure!(
-                    self.cancelled || !(self.lease_lost_in_time || self.abort_seen_in_time),
-                    "aborted work goes on"
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Objects if any event moves a machine that was released.
-    pub(super) fn check_rest(&self) -> Objection {
-        for event in every_event() {
-            let mut machine = self.machine.clone();
-            let commands = machine.handle(event.clone());
-            ensure!(
-                commands.is_empty() && machine == self.machine,
-                "{event:?} woke the dead"
-            );
-        }
-        Ok(())
-    }
-}
-
-fn advance(watch: &mut Watch, from: Watch, to: Watch) -> Objection {
-    ensure!(*watch == from, "watch was {watch:?}, not {from:?}");
-    *watch = to;
-    Ok(())
-}
-
-fn every_event() -> Vec<Happening> {
-    vec![
-        Event::Input(0),
-        Event::Detach(vec![0]),
-        Event::InputClosed,
-        Event::InputRejected("late"),
-        Event::ClientGone("late"),
-        Event::NextInput,
-        Event::TurnRefused(0),
-        Event::TurnEnded(TurnOutcome::Succeeded),
-        Event::TurnEnded(TurnOutcome::Failed),
-        Event::IterationCommitted,
-        Event::EndCommitted,
-        Event::Returned(Ok(())),
-        Event::Returned(Err("late")),
-        Event::TransformFailed("late"),
-        Event::Drained,
-        Event::TurnCommitted,
-        Event::CommitFailed("late"),
-        Event::PendingWritten,
-        Event::PendingFailed("late"),
-        Event::ProgressRecorded,
-        Event::FinalizeWritten,
-        Event::FinalizeFailed("late"),
-        Event::HeartbeatDue,
-        Event::AbortSeen,
-        Event::LeaseLost,
-    ]
 }
