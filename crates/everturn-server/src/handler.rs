@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use everturn_agent::HandOff;
 use everturn_agent::store::Scope;
-use everturn_core::{Context, DynAction, Exposure};
+use everturn_core::{ActionType, Context, DynAction, Exposure};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ use crate::error_body::{Refusal, json_response};
 use crate::metrics::{CallMeter, Metrics};
 use crate::permits::{Permit, Permits};
 use crate::trace::Trace;
-use crate::{Limits, Route, ServerHandle, body, streaming};
+use crate::{Limits, Route, RouteKind, ServerHandle, body, streaming};
 
 /// What all routes of a server share.
 pub(crate) struct Shared {
@@ -79,7 +79,7 @@ impl Mounted {
             context,
         };
         if streams {
-            return match &self.shared.durable {
+            return match self.shared.durable.as_ref().filter(|_| self.is_kept()) {
                 Some(durable) => {
                     durable::stream(self, durable, &head.headers, principal.as_ref(), call, counted).await
                 }
@@ -142,10 +142,18 @@ impl Mounted {
         context
     }
 
-    /// Whether the action is an agent whose turns can go on without their caller.
+    /// Whether what is streamed here is written down for callers who come back. What companions show is stored already,
+    /// and asking them again does nothing twice.
+    fn is_kept(&self) -> bool {
+        self.route.kind != RouteKind::Companion
+    }
+
+    /// Whether the action is an agent whose turns can go on without their caller, or shows those that do.
     fn can_be_detached(&self) -> bool {
-        let metadata = &self.action.descriptor().metadata;
-        metadata.get("agent").and_then(|agent| agent.get("abortable")) == Some(&Value::Bool(true))
+        let descriptor = self.action.descriptor();
+        let agent = descriptor.metadata.get("agent");
+        let is_abortable = agent.and_then(|agent| agent.get("abortable")) == Some(&Value::Bool(true));
+        is_abortable || descriptor.action_type == ActionType::AGENT_WATCH
     }
 }
 
