@@ -84,7 +84,9 @@ impl Mounted {
                     durable::stream(self, durable, &head.headers, principal.as_ref(), call, counted).await
                 }
                 // What is asked for again must not be done again.
-                None if head.headers.contains_key(durable::STREAM_ID) => Ok(durable::unknown()),
+                None if self.is_kept() && head.headers.contains_key(durable::STREAM_ID) => {
+                    Ok(durable::unknown())
+                }
                 None => Ok(stream(call.start(self.shared.exposure), counted)),
             };
         }
@@ -144,7 +146,7 @@ impl Mounted {
 
     /// Whether what is streamed here is written down for callers who come back. What companions show is stored already,
     /// and asking them again does nothing twice.
-    fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.route.kind != RouteKind::Companion
     }
 

@@ -171,11 +171,15 @@ async fn watching_is_not_written_down_once_more() {
     let watching = || process.watching(&run).header("accept", "text/event-stream");
 
     let watched = answer(watching()).await;
-    let as_a_stream = answer(watching().header("x-genkit-stream-id", "x")).await;
+    let by_name = answer(watching().header("x-genkit-stream-id", "x")).await;
 
     assert_eq!(watched.header("x-genkit-stream-id"), None);
     assert_eq!(shown(&watched.events()).last().unwrap(), r#""stop""#);
-    assert_eq!(as_a_stream.status, 204, "there is no such stream");
+    assert_eq!(
+        by_name.events(),
+        watched.events(),
+        "the run has a name of its own"
+    );
 }
 
 #[tokio::test]
