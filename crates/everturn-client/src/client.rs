@@ -144,7 +144,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long reading a snapshot or an abort may take, each time it is tried; 30 seconds if not said.
+    /// How long reading what an agent keeps, or an abort, may take each time it is tried; 30 seconds if not said.
     ///
     /// How long a turn or a flow may take is the deadline of its [`Context`].
     pub fn timeout(mut self, timeout: Duration) -> Self {

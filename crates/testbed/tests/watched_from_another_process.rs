@@ -17,7 +17,7 @@ fn events(answer: &str) -> Vec<Value> {
 fn what_a_run_streams_in_one_process_is_shown_by_another() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("testbed.db").display());
-    let (runs, shows) = (Testbed::start(&store), Testbed::start(&store));
+    let (runs, elsewhere) = (Testbed::start(&store), Testbed::start(&store));
     let answers = json!({
         "responses": [{
             "message": {"role": "model", "content": [{"text": "Monday Tuesday"}]},
@@ -33,7 +33,7 @@ fn what_a_run_streams_in_one_process_is_shown_by_another() {
     let (_, detached) = detached.split_once("\r\n\r\n").unwrap();
     let detached: Value = serde_json::from_str(detached).unwrap();
     let run = json!({"data": {"snapshotId": detached["result"]["snapshotId"]}});
-    let shown = shows.post("/promptAgentWithStore/watch?stream=true", &run.to_string());
+    let shown = elsewhere.post("/promptAgentWithStore/watch?stream=true", &run.to_string());
 
     let events = events(&shown);
     let texts: Vec<_> = events
