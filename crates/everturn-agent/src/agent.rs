@@ -5,6 +5,7 @@ mod actions;
 mod builder;
 mod definition;
 mod reading;
+mod watching;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent
 pub(crate) use self::builder::{AgentOrigin, sealed};
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{AgentFunction, Definition};
+pub(crate) use self::reading::{Liveness, Showing, check_owner, exposure, not_found, nothing_in};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
-pub(crate) use self::reading::{Showing, check_owner, exposure, not_found, nothing_in};
+pub use self::watching::{WatchAction, WatchRequest};
 use crate::archive::Archive;
 use crate::chat::ChatBuilder;
 use crate::recovery::{self, Recovery};
@@ -51,6 +53,7 @@ pub struct Agent<S = Value> {
     snapshots: Option<SnapshotsAction>,
     session: Option<SessionAction>,
     abort: Option<AbortAction>,
+    watch: Option<WatchAction>,
 }
 
 impl<S: CustomState> Agent<S> {
@@ -62,6 +65,7 @@ impl<S: CustomState> Agent<S> {
             snapshots: actions::snapshots_action(&definition),
             session: actions::session_action(&definition),
             abort: actions::abort_action(&definition),
+            watch: watching::watch_action(&definition),
             definition,
         }
     }
@@ -95,6 +99,9 @@ impl<S: CustomState> Agent<S> {
         }
         if let Some(abort) = &self.abort {
             registry.register(Arc::new(abort.clone()))?;
+        }
+        if let Some(watch) = &self.watch {
+            registry.register(Arc::new(watch.clone()))?;
         }
         recovery::register(registry, &self.definition);
         Ok(())
@@ -148,6 +155,11 @@ impl<S: CustomState> Agent<S> {
     /// The companion that aborts background runs; only with a store whose rows can be watched.
     pub fn abort_action(&self) -> Option<&AbortAction> {
         self.abort.as_ref()
+    }
+
+    /// The companion that shows background runs; only with a store whose rows can be watched.
+    pub fn watch_action(&self) -> Option<&WatchAction> {
+        self.watch.as_ref()
     }
 
     /// Runs one turn of a fresh conversation.
@@ -281,6 +293,7 @@ impl<S> Clone for Agent<S> {
             snapshots: self.snapshots.clone(),
             session: self.session.clone(),
             abort: self.abort.clone(),
+            watch: self.watch.clone(),
         }
     }
 }

@@ -21,6 +21,7 @@ pub use self::builder::ChatBuilder;
 pub use self::chunk::AgentChunk;
 pub use self::interrupt::Interrupt;
 pub use self::reply::AgentReply;
+pub(crate) use self::reply::output_of;
 pub use self::task::AgentTask;
 pub use self::transport::AgentTransport;
 pub use self::turn::ChatTurn;

@@ -108,8 +108,8 @@ mod worker_loss;
 
 pub use self::agent::{
     Abort, AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, Heartbeat, IntoStore,
-    SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, SessionAction, SnapshotAction, SnapshotsAction, custom_agent,
-    session_flow,
+    SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, SessionAction, SnapshotAction, SnapshotsAction, WatchAction,
+    WatchRequest, custom_agent, session_flow,
 };
 pub use self::agent_session::AgentSession;
 pub use self::archive::Archive;

@@ -122,6 +122,16 @@ impl<S: CustomState> Definition<S> {
         }
     }
 
+    /// What is left of a run's caller: what the run recorded, and whose run it is. An agent that works the tenant out by
+    /// itself is asked again; for any other the tenant came with the call, as an extension that no value holds.
+    fn context_of(&self, run: &LostRun) -> Context {
+        let context = Context::new().with_values(run.record.context.clone());
+        match self.scope {
+            Some(_) => context,
+            None => context.with_extension(Arc::new(run.scope.clone())),
+        }
+    }
+
     /// Takes one run over, if it is still lost; `None` if another worker was faster.
     async fn recover_run(
         self: &Arc<Self>,
@@ -130,7 +140,7 @@ impl<S: CustomState> Definition<S> {
         silent_since: Timestamp,
         attempts: u32,
     ) -> Result<Option<Recovered>> {
-        let context = Context::new().with_values(run.record.context.clone());
+        let context = self.context_of(&run);
         if self.scope(&context) != run.scope {
             return Err(Error::failed_precondition(format!(
                 "run '{}' of agent '{}' belongs to tenant '{}', and what it recorded of its caller does not say so: \

@@ -10,8 +10,9 @@ use everturn_core::stream_log::{
 use everturn_core::{Error, Result, Status};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use tokio::time::Instant;
 
-use crate::agent::not_found;
+use crate::agent::{Liveness, not_found};
 use crate::lease::RunRecord;
 use crate::store::{Detail, Scope, SessionStore};
 use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId, TurnEnd};
@@ -38,21 +39,27 @@ pub(crate) fn stream_key(scope: &Scope, id: &SnapshotId, epoch: u64) -> StreamKe
     StreamKey::new(scope.as_str(), format!("run/{id}/{epoch}"))
 }
 
-/// Follows a run to its end.
-pub(crate) fn follow(
-    store: Arc<dyn SessionStore>,
-    log: Arc<dyn StreamLog>,
-    scope: Scope,
-    id: SnapshotId,
-) -> RunChunks {
+/// A run to be followed, and by whom.
+pub(crate) struct Followed {
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) log: Arc<dyn StreamLog>,
+    pub(crate) scope: Scope,
+    pub(crate) id: SnapshotId,
+    /// Tells when the run's worker counts as gone.
+    pub(crate) liveness: Liveness,
+    /// For how long after that another may yet take the run over.
+    pub(crate) patience: Duration,
+}
+
+/// Follows a run to its end: claim by claim, each from its beginning, so that everybody is shown the same.
+pub(crate) fn follow(run: Followed) -> RunChunks {
     let follower = Follower {
-        store,
-        log,
-        scope,
-        id,
+        run,
         epoch: 0,
         entries: None,
         ready: VecDeque::new(),
+        expired_since: None,
+        is_complete: false,
         over: false,
     };
     futures::stream::unfold(follower, |mut follower| async move {
@@ -63,14 +70,15 @@ pub(crate) fn follow(
 }
 
 struct Follower {
-    store: Arc<dyn SessionStore>,
-    log: Arc<dyn StreamLog>,
-    scope: Scope,
-    id: SnapshotId,
+    run: Followed,
     /// The claim whose stream was read last.
     epoch: u64,
     entries: Option<Entries>,
     ready: VecDeque<AgentStreamChunk>,
+    /// Since when the run is seen without a worker.
+    expired_since: Option<Instant>,
+    /// Whether the worker of the last claim said that there is no more.
+    is_complete: bool,
     over: bool,
 }
 
@@ -107,7 +115,11 @@ impl Follower {
     fn take_in(&mut self, event: StreamEvent) -> Result<()> {
         match event {
             StreamEvent::Chunk(text) => self.ready.push_back(text.read()?),
-            StreamEvent::Done(_) => self.over = true,
+            // A worker that could not write the run's end has not ended it: the row knows.
+            StreamEvent::Done(_) => {
+                self.entries = None;
+                self.is_complete = true;
+            }
             StreamEvent::Failed(error) if error.is(WRITER_LOST) => {
                 self.entries = None;
                 // Whatever the lost worker was in the middle of is begun anew by the next.
@@ -123,25 +135,24 @@ impl Follower {
 
     /// Finds the next stream of the run, or its end.
     async fn find(&mut self) -> Result<()> {
-        match self.standing().await? {
-            Standing::Pending { epoch } if epoch > self.epoch => {
+        let (latest, is_over) = match self.standing().await? {
+            Standing::Pending { epoch } => {
+                self.is_complete = false;
+                (epoch, false)
+            }
+            // The row no longer says how many workers it took.
+            Standing::Over => (MOST_EPOCHS, true),
+        };
+        if !(is_over && self.is_complete) {
+            for epoch in self.epoch + 1..=latest {
                 if self.open(epoch).await? {
                     return Ok(());
                 }
             }
-            Standing::Pending { .. } => {}
-            Standing::Over => {
-                // The row no longer says how many workers it took.
-                let mut last = None;
-                for epoch in self.epoch + 1..=MOST_EPOCHS {
-                    if !self.open(epoch).await? {
-                        break;
-                    }
-                    last = Some(epoch);
-                }
-                self.over = last.is_none();
-                return Ok(());
-            }
+        }
+        if is_over {
+            self.over = true;
+            return Ok(());
         }
         tokio::time::sleep(LOOK).await;
         Ok(())
@@ -149,14 +160,12 @@ impl Follower {
 
     /// Begins to read the stream of a claim; says whether there is one.
     async fn open(&mut self, epoch: u64) -> Result<bool> {
-        match self
-            .log
-            .read(&stream_key(&self.scope, &self.id, epoch), Position::START)
-            .await
-        {
+        let key = stream_key(&self.run.scope, &self.run.id, epoch);
+        match self.run.log.read(&key, Position::START).await {
             Ok(entries) => {
                 self.entries = Some(entries);
                 self.epoch = epoch;
+                self.is_complete = false;
                 Ok(true)
             }
             Err(error) if error.status() == Status::NotFound => Ok(false),
@@ -165,19 +174,25 @@ impl Follower {
     }
 
     async fn standing(&mut self) -> Result<Standing> {
-        let row = self.store.get(&self.scope, &self.id, Detail::Metadata).await?;
-        let row = row.ok_or_else(|| not_found(&self.id))?;
+        let Followed { store, scope, id, .. } = &self.run;
+        let row = store.get(scope, id, Detail::Metadata).await?;
+        let row = row.ok_or_else(|| not_found(id))?;
         if row.status.is_final() {
             return Ok(Standing::Over);
+        }
+        if !self.run.liveness.is_expired(&row) {
+            self.expired_since = None;
+        } else if self.expired_since.get_or_insert_with(Instant::now).elapsed() >= self.run.patience {
+            return Err(Error::unavailable(format!("the worker of run '{id}' went silent")).with_public());
         }
         match RunRecord::of(&row) {
             Some(record) => Ok(Standing::Pending {
                 epoch: record.lease.epoch(),
             }),
             None => Err(Error::failed_precondition(format!(
-                "run '{}' was begun by a worker that shows nothing",
-                self.id
-            ))),
+                "run '{id}' was begun by a worker that shows nothing"
+            ))
+            .with_public()),
         }
     }
 }

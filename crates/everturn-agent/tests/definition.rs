@@ -74,6 +74,7 @@ async fn an_agent_is_registered_with_its_companions_under_its_name() {
             "/agent-snapshot/stored",
             "/agent-snapshots/blind",
             "/agent-snapshots/stored",
+            "/agent-watch/stored",
             "/agent/blind",
             "/agent/kept",
             "/agent/stored",

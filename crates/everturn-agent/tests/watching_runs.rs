@@ -154,6 +154,46 @@ async fn a_run_is_watched_on_while_another_worker_takes_it_over() {
     expected.push("end Aborted of 'leek '");
     expected.extend(WHOLE);
     assert_eq!(seen, expected);
+    let late = all(&mut second.task(task.snapshot_id().clone()).attach().unwrap()).await;
+    assert_eq!(late, expected, "whoever comes late is shown the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_write_the_end_of_its_run_does_not_end_the_watching() {
+    let (gate, clock) = (Arc::new(Semaphore::new(0)), clock());
+    let log: Arc<dyn StreamLog> = Arc::new(MemoryStreamLog::new());
+    let store = FaultyStore::default();
+    let worker = |store: FaultyStore| -> Agent<Counter> {
+        let agent = cook(&gate).clock(clock.clone()).run_log(Arc::clone(&log));
+        agent.store(store).define().unwrap()
+    };
+    let (first, second) = (worker(store.clone()), worker(store.elsewhere()));
+    let task = first.chat().open().await.unwrap().detach("soup").await.unwrap();
+    let mut watch = task.attach().unwrap();
+
+    let (seen, ()) = tokio::join!(all(&mut watch), async {
+        store.fail_saves(true);
+        gate.add_permits(1);
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(second.recover().await.taken_over.len(), 1);
+        gate.add_permits(1);
+    });
+
+    assert_eq!(seen, [WHOLE, WHOLE].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_nobody_takes_over_is_not_watched_for_ever() {
+    let (gate, clock) = (Arc::new(Semaphore::new(0)), clock());
+    let store = FaultyStore::default();
+    let worker = |store: FaultyStore| cook(&gate).clock(clock.clone()).store(store).define().unwrap();
+    let (first, elsewhere) = (worker(store.clone()), worker(store.elsewhere()));
+    let task = first.chat().open().await.unwrap().detach("soup").await.unwrap();
+    store.fail_saves(true);
+
+    let seen = all(&mut elsewhere.task(task.snapshot_id().clone()).attach().unwrap()).await;
+
+    assert_eq!(seen, ["error UNAVAILABLE"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,6 +19,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long it may take to reach a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a run without a worker is waited for: as long as a run in this process is, unless its agent says otherwise.
+const TAKEOVER_PATIENCE: Duration = Duration::from_mins(1);
+
 /// How agents and flows elsewhere are reached: with which headers, for how long, and with how much patience. Cloning
 /// is cheap; clones share their connections.
 ///
@@ -51,6 +54,7 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) silence: Duration,
     pub(crate) max_bytes: usize,
+    pub(crate) takeover_patience: Duration,
 }
 
 impl Client {
@@ -71,6 +75,7 @@ impl Client {
             timeout: Duration::from_secs(30),
             silence: Duration::from_mins(5),
             max_bytes: 64 * 1024 * 1024,
+            takeover_patience: TAKEOVER_PATIENCE,
             problem: None,
         }
     }
@@ -101,6 +106,7 @@ pub struct ClientBuilder {
     timeout: Duration,
     silence: Duration,
     max_bytes: usize,
+    takeover_patience: Duration,
     problem: Option<Error>,
 }
 
@@ -138,7 +144,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long reading a snapshot or an abort may take, each time it is tried; 30 seconds if not said.
+    /// How long reading what an agent keeps, or an abort, may take each time it is tried; 30 seconds if not said.
     ///
     /// How long a turn or a flow may take is the deadline of its [`Context`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -155,6 +161,14 @@ impl ClientBuilder {
     /// The largest reply, or event of a stream, that is taken in; 64 MiB if not said.
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
+        self
+    }
+
+    /// For how long [waiting](everturn_agent::AgentTask::wait) for a background run goes on after its worker went silent,
+    /// so that another may take the run over; one minute if not said. It should be longer than the interval at which the
+    /// server's processes look for lost runs. With none, the first word of an expired run is the last.
+    pub fn takeover_patience(mut self, patience: Duration) -> Self {
+        self.takeover_patience = patience;
         self
     }
 
@@ -181,6 +195,7 @@ impl ClientBuilder {
             timeout: self.timeout,
             silence: self.silence,
             max_bytes: self.max_bytes,
+            takeover_patience: self.takeover_patience,
         })))
     }
 }

@@ -51,7 +51,17 @@ impl EventStream {
         body: &impl Serialize,
         context: &Context,
     ) -> Result<Self> {
-        Self::open(settings, url, body, context, None).await
+        Self::open(settings, url, body, context, None, Repeat::Unsent).await
+    }
+
+    /// Asks to be shown something, which does the same however often it is asked.
+    pub(crate) async fn look(
+        settings: &Arc<Settings>,
+        url: &Url,
+        body: &impl Serialize,
+        context: &Context,
+    ) -> Result<Self> {
+        Self::open(settings, url, body, context, None, Repeat::Always).await
     }
 
     /// Asks for a stream that was started before, from its beginning.
@@ -65,7 +75,7 @@ impl EventStream {
         context: &Context,
     ) -> Result<Self> {
         let body = serde_json::json!({ "data": null });
-        Self::open(settings, url, &body, context, Some(id)).await
+        Self::open(settings, url, &body, context, Some(id), Repeat::Always).await
     }
 
     async fn open(
@@ -74,16 +84,12 @@ impl EventStream {
         body: &impl Serialize,
         context: &Context,
         id: Option<Arc<str>>,
+        repeat: Repeat,
     ) -> Result<Self> {
         let mut request = Request::new(url, body)?;
         // Some servers stream only if this is all that is accepted.
         request.accept = "text/event-stream";
         request.extra = headers_for(id.as_deref(), None)?;
-        let repeat = if id.is_some() {
-            Repeat::Always
-        } else {
-            Repeat::Unsent
-        };
         let mut failures = 0;
         let response = loop {
             let failed = match settings.send(&request, context).await {
@@ -120,7 +126,7 @@ impl EventStream {
     ///
     /// # Errors
     /// What makes it impossible to go on; [`STREAM_BROKEN`] if the server does not keep the stream.
-    async fn next(&mut self) -> Result<Event> {
+    pub(crate) async fn next(&mut self) -> Result<Event> {
         loop {
             let (event, id) = match self.connection.next(&self.settings).await {
                 Ok(next) => next,

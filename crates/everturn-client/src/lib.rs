@@ -50,7 +50,9 @@
 //! | the connection breaks in a turn, and the server keeps the stream | the turn goes on over another connection |
 //! | it breaks, and the server keeps nothing | `UNAVAILABLE` with [`STREAM_BROKEN`]; the turn is never sent twice |
 //! | the server no longer knows the stream | `NOT_FOUND` |
-//! | reading a snapshot or aborting fails on the way | tried again |
+//! | reading or aborting fails on the way | tried again |
+//! | the connection breaks while a background run is watched | `UNAVAILABLE` with [`STREAM_BROKEN`]; the run goes on, and can be watched again |
+//! | a background run loses its worker | waited for: see [`ClientBuilder::takeover_patience`] |
 //! | the server refuses | its status, its message and its details |
 //!
 //! | to | see |

@@ -1,12 +1,16 @@
 //! An agent on another machine.
 
+mod history;
+mod watching;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_agent::{
     Abort, AbortRequest, AbortResponse, AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentReply,
-    AgentStreamChunk, AgentTask, AgentTransport, ChatBuilder, CustomState, GetSnapshotRequest,
+    AgentStreamChunk, AgentTask, AgentTransport, ChatBuilder, CustomState, GetSnapshotRequest, RunChunks,
     SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId, SnapshotStatus,
 };
 use everturn_core::{Connection, Context, Emitter, Error, Inputs, Result, Status};
@@ -317,6 +321,18 @@ impl<S: CustomState> AgentTransport for RemoteAgent<S> {
 
     fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>> {
         Box::pin(async move { self.routes.stop(id, &context).await })
+    }
+
+    fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
+        Some(watching::chunks(
+            Arc::clone(&self.routes),
+            id.clone(),
+            context.clone(),
+        ))
+    }
+
+    fn takeover_patience(&self) -> Duration {
+        self.routes.client.0.takeover_patience
     }
 }
 

@@ -48,6 +48,7 @@ action_types! {
     AGENT_SNAPSHOTS = "agent-snapshots", "Lists the snapshots of an agent's session.";
     AGENT_SESSION = "agent-session", "Reads an agent's session as it is now.";
     AGENT_ABORT = "agent-abort", "Aborts an agent's background run.";
+    AGENT_WATCH = "agent-watch", "Shows an agent's background run.";
 }
 
 impl ActionType {

@@ -11,7 +11,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use bytes::Bytes;
 use everturn_agent::HandOff;
 use everturn_agent::store::Scope;
-use everturn_core::{Context, DynAction, Exposure};
+use everturn_core::{ActionType, Context, DynAction, Exposure};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ use crate::metrics::{CallMeter, Metrics};
 use crate::permits::{Permit, Permits};
 use crate::running::Running;
 use crate::trace::Trace;
-use crate::{Limits, Route, ServerHandle, body, streaming};
+use crate::{Limits, Route, RouteKind, ServerHandle, body, streaming};
 
 /// How much of what is there is written to a connection at once, about.
 const WRITTEN_TOGETHER: usize = 16 * 1024;
@@ -86,12 +86,14 @@ impl Mounted {
             context,
         };
         if streams {
-            return match &self.shared.durable {
+            return match self.shared.durable.as_ref().filter(|_| self.is_kept()) {
                 Some(durable) => {
                     durable::stream(self, durable, &head.headers, principal.as_ref(), call, counted).await
                 }
                 // What is asked for again must not be done again.
-                None if head.headers.contains_key(durable::STREAM_ID) => Ok(durable::unknown()),
+                None if self.is_kept() && head.headers.contains_key(durable::STREAM_ID) => {
+                    Ok(durable::unknown())
+                }
                 None => Ok(stream(call.start(self.shared.exposure), counted)),
             };
         }
@@ -150,10 +152,18 @@ impl Mounted {
         context
     }
 
-    /// Whether the action is an agent whose turns can go on without their caller.
+    /// Whether what is streamed here is written down for callers who come back. What companions show is stored already,
+    /// and asking them again does nothing twice.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.route.kind != RouteKind::Companion
+    }
+
+    /// Whether the action is an agent whose turns can go on without their caller, or shows those that do.
     fn can_be_detached(&self) -> bool {
-        let metadata = &self.action.descriptor().metadata;
-        metadata.get("agent").and_then(|agent| agent.get("abortable")) == Some(&Value::Bool(true))
+        let descriptor = self.action.descriptor();
+        let agent = descriptor.metadata.get("agent");
+        let is_abortable = agent.and_then(|agent| agent.get("abortable")) == Some(&Value::Bool(true));
+        is_abortable || descriptor.action_type == ActionType::AGENT_WATCH
     }
 }
 

@@ -7,11 +7,12 @@ use everturn_core::{ActionType, Registry};
 use crate::Route;
 
 /// The companions of an agent and the path segment each is reached under. All clients assume the first two.
-const COMPANIONS: [(&str, &str); 4] = [
+const COMPANIONS: [(&str, &str); 5] = [
     ("agent-snapshot", "getSnapshot"),
     ("agent-abort", "abort"),
     ("agent-snapshots", "listSnapshots"),
-    ("agent-session", "session"),
+    ("agent-session", "getSession"),
+    ("agent-watch", "watch"),
 ];
 
 /// How agents and flows are laid out in paths.

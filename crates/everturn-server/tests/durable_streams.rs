@@ -11,7 +11,7 @@ use std::time::Duration;
 use everturn_agent::store::MemoryStore;
 use everturn_core::stream_log::{MemoryStreamLog, Position, StreamEvent, StreamKey, StreamLog};
 use everturn_core::{Emitter, Error, Registry, Result};
-use everturn_server::{AfterGrace, Grace, Principal, Provided, Server, context_fn};
+use everturn_server::{AfterGrace, Grace, Limits, Principal, Provided, Server, context_fn};
 use everturn_sqlite::SqliteStreamLog;
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -231,6 +231,23 @@ async fn another_principals_stream_is_as_unknown_as_one_that_never_was() {
         assert_eq!(stop.json()["message"], "stream not found");
     }
     assert_eq!(again(&server, &id, None).await.status, 200, "its owner reads it");
+}
+
+#[tokio::test]
+async fn reading_a_stream_again_is_a_call_for_as_long_as_it_is_read() {
+    let counting = Counting::new();
+    counting.allow(1);
+    let limits = Limits::default().calls_per_principal(2);
+    let server = counting.server().limits(limits);
+    let server = Served::start(server.stream_log(MemoryStreamLog::new())).await;
+    let (_call, id, _) = reads(&server, 2, 1).await;
+    let read_again = || streamed(&server, 99).header("x-genkit-stream-id", &id).send();
+
+    let under_way = read_again().await.unwrap();
+    let one_too_many = read_again().await.unwrap();
+
+    assert_eq!(under_way.status(), 200);
+    assert_eq!(one_too_many.status(), 429);
 }
 
 #[tokio::test]

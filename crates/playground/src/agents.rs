@@ -10,8 +10,10 @@ use std::time::Duration;
 use everturn::Result;
 use everturn::agent::store::Scope;
 use everturn::agent::{AgentBuilder, AgentKind, AgentTransport, ChatBuilder, CustomState};
-use everturn::prelude::{Agent, Archive, Everturn, Heartbeat, SqliteStore, Value};
+use everturn::prelude::{Agent, Archive, Everturn, Heartbeat, Value};
 use everturn::testkit::OfflineModel;
+
+use crate::database::Database;
 
 /// Short, so that a run whose process was killed goes on soon after the next start.
 const HEARTBEAT: Heartbeat = Heartbeat {
@@ -48,8 +50,8 @@ impl Demo {
     }
 }
 
-/// Defines the agents, with their conversations in a store and a model that pauses for `pace` before each word.
-pub(crate) async fn define(store: &SqliteStore, pace: Duration) -> Result<(Everturn, Vec<Demo>)> {
+/// Defines the agents, with their conversations in a database and a model that pauses for `pace` before each word.
+pub(crate) async fn define(files: &Database, pace: Duration) -> Result<(Everturn, Vec<Demo>)> {
     let model = OfflineModel::new().with_pace(pace);
     let app = Everturn::builder()
         .model("offline", model)
@@ -57,21 +59,23 @@ pub(crate) async fn define(store: &SqliteStore, pace: Duration) -> Result<(Evert
         .build()
         .await?;
     let demos = vec![
-        Demo::new(chef::define(&app, store)?, "Stock the pantry with leeks")?,
-        Demo::new(banker::define(&app, store)?, "Transfer 50 to Ann")?,
-        Demo::new(planner::define(&app, store)?, "/detach Plan the week")?,
+        Demo::new(chef::define(&app, files)?, "Stock the pantry with leeks")?,
+        Demo::new(banker::define(&app, files)?, "Transfer 50 to Ann")?,
+        Demo::new(planner::define(&app, files)?, "/detach Plan the week")?,
     ];
     Ok((app, demos))
 }
 
-/// Keeps an agent's conversations in the store that all share, apart from those with the others.
+/// Keeps an agent's conversations in the database that all share, apart from those with the others, and what its
+/// background runs stream, so that another process can show them.
 fn keep<S: CustomState, K: AgentKind<S>>(
     agent: AgentBuilder<S, K>,
     name: &'static str,
-    store: &SqliteStore,
+    files: &Database,
 ) -> AgentBuilder<S, K> {
     agent
-        .store(store.clone())
+        .store(files.sessions.clone())
+        .run_log(Arc::new(files.streams.clone()))
         .scope(move |_| Scope::new(name))
         .heartbeat(HEARTBEAT)
 }

@@ -10,17 +10,16 @@ mod visit;
 use std::path::Path;
 
 use everturn::Result;
-use everturn::prelude::SqliteStore;
 
 use self::lines::Lines;
 use self::screen::Screen;
 use self::visit::Visit;
 use crate::agents;
+use crate::database::Database;
 
 /// Stays until the visitor leaves.
 pub(crate) async fn chat(database: &Path) -> Result<()> {
-    let store = SqliteStore::open(database).await?;
-    let (_app, demos) = agents::define(&store, Screen::pace()).await?;
+    let (_app, demos) = agents::define(&Database::open(database).await?, Screen::pace()).await?;
     let mut screen = Screen::new();
     screen.greet(&demos, database);
     Visit::new(demos, Lines::open(), screen).await?.stay().await;

@@ -3,6 +3,7 @@
 mod agents;
 mod arguments;
 mod chat;
+mod database;
 mod greeting;
 mod serve;
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use everturn::Result;
-use everturn::prelude::{Everturn, SqliteStore};
+use everturn::prelude::Everturn;
 use everturn::server::Bound;
 use everturn::sqlite::SqliteStreamLog;
 
 use crate::agents;
+use crate::database::Database;
 use crate::greeting::Greeting;
 
 /// Where it listens if that is not said.
@@ -24,11 +25,11 @@ const RECOVERY: Duration = Duration::from_secs(2);
 
 /// Serves at an address; without one at the usual one, or at any if that is taken.
 pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path) -> Result<()> {
-    let (app, demos) = agents::define(&SqliteStore::open(database).await?, PACE).await?;
-    let streams = SqliteStreamLog::open(database.with_extension("streams.db")).await?;
+    let files = Database::open(database).await?;
+    let (app, demos) = agents::define(&files, PACE).await?;
     let (server, notice) = match address {
-        Some(address) => (bind(&app, &streams, address).await?, None),
-        None => bind_somewhere(&app, &streams).await?,
+        Some(address) => (bind(&app, &files.streams, address).await?, None),
+        None => bind_somewhere(&app, &files.streams).await?,
     };
     let recovering = app.recover_every(RECOVERY);
 

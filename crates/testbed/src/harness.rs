@@ -7,6 +7,7 @@ use std::sync::Arc;
 use everturn_agent::store::SessionStore;
 use everturn_agent::{AgentBuilder, AgentKind, AgentTransport, CustomState, IntoStore};
 use everturn_ai::register_model;
+use everturn_core::stream_log::StreamLog;
 use everturn_core::{Registry, Result};
 
 use crate::{ProgrammableModel, agents};
@@ -16,6 +17,8 @@ pub struct Harness {
     registry: Registry,
     model: ProgrammableModel,
     store: Arc<dyn SessionStore>,
+    /// Where background runs can be watched from other processes.
+    run_log: Option<Arc<dyn StreamLog>>,
     agents: BTreeMap<String, Arc<dyn AgentTransport>>,
 }
 
@@ -24,10 +27,19 @@ pub struct Harness {
 /// # Errors
 /// What defining an agent fails with.
 pub fn harness(store: impl IntoStore) -> Result<Harness> {
+    watched_harness(store, None)
+}
+
+/// The same, with background runs that can be watched wherever the log can be read.
+///
+/// # Errors
+/// As [`harness`].
+pub fn watched_harness(store: impl IntoStore, run_log: Option<Arc<dyn StreamLog>>) -> Result<Harness> {
     let mut harness = Harness {
         registry: Registry::new(),
         model: ProgrammableModel::default(),
         store: store.into_store(),
+        run_log,
         agents: BTreeMap::new(),
     };
     register_model(&harness.registry, ProgrammableModel::NAME, harness.model.clone())?;
@@ -73,6 +85,10 @@ impl Harness {
         &mut self,
         agent: AgentBuilder<S, K>,
     ) -> Result<()> {
+        let agent = match &self.run_log {
+            Some(log) => agent.run_log(Arc::clone(log)),
+            None => agent,
+        };
         let agent = agent.define()?;
         self.agents.insert(agent.name().to_owned(), Arc::new(agent));
         Ok(())

@@ -33,5 +33,5 @@ mod harness;
 mod programmable_model;
 pub mod worker;
 
-pub use self::harness::{Harness, harness};
+pub use self::harness::{Harness, harness, watched_harness};
 pub use self::programmable_model::ProgrammableModel;

@@ -2,7 +2,7 @@
 //!
 //! | path | what answers |
 //! |---|---|
-//! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` | the agents of the cases |
+//! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` and so on | the agents of the cases and their companions |
 //! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `slowly`, `failing`, `denied` |
 //! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: what the model answers next; the last answer is repeated |
 
@@ -12,6 +12,7 @@ mod program;
 mod stores;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Exposure, Result};
@@ -54,7 +55,9 @@ async fn run(arguments: Arguments) -> Result<()> {
 }
 
 async fn bind(arguments: Arguments) -> Result<Bound> {
-    let harness = testbed::harness(stores::sessions(&arguments.store).await?)?;
+    let streams = stores::streams(&arguments.store).await?;
+    let sessions = stores::sessions(&arguments.store).await?;
+    let harness = testbed::watched_harness(sessions, streams.clone().map(|log| Arc::new(log) as _))?;
     harness.model().delay(THINKING);
     flows::define(harness.registry())?;
     let layout = Layout::default().agents_at("");
@@ -65,7 +68,7 @@ async fn bind(arguments: Arguments) -> Result<Bound> {
         .limits(Limits::default().header_time(IDLE))
         .merge(program::router(harness.model().clone()));
     let server = if arguments.keeps_streams {
-        stores::keep_streams(server, &arguments.store).await?
+        stores::keep_streams(server, streams)
     } else {
         server
     };

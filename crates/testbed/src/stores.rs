@@ -21,12 +21,20 @@ pub(crate) async fn sessions(choice: &StoreChoice) -> Result<Arc<dyn SessionStor
     })
 }
 
-/// Has the server keep its streams: in a file of their own beside a database, else in memory.
-pub(crate) async fn keep_streams(server: Server, choice: &StoreChoice) -> Result<Server> {
+/// Opens the log of streams, in a file of its own beside a database; other stores have none.
+pub(crate) async fn streams(choice: &StoreChoice) -> Result<Option<SqliteStreamLog>> {
     Ok(match choice {
-        StoreChoice::Sqlite(path) => server.stream_log(SqliteStreamLog::open(beside(path)).await?),
-        StoreChoice::Memory | StoreChoice::File(_) => server.stream_log(MemoryStreamLog::new()),
+        StoreChoice::Sqlite(path) => Some(SqliteStreamLog::open(beside(path)).await?),
+        StoreChoice::Memory | StoreChoice::File(_) => None,
     })
+}
+
+/// Has the server keep its streams: in the log if there is one, else in memory.
+pub(crate) fn keep_streams(server: Server, log: Option<SqliteStreamLog>) -> Server {
+    match log {
+        Some(log) => server.stream_log(log),
+        None => server.stream_log(MemoryStreamLog::new()),
+    }
 }
 
 fn beside(path: &Path) -> PathBuf {

@@ -174,7 +174,7 @@ pub(super) fn abort_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
 
 /// The schema of a type without its prohibition of unknown fields: what is stored may hold fields of other versions,
 /// and they must come out again.
-fn lenient<T: schemars::JsonSchema>() -> Schema {
+pub(super) fn lenient<T: schemars::JsonSchema>() -> Schema {
     fn relax(value: &mut Value) {
         match value {
             Value::Object(members) => {

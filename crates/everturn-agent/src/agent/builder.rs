@@ -321,7 +321,8 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     /// takes it over; the default is none.
     ///
     /// A run that is taken over has these values and no others. They are stored as they are: name no secrets. An agent
-    /// with a [`scope`](AgentBuilder::scope) must name what that is made of, or its runs are not taken over.
+    /// with a [`scope`](AgentBuilder::scope) must name what that is made of, or its runs are not taken over; of any other
+    /// the tenant is known from where the run is stored.
     pub fn record_context<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         let names = names.into_iter().map(Into::into).collect();
         self.once("recorded context", |options| &mut options.recorded_context, names)

@@ -76,9 +76,16 @@ impl<S> Definition<S> {
     pub(crate) fn showing(&self, context: &Context) -> Showing {
         Showing {
             transform: self.state_transform.clone(),
+            liveness: self.liveness(),
+            context: context.clone(),
+        }
+    }
+
+    /// Which of this agent's runs still have a worker.
+    pub(crate) fn liveness(&self) -> Liveness {
+        Liveness {
             clock: self.clock.clone(),
             expiry: self.heartbeat.expiry,
-            context: context.clone(),
         }
     }
 }
@@ -87,14 +94,13 @@ impl<S> Definition<S> {
 #[derive(Clone)]
 pub(crate) struct Showing {
     transform: Option<StateTransform>,
-    clock: Clock,
-    expiry: Duration,
+    liveness: Liveness,
     context: Context,
 }
 
 impl Showing {
     pub(crate) fn row(&self, mut row: Snapshot) -> Result<Snapshot> {
-        if is_expired(&row, self.clock.now(), self.expiry) {
+        if self.liveness.is_expired(&row) {
             row.status = SnapshotStatus::Expired;
         }
         row.updated_at.get_or_insert(row.created_at);
@@ -129,13 +135,21 @@ fn withheld(error: RuntimeError) -> RuntimeError {
     Error::new(status, error.message).to_wire(Exposure::Public)
 }
 
-/// Whether the worker of a pending row has been silent for too long. A row without any sign of life is given the
-/// benefit of the doubt.
-fn is_expired(row: &Snapshot, now: Timestamp, expiry: Duration) -> bool {
-    row.status == SnapshotStatus::Pending
-        && row
-            .heartbeat_at
-            .is_some_and(|beat| now.duration_since(beat).unsigned_abs() > expiry && now > beat)
+/// Tells runs that have a worker from those that lost theirs.
+#[derive(Debug, Clone)]
+pub(crate) struct Liveness {
+    clock: Clock,
+    expiry: Duration,
+}
+
+impl Liveness {
+    /// Whether the worker of a pending row has been silent for too long. A row without any sign of life is given the
+    /// benefit of the doubt.
+    pub(crate) fn is_expired(&self, row: &Snapshot) -> bool {
+        let now = self.clock.now();
+        let is_silent = |beat: Timestamp| now > beat && now.duration_since(beat).unsigned_abs() > self.expiry;
+        row.status == SnapshotStatus::Pending && row.heartbeat_at.is_some_and(is_silent)
+    }
 }
 
 pub(crate) fn not_found(id: &SnapshotId) -> Error {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::named_session;
-use crate::store::{Cursor, Order, Page, SnapshotQuery};
+use crate::store::{Cursor, Detail, Order, Page, SnapshotQuery};
 use crate::{SessionId, Snapshot};
 
 /// Asks for one page of a session's snapshots.
@@ -61,6 +61,19 @@ impl ListSnapshotsRequest {
     }
 }
 
+impl From<SnapshotQuery> for ListSnapshotsRequest {
+    fn from(query: SnapshotQuery) -> Self {
+        Self {
+            session_id: query.session,
+            order: Some(query.order),
+            orphaned: query.orphaned,
+            whole: query.detail == Detail::Whole,
+            limit: Some(query.limit),
+            after: query.after,
+        }
+    }
+}
+
 /// One page of a session's snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -77,6 +90,15 @@ impl From<Page<Snapshot>> for SnapshotList {
         Self {
             snapshots: page.items,
             next: page.next,
+        }
+    }
+}
+
+impl From<SnapshotList> for Page<Snapshot> {
+    fn from(list: SnapshotList) -> Self {
+        Self {
+            items: list.snapshots,
+            next: list.next,
         }
     }
 }

@@ -156,7 +156,8 @@ impl<S: CustomState> AgentReply<S> {
     }
 }
 
-fn output_of(row: Snapshot) -> AgentOutput {
+/// What the row of a run that is over says of it, state included.
+pub(crate) fn output_of(row: Snapshot) -> AgentOutput {
     let message = row
         .state
         .as_ref()

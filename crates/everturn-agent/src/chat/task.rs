@@ -100,6 +100,9 @@ impl<S> AgentTask<S> {
     /// `aborted` turn end, and the worker that takes over begins it again. Chunks are kept for some minutes after the
     /// run's end. How the run ended is what [`AgentTask::wait`] says.
     ///
+    /// Watching fails with `NOT_FOUND` if there is no such run, and with `UNAVAILABLE` if its worker went silent and no
+    /// other came in time.
+    ///
     /// # Errors
     /// `UNIMPLEMENTED` if runs cannot be watched this way.
     pub fn attach(&self) -> Result<RunWatch<S>> {

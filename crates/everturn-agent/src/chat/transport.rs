@@ -1,16 +1,15 @@
 //! How a chat reaches its agent.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Connection, Context, Result};
 use futures::future::BoxFuture;
 
-use crate::run_stream::{RunChunks, follow};
+use crate::run_stream::RunChunks;
 use crate::store::StatusStream;
 use crate::{
     Abort, Agent, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest,
-    Snapshot, SnapshotId, WorkerLoss,
+    Snapshot, SnapshotId,
 };
 
 /// The way to an agent, in this process or elsewhere.
@@ -71,16 +70,10 @@ impl<S: CustomState> AgentTransport for Agent<S> {
     }
 
     fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
-        let definition = self.definition();
-        let (store, log) = (definition.store.clone()?, Arc::clone(&definition.run_log));
-        Some(follow(store, log, definition.scope(context), id.clone()))
+        self.definition().follow(id, context)
     }
 
     fn takeover_patience(&self) -> Duration {
-        let definition = self.definition();
-        match definition.worker_loss {
-            WorkerLoss::TakeOver { .. } => definition.heartbeat.expiry,
-            WorkerLoss::Expire => Duration::ZERO,
-        }
+        self.definition().takeover_patience()
     }
 }

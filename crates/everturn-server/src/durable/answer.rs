@@ -14,7 +14,6 @@ use crate::call::Call;
 use crate::envelope::Envelope;
 use crate::error_body::Refusal;
 use crate::handler::{Held, Mounted, event_stream};
-use crate::metrics::CallMeter;
 use crate::principal::Principal;
 
 /// Answers a caller that wants a stream: with a new one, or with one that was begun earlier.
@@ -26,18 +25,19 @@ pub(crate) async fn stream(
     call: Call,
     held: Held,
 ) -> Result<Response<Body>, Refusal> {
-    let Held { meter, permit } = held;
-    let opened = match Resumption::of(headers)? {
-        None => Some(durable.run(principal, call, permit).await?),
-        Some(resumption) => {
-            let action = &mounted.route.key;
-            durable.replay(principal, action, &resumption).await?
-        }
+    let ids = Resumption::wants_ids(headers);
+    let Some(resumption) = Resumption::of(headers)? else {
+        let Held { meter, permit } = held;
+        let opened = durable.run(principal, call, permit).await?;
+        let reading = Held { meter, permit: None };
+        return Ok(respond(mounted, opened, ids, reading));
     };
-    let Some(opened) = opened else {
-        return Ok(unknown());
-    };
-    Ok(respond(mounted, opened, Resumption::wants_ids(headers), meter))
+    let action = &mounted.route.key;
+    Ok(match durable.replay(principal, action, &resumption).await? {
+        // To read is to call: it takes a connection, and what there is to read comes from the log.
+        Some(opened) => respond(mounted, opened, ids, held),
+        None => unknown(),
+    })
 }
 
 /// Answers a request to stop a stream.
@@ -75,11 +75,14 @@ fn no_content() -> Response<Body> {
     response
 }
 
-fn respond(mounted: &Mounted, opened: Opened, ids: bool, mut meter: CallMeter) -> Response<Body> {
-    meter.stream_opened();
+/// The answer to whoever reads a stream; what is `held` is held for as long as it is read.
+fn respond(mounted: &Mounted, opened: Opened, ids: bool, mut held: Held) -> Response<Body> {
+    held.meter.stream_opened();
     let frames = frames(opened.entries, ids, mounted.shared.exposure).map(move |(bytes, is_chunk)| {
+        // Named whole, so that all of it is moved in here.
+        let held = &held;
         if is_chunk {
-            meter.chunk();
+            held.meter.chunk();
         }
         Ok::<_, Infallible>(bytes)
     });

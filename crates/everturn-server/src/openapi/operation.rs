@@ -75,8 +75,10 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
             operation["parameters"] = parameters(mounted);
             operation["requestBody"] = request_body(descriptor, components);
             answers("200", success(descriptor, components));
-            let gone = "The stream to go on with is unknown, expired or somebody else's.";
-            answers("204", json!({ "description": gone }));
+            if mounted.is_kept() {
+                let gone = "The stream to go on with is unknown, expired or somebody else's.";
+                answers("204", json!({ "description": gone }));
+            }
         }
     }
     responses.sort_keys();
@@ -101,6 +103,9 @@ fn parameters(mounted: &Mounted) -> Value {
         "description": "Whether to stream; so does 'Accept: text/event-stream'.",
         "schema": { "type": "boolean" },
     })];
+    if !mounted.is_kept() {
+        return parameters.into();
+    }
     parameters.push(stream_id(false));
     if mounted.shared.durable.is_some() {
         parameters.push(json!({

@@ -182,7 +182,8 @@ async fn an_agents_routes_follow_what_it_can_do() {
             "/agents/patient/getSnapshot",
             "/agents/patient/abort",
             "/agents/patient/listSnapshots",
-            "/agents/patient/session",
+            "/agents/patient/getSession",
+            "/agents/patient/watch",
         ]
     );
 }

@@ -13,5 +13,7 @@ mod mounting;
 mod operations;
 mod private_text_stays_inside;
 mod readers_and_leavers;
+mod recovered_runs;
 mod the_end_of_a_server;
+mod watching_runs;
 mod who_may_do_what;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::support::agents::{parrot, patient, says, says_in};
+use crate::support::agents::{parrot, parrot_in, patient, says, says_in};
+use crate::support::counting::CountingStore;
 use crate::support::{Answer, Served, answer};
 use everturn_agent::store::MemoryStore;
 use everturn_core::{Action, ActionType, Context, Emitter, Error, Registry};
@@ -70,41 +71,51 @@ async fn each_caller_sees_its_own_conversations_only() {
     );
 }
 
+/// A request that names something by its id.
+type Naming = fn(&str) -> Value;
+
 #[tokio::test]
 async fn a_foreign_a_forged_and_a_missing_id_cannot_be_told_apart() {
-    let server = served().await;
+    let registry = Registry::new();
+    let store = CountingStore::new(MemoryStore::new());
+    parrot_in(&registry, Some(Arc::new(store.clone())));
+    let server = Served::start(Server::new(&registry).context(tokens())).await;
     let own = call(&server, "alice-token", RUN, &says("my secret"))
         .await
         .result();
     let foreign = own["snapshotId"].as_str().unwrap().to_owned();
     let forged = format!("{}0", &foreign[..foreign.len() - 1]);
     let session = own["sessionId"].as_str().unwrap().to_owned();
+    let snapshot: Naming = |id| json!({ "data": { "snapshotId": id } });
+    let in_session: Naming = |id| json!({ "data": { "sessionId": id } });
     let told = |answer: &Answer, id: &str| {
         let headers: Vec<String> = answer.headers.keys().map(ToString::to_string).collect();
         (answer.status, answer.body.replace(id, "<id>"), headers)
     };
 
-    for (path, body_of) in [
-        (
-            READ,
-            (|id| json!({ "data": { "snapshotId": id } })) as fn(&str) -> Value,
-        ),
-        (READ, |id| json!({ "data": { "sessionId": id } })),
-        (
-            "/agents/parrot/abort",
-            |id| json!({ "data": { "snapshotId": id } }),
-        ),
-        (RUN, |id| says_in("hi", &json!({ "snapshotId": id }))),
+    for (path, body_of, status) in [
+        (READ, snapshot, 404),
+        (READ, in_session, 404),
+        ("/agents/parrot/abort", snapshot, 404),
+        ("/agents/parrot/watch", snapshot, 404),
+        ("/agents/parrot/getSession", in_session, 404),
+        // A session that nobody has begun has no snapshots.
+        ("/agents/parrot/listSnapshots", in_session, 200),
+        (RUN, |id| says_in("hi", &json!({ "snapshotId": id })), 404),
     ] {
         let mut answers = Vec::new();
         for id in [foreign.as_str(), &forged, "missing", &session] {
+            store.forget();
             let unary = call(&server, "bob-token", path, &body_of(id)).await;
+            let asked = store.calls();
             let stream = server.request(path, &body_of(id)).bearer_auth("bob-token");
             let stream = answer(stream.header("accept", "text/event-stream")).await;
-            answers.push((told(&unary, id), told(&stream, id)));
+            // What takes as long is what does as much: the store is asked the same, and as often.
+            answers.push((told(&unary, id), told(&stream, id), asked, store.calls()));
         }
 
-        assert_eq!(answers[0].0.0, 404, "{path}");
+        assert_eq!(answers[0].0.0, status, "{path}");
+        assert!(!answers[0].2.is_empty(), "{path} asks the store");
         for answer in &answers {
             assert_eq!(answer, &answers[0], "{path}");
         }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::store::MemoryStore;
+use everturn_agent::store::{MemoryStore, SessionStore};
 use everturn_agent::{Agent, AgentSession, custom_agent};
 use everturn_ai::{FinishReason, Message};
 use everturn_core::{Error, Registry};
@@ -14,6 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 /// An agent that streams back what it hears, with a store if one is given.
 pub(crate) fn parrot(registry: &Registry, store: Option<Arc<MemoryStore>>) -> Agent {
+    parrot_in(registry, store.map(|store| store as Arc<dyn SessionStore>))
+}
+
+/// The same, with any store.
+pub(crate) fn parrot_in(registry: &Registry, store: Option<Arc<dyn SessionStore>>) -> Agent {
     let builder = custom_agent(registry, "parrot", |session: AgentSession| async move {
         session
             .run(|turn| async move {
@@ -71,6 +76,13 @@ pub(crate) fn patient(
 /// What a user says.
 pub(crate) fn says(text: &str) -> Value {
     json!({"data": {"message": {"role": "user", "content": [{"text": text}]}}})
+}
+
+/// What a user wants done in the background.
+pub(crate) fn detaches(text: &str) -> Value {
+    let mut body = says(text);
+    body["data"]["detach"] = true.into();
+    body
 }
 
 /// What a user says in a conversation.

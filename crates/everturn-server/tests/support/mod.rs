@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
 pub(crate) mod agents;
+pub(crate) mod counting;
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::keep;
+use crate::database::Database;
 
 /// The customer's account.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -63,7 +64,7 @@ fn account() -> Result<Session<Account>> {
     Session::current().ok_or_else(|| Error::failed_precondition("there is no account"))
 }
 
-pub(super) fn define(app: &Everturn, store: &SqliteStore) -> Result<Agent<Account>> {
+pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Account>> {
     let banker = app
         .agent("banker")
         .description("asks before moving money")
@@ -71,5 +72,5 @@ pub(super) fn define(app: &Everturn, store: &SqliteStore) -> Result<Agent<Accoun
         .system("You are a careful banker. The balance is {{@state.balance}}.")
         .tool(transfer)
         .tool(balance);
-    keep(banker, "banker", store).define()
+    keep(banker, "banker", files).define()
 }

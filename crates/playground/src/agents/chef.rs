@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::keep;
+use crate::database::Database;
 
 /// What the chef has.
 #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +40,7 @@ async fn stock_pantry(item: String) -> Result<String> {
     })
 }
 
-pub(super) fn define(app: &Everturn, store: &SqliteStore) -> Result<Agent<Kitchen>> {
+pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Kitchen>> {
     let chef = app
         .agent("chef")
         .description("has a pantry and knows the seasons")
@@ -47,5 +48,5 @@ pub(super) fn define(app: &Everturn, store: &SqliteStore) -> Result<Agent<Kitche
         .system("You are a chef. The pantry holds {{@state.pantry}}.")
         .tool(in_season)
         .tool(stock_pantry);
-    keep(chef, "chef", store).define()
+    keep(chef, "chef", files).define()
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::keep;
+use crate::database::Database;
 
 /// What stands for the work on one day.
 const WORK: Duration = Duration::from_millis(500);
@@ -52,12 +53,12 @@ async fn plan(turn: Turn<Week>) -> Result<FinishReason> {
     Ok(FinishReason::Stop)
 }
 
-pub(super) fn define(app: &Everturn, store: &SqliteStore) -> Result<Agent<Week>> {
+pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Week>> {
     let planner = app
         .custom_agent("planner", |session: AgentSession<Week>| async move {
             session.run(plan).await?;
             Ok(session.result())
         })
         .description("plans a week of dinners, in the background too");
-    keep(planner, "planner", store).define()
+    keep(planner, "planner", files).define()
 }

@@ -25,6 +25,12 @@ async function program(responses, chunks = []) {
 }
 
 const agent = (name) => remoteAgent({ url: `${server}/${name}` });
+/** What was answered to tool requests, as the server keeps it. */
+async function toolAnswers(name, snapshotId) {
+  const { state } = await agent(name).getSnapshot(snapshotId);
+  const said = state.messages.filter((message) => message.role === 'tool');
+  return said.flatMap((message) => message.content.map((part) => part.toolResponse));
+}
 const texts = (messages) => messages.map((message) => message.content.map((part) => part.text ?? '').join(''));
 async function collect(stream) {
   const all = [];
@@ -146,6 +152,9 @@ test('an interrupt is answered with respond', async () => {
   const answered = await chat.resume({ respond: [interrupt.respond({ answer: 'yes' })] });
 
   assert.equal(answered.text, 'thank you');
+  assert.deepEqual(await toolAnswers('promptAgentWithInterrupt', answered.snapshotId), [
+    { name: 'interruptTool', ref: 'i1', output: { answer: 'yes' } },
+  ]);
 });
 
 test('an interrupt is answered with restart', async () => {
@@ -160,7 +169,11 @@ test('an interrupt is answered with restart', async () => {
   const turn = chat.resumeStream({ restart: [restart] });
   await collect(turn.stream);
 
-  assert.equal((await turn.response).text, 'deleted');
+  const answered = await turn.response;
+  assert.equal(answered.text, 'deleted');
+  assert.deepEqual(await toolAnswers('promptAgentWithRestartTool', answered.snapshotId), [
+    { name: 'restartTool', ref: 'r1', output: { result: 'confirmed: delete' } },
+  ]);
 });
 
 test('a forged restart is refused', async () => {

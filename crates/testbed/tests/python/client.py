@@ -41,6 +41,14 @@ def texts(messages):
     return ["".join(part.text or "" for part in message.content) for message in messages]
 
 
+async def tool_answers(agent, snapshot_id):
+    """What was answered to tool requests, as the server keeps it."""
+    snapshot = await agent.get_snapshot(snapshot_id=snapshot_id)
+    said = [message for message in snapshot.state.messages if message.role == "tool"]
+    answers = [part.tool_response for message in said for part in message.content]
+    return [(answer.name, answer.ref, answer.output) for answer in answers]
+
+
 class RemoteAgent(unittest.IsolatedAsyncioTestCase):
     async def test_a_chat_goes_on_from_turn_to_turn(self):
         chat = kept_by_server("promptAgentWithStore").chat()
@@ -97,7 +105,8 @@ class RemoteAgent(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(named, {"doc1": "v2", "doc2": "other"})
 
     async def test_an_interrupt_is_answered_with_respond(self):
-        chat = kept_by_server("promptAgentWithInterrupt").chat()
+        agent = kept_by_server("promptAgentWithInterrupt")
+        chat = agent.chat()
         await program([asks("interruptTool", {"query": "sure?"}, "i1")])
 
         asked = await chat.send("do it")
@@ -108,9 +117,13 @@ class RemoteAgent(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(asked.finish_reason, "interrupted")
         self.assertEqual((interrupt.name, interrupt.input), ("interruptTool", {"query": "sure?"}))
         self.assertEqual(answered.text, "thank you")
+        self.assertEqual(
+            await tool_answers(agent, answered.snapshot_id), [("interruptTool", "i1", {"answer": "yes"})]
+        )
 
     async def test_an_interrupt_is_answered_with_restart_and_metadata(self):
-        chat = kept_by_server("promptAgentWithRestartTool").chat()
+        agent = kept_by_server("promptAgentWithRestartTool")
+        chat = agent.chat()
         await program([asks("restartTool", {"action": "delete"}, "r1")])
 
         asked = await chat.send("do it")
@@ -120,6 +133,10 @@ class RemoteAgent(unittest.IsolatedAsyncioTestCase):
         answered = await chat.resume(restart=[restart], metadata={"from": "python"})
 
         self.assertEqual(answered.text, "deleted")
+        self.assertEqual(
+            await tool_answers(agent, answered.snapshot_id),
+            [("restartTool", "r1", {"result": "confirmed: delete"})],
+        )
 
     async def test_a_detached_turn_goes_on_and_is_waited_for(self):
         chat = kept_by_server("promptAgentWithStore").chat()

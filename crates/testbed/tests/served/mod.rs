@@ -32,18 +32,24 @@ impl Testbed {
 
     /// Sets what the model answers from now on.
     pub(crate) fn program(&self, program: &str) {
+        self.post("/testbed/program", program);
+    }
+
+    /// Posts and gives all that is answered, as it came.
+    pub(crate) fn post(&self, path: &str, body: &str) -> String {
         let host = self.address.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).unwrap();
-        let length = program.len();
+        let length = body.len();
         write!(
             stream,
-            "POST /testbed/program HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{program}"
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        answer
     }
 
     pub(crate) fn id(&self) -> u32 {

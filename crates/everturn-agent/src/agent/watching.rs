@@ -1,0 +1,123 @@
+//! Watching background runs, in this process and through an action.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::{Action, ActionType, Context, Emitter, Error, Result};
+use futures::StreamExt;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Definition;
+use super::actions::lenient;
+use crate::chat::output_of;
+use crate::run_stream::{Followed, RunChunks, follow};
+use crate::{
+    AgentFinishReason, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest, HandOff, Snapshot,
+    SnapshotId, SnapshotStatus, WorkerLoss,
+};
+
+/// The action that shows an agent's background runs: the chunks from the beginning, then those to come, then how the run
+/// ended.
+pub type WatchAction = Action<WatchRequest, AgentOutput, AgentStreamChunk>;
+
+/// Asks to be shown a background run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WatchRequest {
+    /// The run's row.
+    pub snapshot_id: SnapshotId,
+}
+
+/// Only where there is a store whose rows can be watched: others have no background runs.
+pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<WatchAction> {
+    definition.store.as_ref().filter(|store| store.can_watch())?;
+    let this = Arc::clone(definition);
+    let action = Action::streaming(
+        ActionType::AGENT_WATCH,
+        &definition.name,
+        move |request: WatchRequest, context: Context, emitter| {
+            let this = Arc::clone(&this);
+            async move {
+                let hand_off = context.extension::<HandOff>();
+                let showing = context.guard(this.show_run(request.snapshot_id, &context, emitter));
+                let handed_off = async {
+                    match hand_off {
+                        Some(hand_off) => hand_off.requested().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    shown = showing => shown,
+                    // The run goes on elsewhere, if anywhere; there is nothing to wait for here.
+                    () = handed_off => Err(Error::unavailable("the server ends: watch the run again").with_public()),
+                }
+            }
+        },
+    );
+    let description = format!("Shows a background run of agent '{}'.", definition.name);
+    Some(
+        action
+            .with_description(description)
+            .with_output_schema(lenient::<AgentOutput>()),
+    )
+}
+
+impl<S> Definition<S> {
+    /// The chunks of a run from its beginning to its end; `None` without a store.
+    pub(crate) fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
+        Some(follow(Followed {
+            store: self.store.clone()?,
+            log: Arc::clone(&self.run_log),
+            scope: self.scope(context),
+            id: id.clone(),
+            liveness: self.liveness(),
+            patience: self.takeover_patience(),
+        }))
+    }
+
+    /// How long a run that has expired may yet be taken over.
+    pub(crate) fn takeover_patience(&self) -> Duration {
+        match self.worker_loss {
+            WorkerLoss::TakeOver { .. } => self.heartbeat.expiry,
+            WorkerLoss::Expire => Duration::ZERO,
+        }
+    }
+
+    /// Sends a run's chunks and gives its end.
+    async fn show_run(
+        &self,
+        id: SnapshotId,
+        context: &Context,
+        emitter: Emitter<AgentStreamChunk>,
+    ) -> Result<AgentOutput> {
+        let id = id.given().ok_or_else(|| {
+            Error::invalid_argument("a 'snapshotId' is needed to watch a run").with_public()
+        })?;
+        self.require_store()?;
+        let mut chunks = self.follow(&id, context).expect("it has a store");
+        while let Some(chunk) = chunks.next().await {
+            emitter.send(chunk?).await?;
+        }
+        let request = GetSnapshotRequest {
+            snapshot_id: Some(id),
+            session_id: None,
+        };
+        Ok(end_of(self.read_snapshot(request, context).await?))
+    }
+}
+
+/// How a run ended, as the output of a turn says it.
+fn end_of(row: Snapshot) -> AgentOutput {
+    let finish_reason = row.finish_reason.or(match row.status {
+        SnapshotStatus::Aborted => Some(AgentFinishReason::Aborted),
+        SnapshotStatus::Failed => Some(AgentFinishReason::Failed),
+        _ => None,
+    });
+    AgentOutput {
+        finish_reason,
+        // As in a turn's output: whoever wants the state reads the snapshot.
+        state: None,
+        ..output_of(row)
+    }
+}

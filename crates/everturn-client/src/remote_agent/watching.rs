@@ -1,0 +1,64 @@
+//! Watching background runs of an agent on another machine.
+
+use std::sync::Arc;
+
+use everturn_agent::{RunChunks, SnapshotId, WatchRequest};
+use everturn_core::{Context, Result};
+use futures::StreamExt;
+
+use super::{Envelope, Routes, below};
+use crate::event_stream::EventStream;
+use crate::events::Event;
+use crate::request::decoded;
+
+/// How far a watch has come.
+enum Watch {
+    /// The server has not been asked.
+    Planned(Arc<Routes>, SnapshotId),
+    Open(Box<EventStream>),
+    Over,
+}
+
+/// The chunks of a run from its beginning to its end. The server is asked when the first one is wanted, and left when the
+/// stream is dropped. A watch whose connection breaks is over, with [`STREAM_BROKEN`](crate::STREAM_BROKEN): a new one
+/// starts from the beginning.
+pub(super) fn chunks(routes: Arc<Routes>, id: SnapshotId, context: Context) -> RunChunks {
+    let planned = (Watch::Planned(routes, id), context);
+    futures::stream::unfold(planned, |(watch, context)| async move {
+        let outcome = match watch {
+            Watch::Planned(routes, id) => match context.guard(ask(&routes, id, &context)).await {
+                Ok(events) => next(events, &context).await,
+                Err(error) => Err(error),
+            },
+            Watch::Open(events) => next(events, &context).await,
+            Watch::Over => return None,
+        };
+        let shown = match outcome {
+            Ok((Event::Chunk(chunk), events)) => decoded(chunk).map(|chunk| (chunk, events)),
+            Ok((Event::Output(_), _)) => return None,
+            Ok((Event::Failure(error), _)) | Err(error) => Err(error),
+        };
+        Some(match shown {
+            Ok((chunk, events)) => (Ok(chunk), (Watch::Open(events), context)),
+            Err(error) => (Err(error), (Watch::Over, context)),
+        })
+    })
+    .boxed()
+}
+
+async fn ask(routes: &Routes, id: SnapshotId, context: &Context) -> Result<Box<EventStream>> {
+    let url = below(&routes.run, "watch");
+    let request = WatchRequest { snapshot_id: id };
+    let envelope = Envelope {
+        data: &request,
+        init: None,
+    };
+    EventStream::look(&routes.client.0, &url, &envelope, context)
+        .await
+        .map(Box::new)
+}
+
+async fn next(mut events: Box<EventStream>, context: &Context) -> Result<(Event, Box<EventStream>)> {
+    let event = context.guard(events.next()).await?;
+    Ok((event, events))
+}
