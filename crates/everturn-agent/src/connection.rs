@@ -52,7 +52,8 @@ pub struct AgentConnection<S = Value> {
 }
 
 impl<S: CustomState> AgentConnection<S> {
-    pub(crate) fn new(connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>) -> Self {
+    /// An invocation that was opened over any [`AgentTransport`](crate::AgentTransport).
+    pub fn new(connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>) -> Self {
         Self {
             connection,
             custom: CustomView::default(),

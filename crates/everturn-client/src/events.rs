@@ -11,7 +11,7 @@ mod decoder;
 mod lines;
 
 use everturn_core::{Error, Result, Status};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use self::decoder::{Decoder, Record, RecordKind, TooLarge};
 use crate::wire_error::error_in;
@@ -39,21 +39,24 @@ impl Event {
             return Ok(Some(Self::Failure(error_in(value, Status::Unknown))));
         }
         match value {
-            Ok(Value::Object(mut envelope)) => {
-                if let Some(error) = envelope.shift_remove("error").filter(|error| !error.is_null()) {
-                    return Ok(Some(Self::Failure(error_in(error, Status::Unknown))));
-                }
-                if let Some(chunk) = envelope.shift_remove("message") {
-                    return Ok(Some(Self::Chunk(chunk)));
-                }
-                // An output that JavaScript calls undefined is left out.
-                let is_empty = envelope.is_empty();
-                let output = envelope.shift_remove("result");
-                Ok(output.or(is_empty.then_some(Value::Null)).map(Self::Output))
-            }
+            Ok(Value::Object(envelope)) => Ok(Self::within(envelope)),
             Ok(_) => Err(not_an_event("it is not an object")),
             Err(error) => Err(not_an_event(error)),
         }
+    }
+
+    /// The event in an envelope; `None` if it is of a kind that this version does not know.
+    pub(crate) fn within(mut envelope: Map<String, Value>) -> Option<Self> {
+        if let Some(error) = envelope.shift_remove("error").filter(|error| !error.is_null()) {
+            return Some(Self::Failure(error_in(error, Status::Unknown)));
+        }
+        if let Some(chunk) = envelope.shift_remove("message") {
+            return Some(Self::Chunk(chunk));
+        }
+        // An output that JavaScript calls undefined is left out.
+        let is_empty = envelope.is_empty();
+        let output = envelope.shift_remove("result");
+        output.or(is_empty.then_some(Value::Null)).map(Self::Output)
     }
 }
 

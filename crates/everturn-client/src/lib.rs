@@ -58,6 +58,7 @@
 //! | to | see |
 //! |---|---|
 //! | talk to an agent | [`RemoteAgent`] |
+//! | have whole conversations on one connection (feature `websocket`) | `AgentSocket` |
 //! | run a flow | [`RemoteFlow`], [`FlowStream`] |
 //! | send credentials, set limits | [`Client`], [`ClientBuilder`] |
 
@@ -70,6 +71,8 @@ mod remote_flow;
 mod request;
 mod retries;
 mod stop;
+#[cfg(feature = "websocket")]
+mod websocket;
 mod wire_error;
 
 pub use reqwest;
@@ -80,9 +83,46 @@ pub use self::event_stream::STREAM_BROKEN;
 pub use self::remote_agent::RemoteAgent;
 pub use self::remote_flow::{FlowStream, RemoteFlow};
 pub use self::retries::Retries;
+#[cfg(feature = "websocket")]
+pub use self::websocket::AgentSocket;
 
 /// What fuzzing and property tests drive.
 #[doc(hidden)]
 pub mod framing {
+    use everturn_core::{Error, Result};
+    use serde_json::Value;
+
     pub use crate::events::{Decoder, Record, RecordKind, TooLarge};
+
+    /// Whether a record says something that this version knows.
+    ///
+    /// # Errors
+    /// `INTERNAL` if it is not of the protocol.
+    pub fn is_event(record: &Record) -> Result<bool> {
+        Ok(crate::events::Event::of(record)?.is_some())
+    }
+
+    /// The result in a reply.
+    ///
+    /// # Errors
+    /// The error in it; `INTERNAL` if it is not of the protocol.
+    pub fn result(body: &[u8]) -> Result<Value> {
+        crate::request::result_in(body)
+    }
+
+    /// Whether a frame says something that this version knows.
+    ///
+    /// # Errors
+    /// `INTERNAL` if it is not of the protocol.
+    #[cfg(feature = "websocket")]
+    pub fn is_frame(text: &str) -> Result<bool> {
+        crate::websocket::is_frame(text)
+    }
+
+    /// What a refusal says.
+    pub fn refusal(code: u16, is_page: bool, body: &[u8]) -> Option<Error> {
+        let code = reqwest::StatusCode::from_u16(code).ok()?;
+        let body = bytes::Bytes::copy_from_slice(body);
+        Some(crate::wire_error::refusal(code, is_page, &body))
+    }
 }

@@ -33,14 +33,14 @@ use crate::stop::StopOnDrop;
 ///
 /// [`Chat::read`]: everturn_agent::Chat::read
 pub struct RemoteAgent<S = Value> {
-    routes: Arc<Routes>,
+    pub(crate) routes: Arc<Routes>,
     state: PhantomData<fn() -> S>,
 }
 
 #[derive(Debug, Clone)]
-struct Routes {
-    client: Client,
-    run: Url,
+pub(crate) struct Routes {
+    pub(crate) client: Client,
+    pub(crate) run: Url,
     snapshot: Url,
     abort: Url,
 }
@@ -115,6 +115,15 @@ impl<S: CustomState> RemoteAgent<S> {
     /// As [`RemoteAgent::run`].
     pub async fn run_text(&self, text: impl Into<String>) -> Result<AgentReply<S>> {
         self.run(text.into()).await
+    }
+
+    /// Opens one connection for whole conversations; see [`AgentSocket`](crate::AgentSocket).
+    ///
+    /// # Errors
+    /// `UNIMPLEMENTED` if the server does not offer that; what it refuses with; `UNAVAILABLE` if it cannot be reached.
+    #[cfg(feature = "websocket")]
+    pub async fn websocket(&self) -> Result<crate::AgentSocket<S>> {
+        crate::AgentSocket::open(self.clone()).await
     }
 
     /// Begins or resumes a conversation that goes on from turn to turn.
@@ -222,7 +231,7 @@ impl Routes {
         context.guard(asking).await
     }
 
-    async fn read(&self, mut request: GetSnapshotRequest, context: &Context) -> Result<Snapshot> {
+    pub(crate) async fn read(&self, mut request: GetSnapshotRequest, context: &Context) -> Result<Snapshot> {
         // Some servers take only one of the two, so the other is checked here.
         let owner = match &request.snapshot_id {
             Some(_) => request.session_id.take(),
@@ -245,7 +254,7 @@ impl Routes {
         }
     }
 
-    async fn stop(&self, id: SnapshotId, context: &Context) -> Result<Option<Abort>> {
+    pub(crate) async fn stop(&self, id: SnapshotId, context: &Context) -> Result<Option<Abort>> {
         let request = AbortRequest { snapshot_id: id };
         let response: Option<AbortResponse> = match self.ask(&self.abort, &request, context).await {
             Ok(response) => decoded(response)?,
@@ -253,16 +262,21 @@ impl Routes {
             Err(error) => return Err(error),
         };
         let status = response.and_then(|response| response.status);
-        Ok(status.map(|status| match status {
-            SnapshotStatus::Pending | SnapshotStatus::Aborted => Abort {
-                previous: SnapshotStatus::Pending,
-                status: SnapshotStatus::Aborted,
-            },
-            status => Abort {
-                previous: status,
-                status,
-            },
-        }))
+        Ok(status.map(abort_of))
+    }
+}
+
+/// What an abort did, as far as the one status tells that servers give.
+pub(crate) fn abort_of(status: SnapshotStatus) -> Abort {
+    match status {
+        SnapshotStatus::Pending | SnapshotStatus::Aborted => Abort {
+            previous: SnapshotStatus::Pending,
+            status: SnapshotStatus::Aborted,
+        },
+        status => Abort {
+            previous: status,
+            status,
+        },
     }
 }
 

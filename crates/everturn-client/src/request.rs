@@ -45,7 +45,7 @@ pub(crate) enum Repeat {
 }
 
 impl Failed {
-    fn new(stage: Stage, error: Error) -> Self {
+    pub(crate) fn new(stage: Stage, error: Error) -> Self {
         Self { error, stage }
     }
 
@@ -59,7 +59,7 @@ impl Failed {
 }
 
 /// A URL for people: without credentials and without a query, which may hold some.
-fn shown(url: &Url) -> String {
+pub(crate) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
@@ -98,15 +98,20 @@ impl Settings {
 
     /// Waits for the head of a reply that is no refusal.
     pub(crate) async fn answered(&self, url: &Url, request: RequestBuilder) -> Result<Response, Failed> {
-        let response = match tokio::time::timeout(self.silence, request.send()).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(unanswered(url, error)),
-            Err(_) => return Err(self.silent(url)),
-        };
+        let response = self.head(url, request).await?;
         if response.status().is_success() {
             return Ok(response);
         }
         Err(self.refused(response).await)
+    }
+
+    /// Waits for the head of a reply, whatever it says.
+    pub(crate) async fn head(&self, url: &Url, request: RequestBuilder) -> Result<Response, Failed> {
+        match tokio::time::timeout(self.silence, request.send()).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(unanswered(url, error)),
+            Err(_) => Err(self.silent(url)),
+        }
     }
 
     /// Sends a request, reads the whole reply and gives its `result`; null if it has none.
@@ -166,7 +171,7 @@ impl Settings {
         Ok(body.freeze())
     }
 
-    async fn refused(&self, mut response: Response) -> Failed {
+    pub(crate) async fn refused(&self, mut response: Response) -> Failed {
         let mut body = BytesMut::new();
         // What cannot be read of a refusal does not make it less of one.
         while body.len() < MAX_REFUSAL_BYTES
@@ -268,7 +273,7 @@ fn broken(url: &Url, error: reqwest::Error) -> Failed {
     Failed::new(Stage::Lost, said.with_source(error))
 }
 
-fn out_of_time(url: &Url, timeout: Duration) -> Failed {
+pub(crate) fn out_of_time(url: &Url, timeout: Duration) -> Failed {
     let message = format!("{} did not answer within {timeout:?}", shown(url));
     Failed::new(Stage::Lost, Error::deadline_exceeded(message))
 }

@@ -4,104 +4,15 @@
 mod support;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
-use everturn_agent::store::MemoryStore;
-use everturn_agent::{AgentFinishReason, AgentReply, AgentSession, Artifact, SnapshotStatus, custom_agent};
-use everturn_ai::{FinishReason, Message};
+use everturn_agent::{AgentFinishReason, AgentReply, SnapshotStatus};
 use everturn_client::{RemoteAgent, RemoteFlow, STREAM_BROKEN};
 use everturn_core::stream_log::MemoryStreamLog;
-use everturn_core::{Emitter, Error, Exposure, Registry, Result, Status};
+use everturn_core::{Result, Status};
 use everturn_server::Server;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 
+use self::support::kitchen::{Kitchen, serve, soon};
 use self::support::{Proxy, impatient};
-
-#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-struct Kitchen {
-    turns: u32,
-}
-
-/// A server that ends with the test.
-struct Serving {
-    address: SocketAddr,
-    task: JoinHandle<Result<()>>,
-    /// A turn that was told to wait has begun.
-    begun: Arc<Notify>,
-    /// Such a turn was cancelled.
-    stopped: Arc<Notify>,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn define(registry: &Registry, begun: Arc<Notify>, stopped: Arc<Notify>) -> Result<()> {
-    custom_agent(registry, "chef", move |session: AgentSession<Kitchen>| {
-        let (begun, stopped) = (Arc::clone(&begun), Arc::clone(&stopped));
-        async move {
-            session
-                .run(|turn| {
-                    let (begun, stopped) = (Arc::clone(&begun), Arc::clone(&stopped));
-                    async move {
-                        let said = turn
-                            .input()
-                            .message
-                            .as_ref()
-                            .map(Message::text)
-                            .unwrap_or_default()
-                            .into_owned();
-                        turn.update_custom(|kitchen| kitchen.turns += 1);
-                        if said == "burn" {
-                            return Err(Error::failed_precondition("the soup burnt").with_public());
-                        }
-                        for word in ["Leek ", "and ", "potato ", "soup."] {
-                            turn.send_chunk(word).await?;
-                        }
-                        if said == "wait" {
-                            begun.notify_one();
-                            turn.context().cancellation().cancelled().await;
-                            stopped.notify_one();
-                        }
-                        turn.add_message(Message::model("Leek and potato soup."));
-                        turn.send_artifact(Artifact::text("menu", "Soup")).await?;
-                        Ok(FinishReason::Stop)
-                    }
-                })
-                .await?;
-            Ok(session.result())
-        }
-    })
-    .store(MemoryStore::new())
-    .define()?;
-    registry.define_streaming_flow("count", |to: u32, emitter: Emitter<u32>| async move {
-        for n in 1..=to {
-            emitter.send(n).await?;
-        }
-        Ok(format!("counted to {to}"))
-    })?;
-    Ok(())
-}
-
-async fn serve(shape: impl FnOnce(Server) -> Server) -> Serving {
-    let registry = Registry::new();
-    let (begun, stopped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    define(&registry, Arc::clone(&begun), Arc::clone(&stopped)).unwrap();
-    let server = shape(Server::new(&registry).exposure(Exposure::Public));
-    let server = server.bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-    Serving {
-        address: server.address(),
-        task: tokio::spawn(server.run()),
-        begun,
-        stopped,
-    }
-}
 
 fn keeping_streams(server: Server) -> Server {
     server.stream_log(MemoryStreamLog::new())
@@ -121,11 +32,6 @@ async fn streamed(agent: &RemoteAgent<Kitchen>, text: &str) -> (String, Result<A
         said.push_str(&chunk.text());
     }
     (said, turn.output().await)
-}
-
-async fn soon(notified: &Notify) {
-    let waiting = tokio::time::timeout(Duration::from_secs(10), notified.notified());
-    waiting.await.expect("it happens soon");
 }
 
 #[tokio::test]

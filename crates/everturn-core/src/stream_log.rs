@@ -38,6 +38,8 @@
 //! - **Every stream ends.** A writer that is dropped without finishing ends its stream with an error. One whose process
 //!   died does so too, once it has been silent for longer than the log allows. A stream that can no longer be kept, for
 //!   want of room for instance, ends with that error. The end is told to every reader, wherever it started.
+//! - **A stream is bounded.** One that grows larger than the log keeps of one ends with `RESOURCE_EXHAUSTED`, for its
+//!   readers after all that was kept. Only the stream is over: whoever writes it is told, and may go on with its work.
 //! - **Finished streams expire**, some minutes after their end; then they are as unknown as if they had never been.
 //!   Streams that somebody writes never do. A log sweeps by itself when a stream is opened, and never shows an expired
 //!   one.
@@ -127,6 +129,14 @@ pub fn writer_lost() -> Error {
     Error::unavailable("the stream broke off: whoever wrote it ended without finishing it")
         .with_public()
         .with_reason(WRITER_LOST)
+}
+
+/// How a stream ends that has grown larger than this, which is what its log keeps of one; for those who implement a log.
+pub fn too_large(max_bytes: usize) -> Error {
+    Error::resource_exhausted(format!(
+        "the stream has grown larger than the {max_bytes} bytes that are kept of one: allow it more with max_stream_bytes"
+    ))
+    .with_public_message("the stream has grown too large to be kept")
 }
 
 /// What a log says of a key that is taken.

@@ -214,6 +214,24 @@ async fn a_full_log_lets_finished_streams_go_before_it_refuses_a_growing_one() {
 }
 
 #[tokio::test]
+async fn a_stream_larger_than_may_be_ends_and_leaves_the_others_alone() {
+    let log = MemoryStreamLog::options().max_stream_bytes(10_000).build();
+    let writer = log.open(&key()).await.unwrap();
+    let other = log.open(&StreamKey::new("ann", "other")).await.unwrap();
+    writer.append(text("x".repeat(7_000))).await.unwrap();
+
+    let refused = writer.append(text("x".repeat(7_000))).await.unwrap_err();
+
+    assert_eq!(refused.status(), Status::ResourceExhausted);
+    assert!(refused.message().contains("max_stream_bytes"), "{refused}");
+    let error = failure(&read_all(&log, 0).await, 2);
+    assert_eq!(error.status(), Status::ResourceExhausted);
+    other.append(text("x".repeat(7_000))).await.unwrap();
+    other.finish(Ok(text(()))).await.unwrap();
+    assert!(writer.finish(Ok(text(()))).await.is_err());
+}
+
+#[tokio::test]
 async fn a_stop_reaches_the_writer_and_does_not_end_the_stream() {
     let log = MemoryStreamLog::new();
     let writer = log.open(&key()).await.unwrap();

@@ -130,8 +130,19 @@ async fn record(
     writer: &dyn StreamWriter,
     connection: &mut Connection<(), Value, JsonText>,
 ) -> Result<JsonText> {
+    let mut is_kept = true;
     while let Some(chunk) = connection.receive().next().await {
-        writer.append(chunk).await?;
+        if !is_kept {
+            continue;
+        }
+        match writer.append(chunk).await {
+            // Readers are told that there is no more of the stream. Its call goes on: what it does is not the stream.
+            Err(error) if error.status() == Status::ResourceExhausted => {
+                tracing::warn!(%error, "a stream is no longer kept");
+                is_kept = false;
+            }
+            appended => drop(appended?),
+        }
     }
     JsonText::of(&connection.output().await?)
 }

@@ -122,6 +122,24 @@ async fn reads(server: &Served, to: u32, count: usize) -> (reqwest::Response, St
 }
 
 #[tokio::test]
+async fn a_call_goes_on_when_its_stream_is_too_large_to_be_kept() {
+    let counting = Counting::new();
+    let log = MemoryStreamLog::options().max_stream_bytes(500).build();
+    let server = counting.served_with(log).await;
+    counting.allow(10);
+
+    let first = answer(streamed(&server, 10)).await;
+    counting.over.cancelled().await;
+    let replayed = again(&server, &stream_id(&first), None).await;
+
+    let seen = frames(&first.body);
+    assert!(seen.len() < 10, "{seen:?}");
+    assert!(seen.last().unwrap().contains("RESOURCE_EXHAUSTED"), "{seen:?}");
+    assert_eq!(replayed.body, first.body);
+    assert_eq!(counting.leave.available_permits(), 0, "it counted to the end");
+}
+
+#[tokio::test]
 async fn every_cut_and_every_place_to_go_on_give_the_same_bytes_together() {
     let counting = Counting::new();
     counting.allow(6);

@@ -68,6 +68,7 @@ use crate::options::Durability;
 /// | what survives a crash of the process | every stream that was finished; of others, all but the chunks of the last 20 ms or so |
 /// | what survives a loss of power | with [`Durability::Full`] the same; with [`Durability::Normal`] all but the last moments |
 /// | what a write costs | one transaction every 20 ms for all streams together, however many chunks there are |
+/// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](SqliteStreamLogOptions::max_stream_bytes) |
 /// | what happens when a process dies | the others end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
 ///
 /// Cloning gives another handle to the same log; the database is closed when the last handle, writer and reader are gone.

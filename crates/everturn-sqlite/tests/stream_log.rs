@@ -341,6 +341,32 @@ async fn a_stream_that_cannot_be_written_ends_with_that_error_everywhere() {
 }
 
 #[tokio::test]
+async fn a_stream_larger_than_may_be_ends_everywhere_after_what_was_kept() {
+    let fixture = Fixture::new();
+    let (here, elsewhere) = (fixture.options().max_stream_bytes(10_000), fixture.open().await);
+    let here = here.open().await.unwrap();
+    let writer = here.open(&key()).await.unwrap();
+    let (near, far) = (read(&here, 0).await, read(&elsewhere, 0).await);
+    let chunk = || text("x".repeat(3_000));
+
+    for _ in 0..3 {
+        writer.append(chunk()).await.unwrap();
+    }
+    let refused = writer.append(chunk()).await.unwrap_err();
+    let again = writer.append(text(1)).await.unwrap_err();
+    drop(writer);
+
+    assert!(refused.message().contains("max_stream_bytes"), "{refused}");
+    assert_eq!(again.status(), Status::ResourceExhausted);
+    let (near, far) = (rest(near).await, rest(far).await);
+    assert_eq!(near, far);
+    assert_eq!(near.len(), 4);
+    assert_eq!(failure(&near).status(), Status::ResourceExhausted);
+    drop((here, elsewhere));
+    assert_eq!(rest(read(&fixture.open().await, 0).await).await, far);
+}
+
+#[tokio::test]
 async fn a_session_database_is_not_taken_for_one_of_streams_nor_the_other_way_round() {
     let fixture = Fixture::new();
     drop(SqliteStore::open(fixture.path()).await.unwrap());

@@ -19,6 +19,8 @@
 //!
 //! [`defects`] holds stores that break one promise each. A test shows that each is caught, so a report without
 //! complaints means something.
+//!
+//! [`streams`] does all this for stream logs.
 
 mod atomicity;
 mod crash;
@@ -33,6 +35,7 @@ mod pending;
 mod processes;
 mod removal;
 mod row;
+pub mod streams;
 mod tenancy;
 mod watching;
 mod worker;
@@ -143,10 +146,7 @@ impl Certificate {
     /// # Panics
     /// That is what it is for.
     pub fn assert_kept(&self) {
-        assert!(
-            self.broken().next().is_none(),
-            "the store breaks its promises:\n{self}"
-        );
+        assert!(self.broken().next().is_none(), "promises are broken:\n{self}");
     }
 }
 

@@ -8,6 +8,7 @@
 //! | demonstrate tools and structured output without a network | [`OfflineModel`] |
 //! | test against a real model's answers without calling it each time | [`Recorder`], [`Replayer`] |
 //! | know whether a store keeps its promises | [`certify`] |
+//! | know whether a stream log does | [`certify::streams`] |
 //! | know whether histories survive what is done to them | [`histories`] |
 //! | run the published cases of the protocols | [`conformance`] |
 //! | look at chunks and at JSON | [`collect()`], [`Collector`], [`contains`] |

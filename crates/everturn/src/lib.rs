@@ -48,6 +48,7 @@
 //! | `filesystem` | yes | middleware that reads folders: `filesystem` and `skills` |
 //! | `server` | yes | agents and flows over HTTP: `Everturn::serve` |
 //! | `client` | no | agents and flows on another machine: `RemoteAgent` |
+//! | `websocket` | no | whole conversations on one WebSocket, for the client |
 //! | `jwt` | no | callers known by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
 //! | `file` | no | the durable store of readable JSON files |

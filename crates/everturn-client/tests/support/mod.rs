@@ -1,7 +1,9 @@
 //! A server on loopback that answers as it was told, to the byte.
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
+pub(crate) mod kitchen;
 mod proxy;
+pub(crate) mod websocket_server;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

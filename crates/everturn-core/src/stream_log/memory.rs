@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Entries, Entry, JsonText, Position, StoredError, StreamEvent, StreamKey, StreamLog, StreamWriter,
-    already_exists, not_found, writer_lost,
+    already_exists, not_found, too_large, writer_lost,
 };
 use crate::{Error, Result};
 
@@ -33,6 +33,7 @@ pub struct MemoryStreamLog(Arc<Shared>);
 pub struct MemoryStreamLogOptions {
     keep_for: Duration,
     max_bytes: usize,
+    max_stream_bytes: usize,
 }
 
 impl MemoryStreamLogOptions {
@@ -48,6 +49,12 @@ impl MemoryStreamLogOptions {
     /// stream that wants to grow ends with `RESOURCE_EXHAUSTED`.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
+        self
+    }
+
+    /// About how much memory one stream may take; 64 MiB unless set. One that wants more ends with `RESOURCE_EXHAUSTED`.
+    pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
+        self.max_stream_bytes = bytes;
         self
     }
 
@@ -104,6 +111,7 @@ impl MemoryStreamLog {
         MemoryStreamLogOptions {
             keep_for: Duration::from_mins(5),
             max_bytes: 256 * 1024 * 1024,
+            max_stream_bytes: 64 * 1024 * 1024,
         }
     }
 
@@ -311,11 +319,22 @@ struct MemoryWriter {
     stream: Arc<Stream>,
 }
 
+impl MemoryWriter {
+    /// Makes room for that many bytes more of this stream.
+    fn admit(&self, bytes: usize) -> Result<()> {
+        let most = self.log.options.max_stream_bytes;
+        if self.stream.state().bytes.saturating_add(bytes) > most {
+            return Err(too_large(most));
+        }
+        self.log.make_room(bytes)
+    }
+}
+
 #[async_trait]
 impl StreamWriter for MemoryWriter {
     async fn append(&self, chunk: JsonText) -> Result<Position> {
         let cost = OVERHEAD + chunk.as_str().len();
-        if let Err(error) = self.log.make_room(cost) {
+        if let Err(error) = self.admit(cost) {
             self.stream
                 .end(StreamEvent::Failed(StoredError::from(&error).into()));
         }

@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use everturn_core::stream_log::{Entry, JsonText, Position, StreamEvent, WRITER_LOST};
+use everturn_core::stream_log::{
+    Entry, JsonText, Position, StoredError, StreamEvent, WRITER_LOST, too_large,
+};
 use everturn_core::{Error, Result};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +24,8 @@ pub(super) struct Live {
     /// The stream's key in the database.
     pub(super) row: i64,
     pub(super) stop: CancellationToken,
+    /// How many bytes of chunks the stream may have.
+    max_bytes: usize,
     state: Mutex<State>,
     /// Says that there is something new, or that there is room again.
     news: watch::Sender<()>,
@@ -37,6 +41,8 @@ struct State {
     kept: usize,
     kept_bytes: usize,
     unwritten_bytes: usize,
+    /// How large all chunks are together, wherever they are.
+    bytes: usize,
     /// Whether the thread knows that there is something to write.
     queued: bool,
     end: Option<StreamEvent>,
@@ -58,6 +64,15 @@ pub(super) enum Look {
     NotYet,
 }
 
+/// What became of a chunk.
+#[derive(Debug)]
+pub(super) enum Pushed {
+    /// It has been added.
+    Added(Position, Told),
+    /// There is too much of the stream with it. That is the stream's end, of which the file has yet to know.
+    TooLarge(Error),
+}
+
 /// Whether the thread must be told that there is something to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
@@ -66,9 +81,10 @@ pub(super) enum Told {
 }
 
 impl Live {
-    pub(super) fn new(row: i64) -> Self {
+    pub(super) fn new(row: i64, max_bytes: usize) -> Self {
         Self {
             row,
+            max_bytes,
             stop: CancellationToken::new(),
             state: Mutex::default(),
             news: watch::Sender::new(()),
@@ -85,26 +101,33 @@ impl Live {
     }
 
     /// Adds a chunk, once there is room for it.
-    pub(super) async fn push(&self, chunk: JsonText) -> Result<(Position, Told)> {
+    pub(super) async fn push(&self, chunk: JsonText) -> Result<Pushed> {
         let mut news = self.subscribe();
         loop {
-            if let Some(added) = self.push_now(&chunk)? {
+            if let Some(pushed) = self.push_now(&chunk)? {
                 self.news.send_replace(());
-                return Ok(added);
+                return Ok(pushed);
             }
             // The sender is here, so it cannot close.
             let _ = news.changed().await;
         }
     }
 
-    fn push_now(&self, chunk: &JsonText) -> Result<Option<(Position, Told)>> {
+    fn push_now(&self, chunk: &JsonText) -> Result<Option<Pushed>> {
         let mut state = self.state();
         if let Some(end) = &state.end {
             return Err(refusal(end));
         }
+        let bytes = state.bytes.saturating_add(chunk.as_str().len());
+        if bytes > self.max_bytes {
+            let error = too_large(self.max_bytes);
+            state.end = Some(StreamEvent::Failed(StoredError::from(&error).into()));
+            return Ok(Some(Pushed::TooLarge(error)));
+        }
         if state.unwritten_bytes >= MAX_UNWRITTEN {
             return Ok(None);
         }
+        state.bytes = bytes;
         state.unwritten_bytes += chunk.as_str().len();
         state.tail.push_back(chunk.clone());
         let told = if std::mem::replace(&mut state.queued, true) {
@@ -112,7 +135,7 @@ impl Live {
         } else {
             Told::NotYet
         };
-        Ok(Some((Position::new(state.total()), told)))
+        Ok(Some(Pushed::Added(Position::new(state.total()), told)))
     }
 
     /// Why nothing can be added any more, if nothing can.
@@ -208,7 +231,7 @@ mod tests {
 
     #[test]
     fn memory_holds_what_is_not_written_and_a_bounded_part_of_what_is() {
-        let live = Live::new(1);
+        let live = Live::new(1, usize::MAX);
         for _ in 0..100 {
             live.push(text(10_000)).now_or_never().unwrap().unwrap();
         }
@@ -227,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_writer_waits_for_the_file_when_too_much_is_unwritten() {
-        let live = Live::new(1);
+        let live = Live::new(1, usize::MAX);
         live.push(text(MAX_UNWRITTEN)).now_or_never().unwrap().unwrap();
         let mut waiting = Box::pin(live.push(text(1)));
         assert!(waiting.as_mut().now_or_never().is_none());
@@ -235,7 +258,9 @@ mod tests {
         let (_, chunks) = live.unwritten();
         live.written(chunks.len());
 
-        let (position, told) = waiting.now_or_never().unwrap().unwrap();
+        let Pushed::Added(position, told) = waiting.now_or_never().unwrap().unwrap() else {
+            panic!("the stream may be as large as it likes");
+        };
         assert_eq!((position, told), (Position::new(2), Told::NotYet));
     }
 }

@@ -26,6 +26,7 @@ pub struct SqliteStreamLogOptions {
     pub(super) path: PathBuf,
     pub(super) durability: Durability,
     pub(super) keep_for: Duration,
+    pub(super) max_stream_bytes: usize,
     pub(super) lease: Duration,
     pub(super) flush: Duration,
     pub(super) poll: Duration,
@@ -40,6 +41,7 @@ impl SqliteStreamLogOptions {
             path: path.to_owned(),
             durability: Durability::Normal,
             keep_for: Duration::from_mins(5),
+            max_stream_bytes: 64 * 1024 * 1024,
             lease: Duration::from_secs(15),
             flush: Duration::from_millis(20),
             poll: Duration::from_millis(25),
@@ -58,6 +60,13 @@ impl SqliteStreamLogOptions {
     /// How long a stream stays after its end; 5 minutes unless set.
     pub fn keep_for(mut self, duration: Duration) -> Self {
         self.keep_for = duration;
+        self
+    }
+
+    /// How many bytes of chunks are kept of one stream; 64 MiB unless set. One that grows larger ends with
+    /// `RESOURCE_EXHAUSTED`.
+    pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
+        self.max_stream_bytes = bytes;
         self
     }
 

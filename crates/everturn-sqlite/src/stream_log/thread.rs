@@ -256,7 +256,7 @@ impl Thread {
         }
         for ((key, jobs, reply), row) in group.opens.into_iter().zip(done.opened) {
             let opened = row.ok_or_else(|| already_exists(&key)).map(|row| {
-                let live = Arc::new(Live::new(row));
+                let live = Arc::new(Live::new(row, self.shared.options.max_stream_bytes));
                 self.shared.live().insert(key.clone(), Arc::clone(&live));
                 if self.open.is_empty() {
                     self.renew_at = Instant::now() + self.shared.options.lease / 3;

@@ -5,11 +5,11 @@ use std::sync::mpsc::Sender;
 
 use async_trait::async_trait;
 use everturn_core::Result;
-use everturn_core::stream_log::{JsonText, Position, StreamWriter};
+use everturn_core::stream_log::{JsonText, Position, StoredError, StreamWriter};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::live::{Live, Told};
+use super::live::{Live, Pushed, Told};
 use super::rows::End;
 use super::stopped;
 use super::thread::Job;
@@ -34,12 +34,18 @@ impl SqliteStreamWriter {
 #[async_trait]
 impl StreamWriter for SqliteStreamWriter {
     async fn append(&self, chunk: JsonText) -> Result<Position> {
-        let (position, told) = self.live.push(chunk).await?;
-        if told == Told::NotYet {
-            let job = Job::Write(Arc::clone(&self.live));
-            self.jobs.send(job).map_err(|_| stopped())?;
-        }
-        Ok(position)
+        let live = Arc::clone(&self.live);
+        let (job, outcome) = match self.live.push(chunk).await? {
+            Pushed::Added(position, Told::Already) => return Ok(position),
+            Pushed::Added(position, Told::NotYet) => (Job::Write(live), Ok(position)),
+            Pushed::TooLarge(error) => {
+                let end = End::Failed(StoredError::from(&error));
+                let reply = None;
+                (Job::Finish { live, end, reply }, Err(error))
+            }
+        };
+        self.jobs.send(job).map_err(|_| stopped())?;
+        outcome
     }
 
     async fn finish(mut self: Box<Self>, outcome: Result<JsonText>) -> Result<()> {
@@ -64,7 +70,8 @@ impl StreamWriter for SqliteStreamWriter {
 
 impl Drop for SqliteStreamWriter {
     fn drop(&mut self) {
-        if !self.is_finished {
+        // A stream that is over was ended by the thread, or the thread knows that it is to end it.
+        if !self.is_finished && self.live.refusal().is_none() {
             let job = Job::Finish {
                 live: Arc::clone(&self.live),
                 end: End::Lost,

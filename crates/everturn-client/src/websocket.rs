@@ -1,0 +1,27 @@
+//! Whole conversations on one WebSocket.
+//!
+//! ```text
+//! AgentSocket ──► Line ──► Talk, a task that owns the connection ──► the server
+//! ```
+//!
+//! The task ends when the connection does, or when nobody holds its line any more.
+
+mod agent_socket;
+mod frame;
+mod handshake;
+mod line;
+mod mailbox;
+mod talk;
+
+pub use self::agent_socket::AgentSocket;
+
+/// The version of the protocol, as a subprotocol.
+const PROTOCOL: &str = "everturn.v1";
+
+/// Whether a server may say this, and this version knows it.
+pub(crate) fn is_frame(text: &str) -> everturn_core::Result<bool> {
+    Ok(!matches!(
+        frame::ServerFrame::parse(text)?,
+        frame::ServerFrame::Unknown
+    ))
+}

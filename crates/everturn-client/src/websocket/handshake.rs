@@ -1,0 +1,111 @@
+//! Opening a connection.
+//!
+//! It is asked for by the HTTP client that sends everything else, so certificates, proxies and credentials are the same.
+
+use everturn_core::{Context, Error, Result};
+use reqwest::header::{
+    CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use reqwest::{Response, StatusCode, Upgraded, Url, Version};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use super::PROTOCOL;
+use crate::client::Settings;
+use crate::request::{Failed, Repeat, Stage, shown};
+
+/// A connection as it comes out of the handshake.
+pub(super) type Socket = WebSocketStream<Upgraded>;
+
+impl Settings {
+    /// Opens a connection; tries again where that helps.
+    ///
+    /// # Errors
+    /// `UNIMPLEMENTED` if the server does not offer one; what it refuses with; `UNAVAILABLE` if it cannot be reached.
+    pub(super) async fn open_socket(&self, url: &Url, context: &Context) -> Result<Socket> {
+        let mut failures = 0;
+        loop {
+            let failed = match self.shake_hands(url, context).await {
+                Ok(socket) => return Ok(socket),
+                Err(failed) => failed,
+            };
+            let delay = self.retries.delay(failures);
+            // Nothing has been asked of the agent yet.
+            let Some(delay) = delay.filter(|_| failed.may_repeat(Repeat::Always)) else {
+                return Err(failed.error);
+            };
+            tokio::time::sleep(delay).await;
+            failures += 1;
+        }
+    }
+
+    async fn shake_hands(&self, url: &Url, context: &Context) -> Result<Socket, Failed> {
+        let refused = |error| Failed::new(Stage::Refused, error);
+        let key = generate_key();
+        let mut headers = self.headers.get(context).await.map_err(refused)?;
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+        let sent_key = HeaderValue::from_str(&key).map_err(|error| refused(error.into()))?;
+        headers.insert(SEC_WEBSOCKET_KEY, sent_key);
+        let request = self
+            .http
+            .get(url.clone())
+            .version(Version::HTTP_11)
+            .headers(headers);
+        let asking = self.head(url, request);
+        let response = match tokio::time::timeout(self.timeout, asking).await {
+            Ok(response) => response?,
+            Err(_) => return Err(crate::request::out_of_time(url, self.timeout)),
+        };
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(self.not_opened(url, response).await);
+        }
+        if !is_agreed(&response, &key) {
+            return Err(refused(not_offered(url, "what it agreed to is something else")));
+        }
+        let upgraded = response.upgrade().await;
+        let upgraded = upgraded.map_err(|error| refused(not_offered(url, &error.to_string())))?;
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(self.max_bytes))
+            .max_frame_size(Some(self.max_bytes));
+        Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await)
+    }
+
+    /// Why a server that answered has not opened a connection.
+    async fn not_opened(&self, url: &Url, response: Response) -> Failed {
+        let code = response.status();
+        let is_other = matches!(
+            code,
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::UPGRADE_REQUIRED
+        );
+        if !is_other && !code.is_success() && !code.is_redirection() {
+            return self.refused(response).await;
+        }
+        let said = self.refused(response).await.error;
+        Failed::new(
+            Stage::Refused,
+            not_offered(url, &format!("{code}, {}", said.message())),
+        )
+    }
+}
+
+/// Whether a server has agreed to this protocol, and to this request for it.
+fn is_agreed(response: &Response, key: &str) -> bool {
+    let is = |name, value: &str| {
+        let said = response.headers().get(name);
+        said.is_some_and(|said: &HeaderValue| said.as_bytes() == value.as_bytes())
+    };
+    is(SEC_WEBSOCKET_ACCEPT, &derive_accept_key(key.as_bytes())) && is(SEC_WEBSOCKET_PROTOCOL, PROTOCOL)
+}
+
+fn not_offered(url: &Url, answer: &str) -> Error {
+    Error::unimplemented(format!(
+        "{} does not offer the WebSocket protocol '{PROTOCOL}' ({answer}): talk to this agent over HTTP",
+        shown(url)
+    ))
+}

@@ -1,0 +1,312 @@
+//! The task that owns a connection.
+//!
+//! It passes on what is said in either direction, answers pings whether or not there is a conversation, and is paced by
+//! whoever has one: if too much waits to be taken, nothing more is read.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use everturn_agent::SnapshotStatus;
+use everturn_core::{Error, Result};
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, StreamExt};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use super::frame::{ClientFrame, ServerFrame};
+use super::handshake::Socket;
+use super::line::{Command, Opening};
+use super::mailbox::Mailbox;
+use crate::event_stream::STREAM_BROKEN;
+use crate::events::Event;
+use crate::request::too_large;
+
+/// How often the server is shown that somebody is here, even if it is not listened to.
+const PING_EVERY: Duration = Duration::from_secs(20);
+
+/// How long the server may take to hear that the connection ends.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// What a connection is measured by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// For how long a server may say nothing, not even answer a ping.
+    pub(super) silence: Duration,
+    /// The largest frame that is taken in.
+    pub(super) max_bytes: usize,
+}
+
+/// What goes on on a connection.
+pub(super) struct Talk {
+    commands: mpsc::Receiver<Command>,
+    conversation: Option<Current>,
+    aborts: HashMap<String, VecDeque<oneshot::Sender<Result<Option<SnapshotStatus>>>>>,
+    pace: Pace,
+}
+
+/// The conversation that is open.
+struct Current {
+    number: u64,
+    /// Gone once nobody listens any more; then its end is waited for, so that another can begin.
+    events: Option<Mailbox>,
+    /// Whoever wants the next conversation waits for this.
+    _floor: OwnedSemaphorePermit,
+}
+
+/// Why a connection ends.
+enum Ending {
+    /// Nobody uses it any more.
+    Unused,
+    /// The server, or the way to it, ended it.
+    Lost(Error),
+}
+
+impl Talk {
+    pub(super) fn new(commands: mpsc::Receiver<Command>, pace: Pace) -> Self {
+        Self {
+            commands,
+            conversation: None,
+            aborts: HashMap::new(),
+            pace,
+        }
+    }
+
+    /// Works until either side ends the connection.
+    pub(super) async fn run(mut self, socket: Socket) {
+        let (sink, mut incoming) = socket.split();
+        let (outgoing, frames) = mpsc::channel(1);
+        let mut writing = std::pin::pin!(write(sink, frames));
+        let ending = tokio::select! {
+            // What the server said last is heard before it is noticed that it does not listen.
+            biased;
+            ending = self.talk(&mut incoming, &outgoing) => ending,
+            error = writing.as_mut() => Ending::Lost(error),
+        };
+        match ending {
+            Ending::Lost(error) => self.tell_all(&error),
+            Ending::Unused => {
+                let last_words = async {
+                    let close = CloseFrame {
+                        code: CloseCode::Normal,
+                        reason: "".into(),
+                    };
+                    let _ = outgoing.send(Message::Close(Some(close))).await;
+                    drop(outgoing);
+                };
+                let draining = async { while let Some(Ok(_)) = incoming.next().await {} };
+                let ended = async { tokio::join!(last_words, writing, draining) };
+                let _ = tokio::time::timeout(LAST_WORDS, ended).await;
+            }
+        }
+    }
+
+    async fn talk(&mut self, incoming: &mut SplitStream<Socket>, outgoing: &mpsc::Sender<Message>) -> Ending {
+        let ping_every = PING_EVERY
+            .min(self.pace.silence / 3)
+            .max(Duration::from_millis(1));
+        let mut pings = interval_at(Instant::now() + ping_every, ping_every);
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = Instant::now();
+        loop {
+            tokio::select! {
+                wish = next_wish(&mut self.commands, self.conversation.as_ref(), outgoing) => match wish {
+                    Some((Wish::Command(command), room)) => self.obey(command, room),
+                    Some((Wish::Cancel, room)) => self.cancel(room),
+                    None => return Ending::Unused,
+                },
+                message = hear(self.conversation.as_ref(), incoming) => {
+                    heard = Instant::now();
+                    if let Err(error) = self.take(message) {
+                        return Ending::Lost(error);
+                    }
+                }
+                _ = pings.tick() => {
+                    if self.is_full() {
+                        // The server is not being listened to.
+                        heard = Instant::now();
+                    }
+                    if heard.elapsed() > self.pace.silence {
+                        let silence = self.pace.silence;
+                        return Ending::Lost(Error::unavailable(format!("the server said nothing for {silence:?}")));
+                    }
+                    // If something else is on its way, that is a sign of life too.
+                    let _ = outgoing.try_send(Message::Ping(Vec::new().into()));
+                }
+            }
+        }
+    }
+
+    /// Whether there are too many events that nobody takes.
+    fn is_full(&self) -> bool {
+        let events = self
+            .conversation
+            .as_ref()
+            .and_then(|current| current.events.as_ref());
+        events.is_some_and(|events| !events.has_room())
+    }
+
+    fn obey(&mut self, command: Command, room: mpsc::Permit<'_, Message>) {
+        match command {
+            Command::Begin(Opening {
+                number,
+                init,
+                events,
+                floor,
+            }) => {
+                self.conversation = Some(Current {
+                    number,
+                    events: Some(events),
+                    _floor: floor,
+                });
+                room.send(Message::text(init));
+            }
+            Command::Say { number, frame } => {
+                let current = self.conversation.as_ref();
+                if current.is_some_and(|current| current.number == number && current.events.is_some()) {
+                    room.send(Message::text(frame));
+                }
+            }
+            Command::Abort { id, frame, reply } => {
+                self.aborts.entry(id).or_default().push_back(reply);
+                room.send(Message::text(frame));
+            }
+        }
+    }
+
+    /// Ends a conversation that nobody listens to.
+    fn cancel(&mut self, room: mpsc::Permit<'_, Message>) {
+        if let Some(current) = &mut self.conversation {
+            current.events = None;
+        }
+        let cancel = ClientFrame::CANCEL.text().expect("a word is plain data");
+        room.send(Message::text(cancel));
+    }
+
+    /// Takes what came from the server.
+    ///
+    /// # Errors
+    /// Why nothing more will come.
+    fn take(&mut self, message: Option<Result<Message, tungstenite::Error>>) -> Result<()> {
+        let text = match message {
+            Some(Ok(Message::Text(text))) => text,
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => return Ok(()),
+            Some(Ok(Message::Binary(_))) => return Err(Error::unavailable("the server sent a binary frame")),
+            Some(Ok(Message::Close(close))) => return Err(closed_by_server(close.as_ref())),
+            Some(Err(tungstenite::Error::Capacity(_))) => return Err(too_large(self.pace.max_bytes)),
+            Some(Err(error)) => return Err(Error::unavailable(format!("the connection broke: {error}"))),
+            None => return Err(Error::unavailable("the server is gone")),
+        };
+        match ServerFrame::parse(&text)? {
+            ServerFrame::Event(event) => {
+                let is_last = !matches!(event, Event::Chunk(_));
+                if let Some(events) = self
+                    .conversation
+                    .as_ref()
+                    .and_then(|current| current.events.as_ref())
+                {
+                    events.put(Ok(event), text.len());
+                }
+                if is_last {
+                    self.conversation = None;
+                }
+            }
+            ServerFrame::Aborted(aborted) => {
+                let waiting = self.aborts.get_mut(&aborted.id).and_then(VecDeque::pop_front);
+                if let Some(reply) = waiting {
+                    // Whoever asked may have stopped waiting.
+                    let _ = reply.send(aborted.outcome);
+                }
+            }
+            ServerFrame::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// Tells whoever waits for something that it will not come.
+    fn tell_all(mut self, error: &Error) {
+        self.commands.close();
+        for reply in self.aborts.into_values().flatten() {
+            let _ = reply.send(Err(error.clone()));
+        }
+        if let Some(events) = self.conversation.and_then(|current| current.events) {
+            events.put(Err(unseen(error)), 0);
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Begin(opening) => opening.events.put(Err(unseen(error)), 0),
+                Command::Abort { reply, .. } => drop(reply.send(Err(error.clone()))),
+                Command::Say { .. } => {}
+            }
+        }
+    }
+}
+
+/// What is to be said next.
+enum Wish {
+    Command(Command),
+    /// Nobody listens to the conversation any more.
+    Cancel,
+}
+
+/// The next thing to say, once there is room for it; `None` if there will be no more.
+async fn next_wish<'a>(
+    commands: &mut mpsc::Receiver<Command>,
+    current: Option<&Current>,
+    outgoing: &'a mpsc::Sender<Message>,
+) -> Option<(Wish, mpsc::Permit<'a, Message>)> {
+    let Ok(room) = outgoing.reserve().await else {
+        // That nothing can be sent any more is told by whoever sends.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        command = commands.recv() => Some((Wish::Command(command?), room)),
+        () = abandoned(current) => Some((Wish::Cancel, room)),
+    }
+}
+
+/// Waits until nobody listens to the conversation any more.
+async fn abandoned(current: Option<&Current>) {
+    match current.and_then(|current| current.events.as_ref()) {
+        Some(events) => events.abandoned().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the server says next, once whoever has the conversation can take it.
+async fn hear(
+    current: Option<&Current>,
+    incoming: &mut SplitStream<Socket>,
+) -> Option<Result<Message, tungstenite::Error>> {
+    if let Some(events) = current.and_then(|current| current.events.as_ref()) {
+        events.room().await;
+    }
+    incoming.next().await
+}
+
+/// Writes frames until there are no more: why it ended, if the connection did first.
+async fn write(mut sink: SplitSink<Socket, Message>, mut frames: mpsc::Receiver<Message>) -> Error {
+    while let Some(frame) = frames.recv().await {
+        if let Err(error) = sink.send(frame).await {
+            return Error::unavailable(format!("the connection broke: {error}"));
+        }
+    }
+    super::line::closed()
+}
+
+fn closed_by_server(close: Option<&CloseFrame>) -> Error {
+    let why = close.map(|close| format!(" ({} {})", u16::from(close.code), close.reason.trim()));
+    let why = why.unwrap_or_default();
+    Error::unavailable(format!("the server closed the connection{why}"))
+}
+
+/// What a conversation ends with whose result has not been seen, because of this.
+pub(super) fn unseen(cause: &Error) -> Error {
+    Error::unavailable(format!(
+        "{}; the result was not seen: what became of it is in the session, which can be loaded again",
+        cause.message()
+    ))
+    .with_reason(STREAM_BROKEN)
+}

@@ -1,0 +1,81 @@
+//! That a stream which grows too large ends, and nothing else does.
+
+use std::sync::Arc;
+
+use everturn_core::Status;
+use everturn_core::stream_log::{JsonText, StreamEvent};
+
+use super::super::ensure;
+use super::{LogUnderTest, Verdict, expected, finish, list_promises, rest, same, write};
+
+list_promises! {
+    "a stream that grows too large ends with RESOURCE_EXHAUSTED after what was kept" => too_large,
+    "a stream within its bound is kept whole" => within,
+}
+
+/// A chunk of about that share of what is kept of a stream.
+fn share(log: &LogUnderTest, part: usize) -> Result<JsonText, String> {
+    let most = log.max_stream_bytes.ok_or("it is not known how much is kept")?;
+    JsonText::of(&"x".repeat(most / part)).map_err(|error| error.to_string())
+}
+
+async fn too_large(log: Arc<LogUnderTest>) -> Verdict {
+    let (writer, other) = (log.open("s").await?, log.open("other").await?);
+    let early = log.read("s", 0).await?;
+    let piece = share(&log, 8)?;
+
+    let mut kept = 0;
+    let refusal = loop {
+        match writer.append(piece.clone()).await {
+            Ok(_) => kept += 1,
+            Err(error) => break error,
+        }
+        ensure!(kept < 20, "{kept} pieces of an eighth of the bound are kept");
+    };
+    ensure!(
+        refusal.status() == Status::ResourceExhausted,
+        "the writer is told {refusal:?}"
+    );
+    let again = writer
+        .append(share(&log, 1000)?)
+        .await
+        .err()
+        .map(|error| error.status());
+    ensure!(
+        again == Some(Status::ResourceExhausted),
+        "after that, a small chunk is answered with {again:?}: there would be a gap"
+    );
+    let finished = writer.finish(Ok(piece.clone())).await;
+    ensure!(finished.is_err(), "a stream that is over can be finished");
+
+    for reader in [early, log.read("s", 0).await?, log.read("s", 99).await?] {
+        let told = rest(reader).await?;
+        let is_whole = told.len() == kept + 1 || told.len() == 1;
+        ensure!(
+            is_whole,
+            "of {kept} chunks that were taken, {} are read",
+            told.len() - 1
+        );
+        match told.last().map(|entry| &entry.event) {
+            Some(StreamEvent::Failed(error)) if error.status() == Status::ResourceExhausted => {}
+            end => return Err(format!("the readers are told {end:?}")),
+        }
+    }
+    write(&*other, 1..=3).await?;
+    finish(other).await?;
+    same(&rest(log.read("other", 0).await?).await?, &expected(0, 3))
+}
+
+async fn within(log: Arc<LogUnderTest>) -> Verdict {
+    let writer = log.open("s").await?;
+    let piece = share(&log, 8)?;
+    for number in 1..=6 {
+        let taken = writer.append(piece.clone()).await;
+        taken.map_err(|error| format!("eighth {number} of the bound was refused: {error}"))?;
+    }
+    finish(writer).await?;
+
+    let read = rest(log.read("s", 0).await?).await?.len();
+    ensure!(read == 7, "of 6 chunks and an end, {read} events are read");
+    Ok(())
+}
