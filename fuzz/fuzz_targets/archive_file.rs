@@ -1,4 +1,4 @@
-//! Imports arbitrary files: `cargo +nightly fuzz run archive_file`.
+//! Imports arbitrary files: `cargo fuzz run archive_file`.
 //!
 //! The property tests of the crate drive the same function on a stable toolchain.
 #![no_main]

@@ -1,4 +1,4 @@
-//! Decodes arbitrary event streams, whole and cut to pieces: `cargo +nightly fuzz run client_events`.
+//! Decodes arbitrary event streams, whole and cut to pieces: `cargo fuzz run client_events`.
 //!
 //! The property tests of the crate drive the same function on a stable toolchain.
 #![no_main]

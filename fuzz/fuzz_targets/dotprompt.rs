@@ -1,4 +1,4 @@
-//! Parses, compiles and renders arbitrary sources: `cargo +nightly fuzz run dotprompt`.
+//! Parses, compiles and renders arbitrary sources: `cargo fuzz run dotprompt`.
 //!
 //! The property tests of the crate drive the same function on a stable toolchain.
 #![no_main]

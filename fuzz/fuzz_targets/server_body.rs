@@ -1,4 +1,4 @@
-//! Reads arbitrary bodies of requests: `cargo +nightly fuzz run server_body`.
+//! Reads arbitrary bodies of requests: `cargo fuzz run server_body`.
 //!
 //! The property tests of the crate drive the same function on a stable toolchain.
 #![no_main]

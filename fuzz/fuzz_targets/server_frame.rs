@@ -1,4 +1,4 @@
-//! Reads arbitrary texts from WebSockets: `cargo +nightly fuzz run server_frame`.
+//! Reads arbitrary texts from WebSockets: `cargo fuzz run server_frame`.
 //!
 //! The property tests of the crate drive the same function on a stable toolchain.
 #![no_main]

@@ -1,4 +1,4 @@
-//! Reads arbitrary headers that name a stream and a position in it: `cargo +nightly fuzz run server_position`.
+//! Reads arbitrary headers that name a stream and a position in it: `cargo fuzz run server_position`.
 //!
 //! The property tests of the crate drive the same function on a stable toolchain.
 #![no_main]

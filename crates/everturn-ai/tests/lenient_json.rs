@@ -38,6 +38,22 @@ fn values_are_found_in_prose_and_fences() {
 }
 
 #[test]
+fn an_item_is_given_once_it_cannot_become_another() {
+    for (cut, whole, items) in [
+        ("[false", "[false-fruit]", vec![]),
+        ("[1, None", "[1, Nonesuch]", vec![json!(1)]),
+        ("[true", "[true]", vec![json!(true)]),
+        ("[1", "[12]", vec![json!(12)]),
+    ] {
+        let mut cursor = ItemCursor::default();
+        let mut given = extract_items(cut, &mut cursor);
+        given.extend(extract_items(whole, &mut cursor));
+
+        assert_eq!(given, items, "{whole}");
+    }
+}
+
+#[test]
 fn almost_json_is_repaired() {
     let cases = [
         (

@@ -5,7 +5,7 @@ mod fuzz_entry;
 
 use proptest::prelude::*;
 
-use self::fuzz_entry::{assert_cuts_do_not_matter, decode};
+use self::fuzz_entry::{assert_cuts_do_not_matter, decode, read_reply};
 
 /// Pieces of which streams are made, and of which they should not be.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
@@ -44,5 +44,12 @@ proptest! {
         prop_assert!(!overflow);
         let read: Vec<String> = records.into_iter().map(|record| String::from_utf8(record.data).unwrap()).collect();
         prop_assert_eq!(read, texts);
+    }
+
+    #[test]
+    fn any_reply_is_read_or_refused(code in 100_u16..1000, body in stream(), error in "[\\[{}\\]:, a\"0]{0,16}") {
+        read_reply(code, &body);
+        read_reply(code, format!(r#"{{"error":{error},"status":{error}}}"#).as_bytes());
+        read_reply(code, format!(r#"{{"error":{{"status":"OK","message":"{error}"}}}}"#).as_bytes());
     }
 }

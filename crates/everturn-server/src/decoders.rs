@@ -1,11 +1,11 @@
 //! What reads the words of clients, by itself: fuzzing and property tests drive it without a server.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::{Value, json};
 
 use crate::durable::Resumption;
 use crate::envelope::Envelope;
-use crate::websocket;
+use crate::{streaming, websocket};
 
 /// A body as it was understood; nothing if it is refused.
 pub fn body(bytes: &[u8]) -> Option<Value> {
@@ -32,4 +32,29 @@ pub fn position(headers: &[(&'static str, &[u8])]) -> Option<(String, u64)> {
         .collect();
     let Resumption { id, after } = Resumption::of(&headers).ok()??;
     Some((id, after.number()))
+}
+
+/// Whether a request with this target and this `Accept` wants a stream; nothing if it is refused.
+pub fn wants_stream(target: &str, accept: &[u8]) -> Option<bool> {
+    let uri: Uri = target.parse().ok()?;
+    let accept = HeaderValue::from_bytes(accept).ok()?;
+    let headers = HeaderMap::from_iter([(axum::http::header::ACCEPT, accept)]);
+    streaming::is_wanted(&uri, &headers).ok()
+}
+
+/// Who calls with this `Authorization`, where tokens are signed with these keys; nothing if it is refused.
+#[cfg(feature = "jwt")]
+pub fn caller(keys: &str, authorization: &[u8]) -> Option<String> {
+    use axum::http::Method;
+    use futures::FutureExt;
+
+    use crate::{CallRequest, ContextProvider, Jwks, JwtTokens};
+
+    let tokens = JwtTokens::new(Jwks::from_json(keys).ok()?, "kitchen");
+    let authorization = HeaderValue::from_bytes(authorization).ok()?;
+    let headers = HeaderMap::from_iter([(axum::http::header::AUTHORIZATION, authorization)]);
+    let request = CallRequest::new(&Method::POST, "/", &headers);
+    // Keys that are given are at hand: there is nothing to wait for.
+    let provided = tokens.provide(&request).now_or_never()?.ok()?;
+    Some(format!("{:?}", provided.principal))
 }

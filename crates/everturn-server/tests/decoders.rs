@@ -5,7 +5,7 @@ mod fuzz_entry;
 
 use proptest::prelude::*;
 
-use self::fuzz_entry::{read_body, read_frame, read_position};
+use self::fuzz_entry::{read_body, read_frame, read_position, read_token, read_wish};
 
 /// Pieces of which bodies and frames are made, and of which they should not be.
 fn json() -> impl Strategy<Value = Vec<u8>> {
@@ -57,5 +57,19 @@ proptest! {
     fn any_position_is_read_or_refused(id in prop::collection::vec(any::<u8>(), 0..300), position in "[0-9+ -]{0,24}|.{0,8}") {
         read_position(&id, position.as_bytes());
         read_position(b"abc", position.as_bytes());
+    }
+
+    #[test]
+    fn any_wish_for_a_stream_is_read_or_refused(target in "/[a?&=%#ü]{0,8}(stream)?=?(true|0|x)?", accept in "[a-z/;,*]{0,24}") {
+        read_wish(&target, accept.as_bytes());
+    }
+
+    #[test]
+    fn no_forged_token_is_taken(header in json(), claims in json(), rest in prop::collection::vec(any::<u8>(), 0..70)) {
+        let encoded = |bytes: &[u8]| bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        let token = format!("Bearer {}.{}.{}", encoded(&header), encoded(&claims), encoded(&rest));
+
+        read_token(&String::from_utf8_lossy(&header), token.as_bytes());
+        read_token(r#"{"keys":[]}"#, &rest);
     }
 }

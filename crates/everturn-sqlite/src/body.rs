@@ -138,12 +138,21 @@ impl Decoder {
     }
 }
 
-/// Parses stored JSON. Its depth was bounded when it was written, so the parser need not bound it.
+/// Parses stored JSON, as deep as it may have been written. What is deeper is damaged: the stack does not hold it.
 pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Outcome<T> {
+    // Nearly everything is as shallow as the parser likes it; only of the rest the depth is counted.
+    let shallow = serde_json::from_str(text);
+    if shallow.is_ok() || nesting(text) > MAX_DEPTH {
+        return shallow.map_err(unlike);
+    }
     let mut deserializer = serde_json::Deserializer::from_str(text);
     deserializer.disable_recursion_limit();
-    T::deserialize(&mut deserializer)
-        .map_err(|error| Fault::damaged(format!("a body is not what it should be: {error}")))
+    T::deserialize(&mut deserializer).map_err(unlike)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped with")]
+fn unlike(error: serde_json::Error) -> Fault {
+    Fault::damaged(format!("a body is not what it should be: {error}"))
 }
 
 /// The JSON text of a value, unless it is too deep to be read back.
@@ -284,6 +293,13 @@ mod tests {
 
         assert!(parse::<Value>(&write(&deep(MAX_DEPTH)).unwrap()).is_ok());
         assert!(matches!(write(&deep(MAX_DEPTH + 1)), Err(Fault::Refused(_))));
+    }
+
+    #[test]
+    fn a_stored_text_that_is_too_deep_is_damaged() {
+        let deep = "[".repeat(1_000_000);
+
+        assert!(matches!(parse::<Value>(&deep), Err(Fault::Damaged(_))));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use everturn_agent::SnapshotId;
 use everturn_agent::store::{Deletion, Scope};
 
 use crate::fault::Outcome;
-use crate::lineage::{message_index, message_key};
+use crate::lineage::{end_of_keys, message_key};
 use crate::row::{COLUMNS, Stored, StoredState};
 use crate::write::Writing;
 
@@ -121,8 +121,7 @@ impl Writing<'_> {
             let used: usize = db
                 .prepare_cached(LINEAGE_IN_USE)?
                 .query_row([lineage], |row| row.get(0))?;
-            let (from, to) = (message_key(lineage, used), message_key(lineage + 1, 0));
-            let cut = self.delete_messages(from, to)?;
+            let cut = self.delete_messages(lineage, used)?;
             if used > 0 {
                 if cut {
                     // Its positions must keep their meaning: nothing may be put where messages were.
@@ -145,12 +144,9 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Deletes the messages with keys from one up to another and says whether there were any.
-    fn delete_messages(&mut self, from: i64, to: i64) -> Outcome<bool> {
-        debug_assert!(
-            message_index(to) == 0,
-            "messages are deleted from the end of their lineage"
-        );
+    /// Deletes the messages of a lineage from an index on and says whether there were any.
+    fn delete_messages(&mut self, lineage: i64, from: usize) -> Outcome<bool> {
+        let (from, to) = (message_key(lineage, from), end_of_keys(lineage));
         let db = self.reading.db;
         let mut links = db
             .prepare_cached("DELETE FROM message_blob WHERE message >= ?1 AND message < ?2 RETURNING blob")?;

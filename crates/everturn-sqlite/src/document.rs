@@ -54,6 +54,9 @@ impl Reading<'_> {
         let (mut base, mut text) = self.document_row(key)?;
         let mut patches: Vec<JsonPatch> = Vec::new();
         while let Some(key) = base {
+            if i64::try_from(patches.len()).is_ok_and(|count| count == MAX_PATCHES) {
+                return Err(Fault::damaged("the patches of a document have no end"));
+            }
             patches.push(body::parse(&text)?);
             (base, text) = self.document_row(key)?;
         }

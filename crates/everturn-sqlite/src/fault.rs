@@ -57,7 +57,14 @@ impl Fault {
 
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Sqlite(error.into())
+        match error {
+            // A column holds what nobody writes there.
+            rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::Utf8Error(..) => Self::Damaged(error.to_string()),
+            error => Self::Sqlite(error.into()),
+        }
     }
 }
 

@@ -37,10 +37,16 @@ pub(crate) struct Line {
     tip: usize,
 }
 
-/// The key of the message at an index of a history.
+/// The key of the message at an index of a history. Numbers that only a damaged database has lead to a key that no message
+/// has, and never to another's.
 pub(crate) fn message_key(lineage: i64, index: usize) -> i64 {
-    let index = i64::try_from(index).expect("a history is no longer than its positions can tell");
-    (lineage << POSITION_BITS) + index
+    let index = i64::try_from(index).unwrap_or(i64::MAX);
+    lineage.saturating_mul(1 << POSITION_BITS).saturating_add(index)
+}
+
+/// The key after the last that a message of a lineage can have.
+pub(crate) fn end_of_keys(lineage: i64) -> i64 {
+    message_key(lineage.saturating_add(1), 0)
 }
 
 /// The index in its history of the message with a key.
@@ -63,6 +69,9 @@ impl Reading<'_> {
             let line = self
                 .line(position.lineage)?
                 .ok_or_else(|| Fault::damaged("a lineage is missing"))?;
+            if line.base >= position.len {
+                return Err(Fault::damaged("a lineage begins after its end"));
+            }
             missing.push((position.lineage, line.base, position.len));
             match line.parent {
                 Some(parent) => {
@@ -118,30 +127,32 @@ impl Reading<'_> {
              FROM lineage WHERE key = ?1",
         )?;
         let line = statement
-            .query_row(
-                (lineage, message_key(lineage, 0), message_key(lineage + 1, 0)),
-                |row| {
-                    let base = row.get(1)?;
-                    let last: Option<i64> = row.get(3)?;
-                    let tip = last.map_or(base, |key| message_index(key) + 1);
-                    Ok(Line {
-                        parent: row.get(0)?,
-                        base,
-                        open: row.get(2)?,
-                        tip,
-                    })
-                },
-            )
+            .query_row((lineage, message_key(lineage, 0), end_of_keys(lineage)), |row| {
+                let base = row.get(1)?;
+                let last: Option<i64> = row.get(3)?;
+                let tip = last.map_or(base, |key| message_index(key) + 1);
+                Ok(Line {
+                    parent: row.get(0)?,
+                    base,
+                    open: row.get(2)?,
+                    tip,
+                })
+            })
             .optional()?;
         Ok(line)
     }
 
     /// The position in the lineage that holds its last message; `None` if it does not exist any more.
     fn resolve(&self, mut at: Position) -> Outcome<Option<Start>> {
+        let mut fork = usize::MAX;
         loop {
             let Some(line) = self.line(at.lineage)? else {
                 return Ok(None);
             };
+            if line.base >= fork {
+                return Err(Fault::damaged("a lineage begins after its end"));
+            }
+            fork = line.base;
             if at.len > line.base {
                 return Ok((at.len <= line.tip).then_some((at, line)));
             }

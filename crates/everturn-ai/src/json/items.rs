@@ -89,6 +89,8 @@ fn next_item(text: &str, cursor: &mut ItemCursor) -> Next {
     }
     let item = parser.value();
     match (item, parser.stop()) {
+        // A word at the very end may yet become another.
+        (Some(Value::Bool(_) | Value::Null), None) if parser.rest().is_empty() => Next::NotYet,
         (Some(item), None) => {
             *cursor = ItemCursor {
                 position: parser.position(),

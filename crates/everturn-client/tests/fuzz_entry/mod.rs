@@ -1,7 +1,10 @@
 //! What the fuzz target and the property tests drive: bytes are decoded whole and cut to pieces, and the same has to
 //! come out. Nothing may panic, and nothing may grow beyond what arrived.
 
-use everturn_client::framing::{Decoder, Record};
+#![allow(dead_code, reason = "each user drives its part of this")]
+
+use everturn_client::framing::{self, Decoder, Record, RecordKind};
+use everturn_core::Status;
 
 /// Decodes what arrives in these pieces: the records, and whether something was too large.
 pub(crate) fn decode(pieces: &[&[u8]], max_bytes: usize) -> (Vec<Record>, bool) {
@@ -35,4 +38,22 @@ pub(crate) fn assert_cuts_do_not_matter(stream: &[u8], cuts: &[usize], max_bytes
     let size: usize = whole.0.iter().map(|record| record.data.len()).sum();
     assert!(size <= stream.len());
     assert!(whole.0.iter().all(|record| record.data.len() <= max_bytes));
+}
+
+/// Reads the body of a reply in every way there is.
+pub(crate) fn read_reply(code: u16, body: &[u8]) {
+    for kind in [RecordKind::Data, RecordKind::Error] {
+        let (data, id) = (body.to_vec(), None);
+        let _ = framing::is_event(&Record { kind, data, id });
+    }
+    let _ = framing::is_frame(&String::from_utf8_lossy(body));
+    let errors = [
+        framing::result(body).err(),
+        framing::refusal(code, false, body),
+        framing::refusal(code, true, body),
+    ];
+    for error in errors.into_iter().flatten() {
+        assert_ne!(error.status(), Status::Ok, "an error never claims success");
+        assert!(!error.message().is_empty(), "an error says something");
+    }
 }

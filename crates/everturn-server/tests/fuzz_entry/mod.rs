@@ -33,3 +33,26 @@ pub(crate) fn read_position(id: &[u8], position: &[u8]) {
 
     assert_eq!(decoders::position(&headers), Some((id.clone(), position)));
 }
+
+pub(crate) fn read_wish(target: &str, accept: &[u8]) {
+    if decoders::wants_stream(target, accept) == Some(true) {
+        let said = [target.as_bytes(), accept].concat().to_ascii_lowercase();
+        let has = |word: &[u8]| said.windows(word.len()).any(|window| window == word);
+        assert!(has(b"stream"), "nobody asked for a stream: {target}");
+    }
+}
+
+/// A public key whose private half nobody has.
+const KEYS: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+
+pub(crate) fn read_token(keys: &str, authorization: &[u8]) {
+    // Keys of arbitrary bytes may be anybody's.
+    let _ = decoders::caller(keys, authorization);
+
+    assert_eq!(
+        decoders::caller(KEYS, authorization),
+        None,
+        "a forged token is taken"
+    );
+}
