@@ -5,6 +5,7 @@
 mod generate_support;
 
 use everturn_ai::{ModelInfo, ModelSupports, Tool, ToolContext, register_generate};
+use everturn_core::stream_log::JsonText;
 use everturn_core::{Emitter, JsonCall, Registry};
 use generate_support::{Script, Step, comparable, published};
 use serde_json::{Value, json};
@@ -83,11 +84,11 @@ fn harness(case: &Value) -> Registry {
     registry
 }
 
-fn emitter(case: &Value, chunks: &Arc<Mutex<Vec<Value>>>) -> Option<Emitter<Value>> {
+fn emitter(case: &Value, chunks: &Arc<Mutex<Vec<Value>>>) -> Option<Emitter<JsonText>> {
     let chunks = Arc::clone(chunks);
     (case["stream"] == true).then(|| {
-        Emitter::new(move |chunk| {
-            chunks.lock().unwrap().push(chunk);
+        Emitter::new(move |chunk: JsonText| {
+            chunks.lock().unwrap().push(chunk.read().unwrap());
             async { Ok(()) }
         })
     })
