@@ -1,7 +1,8 @@
 //! Whether the store has what the model has, looked at from all sides.
 
+use everturn_agent::archive::ArtifactChange;
 use everturn_agent::store::{SessionQuery, SnapshotQuery};
-use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_agent::{Artifact, SessionId, Snapshot, SnapshotId};
 use everturn_core::Status;
 
 use super::{Played, Stage, same_failure, text};
@@ -99,12 +100,19 @@ impl Stage {
         );
         let session = row.session_id.clone().expect("every row has a session");
 
-        let latest = self.archive.latest(session.clone()).await.map_err(text)?;
-        ensure!(
-            Some(&latest) == self.model.latest(&session),
-            "the latest row of '{session}' is '{}'",
-            latest.snapshot_id
-        );
+        let latest = self.archive.latest(session.clone()).await;
+        match self.model.latest(&session) {
+            Some(expected) => {
+                let latest = latest.map_err(text)?;
+                ensure!(
+                    latest == *expected,
+                    "the latest row of '{session}' is '{}'",
+                    latest.snapshot_id
+                );
+            }
+            // All that is left of it was left behind.
+            None => same_failure(latest, Err::<(), _>(Status::NotFound))?,
+        }
         let ancestors = self.archive.ancestors(id.clone()).await.map_err(text)?;
         let ancestors: Vec<&SnapshotId> = ancestors.iter().map(|row| &row.snapshot_id).collect();
         ensure!(
@@ -181,6 +189,30 @@ impl Stage {
             patched == custom(right),
             "{patched} is not the other custom state"
         );
+        let mut artifacts = artifacts_of(left);
+        for change in &difference.artifacts {
+            match change {
+                ArtifactChange::Added(added) => artifacts.push(added.clone()),
+                ArtifactChange::Removed(removed) => artifacts.retain(|artifact| artifact != removed),
+                ArtifactChange::Changed { from, to } => {
+                    let changed = artifacts.iter_mut().filter(|artifact| *artifact == from);
+                    changed.for_each(|artifact| *artifact = to.clone());
+                }
+            }
+        }
+        artifacts.sort_by(|one, other| one.name.cmp(&other.name));
+        ensure!(
+            artifacts == artifacts_of(right),
+            "{artifacts:?} are not the other artifacts"
+        );
         Ok(())
     }
+}
+
+/// A row's artifacts, by their names.
+fn artifacts_of(row: &Snapshot) -> Vec<Artifact> {
+    let state = row.state.iter();
+    let mut artifacts: Vec<Artifact> = state.flat_map(|state| state.artifacts.iter().cloned()).collect();
+    artifacts.sort_by(|one, other| one.name.cmp(&other.name));
+    artifacts
 }
