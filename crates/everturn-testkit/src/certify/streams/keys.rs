@@ -110,7 +110,7 @@ async fn scopes_are_apart(log: Arc<LogUnderTest>) -> Verdict {
 }
 
 async fn hostile_keys(log: Arc<LogUnderTest>) -> Verdict {
-    let long = "x".repeat(10_000);
+    let endless = "x".repeat(10_000);
     let keys = [
         ("a", "b"),
         ("a/b", ""),
@@ -137,8 +137,8 @@ async fn hostile_keys(log: Arc<LogUnderTest>) -> Verdict {
         ("küche", "スープ"),
         ("ku\u{308}che", "スープ"),
         ("👩‍🍳", "👩‍🍳"),
-        ("a", long.as_str()),
-        (long.as_str(), "a"),
+        ("a", endless.as_str()),
+        (endless.as_str(), "a"),
     ];
     let mut writers = Vec::new();
     for (number, (scope, id)) in keys.into_iter().enumerate() {
