@@ -71,9 +71,7 @@ async fn of_two_that_look_at_once_one_takes_the_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_aborted_with_its_worker_gone_is_left_alone() {
-    let clock = clock();
-    let first = Worker::new(FaultyStore::default(), &clock);
-    let second = Worker::new(first.store.elsewhere(), &clock);
+    let (first, second) = Worker::two();
     let task = first.detach("plan").await;
     first.lose();
     tokio::time::sleep(A_WHILE).await;
@@ -185,9 +183,7 @@ async fn a_tenants_run_that_recorded_nothing_is_not_run_as_somebody_elses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_beginning_is_gone_fails_and_says_so() {
-    let clock = clock();
-    let first = Worker::new(FaultyStore::default(), &clock);
-    let second = Worker::new(first.store.elsewhere(), &clock);
+    let (first, second) = Worker::two();
     first.gate.add_permits(1);
     let start = first.agent.chat().resume("s").run("one").await.unwrap();
     let task = first.detach("two").await;
@@ -258,9 +254,7 @@ fn a_heartbeat_that_takes_every_run_for_dead_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_be_read_is_reported_and_hides_nothing_for_good() {
-    let clock = clock();
-    let first = Worker::new(FaultyStore::default(), &clock);
-    let second = Worker::new(first.store.elsewhere(), &clock);
+    let (first, second) = Worker::two();
     first.detach("plan").await;
     first.lose();
     tokio::time::sleep(A_WHILE).await;

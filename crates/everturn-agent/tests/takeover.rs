@@ -14,9 +14,7 @@ use takeover_support::{A_WHILE, Worker, clock, settle};
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_run_goes_on_elsewhere_from_the_last_committed_state() {
-    let clock = clock();
-    let first = Worker::new(FaultyStore::default(), &clock);
-    let second = Worker::new(first.store.elsewhere(), &clock);
+    let (first, second) = Worker::two();
     first.gate.add_permits(1);
     let start = first.agent.chat().resume("s").run("one").await.unwrap();
     let task = first.detach("two").await;
@@ -49,9 +47,7 @@ async fn a_lost_run_goes_on_elsewhere_from_the_last_committed_state() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_only_slept_is_fenced() {
-    let clock = clock();
-    let zombie = Worker::new(FaultyStore::default(), &clock);
-    let heir = Worker::new(zombie.store.elsewhere(), &clock);
+    let (zombie, heir) = Worker::two();
     let task = zombie.detach("plan").await;
     zombie.lose();
     tokio::time::sleep(A_WHILE).await;
@@ -70,9 +66,7 @@ async fn a_worker_that_only_slept_is_fenced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_wakes_while_its_heir_works_stops_and_writes_nothing() {
-    let clock = clock();
-    let zombie = Worker::new(FaultyStore::default(), &clock);
-    let heir = Worker::new(zombie.store.elsewhere(), &clock);
+    let (zombie, heir) = Worker::two();
     let task = zombie.detach("plan").await;
     zombie.lose();
     tokio::time::sleep(A_WHILE).await;
@@ -93,9 +87,7 @@ async fn a_worker_that_wakes_while_its_heir_works_stops_and_writes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn turns_that_were_finished_are_not_repeated() {
-    let clock = clock();
-    let first = Worker::new(FaultyStore::default(), &clock);
-    let second = Worker::new(first.store.elsewhere(), &clock);
+    let (first, second) = Worker::two();
     let mut connection = first.agent.connect(AgentInit::session("s"));
     for text in ["one", "two", "three"] {
         connection.send(text).await.unwrap();
@@ -172,9 +164,7 @@ async fn a_turn_has_the_same_number_and_row_whoever_runs_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_reaches_the_worker_that_took_the_run_over() {
-    let clock = clock();
-    let first = Worker::new(FaultyStore::default(), &clock);
-    let second = Worker::new(first.store.elsewhere(), &clock);
+    let (first, second) = Worker::two();
     let task = first.detach("plan").await;
     first.lose();
     tokio::time::sleep(A_WHILE).await;
@@ -197,9 +187,7 @@ async fn an_abort_reaches_the_worker_that_took_the_run_over() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_run_outlasts_the_loss_of_its_worker() {
-    let clock = clock();
-    let first = Worker::new(FaultyStore::default(), &clock);
-    let second = Worker::new(first.store.elsewhere(), &clock);
+    let (first, second) = Worker::two();
     second.gate.add_permits(1);
     let task = first.detach("plan").await;
     first.lose();

@@ -40,6 +40,14 @@ impl Worker {
         Self::with(store, clock, |agent| agent)
     }
 
+    /// Two workers of one store.
+    pub(crate) fn two() -> (Self, Self) {
+        let clock = clock();
+        let first = Self::new(FaultyStore::default(), &clock);
+        let second = Self::new(first.store.elsewhere(), &clock);
+        (first, second)
+    }
+
     pub(crate) fn with(
         store: FaultyStore,
         clock: &Clock,
