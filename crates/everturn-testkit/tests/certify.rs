@@ -53,8 +53,11 @@ async fn documents(store: &MemoryStore) -> u64 {
         let mut query = SnapshotQuery::of(session.into());
         query.detail = Detail::Whole;
         query.limit = 1_000;
-        let page = store.list(&Scope::default(), &query).await.unwrap();
-        let texts = page.items.iter().map(|row| serde_json::to_string(row).unwrap());
+        let page = store.list(&Scope::default(), &query).await.expect("a page");
+        let texts = page
+            .items
+            .iter()
+            .map(|row| serde_json::to_string(row).expect("plain data"));
         bytes += texts.map(|text| text.len() as u64).sum::<u64>();
     }
     bytes
