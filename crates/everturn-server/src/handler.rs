@@ -94,7 +94,7 @@ impl Mounted {
                 None if self.is_kept() && head.headers.contains_key(durable::STREAM_ID) => {
                     Ok(durable::unknown())
                 }
-                None => Ok(stream(call.start(self.shared.exposure), counted)),
+                None => Ok(stream(call.start(self.shared.exposure), counted).await),
             };
         }
         let mut response = match call.run().await {
@@ -175,8 +175,9 @@ fn deadline(time: Duration) -> Instant {
 }
 
 /// The answer to a caller that wants a stream: each event as it comes, at the pace of the reader.
-fn stream(running: Running, mut held: Held) -> Response<Body> {
+async fn stream(mut running: Running, mut held: Held) -> Response<Body> {
     held.meter.stream_opened();
+    running.get_going().await;
     let mut events = Events { running, held };
     event_stream(Body::from_stream(futures::stream::poll_fn(move |cx| {
         events.poll_bytes(cx).map(|bytes| bytes.map(Ok::<_, Infallible>))

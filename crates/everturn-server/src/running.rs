@@ -14,6 +14,9 @@ use crate::event::Event;
 /// How many chunks wait for a reader at the most. Those that an action sends in one go then cost its reader one write.
 const WAITING: usize = 32;
 
+/// How often other work gets its turn before a stream begins that has nothing to say yet.
+const HEAD_START: usize = 2;
+
 /// A streamed call under way.
 ///
 /// It has no task of its own: reading its events is what drives it. So a slow reader slows the action down and never
@@ -45,21 +48,28 @@ impl Running {
         }
     }
 
+    /// Lets work that needs to wait for nothing get as far as it can, so that what it says goes out with the head of the
+    /// response. Work that does wait is not waited for.
+    pub(crate) async fn get_going(&mut self) {
+        for _ in 0..HEAD_START {
+            std::future::poll_fn(|cx| {
+                self.work_on(cx);
+                Poll::Ready(())
+            })
+            .await;
+            if !matches!(self.work, Work::UnderWay(_)) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// The next event, or `None` after the last.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         if let Poll::Ready(Some(chunk)) = self.chunks.poll_recv(cx) {
             return Poll::Ready(Some(Event::Message(chunk)));
         }
-        if let Work::UnderWay(work) = &mut self.work
-            && let Poll::Ready(outcome) = Pin::new(work).poll(cx)
-        {
-            self.work = Work::Ended(match outcome {
-                Ok(output) => Event::Result(output),
-                Err(error) => Event::Error(error.to_wire(self.exposure)),
-            });
-            // An emitter that is left behind somewhere has nobody to talk to any more.
-            self.chunks.close();
-        }
+        self.work_on(cx);
         match self.chunks.poll_recv(cx) {
             Poll::Ready(Some(chunk)) => Poll::Ready(Some(Event::Message(chunk))),
             _ => match std::mem::replace(&mut self.work, Work::Told) {
@@ -70,6 +80,19 @@ impl Running {
                     Poll::Pending
                 }
             },
+        }
+    }
+
+    fn work_on(&mut self, cx: &mut Context<'_>) {
+        if let Work::UnderWay(work) = &mut self.work
+            && let Poll::Ready(outcome) = Pin::new(work).poll(cx)
+        {
+            self.work = Work::Ended(match outcome {
+                Ok(output) => Event::Result(output),
+                Err(error) => Event::Error(error.to_wire(self.exposure)),
+            });
+            // An emitter that is left behind somewhere has nobody to talk to any more.
+            self.chunks.close();
         }
     }
 }
@@ -109,6 +132,30 @@ mod tests {
         assert_eq!(next(&mut running).await, Some(Event::Result(json!("done"))));
         assert_eq!(next(&mut running).await, None);
         assert_eq!(next(&mut running).await, None);
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_nothing_is_done_before_the_first_event_is_read() {
+        let mut running = Running::begin(Exposure::Public, |emitter| async move {
+            emitter.send(JsonText::of("first")?).await?;
+            let other = tokio::spawn(async { json!("done") });
+            Ok(other.await?)
+        });
+
+        running.get_going().await;
+
+        assert!(matches!(running.work, Work::Ended(_)));
+        assert_eq!(next(&mut running).await, Some(message("first")));
+        assert_eq!(next(&mut running).await, Some(Event::Result(json!("done"))));
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_not_waited_for() {
+        let mut running = Running::begin(Exposure::Public, |_| std::future::pending());
+
+        running.get_going().await;
+
+        assert!(matches!(running.work, Work::UnderWay(_)));
     }
 
     #[tokio::test]

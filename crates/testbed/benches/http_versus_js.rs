@@ -19,6 +19,10 @@ use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+/// As a server would have it that has to be fast; JavaScript brings its own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How many requests are under way at once.
 const CONNECTIONS: usize = 64;
 
