@@ -335,8 +335,11 @@ impl StreamWriter for MemoryWriter {
     async fn append(&self, chunk: JsonText) -> Result<Position> {
         let cost = OVERHEAD + chunk.as_str().len();
         if let Err(error) = self.admit(cost) {
+            let ended_before = Stream::refusal(&self.stream.state());
             self.stream
                 .end(StreamEvent::Failed(StoredError::from(&error).into()));
+            // Readers learn what they may know; the writer's operator, what to do about it.
+            return Err(ended_before.unwrap_or(error));
         }
         let mut state = self.stream.state();
         if let Some(refusal) = Stream::refusal(&state) {
