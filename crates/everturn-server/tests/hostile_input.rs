@@ -15,6 +15,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
 
 use self::support::agents::parrot;
 use self::support::{Answer, Served};
@@ -47,6 +48,20 @@ async fn connect(server: &Served) -> TcpStream {
 
 /// Sends pieces as they are, says that this was all, and reads what is answered.
 async fn send<'a>(server: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> String {
+    exchange(server, pieces, AsyncWriteExt::shutdown).await
+}
+
+/// Sends the pieces of whole requests and reads what is answered. To say that this was all is to leave, and a server that
+/// has not answered by then need not.
+async fn ask<'a>(server: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> String {
+    exchange(server, pieces, AsyncWriteExt::flush).await
+}
+
+async fn exchange<'a>(
+    server: &Served,
+    pieces: impl Iterator<Item = &'a [u8]>,
+    end: impl AsyncFnOnce(&mut OwnedWriteHalf) -> std::io::Result<()>,
+) -> String {
     let (mut reader, mut writer) = connect(server).await.into_split();
     let writing = async {
         for piece in pieces {
@@ -55,7 +70,7 @@ async fn send<'a>(server: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> St
                 break;
             }
         }
-        let _ = writer.shutdown().await;
+        let _ = end(&mut writer).await;
     };
     let mut answer = Vec::new();
     let both = async { tokio::join!(writing, reader.read_to_end(&mut answer)) };
@@ -300,9 +315,11 @@ async fn bodies_of_a_hundred_megabytes_are_refused_without_being_kept() {
     let before = peak_bytes();
 
     let whole = std::iter::once(announced.as_bytes()).chain(std::iter::repeat_n(PIECE, PIECES));
-    let whole = send(&server, whole).await;
-    let in_chunks = std::iter::once(chunked.as_bytes()).chain(std::iter::repeat_n(&chunk[..], PIECES));
-    let in_chunks = send(&server, in_chunks).await;
+    let whole = ask(&server, whole).await;
+    let in_chunks = std::iter::once(chunked.as_bytes())
+        .chain(std::iter::repeat_n(&chunk[..], PIECES))
+        .chain(std::iter::once(&b"0\r\n\r\n"[..]));
+    let in_chunks = ask(&server, in_chunks).await;
 
     assert_eq!(status(&whole), Some(413), "{whole}");
     assert_eq!(status(&in_chunks), Some(413), "{in_chunks}");
