@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use everturn_core::Context;
 use tokio_util::sync::CancellationToken;
 
 /// Lets whoever carries an invocation detach it, as if its client had asked for that; an extension of the context.
@@ -31,8 +32,15 @@ impl HandOff {
         Self(token)
     }
 
-    pub(crate) async fn requested(&self) {
-        self.0.cancelled().await;
+    /// Waits until whoever carries the invocation detaches it; for ever if nobody can.
+    pub(crate) fn requested(context: &Context) -> impl Future<Output = ()> + Send + use<> {
+        let hand_off = context.extension::<Self>();
+        async move {
+            match hand_off {
+                Some(hand_off) => hand_off.0.cancelled().await,
+                None => std::future::pending().await,
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where the rows of one invocation go: after which row, under which claim, with which precondition.
 
+mod admission;
 mod whereabouts;
 
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use everturn_core::{Error, Result};
 use jiff::{SignedDuration, Timestamp};
 
+pub(crate) use self::admission::{Admission, Admitted, QueuedTurn};
 use self::whereabouts::Whereabouts;
 use crate::claim::{Claim, Interest};
 use crate::content_id::holds_the_same;
@@ -91,30 +93,6 @@ impl From<&Snapshot> for Mark {
             turn: OpenTurn::of(row),
         }
     }
-}
-
-/// What a turn needs before it may start.
-pub(crate) enum Admission {
-    /// Nothing more.
-    Granted,
-    /// Its turn in the queue; give what it yields to [`Ledger::admit`].
-    Queued(QueuedTurn),
-}
-
-/// A turn that waits for the session.
-pub(crate) struct QueuedTurn {
-    store: Arc<dyn SessionStore>,
-    scope: Scope,
-    session_id: SessionId,
-    interest: Arc<Interest>,
-    turn: SnapshotId,
-    known_tip: Option<SnapshotId>,
-}
-
-/// A turn that waited, with the row it must go on from if the session moved on meanwhile.
-pub(crate) struct Admitted {
-    claim: Claim,
-    moved_to: Option<Snapshot>,
 }
 
 impl Ledger {
@@ -519,30 +497,4 @@ fn settled(outcome: &Result<()>, tip: &SnapshotId) -> bool {
         tracing::warn!(%tip, %error, "not all that a rewind leaves behind could be marked");
     }
     outcome.is_ok()
-}
-
-impl QueuedTurn {
-    /// Waits for those that came before, and looks where they left the session.
-    ///
-    /// # Errors
-    /// What the store fails with; `FAILED_PRECONDITION` if they left it where nobody can go on.
-    pub(crate) async fn wait(self) -> Result<Admitted> {
-        let claim = self.interest.claim_in_order(&self.turn).await;
-        let moved = self
-            .interest
-            .tip()
-            .is_some_and(|tip| Some(&tip) != self.known_tip.as_ref());
-        let moved_to = if moved {
-            let line = Line {
-                store: &*self.store,
-                scope: &self.scope,
-                session: &self.session_id,
-            };
-            let latest = line.latest(Detail::Whole).await?;
-            latest.map(crate::opening::resumable).transpose()?
-        } else {
-            None
-        };
-        Ok(Admitted { claim, moved_to })
-    }
 }

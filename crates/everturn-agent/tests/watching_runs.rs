@@ -125,16 +125,20 @@ async fn a_run_that_shows_nothing_is_watched_to_its_end_all_the_same() {
     assert_eq!(task.wait().await.unwrap_err().status(), Status::Unavailable);
 }
 
+/// Two processes with one store and one log.
+fn two_workers(gate: &Arc<Semaphore>, store: &FaultyStore) -> [Agent<Counter>; 2] {
+    let clock = clock();
+    let log: Arc<dyn StreamLog> = Arc::new(MemoryStreamLog::new());
+    [store.clone(), store.elsewhere()].map(|store| {
+        let agent = cook(gate).clock(clock.clone()).run_log(Arc::clone(&log));
+        agent.store(store).define().unwrap()
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_is_watched_on_while_another_worker_takes_it_over() {
-    let (gate, clock) = (Arc::new(Semaphore::new(0)), clock());
-    let log: Arc<dyn StreamLog> = Arc::new(MemoryStreamLog::new());
-    let store = FaultyStore::default();
-    let worker = |store: FaultyStore| -> Agent<Counter> {
-        let agent = cook(&gate).clock(clock.clone()).run_log(Arc::clone(&log));
-        agent.store(store).define().unwrap()
-    };
-    let (first, second) = (worker(store.clone()), worker(store.elsewhere()));
+    let (gate, store) = (Arc::new(Semaphore::new(0)), FaultyStore::default());
+    let [first, second] = two_workers(&gate, &store);
     let task = first.chat().open().await.unwrap().detach("soup").await.unwrap();
     let mut watch = task.attach().unwrap();
 
@@ -160,14 +164,8 @@ async fn a_run_is_watched_on_while_another_worker_takes_it_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_cannot_write_the_end_of_its_run_does_not_end_the_watching() {
-    let (gate, clock) = (Arc::new(Semaphore::new(0)), clock());
-    let log: Arc<dyn StreamLog> = Arc::new(MemoryStreamLog::new());
-    let store = FaultyStore::default();
-    let worker = |store: FaultyStore| -> Agent<Counter> {
-        let agent = cook(&gate).clock(clock.clone()).run_log(Arc::clone(&log));
-        agent.store(store).define().unwrap()
-    };
-    let (first, second) = (worker(store.clone()), worker(store.elsewhere()));
+    let (gate, store) = (Arc::new(Semaphore::new(0)), FaultyStore::default());
+    let [first, second] = two_workers(&gate, &store);
     let task = first.chat().open().await.unwrap().detach("soup").await.unwrap();
     let mut watch = task.attach().unwrap();
 

@@ -39,18 +39,11 @@ pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
         move |request: WatchRequest, context: Context, emitter| {
             let this = Arc::clone(&this);
             async move {
-                let hand_off = context.extension::<HandOff>();
                 let showing = context.guard(this.show_run(request.snapshot_id, &context, emitter));
-                let handed_off = async {
-                    match hand_off {
-                        Some(hand_off) => hand_off.requested().await,
-                        None => std::future::pending().await,
-                    }
-                };
                 tokio::select! {
                     shown = showing => shown,
                     // The run goes on elsewhere, if anywhere; there is nothing to wait for here.
-                    () = handed_off => Err(Error::unavailable("the server ends: watch the run again").with_public()),
+                    () = HandOff::requested(&context) => Err(Error::unavailable("the server ends: watch the run again").with_public()),
                 }
             }
         },

@@ -32,15 +32,9 @@ impl Client {
         context: Context,
         answer: oneshot::Sender<Result<AgentOutput>>,
     ) -> Self {
-        let hand_off = context.extension::<HandOff>();
         let caller = context.clone();
         Self {
-            handed_off: Box::pin(async move {
-                match hand_off {
-                    Some(hand_off) => hand_off.requested().await,
-                    None => std::future::pending().await,
-                }
-            }),
+            handed_off: Box::pin(HandOff::requested(&context)),
             ended: Box::pin(async move { caller.ended().await }),
             inputs: Some(inputs),
             context,

@@ -4,43 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{Agent, AgentSession, Clock, custom_agent};
-use everturn_ai::{FinishReason, Message};
+use everturn_agent::{Agent, Clock};
 use everturn_core::Registry;
 use everturn_server::{AfterGrace, BearerTokens, Grace, Server, ServerHandle};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::agents::{detaches, says};
+use crate::support::agents::{detaches, says, waiting};
 use crate::support::{Answer, Served, answer};
 
 const RUN: &str = "/agents/planner";
 
-/// An agent whose turns say `waiting`, wait until the token is cancelled and then are done.
+/// An agent whose turns wait until the token is cancelled.
 fn planner(registry: &Registry, store: &Arc<MemoryStore>, clock: Clock, gate: &CancellationToken) -> Agent {
-    let gate = gate.clone();
-    custom_agent(registry, "planner", move |session: AgentSession| {
-        let gate = gate.clone();
-        async move {
-            session
-                .run(move |turn| {
-                    let gate = gate.clone();
-                    async move {
-                        turn.send_chunk("waiting").await?;
-                        gate.cancelled().await;
-                        turn.add_message(Message::model("planned"));
-                        Ok(FinishReason::Stop)
-                    }
-                })
-                .await?;
-            Ok(session.result())
-        }
-    })
-    .store(Arc::clone(store))
-    .clock(clock)
-    .define()
-    .unwrap()
+    waiting(registry, "planner", gate, "planned")
+        .store(Arc::clone(store))
+        .clock(clock)
+        .define()
+        .unwrap()
 }
 
 fn server(registry: &Registry) -> Server {

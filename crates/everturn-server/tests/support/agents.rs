@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::store::{MemoryStore, SessionStore};
-use everturn_agent::{Agent, AgentSession, custom_agent};
+use everturn_agent::{Agent, AgentBuilder, AgentSession, custom_agent};
 use everturn_ai::{FinishReason, Message};
 use everturn_core::{Error, Registry};
 use serde_json::{Value, json};
@@ -42,14 +42,15 @@ pub(crate) fn parrot_in(registry: &Registry, store: Option<Arc<dyn SessionStore>
     }
 }
 
-/// An agent whose turns say `waiting` and then wait until the token is cancelled.
-pub(crate) fn patient(
+/// An agent whose turns say `waiting`, wait until the token is cancelled and then answer.
+pub(crate) fn waiting(
     registry: &Registry,
-    store: Option<Arc<MemoryStore>>,
+    name: &str,
     gate: &CancellationToken,
-) -> Agent {
+    answer: &'static str,
+) -> AgentBuilder<Value> {
     let gate = gate.clone();
-    let builder = custom_agent(registry, "patient", move |session: AgentSession| {
+    custom_agent(registry, name, move |session: AgentSession| {
         let gate = gate.clone();
         async move {
             session
@@ -58,7 +59,7 @@ pub(crate) fn patient(
                     async move {
                         turn.send_chunk("waiting").await?;
                         gate.cancelled().await;
-                        turn.add_message(Message::model("done"));
+                        turn.add_message(Message::model(answer));
                         Ok(FinishReason::Stop)
                     }
                 })
@@ -66,7 +67,15 @@ pub(crate) fn patient(
             Ok(session.result())
         }
     })
-    .cancellation_grace(Duration::from_millis(10));
+}
+
+/// An agent that [waits](waiting) and is then done.
+pub(crate) fn patient(
+    registry: &Registry,
+    store: Option<Arc<MemoryStore>>,
+    gate: &CancellationToken,
+) -> Agent {
+    let builder = waiting(registry, "patient", gate, "done").cancellation_grace(Duration::from_millis(10));
     match store {
         Some(store) => builder.store(store).define().unwrap(),
         None => builder.define().unwrap(),
