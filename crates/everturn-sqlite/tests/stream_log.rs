@@ -278,6 +278,20 @@ async fn a_finished_stream_expires_and_one_that_is_written_never_does() {
     assert!(log.read(&open, Position::START).await.is_ok());
 }
 
+// Many times: a log that tells its readers of an end before it has let go of the stream is seldom caught at it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_seen_the_end_of_a_stream_finds_it_where_it_expires() {
+    let fixture = Fixture::new();
+    let log = fixture.open().await;
+    for round in 1..=200 {
+        drop(write(&log, 0).await);
+        rest(read(&log, 0).await).await;
+
+        fixture.ahead.by(round * 3_600);
+        assert_eq!(refused(&log).await, Status::NotFound, "round {round}");
+    }
+}
+
 #[tokio::test]
 async fn opening_sweeps_what_has_expired_out_of_the_file() {
     let fixture = Fixture::new();

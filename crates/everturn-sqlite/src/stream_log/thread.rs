@@ -290,10 +290,11 @@ impl Thread {
 
     /// This process writes the stream no more.
     fn close(&mut self, live: &Live, event: StreamEvent) {
-        live.end(event);
+        // Whoever has seen the end finds the stream in the file, where alone it can expire.
         if let Some((key, _)) = self.open.remove(&live.row) {
             self.shared.live().remove(&key);
         }
+        live.end(event);
     }
 
     /// Does what is due from time to time.
@@ -327,8 +328,8 @@ impl Thread {
         if !is_alive {
             self.writer = None;
             for (_, (key, live)) in self.open.drain() {
-                live.end(StreamEvent::Failed(writer_lost()));
                 self.shared.live().remove(&key);
+                live.end(StreamEvent::Failed(writer_lost()));
             }
         }
         if !self.broken.is_empty() {
@@ -391,10 +392,10 @@ impl Group {
 /// However the thread ends, nobody waits for it any more.
 impl Drop for Thread {
     fn drop(&mut self) {
+        self.shared.live().clear();
         for (_, live) in self.open.values() {
             live.end(StreamEvent::Failed(writer_lost()));
         }
-        self.shared.live().clear();
         self.shared.over();
     }
 }
