@@ -1,19 +1,44 @@
 //! The way out for chunks of a streaming action.
 
 use std::fmt;
+use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 use crate::{Error, Result};
 
-type SendFn<S> = dyn Fn(S) -> BoxFuture<'static, Result<()>> + Send + Sync;
+type SendFn<S> = dyn Fn(S) -> Sending + Send + Sync;
 
 /// Where an action sends its chunks. Cloning is cheap.
 ///
 /// A caller that did not ask for a stream leaves the emitter *silent*: sending does nothing, and the action can see it
 /// with [`Emitter::is_streaming`] and spare itself the work.
 pub struct Emitter<S>(Option<Arc<SendFn<S>>>);
+
+/// A chunk on its way: done when the receiver has it, or has room for it.
+#[must_use = "whoever does not wait here does not wait for a slow receiver"]
+pub struct Sending(Progress);
+
+enum Progress {
+    Done(Result<()>),
+    Waiting(BoxFuture<'static, Result<()>>),
+}
+
+impl Future for Sending {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        match &mut self.0 {
+            Progress::Done(outcome) => Poll::Ready(std::mem::replace(outcome, Ok(()))),
+            Progress::Waiting(sending) => sending.as_mut().poll(cx),
+        }
+    }
+}
 
 impl<S: Send + 'static> Emitter<S> {
     /// An emitter nobody listens to.
@@ -27,20 +52,42 @@ impl<S: Send + 'static> Emitter<S> {
         F: Fn(S) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
-        Self(Some(Arc::new(move |chunk| Box::pin(send(chunk)))))
+        Self(Some(Arc::new(move |chunk| {
+            Sending(Progress::Waiting(Box::pin(send(chunk))))
+        })))
+    }
+
+    /// As [`Emitter::new`], for receivers that mostly have room: `place` puts a chunk there at once and says how that
+    /// ended, or gives it back to be sent by `send`.
+    pub fn placing<P, F, Fut>(place: P, send: F) -> Self
+    where
+        P: Fn(S) -> ControlFlow<Result<()>, S> + Send + Sync + 'static,
+        F: Fn(S) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        Self(Some(Arc::new(move |chunk| {
+            Sending(match place(chunk) {
+                ControlFlow::Break(outcome) => Progress::Done(outcome),
+                ControlFlow::Continue(chunk) => Progress::Waiting(Box::pin(send(chunk))),
+            })
+        })))
     }
 
     /// An emitter that feeds a channel; sending fails with `CANCELLED` once the receiver is gone.
-    pub fn channel(sender: tokio::sync::mpsc::Sender<S>) -> Self {
-        Self::new(move |chunk| {
-            let sender = sender.clone();
-            async move {
-                sender
-                    .send(chunk)
-                    .await
-                    .map_err(|_| Error::cancelled("nobody receives the stream any more"))
-            }
-        })
+    pub fn channel(sender: mpsc::Sender<S>) -> Self {
+        let gone = || Error::cancelled("nobody receives the stream any more");
+        let place = sender.clone();
+        Self::placing(
+            move |chunk| match place.try_send(chunk) {
+                Ok(()) => ControlFlow::Break(Ok(())),
+                Err(TrySendError::Full(chunk)) => ControlFlow::Continue(chunk),
+                Err(TrySendError::Closed(_)) => ControlFlow::Break(Err(gone())),
+            },
+            move |chunk| {
+                let sender = sender.clone();
+                async move { sender.send(chunk).await.map_err(|_| gone()) }
+            },
+        )
     }
 
     /// An emitter of another type that converts each chunk and passes it on here; silent if this one is.
@@ -53,7 +100,7 @@ impl<S: Send + 'static> Emitter<S> {
         };
         Emitter(Some(Arc::new(move |chunk| match convert(chunk) {
             Ok(chunk) => send(chunk),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
+            Err(error) => Sending(Progress::Done(Err(error))),
         })))
     }
 
@@ -62,15 +109,24 @@ impl<S: Send + 'static> Emitter<S> {
         self.0.is_some()
     }
 
-    /// Sends one chunk and waits until the receiver has room for it.
+    /// Sends one chunk; waiting for it is waiting until the receiver has room for it.
     ///
     /// # Errors
     /// What the receiver reports; `CANCELLED` if it is gone. Nothing on a silent emitter.
-    pub async fn send(&self, chunk: S) -> Result<()> {
+    pub fn send(&self, chunk: S) -> Sending {
         match &self.0 {
-            Some(send) => send(chunk).await,
-            None => Ok(()),
+            Some(send) => send(chunk),
+            None => Sending(Progress::Done(Ok(()))),
         }
+    }
+}
+
+impl fmt::Debug for Sending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Progress::Done(_) => "Sending(done)",
+            Progress::Waiting(_) => "Sending(waiting)",
+        })
     }
 }
 

@@ -102,7 +102,7 @@ pub use boundary::RefusedBy;
 pub use connection::{Connection, Inputs, Receive, Sender, Streaming};
 pub use context::Context;
 pub use descriptor::{ActionType, Descriptor, ParsedKey};
-pub use emitter::Emitter;
+pub use emitter::{Emitter, Sending};
 pub use error::{Error, Exposure, Reason, Result, RuntimeError};
 pub use flow::{BidiFlow, Flow, StreamingFlow, run};
 pub use panic::{catch_panic, panic_error};

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use everturn_core::{Emitter, Error, Result};
-use futures::future::BoxFuture;
+use everturn_core::{Emitter, Error, Sending};
 
 use crate::AgentStreamChunk;
 use crate::session::Receipt;
@@ -13,7 +12,7 @@ use crate::session::Receipt;
 pub(super) struct Wire {
     emitter: Emitter<AgentStreamChunk>,
     queue: VecDeque<(Option<AgentStreamChunk>, Taken)>,
-    sending: Option<(BoxFuture<'static, Result<()>>, Taken)>,
+    sending: Option<(Sending, Taken)>,
     state: State,
 }
 
@@ -52,7 +51,8 @@ impl Wire {
 
     /// Queues a chunk, or only the wish to know when all before it were taken.
     pub(super) fn queue(&mut self, chunk: Option<AgentStreamChunk>, taken: Taken) {
-        if self.state != State::Silent {
+        // Nobody listens: what is sent is taken.
+        if self.state != State::Silent && self.emitter.is_streaming() {
             self.queue.push_back((chunk, taken));
         }
     }
@@ -84,8 +84,7 @@ impl Wire {
             }
             match self.queue.pop_front() {
                 Some((Some(chunk), taken)) => {
-                    let emitter = self.emitter.clone();
-                    self.sending = Some((Box::pin(async move { emitter.send(chunk).await }), taken));
+                    self.sending = Some((self.emitter.send(chunk), taken));
                 }
                 Some((None, taken)) => drop(taken),
                 None if self.state == State::Draining => {
