@@ -48,7 +48,7 @@ use crate::{
 
 type AgentEvent = Event<AgentInput, Error>;
 
-/// One invocation under way.
+/// One invocation under way. It is large, and lives in a box so that it is not moved about.
 pub(crate) struct Driver<S> {
     machine: Machine<AgentInput, Error>,
     /// Events that follow from commands; they come before anything from outside.
@@ -108,7 +108,7 @@ impl<S: CustomState> Driver<S> {
         emitter: Emitter<AgentStreamChunk>,
         caller: Context,
         answer: oneshot::Sender<Result<AgentOutput>>,
-    ) -> Result<Self> {
+    ) -> Result<Box<Self>> {
         let support = match &opening.ledger {
             None => StoreSupport::None,
             Some(ledger) if ledger.can_watch() => StoreSupport::WithSubscription,
@@ -134,7 +134,7 @@ impl<S: CustomState> Driver<S> {
         definition: Arc<Definition<S>>,
         run: ClaimedRun,
         context: Context,
-    ) -> Result<Self> {
+    ) -> Result<Box<Self>> {
         let ClaimedRun {
             id, record, opening, ..
         } = run;
@@ -157,7 +157,7 @@ impl<S: CustomState> Driver<S> {
         client: Client,
         emitter: Emitter<AgentStreamChunk>,
         machine: Machine<AgentInput, Error>,
-    ) -> Result<Self> {
+    ) -> Result<Box<Self>> {
         let Opening {
             session_id,
             state,
@@ -192,7 +192,7 @@ impl<S: CustomState> Driver<S> {
         let running = (definition.function)(AgentSession::new(handle, context.clone()));
         let function = Function::spawn(&definition.name, running, context, signals);
 
-        Ok(Self {
+        Ok(Box::new(Self {
             machine,
             raised: VecDeque::new(),
             client,
@@ -213,11 +213,11 @@ impl<S: CustomState> Driver<S> {
             definition,
             session,
             outbox,
-        })
+        }))
     }
 
     /// Runs the invocation to its end.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self: Box<Self>) {
         while !self.machine.is_released() {
             let Some(event) = self.next_event().await else {
                 continue;
@@ -281,7 +281,7 @@ impl<S: CustomState> Driver<S> {
                 settled,
             } => {
                 if self.turns.is_running(turn) {
-                    self.snapshots.wait(conversation, settled);
+                    self.snapshots.wait(*conversation, settled);
                     return Some(Event::IterationEnded);
                 }
                 // The turn did not wait for its generation, which may have been dropped since.

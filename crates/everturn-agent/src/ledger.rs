@@ -373,8 +373,9 @@ impl Ledger {
                 session: &session,
             };
             let id = row.snapshot_id.clone();
+            // What few turns do is in boxes, so that the others do not carry it about.
             let rewind = match rewind {
-                Some(Back::To(to)) => Some(line.back_to(&to).await?.going_on_to(&id)),
+                Some(Back::To(to)) => Some(Box::pin(line.back_to(&to)).await?.going_on_to(&id)),
                 Some(Back::Unfinished(rewind)) => Some(rewind.going_on_to(&id)),
                 None => None,
             };
@@ -386,34 +387,13 @@ impl Ledger {
                 Some(existing) => check_equal(existing, &written).map(|()| None),
                 None => Ok(Some(written.clone())),
             });
-            if store
-                .commit(&scope, Some(&id), precondition, mutation, &journals)
-                .await?
-                .is_none()
-            {
-                let found = store.get(&scope, &id, Detail::Metadata).await?;
-                let found = found.ok_or_else(|| {
-                    Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again"))
-                })?;
-                if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
-                    line.go_to(&found, tip).await?;
-                }
-                if let Some(journal) = store.journal() {
-                    drop_journals(journal, &scope, &journals).await;
-                }
-                return Ok(Saved {
-                    row: Snapshot {
-                        state: row.state,
-                        ..found
-                    },
-                    is_new: false,
-                    unfinished: None,
-                    is_tip: tip.is_some(),
-                });
+            let saved = store.commit(&scope, Some(&id), precondition, mutation, &journals);
+            if saved.await?.is_none() {
+                return Box::pin(already_there(line, row, tip, &journals)).await;
             }
             let unfinished = match rewind {
                 Some(rewind) => {
-                    let finished = line.finish(&rewind, &row).await;
+                    let finished = Box::pin(line.finish(&rewind, &row)).await;
                     Some(rewind).filter(|_| !settled(&finished, &id))
                 }
                 None => None,
@@ -474,6 +454,36 @@ impl Ledger {
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
+
+/// Goes on from a row that was there when it was to be written. `tip` is where the session's only line ends, if it may not
+/// branch.
+async fn already_there(
+    line: Line<'_>,
+    row: Snapshot,
+    tip: Option<SnapshotId>,
+    journals: &[JournalKey],
+) -> Result<Saved> {
+    let Line { store, scope, .. } = line;
+    let id = row.snapshot_id;
+    let found = store.get(scope, &id, Detail::Metadata).await?;
+    let found = found
+        .ok_or_else(|| Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again")))?;
+    if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
+        line.go_to(&found, tip).await?;
+    }
+    if let Some(journal) = store.journal() {
+        drop_journals(journal, scope, journals).await;
+    }
+    Ok(Saved {
+        row: Snapshot {
+            state: row.state,
+            ..found
+        },
+        is_new: false,
+        unfinished: None,
+        is_tip: tip.is_some(),
+    })
 }
 
 /// Two states with the same name are the same, but for numbers that the name cannot tell apart.

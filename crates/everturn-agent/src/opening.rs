@@ -36,7 +36,26 @@ pub(crate) async fn open<S: CustomState>(
     init.check_sources()?;
     let prompt_input = init.prompt_input.clone();
     let mut opening = match &definition.store {
-        Some(store) => resume_stored(definition, store, init, context).await?,
+        Some(_) if init.state.is_some() => {
+            return Err(Error::failed_precondition(format!(
+                "Cannot send 'state' to agent '{}': it keeps its sessions itself; send a 'snapshotId' or a 'sessionId'",
+                definition.name
+            )));
+        }
+        Some(store) => {
+            let scope = definition.scope(context);
+            let stored = Stored {
+                definition,
+                store,
+                scope,
+            };
+            match (init.snapshot_id, init.session_id) {
+                (None, None) => stored.begin(),
+                // In boxes: an invocation that begins anew needs none of what finds an old one.
+                (Some(id), session_id) => Box::pin(stored.resume(id, session_id)).await?,
+                (None, Some(session_id)) => Box::pin(stored.resume_latest(session_id)).await?,
+            }
+        }
         None => resume_given(&definition.name, init)?,
     };
     let settled = opening.state.prompt_input.is_some();
@@ -74,73 +93,70 @@ fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
 }
 
 /// The agent keeps the state.
-async fn resume_stored<S>(
-    definition: &Definition<S>,
-    store: &Arc<dyn SessionStore>,
-    init: AgentInit,
-    context: &Context,
-) -> Result<Opening> {
-    if init.state.is_some() {
-        return Err(Error::failed_precondition(format!(
-            "Cannot send 'state' to agent '{}': it keeps its sessions itself; send a 'snapshotId' or a 'sessionId'",
-            definition.name
-        )));
-    }
-    let scope = definition.scope(context);
-    let begin = |session_id: SessionId| {
+struct Stored<'a, S> {
+    definition: &'a Definition<S>,
+    store: &'a Arc<dyn SessionStore>,
+    scope: Scope,
+}
+
+impl<S> Stored<'_, S> {
+    fn ledger(&self, session_id: SessionId) -> Ledger {
         Ledger::new(
-            Arc::clone(store),
-            scope.clone(),
+            Arc::clone(self.store),
+            self.scope.clone(),
             session_id,
-            definition.concurrency,
-            definition.clock.clone(),
+            self.definition.concurrency,
+            self.definition.clock.clone(),
         )
-        .with_rules(definition.timeline, definition.snapshot_ids)
-    };
-    let latest = async |session: &SessionId, detail| {
+        .with_rules(self.definition.timeline, self.definition.snapshot_ids)
+    }
+
+    async fn latest(&self, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
         let line = Line {
-            store: &**store,
-            scope: &scope,
+            store: &**self.store,
+            scope: &self.scope,
             session,
         };
-        line.latest(detail).await
-    };
-    match (init.snapshot_id, init.session_id) {
-        (Some(id), session_id) => {
-            let row = read(store.get(&scope, &id, Detail::Whole).await)?.ok_or_else(|| not_found(&id))?;
-            if let Some(session_id) = &session_id {
-                check_owner(&row, session_id)?;
-            }
-            let row = resumable(row)?;
-            let session_id = row.session_id.clone().unwrap_or_else(SessionId::fresh);
-            let mut ledger = begin(session_id.clone());
-            let latest = read(latest(&session_id, Detail::Metadata).await)?;
-            ledger.resume_from(&row, latest.as_ref());
-            Ok(resumed(session_id, Some(row), ledger))
+        read(line.latest(detail).await)
+    }
+
+    fn begin(&self) -> Opening {
+        let session_id = SessionId::fresh();
+        let ledger = self.ledger(session_id.clone());
+        resumed(session_id, None, ledger)
+    }
+
+    async fn resume(&self, id: SnapshotId, session_id: Option<SessionId>) -> Result<Opening> {
+        let row = read(self.store.get(&self.scope, &id, Detail::Whole).await)?;
+        let row = row.ok_or_else(|| not_found(&id))?;
+        if let Some(session_id) = &session_id {
+            check_owner(&row, session_id)?;
         }
-        (None, Some(session_id)) => {
-            let mut ledger = begin(session_id.clone());
-            let latest = read(latest(&session_id, Detail::Whole).await)?;
-            let row = match &latest {
-                Some(latest) => {
-                    check_answer(latest, &session_id)?;
-                    match resumable(latest.clone()) {
-                        Err(_) if definition.resume_past_failures => {
-                            last_completed(store.as_ref(), &scope, latest).await?
-                        }
-                        row => Some(row?),
+        let row = resumable(row)?;
+        let session_id = row.session_id.clone().unwrap_or_else(SessionId::fresh);
+        let mut ledger = self.ledger(session_id.clone());
+        let latest = self.latest(&session_id, Detail::Metadata).await?;
+        ledger.resume_from(&row, latest.as_ref());
+        Ok(resumed(session_id, Some(row), ledger))
+    }
+
+    async fn resume_latest(&self, session_id: SessionId) -> Result<Opening> {
+        let mut ledger = self.ledger(session_id.clone());
+        let latest = self.latest(&session_id, Detail::Whole).await?;
+        let row = match &latest {
+            Some(latest) => {
+                check_answer(latest, &session_id)?;
+                match resumable(latest.clone()) {
+                    Err(_) if self.definition.resume_past_failures => {
+                        last_completed(self.store.as_ref(), &self.scope, latest).await?
                     }
+                    row => Some(row?),
                 }
-                None => None,
-            };
-            ledger.resume_latest(row.as_ref(), latest.as_ref());
-            Ok(resumed(session_id, row, ledger))
-        }
-        (None, None) => {
-            let session_id = SessionId::fresh();
-            let ledger = begin(session_id.clone());
-            Ok(resumed(session_id, None, ledger))
-        }
+            }
+            None => None,
+        };
+        ledger.resume_latest(row.as_ref(), latest.as_ref());
+        Ok(resumed(session_id, row, ledger))
     }
 }
 

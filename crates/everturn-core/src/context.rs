@@ -173,6 +173,7 @@ impl Context {
             tokio::task::yield_now().await;
             return Err(error);
         }
+        let future = std::pin::pin!(future);
         // The work is looked at first so that, of nested guards, the innermost speaks and each one around it can say
         // in its span how it ended.
         tokio::select! {

@@ -98,15 +98,13 @@ where
     let span = open(name, kind);
     let recorder = SpanRecorder(span.clone());
     if span.is_disabled() {
-        return context
-            .clone()
-            .scope(async { work(context, recorder).await })
-            .await;
+        let work = in_box(context.clone(), || work(context, recorder));
+        return work.await;
     }
 
     let context = enter(name, kind, context, &span);
     let mut unfinished = Unfinished(Some(&span));
-    let work = context.clone().scope(async { work(context, recorder).await });
+    let work = in_box(context.clone(), || work(context, recorder));
     let result = work.instrument(span.clone()).await;
     unfinished.0 = None;
     match result {
@@ -117,6 +115,15 @@ where
         }
         Err(error) => Err(record_failure(&span, error)),
     }
+}
+
+/// Work whose context is current from its first step. It is in a box because what wraps a future holds it by value: a large
+/// one would be moved across the stack again and again.
+fn in_box<T, Fut>(context: Context, work: impl FnOnce() -> Fut) -> impl Future<Output = Result<T>>
+where
+    Fut: Future<Output = Result<T>>,
+{
+    context.scope(Box::pin(async { work().await }))
 }
 
 /// Leaves a span for an invocation that was refused before it began, so that the refusal is seen in the trace.

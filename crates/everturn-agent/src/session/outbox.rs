@@ -5,6 +5,7 @@
 //! chunk there and goes on; code that can waits until the client's side has taken it, and a model until there is room for
 //! another of its chunks.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -32,7 +33,8 @@ pub(crate) enum Signal {
     /// be.
     IterationDone {
         turn: usize,
-        conversation: Messages,
+        // In a box, because it is large, and every queue has room for many signals.
+        conversation: Box<Messages>,
         settled: Answer<()>,
     },
     /// The turn's handler is done; the answer is the row that holds the turn, if one was written.
@@ -187,22 +189,41 @@ impl Outbox {
         }
     }
 
-    /// Leaves a chunk in the queue as soon as there is room for it.
-    async fn stream(&self, chunk: AgentStreamChunk) -> Result<()> {
-        self.goes_on()?;
-        if self.is_silenced() {
-            return Ok(());
+    /// Leaves a model's chunk in the queue if there is room for it, or gives it back.
+    fn stream_now(&self, chunk: ModelResponseChunk) -> ControlFlow<Result<()>, ModelResponseChunk> {
+        if let Err(error) = self.goes_on() {
+            return ControlFlow::Break(Err(error));
         }
+        if self.is_silenced() {
+            return ControlFlow::Break(Ok(()));
+        }
+        match Arc::clone(&self.0.room).try_acquire_owned() {
+            Ok(room) => {
+                self.place(chunk, room);
+                ControlFlow::Break(Ok(()))
+            }
+            Err(_) => ControlFlow::Continue(chunk),
+        }
+    }
+
+    /// Leaves a model's chunk in the queue as soon as there is room for it.
+    async fn stream(&self, chunk: ModelResponseChunk) -> Result<()> {
         let room = tokio::select! {
             biased;
             room = Arc::clone(&self.0.room).acquire_owned() => room.expect("nobody closes it"),
             () = self.0.work.cancelled() => return Err(self.why_ended()),
         };
+        if !self.is_silenced() {
+            self.place(chunk, room);
+        }
+        Ok(())
+    }
+
+    fn place(&self, chunk: ModelResponseChunk, room: OwnedSemaphorePermit) {
         self.signal(Signal::Chunk(ChunkSignal {
-            chunk: Some(Box::new(chunk)),
+            chunk: Some(Box::new(AgentStreamChunk::model(chunk))),
             taken: Some(Receipt::Room(room)),
         }));
-        Ok(())
     }
 
     fn goes_on(&self) -> Result<()> {
@@ -218,11 +239,14 @@ impl Outbox {
         if !listened_to {
             return Emitter::silent();
         }
-        let outbox = self.clone();
-        Emitter::new(move |chunk| {
-            let outbox = outbox.clone();
-            async move { outbox.stream(AgentStreamChunk::model(chunk)).await }
-        })
+        let (outbox, waiting) = (self.clone(), self.clone());
+        Emitter::placing(
+            move |chunk| outbox.stream_now(chunk),
+            move |chunk| {
+                let outbox = waiting.clone();
+                async move { outbox.stream(chunk).await }
+            },
+        )
     }
 
     /// Fails the invocation.
@@ -242,7 +266,7 @@ impl Outbox {
     pub(crate) async fn iteration_done(&self, turn: usize, conversation: Messages) -> Result<()> {
         self.ask(|settled| Signal::IterationDone {
             turn,
-            conversation,
+            conversation: Box::new(conversation),
             settled,
         })
         .await

@@ -95,7 +95,8 @@ impl Line<'_> {
                 return Ok(None);
             };
             match Rewind::of(&latest) {
-                Some(rewind) => self.finish(&rewind, &latest).await?,
+                // In a box, because it is large and seldom there.
+                Some(rewind) => Box::pin(self.finish(&rewind, &latest)).await?,
                 None => return Ok(Some(latest)),
             }
         }
