@@ -39,28 +39,28 @@ pub struct Part {
     extra: Option<Box<JsonObject>>,
 }
 
-/// The content of a [`Part`].
+/// The content of a [`Part`]. Most parts are text; what is larger is in a box, so that text does not pay for it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PartKind {
     /// Plain text.
     Text(String),
     /// An image, a sound, a video or any other file, by URL or inline as a `data:` URL.
-    Media(Media),
+    Media(Box<Media>),
     /// The model asks for a tool to be run.
-    ToolRequest(ToolRequest),
+    ToolRequest(Box<ToolRequest>),
     /// What a tool answered.
-    ToolResponse(ToolResponse),
+    ToolResponse(Box<ToolResponse>),
     /// Any JSON value.
-    Data(Value),
+    Data(Box<Value>),
     /// An object whose meaning only the provider knows.
-    Custom(JsonObject),
+    Custom(Box<JsonObject>),
     /// The model's reasoning, as far as the provider shows it.
     Reasoning(String),
     /// A link to a resource, replaced by the resource's content before a model sees it.
-    Resource(ResourceLink),
+    Resource(Box<ResourceLink>),
     /// A kind this version does not know: all the part's fields but its metadata.
-    Unknown(JsonObject),
+    Unknown(Box<JsonObject>),
 }
 
 impl Part {
@@ -80,27 +80,27 @@ impl Part {
 
     /// A media part from a URL, which may be a `data:` URL.
     pub fn media(url: impl Into<String>) -> Self {
-        Self::new(PartKind::Media(Media::new(url)))
+        Self::new(PartKind::Media(Box::new(Media::new(url))))
     }
 
     /// A part that asks for a tool to be run.
     pub fn tool_request(request: ToolRequest) -> Self {
-        Self::new(PartKind::ToolRequest(request))
+        Self::new(PartKind::ToolRequest(Box::new(request)))
     }
 
     /// A part that carries a tool's answer.
     pub fn tool_response(response: ToolResponse) -> Self {
-        Self::new(PartKind::ToolResponse(response))
+        Self::new(PartKind::ToolResponse(Box::new(response)))
     }
 
     /// A part that carries a JSON value.
     pub fn data(value: impl Into<Value>) -> Self {
-        Self::new(PartKind::Data(value.into()))
+        Self::new(PartKind::Data(Box::new(value.into())))
     }
 
     /// A provider-specific part.
     pub fn custom(object: JsonObject) -> Self {
-        Self::new(PartKind::Custom(object))
+        Self::new(PartKind::Custom(Box::new(object)))
     }
 
     /// A part with a model's reasoning.
@@ -110,7 +110,7 @@ impl Part {
 
     /// A link to a resource.
     pub fn resource(uri: impl Into<String>) -> Self {
-        Self::new(PartKind::Resource(ResourceLink::new(uri)))
+        Self::new(PartKind::Resource(Box::new(ResourceLink::new(uri))))
     }
 
     /// The content of the part.
@@ -272,7 +272,7 @@ impl From<String> for Part {
 
 impl From<Media> for Part {
     fn from(media: Media) -> Self {
-        Self::new(PartKind::Media(media))
+        Self::new(PartKind::Media(Box::new(media)))
     }
 }
 
@@ -301,7 +301,7 @@ impl Serialize for Part {
             PartKind::Reasoning(text) => map.serialize_entry("reasoning", text)?,
             PartKind::Resource(resource) => map.serialize_entry("resource", resource)?,
             PartKind::Unknown(fields) => {
-                for (key, value) in fields {
+                for (key, value) in fields.iter() {
                     map.serialize_entry(key, value)?;
                 }
             }

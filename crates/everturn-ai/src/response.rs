@@ -39,7 +39,7 @@ pub struct ModelResponse {
     pub request: Option<Box<ModelRequest>>,
     /// The operation to wait for, from a model that works in the background.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub operation: Option<Operation>,
+    pub operation: Option<Box<Operation>>,
 }
 
 impl ModelResponse {
@@ -91,7 +91,7 @@ struct WireResponse {
     custom: Option<Value>,
     raw: Option<Value>,
     request: Option<Box<ModelRequest>>,
-    operation: Option<Operation>,
+    operation: Option<Box<Operation>>,
     #[serde(default)]
     candidates: Vec<Candidate>,
 }

@@ -177,7 +177,7 @@ async fn a_background_model_gives_an_operation_to_check() {
     film().register(&registry).unwrap();
 
     let response = Generate::new(&registry).model("film").prompt("p").await.unwrap();
-    let operation = response.operation.clone().unwrap();
+    let operation = *response.operation.clone().unwrap();
     let checked = check_operation(&registry, operation.clone()).await.unwrap();
     let cancelled = cancel_operation(&registry, operation).await.unwrap_err();
 

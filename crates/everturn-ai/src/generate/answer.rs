@@ -50,7 +50,7 @@ fn with_reference(part: Part) -> Part {
     match part.as_tool_request() {
         Some(request) if request.reference.is_none() => {
             let request = request.clone().with_reference(Uuid::new_v4().to_string());
-            part.with_kind(PartKind::ToolRequest(request))
+            part.with_kind(PartKind::ToolRequest(Box::new(request)))
         }
         _ => part,
     }

@@ -62,7 +62,7 @@ impl ModelHandle {
                 }
                 let operation = model.call(request, context, Emitter::silent()).await?;
                 Ok(ModelResponse {
-                    operation: Some(operation),
+                    operation: Some(Box::new(operation)),
                     ..ModelResponse::default()
                 })
             }
@@ -87,7 +87,7 @@ async fn call_json(
     if model.descriptor().action_type == ActionType::BACKGROUND_MODEL {
         let operation = serde_json::from_value(response)?;
         return Ok(ModelResponse {
-            operation: Some(operation),
+            operation: Some(Box::new(operation)),
             ..ModelResponse::default()
         });
     }

@@ -114,7 +114,7 @@ impl MediaDownload {
             url,
             ..media.clone()
         };
-        Ok(part.clone().with_kind(PartKind::Media(inlined)))
+        Ok(part.clone().with_kind(PartKind::Media(Box::new(inlined))))
     }
 }
 

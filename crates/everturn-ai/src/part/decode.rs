@@ -19,7 +19,7 @@ impl TryFrom<JsonObject> for Part {
         let kind = match known_kind(&mut object)? {
             Some(kind) => kind,
             None if object.is_empty() => PartKind::Text(String::new()),
-            None => PartKind::Unknown(std::mem::take(&mut object)),
+            None => PartKind::Unknown(Box::new(std::mem::take(&mut object))),
         };
         Ok(Self {
             kind,
@@ -33,25 +33,25 @@ deserialize_from_object!(Part);
 
 fn known_kind(object: &mut JsonObject) -> Result<Option<PartKind>, InvalidPart> {
     if let Some(media) = payload(object, "media")? {
-        return Ok(Some(PartKind::Media(media)));
+        return Ok(Some(PartKind::Media(Box::new(media))));
     }
     if let Some(request) = payload(object, "toolRequest")? {
-        return Ok(Some(PartKind::ToolRequest(request)));
+        return Ok(Some(PartKind::ToolRequest(Box::new(request))));
     }
     if let Some(response) = payload(object, "toolResponse")? {
-        return Ok(Some(PartKind::ToolResponse(response)));
+        return Ok(Some(PartKind::ToolResponse(Box::new(response))));
     }
     if let Some(resource) = payload(object, "resource")? {
-        return Ok(Some(PartKind::Resource(resource)));
+        return Ok(Some(PartKind::Resource(Box::new(resource))));
     }
     if let Some(custom) = take_object(object, "custom")? {
-        return Ok(Some(PartKind::Custom(custom)));
+        return Ok(Some(PartKind::Custom(Box::new(custom))));
     }
     if !is_blank(object.get("reasoning")) {
         return Ok(take_string(object, "reasoning")?.map(PartKind::Reasoning));
     }
     if data_decides(object) {
-        return Ok(object.shift_remove("data").map(PartKind::Data));
+        return Ok(object.shift_remove("data").map(Box::new).map(PartKind::Data));
     }
     if let Some(text) = take_string(object, "text")? {
         return Ok(Some(PartKind::Text(text)));

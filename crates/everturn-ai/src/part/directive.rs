@@ -29,6 +29,6 @@ impl Part {
             let replaced = request.input.replace(input).unwrap_or(Value::Null);
             part = part.with_metadata_entry(metadata::REPLACED_INPUT, replaced);
         }
-        Some(part.with_kind(PartKind::ToolRequest(request)))
+        Some(part.with_kind(PartKind::ToolRequest(Box::new(request))))
     }
 }

@@ -256,7 +256,7 @@ pub(crate) fn response() -> impl Strategy<Value = ModelResponse> {
                 custom,
                 raw,
                 request,
-                operation,
+                operation: operation.map(Box::new),
             }
         },
     )
