@@ -33,27 +33,52 @@ pub const SESSION_BUSY: Reason = Reason::new("session-busy");
 
 type Key = (usize, Scope, SessionId);
 
-static SESSIONS: LazyLock<Mutex<HashMap<Key, Entry>>> = LazyLock::new(Mutex::default);
+/// The sessions that somebody is interested in, and how many are.
+static SESSIONS: LazyLock<Mutex<HashMap<Key, (usize, Arc<Entry>)>>> = LazyLock::new(Mutex::default);
 
+#[derive(Debug)]
 struct Entry {
-    interested: usize,
     turns: Arc<Semaphore>,
+    known: Mutex<Known>,
+}
+
+/// What is known of a session.
+#[derive(Debug, Default)]
+struct Known {
     holder: Option<SnapshotId>,
     tip: Option<SnapshotId>,
 }
 
+impl Default for Entry {
+    fn default() -> Self {
+        Self {
+            turns: Arc::new(Semaphore::new(1)),
+            known: Mutex::default(),
+        }
+    }
+}
+
+impl Entry {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        lock(&self.known)
+    }
+}
+
 /// An invocation's interest in a session; the session is forgotten here when the last one is dropped.
 #[derive(Debug)]
-pub(crate) struct Interest(Key);
+pub(crate) struct Interest {
+    key: Key,
+    entry: Arc<Entry>,
+}
 
 /// The right to run a turn on a session, until dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    key: Key,
+    entry: Arc<Entry>,
     _permit: OwnedSemaphorePermit,
 }
 
-fn sessions() -> MutexGuard<'static, HashMap<Key, Entry>> {
+fn sessions() -> MutexGuard<'static, HashMap<Key, (usize, Arc<Entry>)>> {
     lock(&SESSIONS)
 }
 
@@ -63,71 +88,55 @@ impl Interest {
         let identity = Arc::as_ptr(store).cast::<()>().addr();
         let key = (identity, scope.clone(), session.clone());
         let mut sessions = sessions();
-        let entry = sessions.entry(key.clone()).or_insert_with(|| Entry {
-            interested: 0,
-            turns: Arc::new(Semaphore::new(1)),
-            holder: None,
-            tip: None,
-        });
-        entry.interested += 1;
-        Self(key)
+        let (interested, entry) = sessions.entry(key.clone()).or_default();
+        *interested += 1;
+        let entry = Arc::clone(entry);
+        Self { key, entry }
     }
 
-    fn with<T>(&self, read: impl FnOnce(&mut Entry) -> T) -> T {
-        let mut sessions = sessions();
-        read(
-            sessions
-                .get_mut(&self.0)
-                .expect("an entry lives as long as somebody is interested in it"),
-        )
-    }
-
-    /// Claims the session for a turn, or says which turn holds it.
-    pub(crate) fn claim_now(&self, turn: &SnapshotId) -> Result<Claim, Error> {
-        self.with(|entry| match Arc::clone(&entry.turns).try_acquire_owned() {
-            Ok(permit) => {
-                entry.holder = Some(turn.clone());
-                Ok(Claim {
-                    key: self.0.clone(),
-                    _permit: permit,
-                })
-            }
-            Err(_) => Err(busy(&self.0.2, entry.holder.as_ref())),
-        })
-    }
-
-    /// Claims the session for a turn, after those that came before.
-    pub(crate) async fn claim_in_order(&self, turn: &SnapshotId) -> Claim {
-        let turns = self.with(|entry| Arc::clone(&entry.turns));
-        let permit = turns
-            .acquire_owned()
-            .await
-            .expect("the semaphore of a session is never closed");
-        self.with(|entry| entry.holder = Some(turn.clone()));
+    fn claimed(&self, turn: &SnapshotId, permit: OwnedSemaphorePermit) -> Claim {
+        self.entry.known().holder = Some(turn.clone());
         Claim {
-            key: self.0.clone(),
+            entry: Arc::clone(&self.entry),
             _permit: permit,
         }
     }
 
+    /// Claims the session for a turn, or says which turn holds it.
+    pub(crate) fn claim_now(&self, turn: &SnapshotId) -> Result<Claim, Error> {
+        match Arc::clone(&self.entry.turns).try_acquire_owned() {
+            Ok(permit) => Ok(self.claimed(turn, permit)),
+            Err(_) => Err(busy(&self.key.2, self.entry.known().holder.as_ref())),
+        }
+    }
+
+    /// Claims the session for a turn, after those that came before.
+    pub(crate) async fn claim_in_order(&self, turn: &SnapshotId) -> Claim {
+        let permit = Arc::clone(&self.entry.turns)
+            .acquire_owned()
+            .await
+            .expect("the semaphore of a session is never closed");
+        self.claimed(turn, permit)
+    }
+
     /// The newest row committed in this process, if any was while somebody was interested.
     pub(crate) fn tip(&self) -> Option<SnapshotId> {
-        self.with(|entry| entry.tip.clone())
+        self.entry.known().tip.clone()
     }
 
     /// Notes that a row was committed.
     pub(crate) fn committed(&self, row: &SnapshotId) {
-        self.with(|entry| entry.tip = Some(row.clone()));
+        self.entry.known().tip = Some(row.clone());
     }
 }
 
 impl Drop for Interest {
     fn drop(&mut self) {
         let mut sessions = sessions();
-        if let Some(entry) = sessions.get_mut(&self.0) {
-            entry.interested -= 1;
-            if entry.interested == 0 {
-                sessions.remove(&self.0);
+        if let Some((interested, _)) = sessions.get_mut(&self.key) {
+            *interested -= 1;
+            if *interested == 0 {
+                sessions.remove(&self.key);
             }
         }
     }
@@ -135,9 +144,7 @@ impl Drop for Interest {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(entry) = sessions().get_mut(&self.key) {
-            entry.holder = None;
-        }
+        self.entry.known().holder = None;
         // The permit goes after this body, so that the next holder writes its name after ours is gone.
     }
 }
@@ -200,7 +207,7 @@ mod tests {
         let (store, scope, session) = (store(), Scope::default(), SessionId::from("s"));
         let interest = Interest::in_session(&store, &scope, &session);
         interest.committed(&"row".into());
-        let key = interest.0.clone();
+        let key = interest.key.clone();
         assert_eq!(interest.tip(), Some("row".into()));
 
         drop(interest);
