@@ -87,16 +87,16 @@ impl OutputPlan {
         let OutputConfig {
             format, content_type, ..
         } = &self.config;
+        if format.is_none() && content_type.is_none() {
+            return message;
+        }
         let mut output = json!({});
         for (key, value) in [("contentType", content_type), ("format", format)] {
             if let Some(value) = value {
                 output[key] = value.as_str().into();
             }
         }
-        match (format, content_type) {
-            (None, None) => message,
-            _ => message.with_metadata_entry(metadata::GENERATE, json!({ "output": output })),
-        }
+        message.with_metadata_entry(metadata::GENERATE, json!({ "output": output }))
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::library::{compiler, template_error};
+use super::rendered::constant_content;
 use super::slot::{ContentSlot, ContentSource, MessagesSlot, MessagesSource};
 use super::{Prompt, PromptSource, action};
 use crate::{
@@ -258,9 +259,19 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
                 .compile_named(&self.name, template)
                 .map_err(|error| template_error(&self.name, error))
         };
-        let content = |slot: ContentSlot| match slot.0 {
-            ContentSource::Template(template) => compile(&template).map(CompiledContent::Template),
-            other => Ok(CompiledContent::Other(ContentSlot(other))),
+        let content = |slot: ContentSlot| -> Result<CompiledContent> {
+            match slot.0 {
+                ContentSource::Template(template) => {
+                    let compiled = compile(&template)?;
+                    // A text without expressions is rendered once; one that cannot be fails where it is used.
+                    let constant = Some(&compiled).filter(|_| !template.contains("{{"));
+                    let constant = constant.and_then(|template| constant_content(&self.name, template).ok());
+                    Ok(constant.map_or(CompiledContent::Template(compiled), |content| {
+                        CompiledContent::Other(ContentSlot(ContentSource::Parts(content)))
+                    }))
+                }
+                other => Ok(CompiledContent::Other(ContentSlot(other))),
+            }
         };
         let parts = Parts {
             system: system.map(content).transpose()?,

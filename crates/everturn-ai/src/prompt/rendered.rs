@@ -217,8 +217,22 @@ async fn content(name: &str, slot: &str, source: &CompiledContent, scope: &Promp
             ContentSource::Template(_) => return Err(uncompiled(name)),
         },
     };
+    one_message(name, slot, template_pieces(name, template, scope)?)
+}
+
+/// What a template says that reads nothing: the same every time.
+pub(super) fn constant_content(name: &str, template: &dotprompt::Prompt) -> Result<Content> {
+    let pieces = template.render_pieces(&dotprompt::Data::new());
+    one_message(
+        name,
+        "constant",
+        pieces.map_err(|error| template_error(name, error))?,
+    )
+}
+
+fn one_message(name: &str, slot: &str, pieces: Vec<dotprompt::Piece>) -> Result<Content> {
     let mut messages = Vec::new();
-    for piece in template_pieces(name, template, scope)? {
+    for piece in pieces {
         if let dotprompt::Piece::Message(message) = piece {
             messages.push(convert::message(message)?);
         }
