@@ -12,7 +12,8 @@ use bytes::Bytes;
 use everturn_agent::HandOff;
 use everturn_agent::store::Scope;
 use everturn_core::{ActionType, Context, DynAction, Exposure};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::call::Call;
@@ -20,7 +21,7 @@ use crate::context_provider::{CallRequest, ContextProvider, Provided};
 use crate::durable::{self, Durable};
 use crate::envelope::{Envelope, check_content_type};
 use crate::error_body::{Refusal, json_response};
-use crate::metrics::{CallMeter, Metrics};
+use crate::metrics::{CallMeter, RouteMetrics};
 use crate::permits::{Permit, Permits};
 use crate::running::Running;
 use crate::trace::Trace;
@@ -35,7 +36,6 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) permits: Permits,
     pub(crate) exposure: Exposure,
-    pub(crate) metrics: Metrics,
     pub(crate) handle: ServerHandle,
     pub(crate) durable: Option<Durable>,
 }
@@ -44,7 +44,14 @@ pub(crate) struct Shared {
 pub(crate) struct Mounted {
     pub(crate) route: Route,
     pub(crate) action: Arc<dyn DynAction>,
+    pub(crate) metrics: RouteMetrics,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// The body of an answer.
+#[derive(Serialize)]
+struct Answer {
+    result: Value,
 }
 
 /// What is held while a call is under way.
@@ -55,12 +62,12 @@ pub(crate) struct Held {
 
 /// Answers a request.
 pub(crate) async fn handle(State(mounted): State<Arc<Mounted>>, request: Request) -> Response<Body> {
-    let meter = mounted.shared.metrics.call(&mounted.route);
+    let meter = mounted.metrics.call();
     let response = match mounted.answer(request, meter).await {
         Ok(response) => response,
         Err(refusal) => refusal.respond(mounted.shared.exposure),
     };
-    mounted.shared.metrics.answered(&mounted.route, response.status());
+    mounted.metrics.answered(response.status());
     response
 }
 
@@ -98,7 +105,7 @@ impl Mounted {
             };
         }
         let mut response = match call.run().await {
-            Ok(output) => json_response(StatusCode::OK, &json!({ "result": output })),
+            Ok(output) => json_response(StatusCode::OK, &Answer { result: output }),
             Err(error) => Refusal::from(error).respond(self.shared.exposure),
         };
         trace.name_in(response.headers_mut());

@@ -1,6 +1,7 @@
 //! What a server counts, in the text form that Prometheus reads.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
@@ -43,7 +44,7 @@ pub(crate) struct Metrics {
     streams: Family<RouteLabels, Gauge>,
     chunks: Family<RouteLabels, Counter<u64, AtomicU64>>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
-    registry: std::sync::Arc<Registry>,
+    registry: Arc<Registry>,
 }
 
 impl Metrics {
@@ -86,32 +87,27 @@ impl Metrics {
         }
     }
 
-    /// Counts an answer.
-    pub(crate) fn answered(&self, route: &Route, status: StatusCode) {
-        let labels = ResponseLabels {
-            route: route.path.clone(),
-            kind: route.kind.name(),
-            status: status.as_u16(),
-        };
-        self.requests.get_or_create(&labels).inc();
-    }
-
-    /// Counts a call until what is returned is dropped.
-    pub(crate) fn call(&self, route: &Route) -> CallMeter {
+    /// What is counted of one route. It is looked up once, and counted many times.
+    pub(crate) fn of(&self, route: &Route) -> RouteMetrics {
+        let (kind, route) = (route.kind.name(), route.path.clone());
         let labels = RouteLabels {
-            route: route.path.clone(),
-            kind: route.kind.name(),
+            route: route.clone(),
+            kind,
         };
-        let in_flight = self.in_flight.get_or_create(&labels).clone();
-        in_flight.inc();
-        CallMeter {
-            in_flight,
-            stream: None,
+        let succeeded = ResponseLabels {
+            route,
+            kind,
+            status: StatusCode::OK.as_u16(),
+        };
+        RouteMetrics(Arc::new(Counters {
+            in_flight: self.in_flight.get_or_create(&labels).clone(),
+            streams: self.streams.get_or_create(&labels).clone(),
             chunks: self.chunks.get_or_create(&labels).clone(),
             durations: self.durations.get_or_create(&labels).clone(),
-            streams: self.streams.get_or_create(&labels).clone(),
-            begun: Instant::now(),
-        }
+            ok: self.requests.get_or_create(&succeeded).clone(),
+            requests: self.requests.clone(),
+            labels,
+        }))
     }
 
     /// Everything, as text.
@@ -132,36 +128,78 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// One call, counted as under way while this exists.
-pub(crate) struct CallMeter {
+/// What is counted of one route. A clone counts the same.
+#[derive(Clone)]
+pub(crate) struct RouteMetrics(Arc<Counters>);
+
+struct Counters {
+    labels: RouteLabels,
     in_flight: Gauge,
-    stream: Option<Gauge>,
     streams: Gauge,
     chunks: Counter<u64, AtomicU64>,
     durations: Histogram,
+    /// Of the requests, those that were answered as they mostly are.
+    ok: Counter,
+    requests: Family<ResponseLabels, Counter>,
+}
+
+impl RouteMetrics {
+    /// Counts an answer.
+    pub(crate) fn answered(&self, status: StatusCode) {
+        let Counters {
+            labels, ok, requests, ..
+        } = &*self.0;
+        if status == StatusCode::OK {
+            ok.inc();
+            return;
+        }
+        let labels = ResponseLabels {
+            route: labels.route.clone(),
+            kind: labels.kind,
+            status: status.as_u16(),
+        };
+        requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts a call until what is returned is dropped.
+    pub(crate) fn call(&self) -> CallMeter {
+        self.0.in_flight.inc();
+        CallMeter {
+            counters: Arc::clone(&self.0),
+            is_streamed: false,
+            begun: Instant::now(),
+        }
+    }
+}
+
+/// One call, counted as under way while this exists.
+pub(crate) struct CallMeter {
+    counters: Arc<Counters>,
+    is_streamed: bool,
     begun: Instant,
 }
 
 impl CallMeter {
     /// The call is streamed to a client from here on.
     pub(crate) fn stream_opened(&mut self) {
-        if self.stream.is_none() {
-            self.streams.inc();
-            self.stream = Some(self.streams.clone());
+        if !std::mem::replace(&mut self.is_streamed, true) {
+            self.counters.streams.inc();
         }
     }
 
     pub(crate) fn chunk(&self) {
-        self.chunks.inc();
+        self.counters.chunks.inc();
     }
 }
 
 impl Drop for CallMeter {
     fn drop(&mut self) {
-        self.in_flight.dec();
-        if let Some(stream) = &self.stream {
-            stream.dec();
+        self.counters.in_flight.dec();
+        if self.is_streamed {
+            self.counters.streams.dec();
         }
-        self.durations.observe(self.begun.elapsed().as_secs_f64());
+        self.counters
+            .durations
+            .observe(self.begun.elapsed().as_secs_f64());
     }
 }

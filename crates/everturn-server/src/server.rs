@@ -164,7 +164,6 @@ impl Server {
             limits: self.limits.clone(),
             permits: Permits::new(self.limits.calls_per_principal),
             exposure: self.exposure,
-            metrics: metrics.clone(),
             handle: self.handle.clone(),
             durable: self.durable(),
         });
@@ -179,6 +178,7 @@ impl Server {
             let this = Arc::new(Mounted {
                 route: route.clone(),
                 action,
+                metrics: metrics.of(route),
                 shared: Arc::clone(&shared),
             });
             mounted.push(Arc::clone(&this));

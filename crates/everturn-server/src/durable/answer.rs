@@ -42,12 +42,12 @@ pub(crate) async fn stream(
 
 /// Answers a request to stop a stream.
 pub(crate) async fn stop(State(mounted): State<Arc<Mounted>>, request: Request) -> Response<Body> {
-    let _meter = mounted.shared.metrics.call(&mounted.route);
+    let _meter = mounted.metrics.call();
     let response = match answer_stop(&mounted, request).await {
         Ok(response) => response,
         Err(refusal) => refusal.respond(mounted.shared.exposure),
     };
-    mounted.shared.metrics.answered(&mounted.route, response.status());
+    mounted.metrics.answered(response.status());
     response
 }
 

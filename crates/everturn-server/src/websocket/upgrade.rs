@@ -30,15 +30,13 @@ pub(crate) async fn converse(State(endpoint): State<Arc<Endpoint>>, request: Req
         Ok(response) => response,
         Err(refusal) => refusal.respond(shared.exposure),
     };
-    shared
-        .metrics
-        .answered(&endpoint.mounted.route, response.status());
+    endpoint.mounted.metrics.answered(response.status());
     response
 }
 
 impl Endpoint {
     async fn open(&self, request: Request) -> Result<Response<Body>, Refusal> {
-        let meter = self.mounted.shared.metrics.call(&self.mounted.route);
+        let meter = self.mounted.metrics.call();
         let (mut head, _body) = request.into_parts();
         self.check_origin(&head.headers)?;
         let upgrade = upgrade(&mut head).await?;
