@@ -34,7 +34,9 @@ pub const SESSION_BUSY: Reason = Reason::new("session-busy");
 type Key = (usize, Scope, SessionId);
 
 /// The sessions that somebody is interested in, and how many are.
-static SESSIONS: LazyLock<Mutex<HashMap<Key, (usize, Arc<Entry>)>>> = LazyLock::new(Mutex::default);
+type Sessions = HashMap<Key, (usize, Arc<Entry>)>;
+
+static SESSIONS: LazyLock<Mutex<Sessions>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug)]
 struct Entry {
@@ -78,7 +80,7 @@ pub(crate) struct Claim {
     _permit: OwnedSemaphorePermit,
 }
 
-fn sessions() -> MutexGuard<'static, HashMap<Key, (usize, Arc<Entry>)>> {
+fn sessions() -> MutexGuard<'static, Sessions> {
     lock(&SESSIONS)
 }
 

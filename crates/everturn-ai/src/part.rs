@@ -315,3 +315,13 @@ impl Serialize for Part {
         map.end()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_does_not_pay_for_larger_kinds() {
+        assert!(size_of::<Part>() <= 48, "{}", size_of::<Part>());
+    }
+}
