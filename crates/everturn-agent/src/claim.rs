@@ -96,19 +96,16 @@ impl Interest {
         Self { key, entry }
     }
 
-    fn claimed(&self, turn: &SnapshotId, permit: OwnedSemaphorePermit) -> Claim {
-        self.entry.known().holder = Some(turn.clone());
-        Claim {
-            entry: Arc::clone(&self.entry),
-            _permit: permit,
-        }
-    }
-
     /// Claims the session for a turn, or says which turn holds it.
     pub(crate) fn claim_now(&self, turn: &SnapshotId) -> Result<Claim, Error> {
+        // Locked first, so that whoever is refused finds the name of the one that was not.
+        let mut known = self.entry.known();
         match Arc::clone(&self.entry.turns).try_acquire_owned() {
-            Ok(permit) => Ok(self.claimed(turn, permit)),
-            Err(_) => Err(busy(&self.key.2, self.entry.known().holder.as_ref())),
+            Ok(permit) => {
+                known.holder = Some(turn.clone());
+                Ok(self.claimed(permit))
+            }
+            Err(_) => Err(busy(&self.key.2, known.holder.as_ref())),
         }
     }
 
@@ -118,7 +115,15 @@ impl Interest {
             .acquire_owned()
             .await
             .expect("the semaphore of a session is never closed");
-        self.claimed(turn, permit)
+        self.entry.known().holder = Some(turn.clone());
+        self.claimed(permit)
+    }
+
+    fn claimed(&self, permit: OwnedSemaphorePermit) -> Claim {
+        Claim {
+            entry: Arc::clone(&self.entry),
+            _permit: permit,
+        }
     }
 
     /// The newest row committed in this process, if any was while somebody was interested.
