@@ -1,8 +1,8 @@
 //! A store to test with: one that fails when it is told to, and dies with its process.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
@@ -12,6 +12,7 @@ use everturn_agent::store::{
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
+use everturn_testkit::Gate;
 use serde_json::Value;
 
 use super::fuse::{Fuse, World};
@@ -37,6 +38,17 @@ pub struct Faults {
     saves: AtomicUsize,
     records: AtomicUsize,
     cleared: AtomicUsize,
+    /// Where the next save waits.
+    held: Mutex<Option<(Held, Gate)>>,
+}
+
+/// When a save is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Before anything is written.
+    Before,
+    /// When it is written, and whoever saves does not know it yet.
+    After,
 }
 
 impl FaultyStore {
@@ -78,6 +90,13 @@ impl FaultyStore {
                 .saves_left
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_left)
                 .is_err()
+    }
+
+    /// Holds the next save at a gate.
+    pub fn hold_next_save(&self, moment: Held) -> Gate {
+        let gate = Gate::new();
+        *self.fault.held.lock().unwrap() = Some((moment, gate.clone()));
+        gate
     }
 
     pub fn fail_reads(&self, fail: bool) {
@@ -149,6 +168,10 @@ impl SessionStore for FaultyStore {
         journals: &[JournalKey],
     ) -> Result<Option<Snapshot>> {
         self.fuse.step().await;
+        let held = self.fault.held.lock().unwrap().take();
+        if let Some((Held::Before, gate)) = &held {
+            gate.pass().await;
+        }
         if self.save_fails() {
             return Err(Error::resource_exhausted("the disk is full"));
         }
@@ -166,6 +189,9 @@ impl SessionStore for FaultyStore {
         if saved.is_some() {
             self.fault.saves.fetch_add(1, Ordering::SeqCst);
             self.fault.cleared.fetch_add(journals.len(), Ordering::SeqCst);
+        }
+        if let Some((Held::After, gate)) = &held {
+            gate.pass().await;
         }
         self.fuse.step().await;
         Ok(saved)

@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::faulty_store::FaultyStore;
+pub use self::faulty_store::{FaultyStore, Held};
 pub use self::fuse::{Fuse, World};
 
 /// A custom state.
