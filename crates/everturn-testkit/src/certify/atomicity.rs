@@ -9,6 +9,7 @@ use everturn_agent::store::{Detail, Mutation, Precondition, SessionStore};
 use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::Error;
 use futures::future::join_all;
+use tokio::sync::Barrier;
 
 use super::row::{at, get, put, row, save, scope, state};
 use super::{Verdict, ensure, list_promises};
@@ -33,7 +34,15 @@ where
     Fut: Future<Output = T> + Send + 'static,
     T: Send + 'static,
 {
-    let tasks = (0..WRITERS).map(|writer| tokio::spawn(work(writer, Arc::clone(store))));
+    // Nobody is done before the last has begun.
+    let start = Arc::new(Barrier::new(usize::try_from(WRITERS).expect("a few")));
+    let tasks = (0..WRITERS).map(|writer| {
+        let (start, work) = (Arc::clone(&start), work(writer, Arc::clone(store)));
+        tokio::spawn(async move {
+            start.wait().await;
+            work.await
+        })
+    });
     join_all(tasks)
         .await
         .into_iter()
