@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn_core::stream_log::StreamKey;
+use everturn_core::stream_log::{StreamEvent, StreamKey};
 use tokio::sync::watch;
 
 use super::live::Live;
@@ -42,6 +42,13 @@ impl Shared {
     pub(super) fn live(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Live>>> {
         // Every change is a single insertion or removal.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This process writes the stream no more.
+    pub(super) fn end(&self, key: &StreamKey, live: &Live, event: StreamEvent) {
+        // First, so that whoever has seen the end finds the stream in the file, where alone it can expire.
+        self.live().remove(key);
+        live.end(event);
     }
 
     pub(super) fn changed(&self) {

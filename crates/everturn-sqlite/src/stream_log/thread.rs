@@ -290,11 +290,10 @@ impl Thread {
 
     /// This process writes the stream no more.
     fn close(&mut self, live: &Live, event: StreamEvent) {
-        // Whoever has seen the end finds the stream in the file, where alone it can expire.
-        if let Some((key, _)) = self.open.remove(&live.row) {
-            self.shared.live().remove(&key);
+        match self.open.remove(&live.row) {
+            Some((key, _)) => self.shared.end(&key, live, event),
+            None => live.end(event),
         }
-        live.end(event);
     }
 
     /// Does what is due from time to time.
@@ -328,8 +327,7 @@ impl Thread {
         if !is_alive {
             self.writer = None;
             for (_, (key, live)) in self.open.drain() {
-                self.shared.live().remove(&key);
-                live.end(StreamEvent::Failed(writer_lost()));
+                self.shared.end(&key, &live, StreamEvent::Failed(writer_lost()));
             }
         }
         if !self.broken.is_empty() {
@@ -392,9 +390,8 @@ impl Group {
 /// However the thread ends, nobody waits for it any more.
 impl Drop for Thread {
     fn drop(&mut self) {
-        self.shared.live().clear();
-        for (_, live) in self.open.values() {
-            live.end(StreamEvent::Failed(writer_lost()));
+        for (key, live) in self.open.values() {
+            self.shared.end(key, live, StreamEvent::Failed(writer_lost()));
         }
         self.shared.over();
     }
