@@ -4,7 +4,8 @@
 mod support;
 
 use everturn_agent::{
-    Agent, AgentConnection, AgentFinishReason, AgentInit, AgentInput, Snapshot, SnapshotStatus, Turn,
+    Abort, Agent, AgentConnection, AgentFinishReason, AgentInit, AgentInput, AgentTask, Snapshot,
+    SnapshotStatus, Turn,
 };
 use everturn_core::Status;
 use everturn_testkit::Gate;
@@ -95,13 +96,35 @@ fn deaf(store: &FaultyStore) -> (Agent, Gate) {
     (agent, gate)
 }
 
-#[tokio::test(start_paused = true)]
-async fn work_that_completes_after_it_was_aborted_changes_nothing() {
-    let store = FaultyStore::default();
-    let (agent, gate) = deaf(&store);
+/// A run in the background whose work stands at the gate.
+async fn under_way(agent: &Agent, gate: &Gate) -> AgentTask {
     let mut chat = agent.chat().resume("s").open().await.unwrap();
     let task = chat.detach("plan").await.unwrap();
     gate.reached().await;
+    task
+}
+
+/// A run that another process aborts while its end is being written, when all is over.
+async fn aborted_at_its_end(moment: Held) -> (Abort, AgentTask) {
+    let store = FaultyStore::default();
+    let (agent, gate) = deaf(&store);
+    let task = under_way(&agent, &gate).await;
+    let writing = store.hold_next_save(moment);
+    gate.open();
+    writing.reached().await;
+
+    // Past the held write: the row as another process has it.
+    let elsewhere = replying("worker").store(store.elsewhere()).define().unwrap();
+    let aborted = elsewhere.abort(task.snapshot_id().clone()).await;
+    writing.open();
+    agent.idle().await;
+    (aborted.unwrap().unwrap(), task)
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_completes_after_it_was_aborted_changes_nothing() {
+    let (agent, gate) = deaf(&FaultyStore::default());
+    let task = under_way(&agent, &gate).await;
 
     let aborted = task.abort().await.unwrap().unwrap();
     gate.open();
@@ -118,24 +141,7 @@ async fn work_that_completes_after_it_was_aborted_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_wins_over_an_end_that_is_being_written() {
-    let store = FaultyStore::default();
-    let (agent, gate) = deaf(&store);
-    let mut chat = agent.chat().resume("s").open().await.unwrap();
-    let task = chat.detach("plan").await.unwrap();
-    gate.reached().await;
-    let writing = store.hold_next_save(Held::Before);
-    gate.open();
-    writing.reached().await;
-
-    // Past the held write: the row as another process has it.
-    let elsewhere = replying("worker").store(store.elsewhere()).define().unwrap();
-    let aborted = elsewhere
-        .abort(task.snapshot_id().clone())
-        .await
-        .unwrap()
-        .unwrap();
-    writing.open();
-    agent.idle().await;
+    let (aborted, task) = aborted_at_its_end(Held::Before).await;
     let row = task.poll().await.unwrap();
 
     assert_eq!(
@@ -147,23 +153,7 @@ async fn an_abort_wins_over_an_end_that_is_being_written() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_was_written_is_not_aborted_any_more() {
-    let store = FaultyStore::default();
-    let (agent, gate) = deaf(&store);
-    let mut chat = agent.chat().resume("s").open().await.unwrap();
-    let task = chat.detach("plan").await.unwrap();
-    gate.reached().await;
-    let written = store.hold_next_save(Held::After);
-    gate.open();
-    written.reached().await;
-
-    let elsewhere = replying("worker").store(store.elsewhere()).define().unwrap();
-    let aborted = elsewhere
-        .abort(task.snapshot_id().clone())
-        .await
-        .unwrap()
-        .unwrap();
-    written.open();
-    agent.idle().await;
+    let (aborted, task) = aborted_at_its_end(Held::After).await;
 
     assert_eq!(
         (aborted.previous, aborted.status),
