@@ -128,8 +128,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// What is counted of one route. A clone counts the same.
-#[derive(Clone)]
+/// What is counted of one route.
 pub(crate) struct RouteMetrics(Arc<Counters>);
 
 struct Counters {

@@ -1,6 +1,8 @@
 //! A store in memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque, btree_map, vec_deque};
+mod positions;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,6 +14,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use self::positions::{Position, Positions};
 use super::{
     Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
     PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
@@ -54,8 +57,6 @@ struct MemoryJournal {
     added_at: Timestamp,
 }
 
-type Position = (Timestamp, SnapshotId);
-
 /// The rows of one session, in order.
 #[derive(Default)]
 struct SessionRows {
@@ -75,38 +76,6 @@ impl SessionRows {
     fn remove(&mut self, position: &Position) {
         self.kept.remove(position);
         self.all.remove(position);
-    }
-}
-
-/// Positions in order. They come and go at the ends, and most sessions have few: a tree would be several times as large.
-#[derive(Default)]
-struct Positions(VecDeque<Position>);
-
-impl Positions {
-    fn insert(&mut self, position: Position) {
-        if let Err(index) = self.0.binary_search(&position) {
-            self.0.insert(index, position);
-        }
-    }
-
-    fn remove(&mut self, position: &Position) {
-        if let Ok(index) = self.0.binary_search(position) {
-            self.0.remove(index);
-        }
-    }
-
-    fn range(&self, (from, to): (Bound<Position>, Bound<Position>)) -> vec_deque::Iter<'_, Position> {
-        let start = match from {
-            Bound::Included(edge) => self.0.partition_point(|position| *position < edge),
-            Bound::Excluded(edge) => self.0.partition_point(|position| *position <= edge),
-            Bound::Unbounded => 0,
-        };
-        let end = match to {
-            Bound::Included(edge) => self.0.partition_point(|position| *position <= edge),
-            Bound::Excluded(edge) => self.0.partition_point(|position| *position < edge),
-            Bound::Unbounded => self.0.len(),
-        };
-        self.0.range(start..end)
     }
 }
 
@@ -148,7 +117,7 @@ impl MemoryStore {
 
 impl Tenant {
     fn tip(&self, session: &SessionId) -> Option<&Position> {
-        self.sessions.get(session)?.kept.0.back()
+        self.sessions.get(session)?.kept.last()
     }
 
     fn read(&self, id: &SnapshotId, detail: Detail) -> Option<Snapshot> {
@@ -235,10 +204,10 @@ impl Tenant {
     /// Changes which rows a session has and keeps the order of sessions in step.
     fn change_session(&mut self, session: &SessionId, change: impl FnOnce(&mut SessionRows)) {
         let rows = self.sessions.entry(session.clone()).or_default();
-        let before = rows.kept.0.back().cloned();
+        let before = rows.kept.last().cloned();
         change(rows);
-        let after = rows.kept.0.back().cloned();
-        if rows.all.0.is_empty() {
+        let after = rows.kept.last().cloned();
+        if rows.all.is_empty() {
             self.sessions.remove(session);
         }
         if before != after {
@@ -389,7 +358,7 @@ impl SessionStore for MemoryStore {
             Deletion::Session(session) => {
                 tenant.journals.retain(|key, _| key.session() != session);
                 let rows = tenant.sessions.get(session).into_iter();
-                rows.flat_map(|rows| &rows.all.0)
+                rows.flat_map(|rows| rows.all.iter())
                     .map(|(_, id)| id.clone())
                     .collect()
             }
