@@ -4,8 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
-#[path = "../../everturn-core/tests/support/traces.rs"]
-#[allow(dead_code, reason = "each test file uses a part of it")]
+#[path = "../../everturn-core/tests/traces/mod.rs"]
+#[allow(dead_code, reason = "this program uses a part of it")]
 mod traces;
 
 use everturn_agent::{AgentSession, session_flow};

@@ -1,6 +1,8 @@
 //! Ten thousand background runs at once in one process: all of them end, and one costs what one costs alone.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+#[path = "it/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod support;
 
 use std::alloc::System;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
 
+#[path = "it/generate_support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod generate_support;
 
 use everturn_ai::{Generate, ModelInfo, ModelResponse, ModelResponseChunk, define_model};

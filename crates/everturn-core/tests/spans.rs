@@ -2,7 +2,11 @@
 //!
 //! Every test here listens. A test that does not could be the first to reach a span, and switch it off for the others.
 
+#[path = "it/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod support;
+#[allow(dead_code, reason = "this program uses a part of it")]
+mod traces;
 
 use everturn_core::{
     Action, ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, Schema,
@@ -11,7 +15,7 @@ use everturn_core::{Reason, SpanKind, SpanRecorder, in_span, run};
 use opentelemetry::trace::{SpanId, Status};
 use serde_json::{Value, json};
 use support::idle;
-use support::traces::Traces;
+use traces::Traces;
 
 /// A flow whose step calls another action, which fails if asked for nothing.
 fn menu() -> Action<String, Vec<String>> {

@@ -1,12 +1,16 @@
 //! The trace of a bidirectional invocation: one root span for as long as the connection lives.
 
+#[path = "it/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod support;
+#[allow(dead_code, reason = "this program uses a part of it")]
+mod traces;
 
 use everturn_core::{ActionType, BidiAction, Context, DynAction, Emitter, Error, Inputs, JsonCall, run};
 use opentelemetry::trace::SpanId;
 use serde_json::json;
 use support::idle;
-use support::traces::Traces;
+use traces::Traces;
 
 type Counting = BidiAction<u8, u8, u32, u8>;
 

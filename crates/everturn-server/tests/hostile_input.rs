@@ -2,6 +2,8 @@
 //! broken; never a failure of ours, nothing of it is kept, and the server goes on.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+#[path = "it/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod support;
 
 use std::fmt::Write as _;

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+#[path = "it/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod support;
 
 use everturn_core::Registry;

@@ -1,0 +1,110 @@
+//! Deleting for good.
+
+use everturn_agent::store::{MemoryStore, SessionQuery};
+use everturn_agent::{Agent, Snapshot, SnapshotId};
+use everturn_core::Status;
+
+use crate::support::{replying, rows, texts};
+
+async fn go_on(agent: &Agent, from: &SnapshotId, text: &str) -> SnapshotId {
+    let reply = agent.chat().snapshot(from.clone()).run(text).await.unwrap();
+    reply.snapshot_id().unwrap().clone()
+}
+
+async fn left(store: &MemoryStore) -> Vec<SnapshotId> {
+    let rows = rows(store, &"s".into()).await;
+    rows.into_iter().map(|row: Snapshot| row.snapshot_id).collect()
+}
+
+#[tokio::test]
+async fn a_branch_goes_with_all_that_came_of_it() {
+    let store = MemoryStore::new();
+    let agent = replying("chef").store(store.clone()).define().unwrap();
+    let root = agent.chat().resume("s").run("root").await.unwrap();
+    let root = root.snapshot_id().unwrap().clone();
+    let kept = go_on(&agent, &root, "kept").await;
+    let branch = go_on(&agent, &root, "branch").await;
+    let twig = go_on(&agent, &branch, "twig").await;
+    go_on(&agent, &twig, "leaf").await;
+    go_on(&agent, &branch, "other twig").await;
+    let archive = agent.archive().unwrap();
+    archive.fork(twig, "fork").await.unwrap();
+
+    let deleted = archive.delete_branch(branch).await.unwrap();
+
+    assert_eq!(deleted, 4);
+    assert_eq!(left(&store).await, [root, kept]);
+    let fork = archive.latest("fork").await.unwrap();
+    assert_eq!(
+        fork.state.unwrap().messages.len(),
+        6,
+        "a fork is a session of its own"
+    );
+}
+
+#[tokio::test]
+async fn what_went_on_from_a_deleted_row_goes_on() {
+    let store = MemoryStore::new();
+    let agent = replying("chef").store(store.clone()).define().unwrap();
+    let one = agent.chat().resume("s").run("one").await.unwrap();
+    let one = one.snapshot_id().unwrap().clone();
+    let two = go_on(&agent, &one, "two").await;
+    let three = go_on(&agent, &two, "three").await;
+    let archive = agent.archive().unwrap();
+
+    assert!(archive.delete_snapshot(two.clone()).await.unwrap());
+    assert!(!archive.delete_snapshot(two.clone()).await.unwrap());
+    let reply = agent.chat().resume("s").run("four").await.unwrap();
+
+    let row = archive.get(reply.snapshot_id().unwrap().clone()).await.unwrap();
+    assert_eq!(row.parent_id, Some(three.clone()));
+    assert_eq!(texts(&row.state.unwrap().messages).len(), 8);
+    assert_eq!(
+        archive.get(two.clone()).await.unwrap_err().status(),
+        Status::NotFound
+    );
+    assert_eq!(archive.get(three).await.unwrap().parent_id, Some(two));
+}
+
+#[tokio::test]
+async fn a_deleted_tip_leaves_the_session_where_it_was_before() {
+    let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
+    agent.chat().resume("s").run("one").await.unwrap();
+    let two = agent.chat().resume("s").run("two").await.unwrap();
+    let archive = agent.archive().unwrap();
+
+    archive
+        .delete_snapshot(two.snapshot_id().unwrap().clone())
+        .await
+        .unwrap();
+    let other = agent.chat().resume("s").run("other").await.unwrap();
+
+    let state = archive
+        .get(other.snapshot_id().unwrap().clone())
+        .await
+        .unwrap()
+        .state
+        .unwrap();
+    assert_eq!(texts(&state.messages), ["one", "re: one", "other", "re: other"]);
+}
+
+#[tokio::test]
+async fn a_deleted_session_begins_anew() {
+    let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
+    agent.chat().resume("s").run("one").await.unwrap();
+    agent.chat().resume("s").run("two").await.unwrap();
+    agent.chat().resume("t").run("one").await.unwrap();
+    let archive = agent.archive().unwrap();
+
+    let deleted = archive.delete_session("s").await.unwrap();
+    let sessions = archive
+        .sessions(&SessionQuery::default())
+        .await
+        .unwrap()
+        .items
+        .len();
+    agent.chat().resume("s").run("again").await.unwrap();
+
+    assert_eq!((deleted, sessions), (2, 1));
+    assert_eq!(archive.tree("s").await.unwrap().snapshots().len(), 1);
+}

@@ -1,0 +1,311 @@
+//! Processes that die while they go back on a timeline without branches. Whoever looks next finds the session as it was or
+//! as it should be, whatever was marked until then.
+
+use std::sync::Arc;
+
+use everturn_agent::store::{
+    MemoryStore, Mutation, Order, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
+};
+use everturn_agent::{Agent, AgentInit, AgentInput, Snapshot, SnapshotId, SnapshotIds, Timeline};
+
+use crate::support::{FaultyStore, Fuse, World, all_chunks, replying};
+
+fn agent(store: &MemoryStore, fuse: &Fuse, ids: SnapshotIds) -> Agent {
+    replying("parrot")
+        .store(FaultyStore::shared(store, fuse, &Arc::new(World::default())))
+        .timeline(Timeline::Linear)
+        .snapshot_ids(ids)
+        .define()
+        .unwrap()
+}
+
+async fn turn(agent: &Agent, init: AgentInit, text: &str) -> SnapshotId {
+    let mut connection = agent.connect(init);
+    connection.send(AgentInput::from(text)).await.unwrap();
+    all_chunks(&mut connection).await;
+    connection.output().await.unwrap().snapshot_id.unwrap()
+}
+
+/// The last thing that was said in a snapshot.
+fn last_said(row: &Snapshot) -> String {
+    let state = row.state.as_ref().unwrap();
+    state.messages.last().unwrap().text().into_owned()
+}
+
+/// Every row, oldest first.
+async fn whole(store: &MemoryStore) -> Vec<Snapshot> {
+    let query = SnapshotQuery::of("s".into())
+        .oldest_first()
+        .with_orphaned()
+        .whole();
+    store.list(&Scope::default(), &query).await.unwrap().items
+}
+
+/// What each row said last, and whether it was left behind.
+type Rows = Vec<(String, bool)>;
+
+async fn rows(store: &MemoryStore) -> Rows {
+    let rows = whole(store).await;
+    assert!(
+        rows.iter().all(|row| row.extra.is_empty()),
+        "nothing is left to do: {rows:?}"
+    );
+    rows.iter().map(|row| (last_said(row), row.orphaned)).collect()
+}
+
+/// A way to go back: to the snapshot of that turn, saying that.
+#[derive(Clone, Copy)]
+struct Return {
+    ids: SnapshotIds,
+    to: usize,
+    text: &'static str,
+}
+
+/// A session of four turns, the last of which replaced one that was left behind: 0, 1, 2 (left behind), then 3 after 1.
+fn session(ids: SnapshotIds) -> Vec<Snapshot> {
+    let (store, fuse) = (MemoryStore::new(), Fuse::never());
+    let agent = agent(&store, &fuse, ids);
+    let made = fuse.process(async {
+        for text in ["0", "1", "2"] {
+            turn(&agent, AgentInit::session("s"), text).await;
+        }
+        let made = whole(&store).await;
+        turn(&agent, AgentInit::snapshot(made[1].snapshot_id.clone()), "3").await;
+        whole(&store).await
+    });
+    made.unwrap()
+}
+
+/// A store with these rows.
+fn stored(rows: &[Snapshot]) -> MemoryStore {
+    let store = MemoryStore::new();
+    Fuse::never().process(async {
+        for row in rows.iter().cloned() {
+            let id = row.snapshot_id.clone();
+            let put: Mutation = Arc::new(move |_| Ok(Some(row.clone())));
+            let scope = Scope::default();
+            let saved = store.save(&scope, Some(&id), Precondition::None, put).await;
+            saved.unwrap();
+        }
+    });
+    store
+}
+
+impl Return {
+    /// Goes back in a process that may die.
+    fn go(self, store: &MemoryStore, made: &[Snapshot], fuse: &Fuse) -> Option<SnapshotId> {
+        let agent = agent(store, fuse, self.ids);
+        let to = made[self.to].snapshot_id.clone();
+        fuse.process(turn(&agent, AgentInit::snapshot(to), self.text))
+    }
+}
+
+/// What somebody does who comes after.
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    List,
+    OldestFirst,
+    Latest,
+    Read,
+    Tree,
+    Sessions,
+    Resume,
+}
+
+/// Every way to look.
+const LOOKS: [Look; 7] = [
+    Look::List,
+    Look::OldestFirst,
+    Look::Latest,
+    Look::Read,
+    Look::Tree,
+    Look::Sessions,
+    Look::Resume,
+];
+
+/// The snapshots that are listed, where that is asked, and the latest.
+type Seen = (Option<Vec<String>>, String);
+
+async fn look(agent: &Agent, look: Look) -> Seen {
+    let archive = agent.archive().unwrap();
+    let list = async |order| {
+        let mut query = SnapshotQuery::of("s".into()).whole().limit(2);
+        query.order = order;
+        let mut said = Vec::new();
+        loop {
+            let page = archive.list(&query).await.unwrap();
+            said.extend(page.items.iter().map(last_said));
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return said,
+            }
+        }
+    };
+    let get = async |id: &SnapshotId| last_said(&archive.get(id.clone()).await.unwrap());
+    match look {
+        Look::List => {
+            let mut said = list(Order::Newest).await;
+            said.reverse();
+            (Some(said.clone()), said.pop().unwrap())
+        }
+        Look::OldestFirst => {
+            let said = list(Order::Oldest).await;
+            (Some(said.clone()), said.last().unwrap().clone())
+        }
+        Look::Latest => (None, last_said(&archive.latest("s").await.unwrap())),
+        Look::Read => (None, last_said(&agent.latest_snapshot("s").await.unwrap())),
+        Look::Tree => {
+            let tree = archive.tree("s").await.unwrap();
+            let mut kept = Vec::new();
+            for row in tree.snapshots().iter().filter(|row| !row.orphaned) {
+                kept.push(get(&row.snapshot_id).await);
+            }
+            let latest = tree.latest().unwrap().snapshot().snapshot_id.clone();
+            (Some(kept), get(&latest).await)
+        }
+        Look::Sessions => {
+            let page = archive.sessions(&SessionQuery::default()).await.unwrap();
+            (None, get(&page.items[0].latest.snapshot_id).await)
+        }
+        Look::Resume => {
+            let id = turn(agent, AgentInit::session("s"), "on").await;
+            let parent = agent.get_snapshot(id).await.unwrap().parent_id.unwrap();
+            (None, get(&parent).await)
+        }
+    }
+}
+
+/// What somebody sees who looks, and what is in the store then.
+fn seen(store: &MemoryStore, ids: SnapshotIds, by: Look) -> (Seen, Rows) {
+    let fuse = Fuse::never();
+    let agent = agent(store, &fuse, ids);
+    let seen = fuse.process(async { (look(&agent, by).await, rows(store).await) });
+    seen.unwrap()
+}
+
+fn whenever_it_dies(back: Return, looks: &[Look]) {
+    let made = session(back.ids);
+    for by in looks.iter().copied() {
+        let before = seen(&stored(&made), back.ids, by);
+        let undisturbed = stored(&made);
+        back.go(&undisturbed, &made, &Fuse::never()).unwrap();
+        let after = seen(&undisturbed, back.ids, by);
+        assert_ne!(before, after);
+
+        let mut outcomes = [0, 0];
+        for point in 0.. {
+            let store = stored(&made);
+            let survived = back.go(&store, &made, &Fuse::burning_at(point)).is_some();
+            let seen = seen(&store, back.ids, by);
+
+            assert!(
+                seen == before || seen == after,
+                "{by:?} at {point}: {seen:?} instead of {after:?}"
+            );
+            outcomes[usize::from(seen == after)] += 1;
+            if survived {
+                assert_eq!(seen, after);
+                break;
+            }
+        }
+        assert!(outcomes[0] > 0 && outcomes[1] > 3, "{outcomes:?}");
+    }
+}
+
+/// One that lists, one that reads, and one that goes on.
+const SOME: [Look; 3] = [Look::OldestFirst, Look::Latest, Look::Resume];
+
+#[test]
+fn a_new_snapshot_replaces_a_line_at_once() {
+    let back = Return {
+        ids: SnapshotIds::Uuid,
+        to: 0,
+        text: "other",
+    };
+
+    whenever_it_dies(back, &LOOKS);
+}
+
+#[test]
+fn a_line_that_was_left_behind_is_recovered_at_once() {
+    let back = Return {
+        ids: SnapshotIds::Uuid,
+        to: 2,
+        text: "back",
+    };
+
+    whenever_it_dies(back, &SOME);
+}
+
+#[test]
+fn a_line_that_was_left_behind_is_recovered_at_once_by_coming_to_its_end() {
+    let back = Return {
+        ids: SnapshotIds::ContentAddressed,
+        to: 1,
+        text: "2",
+    };
+
+    whenever_it_dies(back, &SOME);
+}
+
+#[test]
+fn a_snapshot_of_the_line_is_come_back_to_at_once() {
+    let back = Return {
+        ids: SnapshotIds::ContentAddressed,
+        to: 0,
+        text: "1",
+    };
+
+    whenever_it_dies(back, &LOOKS);
+}
+
+#[test]
+fn marks_that_could_not_be_written_are_made_up_for_by_the_next_turn_of_the_invocation() {
+    let made = session(SnapshotIds::Uuid);
+    let store = stored(&made);
+    let faulty = FaultyStore::shared(&store, &Fuse::never(), &Arc::default());
+    let agent = replying("parrot")
+        .store(faulty.clone())
+        .timeline(Timeline::Linear)
+        .define()
+        .unwrap();
+
+    let kept = Fuse::never().process(async {
+        faulty.fail_saves_after(1);
+        let mut connection = agent.connect(AgentInit::snapshot(made[0].snapshot_id.clone()));
+        connection.send("other").await.unwrap();
+        while connection.next().await.unwrap().turn_end.is_none() {}
+        faulty.fail_saves(false);
+        connection.send("on").await.unwrap();
+        all_chunks(&mut connection).await;
+        connection.output().await.unwrap();
+        rows(&store).await
+    });
+
+    let kept: Vec<String> = kept
+        .unwrap()
+        .into_iter()
+        .filter(|row| !row.1)
+        .map(|row| row.0)
+        .collect();
+    assert_eq!(kept, ["re: 0", "re: other", "re: on"]);
+}
+
+#[test]
+fn an_unfinished_rewind_of_rows_that_are_gone_changes_nothing() {
+    let made = session(SnapshotIds::Uuid);
+    let store = stored(&made);
+    let forged: Mutation = Arc::new(|row| {
+        let mut row = row.unwrap().clone();
+        let rewind = serde_json::json!({"keep": "gone"});
+        row.extra.insert("unfinishedRewind".to_owned(), rewind);
+        Ok(Some(row))
+    });
+    let scope = Scope::default();
+    let save = store.save(&scope, Some(&made[3].snapshot_id), Precondition::None, forged);
+    Fuse::never().process(save).unwrap().unwrap();
+
+    let looked = seen(&store, SnapshotIds::Uuid, Look::List);
+
+    assert_eq!(looked, seen(&stored(&made), SnapshotIds::Uuid, Look::List));
+}

@@ -1,0 +1,238 @@
+//! Timelines without branches: who goes back leaves behind what came after, and can have it again.
+
+use everturn_agent::store::{Order, Scope, SessionStore, SnapshotQuery, TIP_MOVED};
+use everturn_agent::{
+    Agent, AgentInit, AgentInput, AgentOutput, AgentSession, Concurrency, SnapshotId, SnapshotIds, Timeline,
+    custom_agent,
+};
+use everturn_core::{Registry, Result, Status};
+use serde_json::Value;
+
+use crate::support;
+use crate::support::{FaultyStore, all_chunks, replying, texts};
+
+fn linear(store: &FaultyStore) -> Agent<Value> {
+    replying("parrot")
+        .store(store.clone())
+        .timeline(Timeline::Linear)
+        .define()
+        .unwrap()
+}
+
+async fn invoke(agent: &Agent, init: AgentInit, input: impl Into<AgentInput>) -> Result<AgentOutput> {
+    let mut connection = agent.connect(init);
+    let _ = connection.send(input).await;
+    all_chunks(&mut connection).await;
+    connection.output().await
+}
+
+async fn turn(agent: &Agent, init: AgentInit, text: &str) -> SnapshotId {
+    let output = invoke(agent, init, text).await.unwrap();
+    assert_eq!(output.error, None);
+    output.snapshot_id.unwrap()
+}
+
+/// Turns `0` to `count - 1` of session `s`.
+async fn turns(agent: &Agent, count: usize) -> Vec<SnapshotId> {
+    let mut ids = Vec::new();
+    for number in 0..count {
+        ids.push(turn(agent, AgentInit::session("s"), &number.to_string()).await);
+    }
+    ids
+}
+
+/// The session's rows, oldest first: those that are listed, or those that are not.
+async fn listed(store: &FaultyStore, orphaned: bool) -> Vec<SnapshotId> {
+    let mut query = SnapshotQuery::of("s".into());
+    query.order = Order::Oldest;
+    query.orphaned = orphaned;
+    let rows = store.list(&Scope::default(), &query).await.unwrap().items;
+    rows.into_iter()
+        .filter(|row| row.orphaned == orphaned)
+        .map(|row| row.snapshot_id)
+        .collect()
+}
+
+fn pick(ids: &[SnapshotId], indexes: &[usize]) -> Vec<SnapshotId> {
+    indexes.iter().map(|index| ids[*index].clone()).collect()
+}
+
+#[tokio::test]
+async fn going_back_leaves_behind_what_came_after_and_keeps_it() {
+    let store = FaultyStore::default();
+    let agent = linear(&store);
+    let mut ids = turns(&agent, 4).await;
+
+    ids.push(turn(&agent, AgentInit::snapshot(ids[1].clone()), "other").await);
+
+    assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1, 4]));
+    assert_eq!(listed(&store, true).await, pick(&ids, &[2, 3]));
+    let latest = agent.latest_snapshot("s").await.unwrap();
+    assert_eq!((latest.index, latest.turn_index), (Some(4), Some(2)));
+    assert_eq!(
+        texts(&latest.state.unwrap().messages),
+        ["0", "re: 0", "1", "re: 1", "other", "re: other"]
+    );
+}
+
+#[tokio::test]
+async fn what_was_left_behind_is_recovered_by_resuming_it() {
+    let store = FaultyStore::default();
+    let agent = linear(&store);
+    let mut ids = turns(&agent, 4).await;
+    ids.push(turn(&agent, AgentInit::snapshot(ids[1].clone()), "other").await);
+
+    ids.push(turn(&agent, AgentInit::snapshot(ids[2].clone()), "back").await);
+
+    assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1, 2, 5]));
+    assert_eq!(listed(&store, true).await, pick(&ids, &[3, 4]));
+    let latest = agent.latest_snapshot("s").await.unwrap();
+    assert_eq!(latest.parent_id.as_ref(), Some(&ids[2]));
+
+    ids.push(turn(&agent, AgentInit::snapshot(ids[4].clone()), "forth").await);
+
+    assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1, 4, 6]));
+    assert_eq!(listed(&store, true).await, pick(&ids, &[2, 3, 5]));
+}
+
+#[tokio::test]
+async fn a_turn_that_comes_to_a_snapshot_which_is_there_leaves_behind_what_follows_it() {
+    let store = FaultyStore::default();
+    let agent = replying("parrot")
+        .store(store.clone())
+        .timeline(Timeline::Linear)
+        .snapshot_ids(SnapshotIds::ContentAddressed)
+        .define()
+        .unwrap();
+    let mut ids = turns(&agent, 4).await;
+
+    let again = turn(&agent, AgentInit::snapshot(ids[0].clone()), "1").await;
+
+    assert_eq!(again, ids[1]);
+    assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1]));
+    assert_eq!(listed(&store, true).await, pick(&ids, &[2, 3]));
+    assert_eq!(agent.latest_snapshot("s").await.unwrap().snapshot_id, ids[1]);
+
+    let recovered = turn(&agent, AgentInit::session("s"), "2").await;
+
+    assert_eq!(recovered, ids[2]);
+    assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1, 2]));
+    ids.push(turn(&agent, AgentInit::session("s"), "other").await);
+    assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1, 2, 4]));
+    assert_eq!(listed(&store, true).await, pick(&ids, &[3]));
+}
+
+#[tokio::test]
+async fn nothing_changes_before_the_first_snapshot_after_the_resumption() {
+    let store = FaultyStore::default();
+    let agent = linear(&store);
+    let ids = turns(&agent, 3).await;
+
+    let failed = invoke(&agent, AgentInit::snapshot(ids[0].clone()), "boom")
+        .await
+        .unwrap();
+
+    assert!(failed.error.is_some());
+    assert_eq!(listed(&store, false).await, ids);
+    assert_eq!(agent.latest_snapshot("s").await.unwrap().snapshot_id, ids[2]);
+}
+
+#[tokio::test]
+async fn resuming_the_tip_leaves_nothing_behind() {
+    let store = FaultyStore::default();
+    let agent = linear(&store);
+    let mut ids = turns(&agent, 2).await;
+
+    ids.push(turn(&agent, AgentInit::snapshot(ids[1].clone()), "on").await);
+
+    assert_eq!(listed(&store, false).await, ids);
+}
+
+#[tokio::test]
+async fn a_background_run_can_go_back_too() {
+    let store = FaultyStore::default();
+    let agent = linear(&store);
+    let ids = turns(&agent, 3).await;
+
+    let init = AgentInit::snapshot(ids[0].clone());
+    let output = invoke(&agent, init, AgentInput::from("plan").detached())
+        .await
+        .unwrap();
+    agent.idle().await;
+
+    let run = output.snapshot_id.unwrap();
+    assert_eq!(listed(&store, false).await, [ids[0].clone(), run]);
+    assert_eq!(listed(&store, true).await, ids[1..]);
+}
+
+/// An agent that says when it has opened a session.
+fn announcing(store: &FaultyStore, concurrency: Concurrency) -> Agent<Value> {
+    custom_agent(&Registry::new(), "parrot", |session: AgentSession| async move {
+        session.send_status("open").await?;
+        session.run(support::reply).await?;
+        Ok(session.result())
+    })
+    .store(store.clone())
+    .timeline(Timeline::Linear)
+    .concurrency(concurrency)
+    .define()
+    .unwrap()
+}
+
+/// Opens a rewind to the first of three turns; before it takes a turn of its own, somebody else takes the fourth.
+async fn overtaken(store: &FaultyStore, concurrency: Concurrency) -> (Vec<SnapshotId>, Result<AgentOutput>) {
+    let agent = announcing(store, concurrency);
+    let mut ids = turns(&agent, 3).await;
+    let mut rewinding = agent.connect(AgentInit::snapshot(ids[0].clone()));
+    assert!(rewinding.next().await.unwrap().status.is_some());
+    ids.push(turn(&agent, AgentInit::session("s"), "meanwhile").await);
+
+    rewinding.send("late").await.unwrap();
+    all_chunks(&mut rewinding).await;
+    (ids, rewinding.output().await)
+}
+
+#[tokio::test]
+async fn a_turn_that_others_took_meanwhile_is_not_left_behind_unseen() {
+    let store = FaultyStore::default();
+
+    let (ids, outcome) = overtaken(&store, Concurrency::Reject).await;
+
+    let error = outcome.unwrap_err();
+    assert_eq!(error.status(), Status::Aborted);
+    assert!(error.is(TIP_MOVED), "{error}");
+    assert_eq!(listed(&store, false).await, ids);
+}
+
+#[tokio::test]
+async fn a_rewind_that_queues_goes_back_to_where_it_was_asked_to() {
+    let store = FaultyStore::default();
+
+    let (ids, outcome) = overtaken(&store, Concurrency::Queue).await;
+
+    let late = outcome.unwrap().snapshot_id.unwrap();
+    assert_eq!(listed(&store, false).await, [ids[0].clone(), late]);
+    assert_eq!(listed(&store, true).await, ids[1..]);
+}
+
+#[tokio::test]
+async fn a_linear_timeline_cannot_be_told_to_fork() {
+    let refused = replying("parrot")
+        .store(FaultyStore::default())
+        .timeline(Timeline::Linear)
+        .concurrency(Concurrency::Fork)
+        .build();
+
+    assert_eq!(refused.unwrap_err().status(), Status::InvalidArgument);
+}
+
+#[tokio::test]
+async fn branching_timelines_leave_nothing_behind() {
+    let store = FaultyStore::default();
+    let agent = replying("parrot").store(store.clone()).define().unwrap();
+    let mut ids = turns(&agent, 3).await;
+
+    ids.push(turn(&agent, AgentInit::snapshot(ids[0].clone()), "other").await);
+
+    assert_eq!(listed(&store, false).await, ids);
+}

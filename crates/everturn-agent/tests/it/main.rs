@@ -1,0 +1,76 @@
+//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
+//! Files beside this folder are programs of their own: they measure memory, or listen to every span of a process.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod archive_annotations;
+mod archive_companions;
+mod archive_damaged_files;
+mod archive_deletion;
+mod archive_diff;
+mod archive_export;
+mod archive_fork_and_copy;
+mod archive_look_up;
+mod archive_retention;
+mod archive_tenancy;
+mod artifacts;
+mod artifacts_middleware;
+mod background_races;
+mod background_runs;
+mod cancellation;
+mod chat;
+mod concurrent_turns;
+mod content_addressed_snapshots;
+mod crashes_inside_a_turn;
+mod custom_state_stream;
+mod decoders;
+mod definition;
+mod delegation;
+mod failed_turns;
+#[path = "../fuzz_entry/mod.rs"]
+mod fuzz_entry;
+mod init_matrix;
+mod journal_crash_points;
+mod journal_effects;
+mod journal_replay;
+mod journal_support;
+mod journal_workers;
+mod leftover_tasks;
+mod linear_timeline_crashes;
+mod linear_timelines;
+mod lost_runs;
+mod patch_apply;
+mod patch_diff;
+mod patch_laws;
+mod prompt_agent_blocked;
+mod prompt_agent_composition;
+mod prompt_agent_custom_turns;
+mod prompt_agent_definition;
+mod prompt_agent_files;
+mod prompt_agent_input_checks;
+mod prompt_agent_interrupts;
+mod prompt_agent_memory;
+mod prompt_agent_middleware;
+mod prompt_agent_output;
+mod prompt_agent_preamble;
+mod prompt_agent_prompt_input;
+mod prompt_agent_rendering;
+mod prompt_agent_resume;
+mod prompt_agent_sharing;
+mod prompt_agent_streaming;
+mod prompt_agent_tools;
+mod prompt_support;
+mod session_flows;
+mod session_in_context;
+mod snapshot_events;
+mod snapshot_id_in_messages;
+mod snapshot_policy;
+mod snapshot_reading;
+mod support;
+mod takeover;
+mod takeover_and_journal;
+mod takeover_support;
+mod tool_iteration_snapshots;
+mod transforms;
+mod turn_order;
+mod watching_runs;

@@ -1,0 +1,139 @@
+//! Snapshots, read through the agent and through its companion action.
+
+use std::sync::Arc;
+
+use everturn_agent::store::{MemoryStore, Mutation, Precondition, Scope, SessionStore};
+use everturn_agent::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, Snapshot, SnapshotStatus};
+use everturn_core::{DynAction, JsonCall, Status};
+use serde_json::{Value, json};
+
+use crate::support::{replying, tell, tenants};
+
+async fn call(action: &dyn DynAction, input: Value) -> everturn_core::Result<Value> {
+    action.run_json(JsonCall::new(input)).await
+}
+
+#[tokio::test]
+async fn a_snapshot_is_found_by_its_id_by_its_session_and_refused_to_another() {
+    let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
+    let one = agent.chat().resume("s").run("one").await.unwrap();
+    let two = agent.chat().resume("s").run("two").await.unwrap();
+    let read = agent.snapshot_action().unwrap();
+    let one = one.snapshot_id().unwrap().as_str();
+
+    let by_id = call(read, json!({"snapshotId": one})).await.unwrap();
+    let latest = call(read, json!({"sessionId": "s"})).await.unwrap();
+    let both = call(read, json!({"snapshotId": one, "sessionId": "s"}))
+        .await
+        .unwrap();
+    let stranger = call(read, json!({"snapshotId": one, "sessionId": "t"}))
+        .await
+        .unwrap_err();
+    let missing = call(read, json!({"snapshotId": "gone"})).await.unwrap_err();
+    let empty = call(read, json!({"sessionId": "t"})).await.unwrap_err();
+    let neither = call(read, json!({})).await.unwrap_err();
+
+    assert_eq!(by_id["snapshotId"], one);
+    assert_eq!(both, by_id);
+    assert_eq!(latest["snapshotId"], two.snapshot_id().unwrap().as_str());
+    assert_eq!(latest["state"]["sessionId"], "s");
+    assert_eq!(latest["parentId"], one);
+    assert_eq!(stranger.status(), Status::InvalidArgument);
+    assert_eq!(neither.status(), Status::InvalidArgument);
+    for error in [missing, empty] {
+        assert_eq!(error.status(), Status::NotFound);
+        assert!(error.is(SNAPSHOT_NOT_FOUND) && error.public_message().is_some());
+    }
+}
+
+#[tokio::test]
+async fn fields_of_other_versions_come_out_again() {
+    let store = MemoryStore::new();
+    let row: Snapshot = serde_json::from_value(json!({
+        "snapshotId": "old", "sessionId": "s", "createdAt": "2026-01-02T03:04:05Z", "shelf": 3,
+        "state": {"messages": [], "novelty": true},
+    }))
+    .unwrap();
+    let mutation: Mutation = Arc::new(move |_| Ok(Some(row.clone())));
+    store
+        .save(
+            &Scope::default(),
+            Some(&"old".into()),
+            Precondition::None,
+            mutation,
+        )
+        .await
+        .unwrap();
+    let agent = replying("chef").store(store).define().unwrap();
+
+    let read = call(agent.snapshot_action().unwrap(), json!({"snapshotId": "old"}))
+        .await
+        .unwrap();
+
+    assert_eq!(
+        (&read["shelf"], &read["state"]["novelty"]),
+        (&json!(3), &json!(true))
+    );
+    assert_eq!(
+        (&read["status"], &read["updatedAt"]),
+        (&json!("completed"), &read["createdAt"])
+    );
+}
+
+#[tokio::test]
+async fn without_a_store_there_is_nothing_to_read_and_no_companion() {
+    let agent = replying("chef").define().unwrap();
+
+    let read = agent.get_snapshot("any").await.unwrap_err();
+    let aborted = agent.abort("any").await.unwrap_err();
+
+    assert!(agent.snapshot_action().is_none() && agent.abort_action().is_none());
+    for error in [read, aborted] {
+        assert_eq!(error.status(), Status::FailedPrecondition);
+        assert!(error.is(STORE_NOT_CONFIGURED));
+    }
+}
+
+#[tokio::test]
+async fn an_abort_leaves_what_is_over_and_names_what_is_not_there() {
+    let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
+    let reply = agent.run_text("one").await.unwrap();
+    let id = reply.snapshot_id().unwrap();
+    let before = agent.get_snapshot(id.clone()).await.unwrap();
+
+    let over = agent.abort(id.clone()).await.unwrap().unwrap();
+    let typed = agent.abort("gone").await.unwrap();
+    let empty = agent.abort("").await.unwrap_err();
+    let action = agent.abort_action().unwrap();
+    let wire = call(action, json!({"snapshotId": id.as_str()})).await.unwrap();
+    let missing = call(action, json!({"snapshotId": "gone"})).await.unwrap_err();
+
+    assert_eq!(
+        (over.previous, over.status),
+        (SnapshotStatus::Completed, SnapshotStatus::Completed)
+    );
+    assert_eq!(typed, None);
+    assert_eq!(empty.status(), Status::InvalidArgument);
+    assert_eq!(wire, json!({"snapshotId": id.as_str(), "status": "completed"}));
+    assert_eq!(missing.status(), Status::NotFound);
+    assert_eq!(agent.get_snapshot(id.clone()).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn tenants_do_not_see_each_other() {
+    let (agent, ann, bob) = tenants(&MemoryStore::new());
+
+    let reply = tell(&agent, &ann, "s", "one").await;
+    let stolen = agent
+        .chat()
+        .snapshot(reply.snapshot_id().unwrap().clone())
+        .context(bob.clone())
+        .run("two")
+        .await;
+    let own = ann.scope(async { agent.latest_snapshot("s").await }).await;
+    let other = bob.scope(async { agent.latest_snapshot("s").await }).await;
+
+    assert_eq!(stolen.unwrap_err().status(), Status::NotFound);
+    assert_eq!(own.unwrap().snapshot_id, *reply.snapshot_id().unwrap());
+    assert_eq!(other.unwrap_err().status(), Status::NotFound);
+}

@@ -1,0 +1,356 @@
+//! A journal beside the loop: told before anything is used, and believed when it knows.
+
+use std::sync::{Arc, Mutex};
+
+use everturn_ai::{
+    EffectId, EffectJournal, FinishReason, Generate, Message, ModelEffect, ModelResponse, ModelResponseChunk,
+    Reconciliation, Replay, Tool, ToolContext, ToolEffect, ToolOutcome, ToolRecord, async_trait, interrupt,
+    metadata, model_hook, tool_hook, with_journal,
+};
+use everturn_core::{Context, Emitter, Error, Result, Status};
+use serde_json::{Value, json};
+
+use crate::generate_support::{Step, message, request, says, scripted, step};
+
+/// Writes down what it is told, and knows what it was given.
+#[derive(Default)]
+struct Notes {
+    told: Mutex<Vec<String>>,
+    reply: Mutex<Option<ModelResponse>>,
+    record: Mutex<Option<ToolRecord>>,
+    /// What it cannot write.
+    broken: Option<&'static str>,
+}
+
+impl Notes {
+    fn tell(&self, line: String) -> Result<()> {
+        let broken = self.broken.is_some_and(|word| line.starts_with(word));
+        self.told.lock().unwrap().push(line);
+        if broken {
+            return Err(Error::aborted("another worker has the turn"));
+        }
+        Ok(())
+    }
+
+    fn told(&self) -> Vec<String> {
+        self.told.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl EffectJournal for Notes {
+    async fn asking(&self, effect: ModelEffect<'_>) -> Result<(EffectId, Option<ModelResponse>)> {
+        let id = EffectId::from(format!("m{}", effect.request.messages.len()));
+        self.tell(format!("asking {id}"))?;
+        Ok((id, self.reply.lock().unwrap().take()))
+    }
+
+    async fn replied(&self, id: &EffectId, response: &ModelResponse) -> Result<()> {
+        let requests: Vec<_> = response.message.iter().flat_map(Message::tool_requests).collect();
+        assert!(requests.iter().all(|request| request.reference.is_some()));
+        self.tell(format!("replied {id} ({} requests)", requests.len()))
+    }
+
+    async fn calling(&self, effect: ToolEffect<'_>) -> Result<(EffectId, ToolRecord)> {
+        let reply = effect.asked_by.map_or("restart", EffectId::as_str);
+        let id = EffectId::from(format!("{}.{reply}.{}", effect.request.name, effect.position));
+        self.tell(format!("calling {id} {:?}", effect.replay))?;
+        let known = self.record.lock().unwrap().take();
+        Ok((id, known.unwrap_or(ToolRecord::Nothing)))
+    }
+
+    async fn started(&self, id: &EffectId) -> Result<()> {
+        self.tell(format!("started {id}"))
+    }
+
+    async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()> {
+        let how = match outcome {
+            ToolOutcome::Finished(response) => json!(response.output),
+            ToolOutcome::Interrupted(data) => json!({ "asks": data }),
+        };
+        self.tell(format!("ended {id} {how}"))
+    }
+
+    async fn failed(&self, id: &EffectId, error: &Error, by_itself: bool) {
+        let _ = self.tell(format!("failed {id} {} {by_itself}", error.status().name()));
+    }
+}
+
+fn asks(input: Value) -> Step {
+    step(message(json!([request("act", "1", input)])))
+}
+
+/// A tool that says under which identity it ran, and on request fails, panics or asks.
+fn act(notes: &Arc<Notes>) -> Tool {
+    let notes = Arc::clone(notes);
+    Tool::dynamic("act", "Acts.", None, move |input: Value, cx: ToolContext| {
+        let notes = Arc::clone(&notes);
+        async move {
+            notes.tell(format!("act under {}", cx.effect_id()))?;
+            match input["do"].as_str() {
+                Some("fail") => Err(Error::unavailable("later")),
+                Some("panic") => panic!("dropped the pan"),
+                Some("ask") => Err(cx.interrupt("may I?")),
+                Some("wonder") => Err(cx.outcome_unknown()),
+                _ => Ok(json!("acted")),
+            }
+        }
+    })
+}
+
+fn beside(notes: &Arc<Notes>, generate: Generate) -> Generate {
+    let context = with_journal(Context::new(), Arc::clone(notes) as Arc<dyn EffectJournal>);
+    generate.prompt("p").tool(act(notes)).context(context)
+}
+
+#[tokio::test]
+async fn it_is_told_of_everything_before_it_is_used() {
+    let (_registry, _script, generate) = scripted([asks(json!({})), step(says("done"))]);
+    let notes = Arc::new(Notes::default());
+
+    let reply = beside(&notes, generate).await.unwrap();
+
+    assert_eq!(reply.text(), "done");
+    let expected = [
+        "asking m1",
+        "replied m1 (1 requests)",
+        "calling act.m1.0 Once",
+        "started act.m1.0",
+        "act under act.m1.0",
+        r#"ended act.m1.0 "acted""#,
+        "asking m3",
+        "replied m3 (0 requests)",
+    ];
+    assert_eq!(notes.told(), expected);
+}
+
+#[tokio::test]
+async fn a_known_reply_is_streamed_whole_and_the_model_is_not_asked() {
+    let (_registry, script, generate) = scripted([]);
+    let notes = Arc::new(Notes::default());
+    *notes.reply.lock().unwrap() = Some(ModelResponse::text_of("as I said"));
+    let (sender, mut chunks) = tokio::sync::mpsc::channel::<ModelResponseChunk>(8);
+
+    let reply = beside(&notes, generate)
+        .emitter(Emitter::channel(sender))
+        .await
+        .unwrap();
+
+    assert_eq!((reply.text().as_ref(), script.calls()), ("as I said", 0));
+    let mut texts = Vec::new();
+    while let Some(chunk) = chunks.recv().await {
+        texts.push((chunk.text().into_owned(), chunk.index));
+    }
+    assert_eq!(texts, [("as I said".to_owned(), Some(0))]);
+    assert_eq!(notes.told(), ["asking m1"]);
+}
+
+#[tokio::test]
+async fn a_known_result_is_used_and_the_tool_is_not_run() {
+    let (_registry, script, generate) = scripted([asks(json!({})), step(says("done"))]);
+    let notes = Arc::new(Notes::default());
+    let known =
+        serde_json::from_value(json!({"output": "known", "content": [{"text": "and more"}]})).unwrap();
+    *notes.record.lock().unwrap() = Some(ToolRecord::Ended(ToolOutcome::Finished(known)));
+
+    beside(&notes, generate).await.unwrap();
+
+    let answer = &script.requests()[1]["messages"][2]["content"][0]["toolResponse"];
+    assert_eq!(answer["output"], "known");
+    assert_eq!(answer["content"], json!([{"text": "and more"}]));
+    assert!(!notes.told().iter().any(|line| line.starts_with("started")));
+}
+
+#[tokio::test]
+async fn a_call_of_unknown_outcome_interrupts_and_says_so() {
+    let (_registry, _script, generate) = scripted([asks(json!({}))]);
+    let notes = Arc::new(Notes::default());
+    *notes.record.lock().unwrap() = Some(ToolRecord::Started);
+
+    let reply = beside(&notes, generate).await.unwrap();
+
+    assert_eq!(reply.finish_reason, Some(FinishReason::Interrupted));
+    let question = reply.message.as_ref().unwrap().interrupts().next().unwrap();
+    let data = question.interrupt().unwrap();
+    assert_eq!(data[metadata::OUTCOME_UNKNOWN], true);
+    assert_eq!(data["effectId"], "act.m1.0");
+    assert_eq!(notes.told().last().unwrap(), "calling act.m1.0 Once");
+}
+
+#[tokio::test]
+async fn a_tool_that_can_find_out_settles_it() {
+    let found = [
+        (Reconciliation::Happened(json!("paid")), "paid", 0),
+        (Reconciliation::NeverHappened, "acted", 1),
+    ];
+    for (finding, output, runs) in found {
+        let (_registry, script, generate) = scripted([asks(json!({"n": 1})), step(says("done"))]);
+        let notes = Arc::new(Notes::default());
+        *notes.record.lock().unwrap() = Some(ToolRecord::Started);
+        let looked = Arc::clone(&notes);
+        let tool = act(&notes).with_reconcile(move |input: Value, cx: ToolContext| {
+            let (looked, finding) = (Arc::clone(&looked), finding.clone());
+            async move {
+                looked.tell(format!("looking for {} {input}", cx.effect_id()))?;
+                Ok(finding)
+            }
+        });
+        let context = with_journal(Context::new(), Arc::clone(&notes) as Arc<dyn EffectJournal>);
+
+        generate.prompt("p").tool(tool).context(context).await.unwrap();
+
+        let told = notes.told();
+        assert!(
+            told.contains(&r#"looking for act.m1.0 {"n":1}"#.to_owned()),
+            "{told:?}"
+        );
+        assert!(told.contains(&format!("ended act.m1.0 \"{output}\"")), "{told:?}");
+        let ran = told.iter().filter(|line| line.starts_with("act under")).count();
+        assert_eq!(ran, runs);
+        let answer = &script.requests()[1]["messages"][2]["content"][0]["toolResponse"];
+        assert_eq!(answer["output"], output);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_cannot_find_out_now_fails_the_turn_with_its_status() {
+    let (_registry, _script, generate) = scripted([asks(json!({}))]);
+    let notes = Arc::new(Notes::default());
+    *notes.record.lock().unwrap() = Some(ToolRecord::Started);
+    let tool = act(&notes).with_reconcile(|_: Value, _| async {
+        Err::<Reconciliation<Value>, _>(Error::unavailable("the bank is closed"))
+    });
+    let context = with_journal(Context::new(), Arc::clone(&notes) as Arc<dyn EffectJournal>);
+
+    let error = generate
+        .prompt("p")
+        .tool(tool)
+        .context(context)
+        .await
+        .unwrap_err();
+
+    assert_eq!(error.status(), Status::Unavailable);
+    assert!(!notes.told().iter().any(|line| line.starts_with("started")));
+}
+
+#[tokio::test]
+async fn only_a_failure_that_the_tool_reports_says_that_nothing_happened() {
+    for (what, told) in [
+        ("fail", "failed act.m1.0 UNAVAILABLE true"),
+        ("panic", "failed act.m1.0 INTERNAL false"),
+    ] {
+        let (_registry, _script, generate) = scripted([asks(json!({"do": what}))]);
+        let notes = Arc::new(Notes::default());
+
+        let error = beside(&notes, generate).await.unwrap_err();
+
+        assert!(error.is(everturn_ai::reason::TOOL_FAILED));
+        assert_eq!(notes.told().last().unwrap(), told);
+    }
+}
+
+#[tokio::test]
+async fn questions_of_a_tool_are_outcomes() {
+    let (_registry, _script, generate) = scripted([asks(json!({"do": "ask"}))]);
+    let notes = Arc::new(Notes::default());
+
+    let reply = beside(&notes, generate).await.unwrap();
+
+    assert_eq!(reply.finish_reason, Some(FinishReason::Interrupted));
+    assert_eq!(
+        notes.told().last().unwrap(),
+        r#"ended act.m1.0 {"asks":"may I?"}"#
+    );
+}
+
+#[tokio::test]
+async fn a_tool_may_say_itself_that_it_does_not_know() {
+    let (_registry, _script, generate) = scripted([asks(json!({"do": "wonder"}))]);
+    let notes = Arc::new(Notes::default());
+
+    let reply = beside(&notes, generate).await.unwrap();
+
+    let question = reply.message.as_ref().unwrap().interrupts().next().unwrap();
+    assert_eq!(question.interrupt().unwrap()["effectId"], "act.m1.0");
+}
+
+#[tokio::test]
+async fn middleware_is_inside_and_what_it_holds_back_has_not_begun() {
+    let (_registry, script, generate) = scripted([asks(json!({}))]);
+    let notes = Arc::new(Notes::default());
+    let approval = tool_hook(|_call, _next| async { Err(interrupt("approve?")) });
+
+    beside(&notes, generate).use_middleware(approval).await.unwrap();
+
+    assert_eq!(script.calls(), 1);
+    assert!(!notes.told().iter().any(|line| line.starts_with("started")));
+    assert_eq!(
+        notes.told().last().unwrap(),
+        r#"ended act.m1.0 {"asks":"approve?"}"#
+    );
+}
+
+#[tokio::test]
+async fn a_known_reply_asks_no_model_hook() {
+    let (_registry, _script, generate) = scripted([]);
+    let notes = Arc::new(Notes::default());
+    *notes.reply.lock().unwrap() = Some(ModelResponse::text_of("known"));
+    let trap = model_hook(|_call, _next| async { Err(Error::internal("was asked")) });
+
+    let reply = beside(&notes, generate).use_middleware(trap).await.unwrap();
+
+    assert_eq!(reply.text(), "known");
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_down_is_not_used() {
+    for (word, last) in [
+        ("replied", "replied m1 (1 requests)"),
+        ("started", "started act.m1.0"),
+        ("ended", r#"ended act.m1.0 "acted""#),
+    ] {
+        let (_registry, script, generate) = scripted([asks(json!({})), step(says("done"))]);
+        let notes = Arc::new(Notes {
+            broken: Some(word),
+            ..Notes::default()
+        });
+
+        let error = beside(&notes, generate).await.unwrap_err();
+
+        assert_eq!(error.status(), Status::Aborted, "{word}");
+        assert_eq!((notes.told().last().unwrap().as_str(), script.calls()), (last, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_generation_inside_a_tool_is_the_tools_own_business() {
+    let (registry, _script, generate) = scripted([
+        step(message(json!([request("think", "1", json!({}))]))),
+        step(says("inner")),
+        step(says("outer")),
+    ]);
+    let notes = Arc::new(Notes::default());
+    let think = Tool::dynamic("think", "Thinks.", None, move |_: Value, _: ToolContext| {
+        let inner = Generate::new(&registry).model("programmableModel").prompt("q");
+        async move { Ok(json!(inner.await?.text())) }
+    })
+    .with_replay(Replay::Idempotent);
+
+    let reply = beside(&notes, generate).tool(think).await.unwrap();
+
+    assert_eq!(reply.text(), "outer");
+    let asked = notes
+        .told()
+        .iter()
+        .filter(|line| line.starts_with("asking"))
+        .count();
+    assert_eq!(asked, 2);
+}
+
+#[test]
+fn identities_of_calls_that_nobody_writes_down_are_their_own() {
+    let (one, other) = (ToolContext::new(Context::new()), ToolContext::new(Context::new()));
+
+    assert_eq!(one.effect_id(), one.clone().effect_id());
+    assert_ne!(one.effect_id(), other.effect_id());
+}

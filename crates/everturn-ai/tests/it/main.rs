@@ -1,0 +1,65 @@
+//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
+//! Files beside this folder are programs of their own: they measure memory, or listen to every span of a process.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod conformance_generate;
+mod decoders;
+mod effect_journal;
+mod format_instructions;
+#[path = "../fuzz_entry/mod.rs"]
+mod fuzz_entry;
+mod garbage_output;
+mod generate_support;
+mod history_is_a_sequence;
+#[cfg(feature = "download")]
+mod http_media_fetcher;
+mod interrupt_survives_a_restart;
+mod lenient_json;
+mod lineage_companions;
+mod many_rounds;
+mod many_tools;
+mod message_metadata;
+mod messages_are_a_sequence;
+mod middleware_catalogue;
+mod middleware_fallback;
+#[cfg(feature = "filesystem")]
+mod middleware_filesystem;
+#[cfg(all(unix, feature = "filesystem"))]
+mod middleware_filesystem_paths;
+#[cfg(feature = "filesystem")]
+mod middleware_filesystem_read;
+#[cfg(feature = "filesystem")]
+mod middleware_filesystem_write;
+mod middleware_hooks;
+mod middleware_model_wrappers;
+mod middleware_retry;
+#[cfg(all(unix, feature = "filesystem"))]
+mod middleware_skills;
+mod middleware_support;
+mod middleware_tool_approval;
+mod model_wrappers;
+mod options_are_strict;
+mod other_primitives;
+mod output_formats;
+mod panicking_tool;
+mod prompt_conversation_placement;
+mod prompt_folder;
+mod prompt_variables;
+mod recorded_context;
+mod recorded_interrupts;
+mod recorded_limits;
+mod recorded_middleware;
+mod recorded_output;
+mod recorded_scenarios;
+mod recorded_tool_loop;
+mod recorded_unusable;
+mod requests_that_make_no_sense;
+mod shared_history;
+mod streaming;
+mod tool_iteration_observer;
+mod tools_in_the_registry;
+mod typed_output;
+mod unknown_fields_survive;
+mod wire;
+mod wire_schema;

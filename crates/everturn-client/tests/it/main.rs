@@ -1,0 +1,18 @@
+//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod conformance_over_http;
+mod event_splits;
+mod everturn_server;
+mod framing_variants;
+#[path = "../fuzz_entry/mod.rs"]
+mod fuzz_entry;
+mod javascript_server;
+mod reading_and_watching;
+mod reconnection;
+mod refusals;
+mod requests;
+mod support;
+mod websocket;
+mod websocket_hostile;

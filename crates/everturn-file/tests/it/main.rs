@@ -1,0 +1,19 @@
+//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod chain_cap;
+mod contract;
+mod crash_points;
+mod crashes;
+mod damaged_files;
+mod foreign_files;
+#[path = "../fuzz_entry/mod.rs"]
+mod fuzz_entry;
+mod interop;
+mod journal_crashes;
+mod planted_defects;
+mod power_loss;
+mod processes;
+mod support;
+mod what_is_read;

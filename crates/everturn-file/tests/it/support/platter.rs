@@ -1,0 +1,199 @@
+//! A device in memory that forgets what it was not told to keep when its power goes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::UNIX_EPOCH;
+
+use everturn_file::{Disk, Version};
+
+/// What a loss of power takes, of that which was not forced to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Contents and names.
+    Everything,
+    /// Contents alone: names may well be written earlier than what they stand for.
+    Contents,
+}
+
+/// An operation that a device claims to have done, and has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Skipped {
+    Nothing,
+    SyncFile,
+    SyncFolder,
+}
+
+#[derive(Debug)]
+pub(crate) struct Platter {
+    skipped: Skipped,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct State {
+    /// How many operations are left before the power goes.
+    left: usize,
+    files: Vec<Content>,
+    names: HashMap<PathBuf, usize>,
+    kept_names: HashMap<PathBuf, usize>,
+    /// What was asked for by name, whether it was there or not.
+    reads: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Content {
+    now: Vec<u8>,
+    kept: Vec<u8>,
+}
+
+impl Platter {
+    /// An empty device whose power goes before the operation with that number.
+    pub(crate) fn new(skipped: Skipped, dies_before: usize) -> Self {
+        let state = State {
+            left: dies_before,
+            ..State::default()
+        };
+        Self {
+            skipped,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The device after its power went and came back for good.
+    pub(crate) fn restarted(&self, loss: Loss) -> Self {
+        let mut state = self.state().clone();
+        state.left = usize::MAX;
+        for content in &mut state.files {
+            content.now.clone_from(&content.kept);
+        }
+        match loss {
+            Loss::Everything => state.names.clone_from(&state.kept_names),
+            Loss::Contents => state.kept_names.clone_from(&state.names),
+        }
+        Self {
+            skipped: self.skipped,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// How often a file of that folder was read since this was last asked.
+    pub(crate) fn reads_of(&self, folder: &str) -> usize {
+        let State { reads, .. } = &mut *self.state();
+        let before = reads.len();
+        reads.retain(|path| path.parent() != Some(Path::new(folder)));
+        before - reads.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state for one more operation, if there still is power.
+    fn powered(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.state();
+        state.left = state
+            .left
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other("the power is gone"))?;
+        Ok(state)
+    }
+}
+
+impl State {
+    fn file(&self, path: &Path) -> io::Result<usize> {
+        self.names
+            .get(path)
+            .copied()
+            .ok_or(io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Disk for Platter {
+    fn create_folder(&self, _: &Path) -> io::Result<()> {
+        self.powered().map(|_| ())
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        let mut state = self.powered()?;
+        state.reads.push(path.to_owned());
+        Ok(state.names.get(path).map(|file| state.files[*file].now.clone()))
+    }
+
+    fn version(&self, path: &Path) -> Option<Version> {
+        let state = self.powered().ok()?;
+        let file = state.file(path).ok()?;
+        // No file is ever written again here, so its number says it all.
+        Some(Version {
+            modified: UNIX_EPOCH,
+            changed: UNIX_EPOCH,
+            length: state.files[file].now.len() as u64,
+            number: file as u64,
+        })
+    }
+
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let mut state = self.powered()?;
+        let file = state.files.len();
+        state.files.push(Content {
+            now: content.to_owned(),
+            kept: Vec::new(),
+        });
+        state.names.insert(path.to_owned(), file);
+        Ok(())
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.powered()?;
+        let file = state.file(path)?;
+        if self.skipped != Skipped::SyncFile {
+            let content = &mut state.files[file];
+            content.kept.clone_from(&content.now);
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.powered()?;
+        let file = state.file(from)?;
+        state.names.remove(from);
+        state.names.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.powered()?;
+        if self.skipped != Skipped::SyncFolder {
+            let State {
+                names, kept_names, ..
+            } = &mut *state;
+            kept_names.retain(|name, _| name.parent() != Some(path));
+            let inside = names.iter().filter(|(name, _)| name.parent() == Some(path));
+            kept_names.extend(inside.map(|(name, file)| (name.clone(), *file)));
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.powered()?.names.remove(path);
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let state = self.powered()?;
+        let inside = state.names.keys().filter(|name| name.parent() == Some(path));
+        Ok(inside.cloned().collect())
+    }
+
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let state = self.powered()?;
+        let folders = state.names.keys().filter_map(|name| name.parent());
+        let inside: BTreeSet<&Path> = folders.filter(|folder| folder.parent() == Some(path)).collect();
+        Ok(inside.into_iter().map(Path::to_path_buf).collect())
+    }
+
+    fn lock(&self, _: &Path) -> io::Result<Box<dyn Send>> {
+        self.powered().map(|_| Box::new(()) as Box<dyn Send>)
+    }
+}

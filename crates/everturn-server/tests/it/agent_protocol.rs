@@ -1,0 +1,211 @@
+//! Agents over HTTP: one turn per request, and what an agent's companions answer.
+
+use std::sync::Arc;
+
+use everturn_agent::store::MemoryStore;
+use everturn_core::{ActionType, Registry};
+use everturn_server::{Layout, Server};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::Served;
+use crate::support::agents::{parrot, patient, says, says_in};
+
+const RUN: &str = "/agents/parrot";
+
+async fn with_store() -> Served {
+    let registry = Registry::new();
+    parrot(&registry, Some(Arc::new(MemoryStore::new())));
+    Served::of(&registry).await
+}
+
+async fn without_store() -> Served {
+    let registry = Registry::new();
+    parrot(&registry, None);
+    Served::of(&registry).await
+}
+
+fn last_event(events: &[Value]) -> &Value {
+    events.last().unwrap()
+}
+
+#[tokio::test]
+async fn a_turn_is_streamed_and_ends_with_its_output() {
+    let server = with_store().await;
+
+    let events = server.stream(RUN, &says("leek soup")).await.events();
+
+    let texts: Vec<&Value> = events
+        .iter()
+        .filter_map(|event| event.pointer("/message/modelChunk/content/0/text"))
+        .collect();
+    assert_eq!(texts, ["leek ", "soup"]);
+    let turn_end = &events[events.len() - 2]["message"]["turnEnd"];
+    let result = &last_event(&events)["result"];
+    assert_eq!(result["finishReason"], "stop");
+    assert_eq!(result["snapshotId"], turn_end["snapshotId"]);
+    assert_eq!(result["message"]["content"][0]["text"], "leek soup");
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_over_several_requests() {
+    let server = with_store().await;
+
+    let first = server.post(RUN, &says("one")).await.result();
+    let second = says_in("two", &json!({ "snapshotId": first["snapshotId"] }));
+    let second = server.post(RUN, &second).await.result();
+    let lookup = json!({ "data": { "sessionId": first["sessionId"] } });
+    let latest = server.post("/agents/parrot/getSnapshot", &lookup).await.result();
+
+    assert_eq!(latest["snapshotId"], second["snapshotId"]);
+    assert_eq!(latest["parentId"], first["snapshotId"]);
+    assert_eq!(latest["state"]["messages"].as_array().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn a_client_that_keeps_the_state_sends_it_back() {
+    let server = without_store().await;
+
+    let first = server.post(RUN, &says("one")).await.result();
+    let second = says_in("two", &json!({ "state": first["state"] }));
+    let second = server.post(RUN, &second).await.result();
+
+    assert_eq!(second["sessionId"], first["sessionId"]);
+    assert_eq!(second["state"]["messages"].as_array().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn a_failed_turn_is_an_answer_and_not_a_failed_request() {
+    let server = with_store().await;
+
+    let unary = server.post(RUN, &says("fail")).await;
+    let events = server.stream(RUN, &says("fail")).await.events();
+
+    assert_eq!(unary.result()["finishReason"], "failed");
+    assert_eq!(unary.result()["error"]["status"], "INTERNAL");
+    assert_eq!(last_event(&events)["result"]["finishReason"], "failed");
+}
+
+#[tokio::test]
+async fn a_rejected_init_is_a_status_or_the_one_event_of_a_stream() {
+    let server = with_store().await;
+    let body = says_in("hi", &json!({ "snapshotId": "missing" }));
+
+    let unary = server.post(RUN, &body).await;
+    let streamed = server.stream(RUN, &body).await;
+
+    unary.assert_failure(404, "NOT_FOUND");
+    assert_eq!(streamed.status, 200);
+    assert_eq!(
+        streamed.events(),
+        [json!({ "error": { "status": "NOT_FOUND", "message": "snapshot 'missing' was not found" } })]
+    );
+}
+
+#[tokio::test]
+async fn an_init_for_a_companion_is_refused_before_a_stream_begins() {
+    let server = with_store().await;
+    let body = json!({ "data": { "snapshotId": "x" }, "init": {} });
+
+    let answer = server.stream("/agents/parrot/getSnapshot", &body).await;
+
+    answer.assert_failure(400, "INVALID_ARGUMENT");
+    assert!(answer.json()["message"].as_str().unwrap().contains("'init'"));
+}
+
+#[tokio::test]
+async fn what_a_client_sends_is_taken_strictly_and_what_python_sends_is_allowed() {
+    let server = with_store().await;
+    let unknown_init = says_in("hi", &json!({ "snapshotID": "x" }));
+    let unknown_input = json!({ "data": { "messages": [] } });
+    let no_data = json!({ "init": { "sessionId": "mine" } });
+    let with_metadata = json!({ "data": {
+        "message": { "role": "user", "content": [{ "text": "hi" }] },
+        "resume": { "respond": [], "restart": [], "metadata": { "from": "python" } },
+    } });
+
+    for wrong in [&unknown_init, &unknown_input, &no_data] {
+        server
+            .post(RUN, wrong)
+            .await
+            .assert_failure(400, "INVALID_ARGUMENT");
+    }
+    assert_eq!(
+        server.post(RUN, &with_metadata).await.result()["finishReason"],
+        "stop"
+    );
+}
+
+#[tokio::test]
+async fn background_work_is_begun_waited_for_and_aborted() {
+    let registry = Registry::new();
+    let gate = CancellationToken::new();
+    patient(&registry, Some(Arc::new(MemoryStore::new())), &gate);
+    let server = Served::of(&registry).await;
+    let mut body = says("plan the week");
+    body["data"]["detach"] = true.into();
+
+    let output = server.post("/agents/patient", &body).await.result();
+    let id = json!({ "data": { "snapshotId": output["snapshotId"] } });
+    let pending = server.post("/agents/patient/getSnapshot", &id).await.result();
+    let aborted = server.post("/agents/patient/abort", &id).await.result();
+    let unknown = json!({ "data": { "snapshotId": "unknown" } });
+    let unknown = server.post("/agents/patient/abort", &unknown).await;
+
+    assert_eq!(output["finishReason"], "detached");
+    assert_eq!(pending["status"], "pending");
+    assert_eq!(aborted["status"], "aborted");
+    unknown.assert_failure(404, "NOT_FOUND");
+}
+
+#[tokio::test]
+async fn an_agents_routes_follow_what_it_can_do() {
+    let registry = Registry::new();
+    parrot(&registry, None);
+    patient(
+        &registry,
+        Some(Arc::new(MemoryStore::new())),
+        &CancellationToken::new(),
+    );
+
+    let paths: Vec<String> = Layout::default()
+        .routes(&registry)
+        .into_iter()
+        .filter(|route| route.method == "POST")
+        .map(|route| route.path)
+        .collect();
+
+    assert_eq!(
+        paths[..],
+        [
+            "/agents/parrot",
+            "/agents/patient",
+            "/agents/patient/getSnapshot",
+            "/agents/patient/abort",
+            "/agents/patient/listSnapshots",
+            "/agents/patient/getSession",
+            "/agents/patient/watch",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn any_companion_can_be_given_a_route() {
+    let registry = Registry::new();
+    parrot(&registry, None);
+    let praise = ActionType::new("agent-praise");
+    let action = everturn_core::Action::new(praise.clone(), "parrot", |(): (), _| async { Ok(true) });
+    registry.register(Arc::new(action)).unwrap();
+
+    let layout = Layout::default().agents_at("/birds").companion(praise, "praise");
+    let server = Served::start(Server::new(&registry).routes(layout.routes(&registry))).await;
+
+    assert_eq!(
+        server.post("/birds/parrot/praise", &json!({})).await.result(),
+        true
+    );
+    server
+        .post(RUN, &says("hi"))
+        .await
+        .assert_failure(404, "NOT_FOUND");
+}

@@ -1,0 +1,166 @@
+//! What those who run a server see: health, metrics, and a document that is true.
+
+use std::sync::Arc;
+
+use everturn_agent::store::MemoryStore;
+use everturn_core::{Registry, Schema};
+use everturn_server::{BearerTokens, Server};
+use serde_json::{Value, json};
+
+use crate::support::Served;
+use crate::support::agents::{parrot, says};
+
+fn registry() -> Registry {
+    let registry = Registry::new();
+    parrot(&registry, Some(Arc::new(MemoryStore::new())));
+    registry
+        .define_flow("menu", |theme: String| async move { Ok(format!("{theme} soup")) })
+        .unwrap();
+    registry
+}
+
+async fn document() -> Value {
+    Served::of(&registry()).await.get("/openapi.json").await.json()
+}
+
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::String(reference)) = members.get("$ref") {
+                found.push(reference.clone());
+            }
+            members.values().for_each(|member| references(member, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn every_route_is_described() {
+    let document = document().await;
+
+    let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
+    for path in [
+        "/agents/parrot",
+        "/agents/parrot/getSnapshot",
+        "/agents/parrot/abort",
+        "/flows/menu",
+        "/openapi.json",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    ] {
+        assert!(
+            paths.iter().any(|known| *known == path),
+            "{path} is not in {paths:?}"
+        );
+    }
+    let body = document.pointer("/paths/~1flows~1menu/post/requestBody/content/application~1json/schema");
+    assert_eq!(body.unwrap()["required"], json!(["data"]));
+}
+
+#[tokio::test]
+async fn every_reference_in_the_document_leads_somewhere() {
+    let document = document().await;
+
+    let mut found = Vec::new();
+    references(&document, &mut found);
+
+    assert!(!found.is_empty());
+    for reference in found {
+        assert!(document.pointer(&reference[1..]).is_some(), "{reference}");
+    }
+}
+
+/// A schema of the document, on its own.
+fn schema_at(document: &Value, pointer: &str) -> Schema {
+    let mut schema = document
+        .pointer(pointer)
+        .unwrap_or_else(|| panic!("{pointer}"))
+        .clone();
+    schema["components"] = document["components"].clone();
+    Schema::from_json(schema).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_sent_and_answered_is_as_described() {
+    let server = Served::of(&registry()).await;
+    let document = server.get("/openapi.json").await.json();
+    let operation = "/paths/~1agents~1parrot/post";
+
+    let request = says("hi");
+    let answer = server.post("/agents/parrot", &request).await;
+    let refused = server.post("/agents/parrot", &json!({ "data": 1 })).await;
+
+    let schema = |place: &str| {
+        schema_at(
+            &document,
+            &format!("{operation}/{place}/content/application~1json/schema"),
+        )
+    };
+    schema("requestBody").validate(&request).unwrap();
+    schema("responses/200").validate(&answer.json()).unwrap();
+    schema("responses/400").validate(&refused.json()).unwrap();
+    assert!(schema("requestBody").validate(&json!({ "data": 1 })).is_err());
+}
+
+#[tokio::test]
+async fn how_callers_identify_themselves_is_described() {
+    let tokens = BearerTokens::new([("alice", "token")]);
+    let server = Served::start(Server::new(&registry()).context(tokens)).await;
+
+    // The document itself is for everybody: it says how to get in.
+    let document = server.get("/openapi.json").await.json();
+
+    let run = &document["paths"]["/agents/parrot"]["post"];
+    assert_eq!(run["security"], json!([{ "bearer": [] }]));
+    assert_eq!(
+        document["components"]["securitySchemes"]["bearer"]["scheme"],
+        "bearer"
+    );
+    assert!(run["responses"]["401"].is_object());
+}
+
+#[tokio::test]
+async fn calls_and_chunks_are_counted_by_route() {
+    let server = Served::of(&registry()).await;
+
+    server.stream("/agents/parrot", &says("leek soup")).await;
+    server.post("/flows/menu", &json!({ "data": 1 })).await;
+    server.get("/no/such/path").await;
+    let metrics = server.get("/metrics").await;
+
+    for line in [
+        r#"everturn_http_requests_total{route="/agents/parrot",kind="agent",status="200"} 1"#,
+        r#"everturn_http_requests_total{route="/flows/menu",kind="flow",status="400"} 1"#,
+        r#"everturn_stream_chunks_total{route="/agents/parrot",kind="agent"} 3"#,
+        r#"everturn_streams_open{route="/agents/parrot",kind="agent"} 0"#,
+        r#"everturn_calls_in_flight{route="/agents/parrot",kind="agent"} 0"#,
+        r#"everturn_call_duration_seconds_count{route="/agents/parrot",kind="agent"} 1"#,
+    ] {
+        assert!(
+            metrics.body.lines().any(|known| known == line),
+            "{line}\n{}",
+            metrics.body
+        );
+    }
+    assert!(
+        !metrics.body.contains("no/such/path"),
+        "paths that clients make up must not fill memory"
+    );
+    assert!(
+        metrics
+            .header("content-type")
+            .unwrap()
+            .starts_with("application/openmetrics-text")
+    );
+}
+
+#[tokio::test]
+async fn a_server_is_alive_and_ready() {
+    let server = Served::of(&registry()).await;
+
+    assert_eq!(server.get("/healthz").await.json(), json!({ "status": "ok" }));
+    assert_eq!(server.get("/readyz").await.json(), json!({ "status": "ready" }));
+}

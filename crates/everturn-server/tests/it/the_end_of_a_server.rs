@@ -1,0 +1,139 @@
+//! A server that is told to end: calls under way finish, are handed on or cancelled, and then it returns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_agent::SnapshotStatus;
+use everturn_agent::store::{Detail, MemoryStore, Scope, SessionStore};
+use everturn_core::Registry;
+use everturn_server::{AfterGrace, Grace, Server};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::agents::{patient, says};
+use crate::support::{Answer, Served};
+
+struct Ending {
+    server: Served,
+    stream: reqwest::Response,
+    gate: CancellationToken,
+    store: Arc<MemoryStore>,
+}
+
+/// A server with one turn under way.
+async fn in_the_middle(store: bool, grace: Grace) -> Ending {
+    let registry = Registry::new();
+    let (gate, rows) = (CancellationToken::new(), Arc::new(MemoryStore::new()));
+    patient(&registry, store.then(|| Arc::clone(&rows)), &gate);
+    let server = Served::start(Server::new(&registry).grace(grace)).await;
+    let stream = server
+        .request("/agents/patient", &says("hi"))
+        .header("accept", "text/event-stream");
+    let mut stream = stream.send().await.unwrap();
+    stream.chunk().await.unwrap().unwrap();
+    Ending {
+        server,
+        stream,
+        gate,
+        store: rows,
+    }
+}
+
+async fn last_event(stream: reqwest::Response) -> Value {
+    let answer = Answer {
+        status: stream.status().as_u16(),
+        headers: stream.headers().clone(),
+        body: stream.text().await.unwrap(),
+    };
+    answer.events().pop().unwrap()
+}
+
+fn impatient(then: AfterGrace) -> Grace {
+    Grace {
+        period: Duration::from_millis(20),
+        then,
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_ends_in_time_is_delivered_before_the_server_returns() {
+    let mut ending = in_the_middle(true, Grace::default()).await;
+
+    ending.server.handle.shut_down();
+    ending.gate.cancel();
+    let event = last_event(ending.stream).await;
+    ending.server.ended().await;
+
+    assert_eq!(event["result"]["finishReason"], "stop");
+}
+
+#[tokio::test]
+async fn a_server_that_ends_takes_no_more_connections_and_is_not_ready() {
+    let mut ending = in_the_middle(true, Grace::default()).await;
+    let before = ending.server.get("/readyz").await;
+
+    ending.server.handle.shut_down();
+    assert!(ending.server.handle.is_shutting_down());
+    ending.gate.cancel();
+    last_event(ending.stream).await;
+    ending.server.ended().await;
+
+    assert_eq!(before.json(), json!({ "status": "ready" }));
+    assert!(
+        ending
+            .server
+            .client
+            .get(ending.server.url("/healthz"))
+            .send()
+            .await
+            .is_err()
+    );
+}
+
+#[tokio::test]
+async fn readiness_is_withdrawn_where_the_router_lives_on() {
+    let registry = Registry::new();
+    let server = Server::new(&registry);
+    let handle = server.handle();
+    let router = server.router().unwrap();
+    let host = Served::start(Server::new(&registry).without_operations().merge(router)).await;
+
+    let before = host.get("/readyz").await;
+    handle.shut_down();
+    let after = host.get("/readyz").await;
+
+    assert_eq!(before.status, 200);
+    after.assert_failure(503, "UNAVAILABLE");
+    assert_eq!(host.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_turn_that_outlasts_the_grace_period_is_handed_on_where_it_can_be() {
+    let mut ending = in_the_middle(true, impatient(AfterGrace::Detach)).await;
+
+    ending.server.handle.shut_down();
+    let event = last_event(ending.stream).await;
+    ending.server.ended().await;
+
+    assert_eq!(event["result"]["finishReason"], "detached");
+    let id = event["result"]["snapshotId"].as_str().unwrap().into();
+    let row = ending
+        .store
+        .get(&Scope::default(), &id, Detail::Whole)
+        .await
+        .unwrap();
+    assert_eq!(row.unwrap().status, SnapshotStatus::Pending);
+}
+
+#[tokio::test]
+async fn a_turn_that_cannot_be_handed_on_is_cancelled_and_told_so() {
+    for (store, then) in [(true, AfterGrace::Cancel)] {
+        let mut ending = in_the_middle(store, impatient(then)).await;
+
+        ending.server.handle.shut_down();
+        let event = last_event(ending.stream).await;
+        ending.server.ended().await;
+
+        assert_eq!(event["error"]["status"], "CANCELLED", "{event}");
+    }
+}

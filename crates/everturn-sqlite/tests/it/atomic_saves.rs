@@ -1,0 +1,151 @@
+//! A save is one step, whoever else saves at the same time.
+
+use std::sync::Arc;
+
+use everturn_agent::SnapshotStatus;
+use everturn_agent::store::{Mutation, Precondition, SessionStore};
+use everturn_core::{Error, Reason, Status};
+use serde_json::{Value, json};
+
+use crate::support::{Fixture, get, put, row, scope, set};
+
+fn increment() -> Mutation {
+    Arc::new(|existing| {
+        let mut row = existing.cloned().unwrap_or_else(|| row("counter", "s", 1));
+        row.status = SnapshotStatus::Pending;
+        let count = row.extra.get("count").and_then(Value::as_u64).unwrap_or(0);
+        row.extra.insert("count".to_owned(), json!(count + 1));
+        Ok(Some(row))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_update_of_sixteen_concurrent_writers_is_lost() {
+    let fixture = Fixture::new().await;
+
+    let writers = (0..16).map(|_| {
+        let store = fixture.store.clone();
+        tokio::spawn(async move {
+            for _ in 0..25 {
+                store
+                    .save(&scope(), Some(&"counter".into()), Precondition::None, increment())
+                    .await
+                    .unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+
+    assert_eq!(
+        get(&fixture.store, "counter").await.unwrap().extra["count"],
+        json!(400)
+    );
+}
+
+#[tokio::test]
+async fn of_sixteen_turns_from_one_tip_exactly_one_commits() {
+    let fixture = Fixture::new().await;
+    put(&fixture.store, row("tip", "s", 1)).await.unwrap();
+
+    let turns = (0..16).map(|turn| {
+        let store = fixture.store.clone();
+        tokio::spawn(async move {
+            let id = format!("turn-{turn}");
+            let precondition = Precondition::Tip(Some("tip".into()));
+            store
+                .save(
+                    &scope(),
+                    Some(&id.as_str().into()),
+                    precondition,
+                    set(row(&id, "s", 2)),
+                )
+                .await
+        })
+    });
+    let mut committed = 0;
+    for turn in turns.collect::<Vec<_>>() {
+        match turn.await.unwrap() {
+            Ok(_) => committed += 1,
+            Err(error) => assert_eq!(error.status(), Status::Aborted),
+        }
+    }
+
+    assert_eq!(committed, 1);
+}
+
+#[tokio::test]
+async fn a_save_that_fails_or_panics_takes_nothing_of_its_neighbours_with_it() {
+    let fixture = Fixture::new().await;
+    let failing: Mutation = Arc::new(|_| Err(Error::resource_exhausted("no pots left")));
+    let panicking: Mutation = Arc::new(|_| panic!("burnt"));
+
+    let save = |id: &'static str, mutation: Mutation| {
+        let store = fixture.store.clone();
+        async move {
+            store
+                .save(&scope(), Some(&id.into()), Precondition::None, mutation)
+                .await
+        }
+    };
+    let (one, failed, two, panicked, three) = tokio::join!(
+        save("one", set(row("one", "s", 1))),
+        save("failing", failing),
+        save("two", set(row("two", "s", 2))),
+        save("panicking", panicking),
+        save("three", set(row("three", "s", 3))),
+    );
+
+    assert_eq!(failed.unwrap_err().status(), Status::ResourceExhausted);
+    assert!(panicked.unwrap_err().is(Reason::PANIC));
+    for (saved, id) in [(one, "one"), (two, "two"), (three, "three")] {
+        assert_eq!(saved.unwrap().unwrap().snapshot_id.as_str(), id);
+        assert!(get(&fixture.store, id).await.is_some());
+    }
+    assert!(fixture.store.verify().await.unwrap().is_clean());
+}
+
+#[tokio::test]
+async fn a_mutation_that_returns_nothing_writes_nothing() {
+    let fixture = Fixture::new().await;
+
+    let saved = fixture
+        .store
+        .save(
+            &scope(),
+            Some(&"x".into()),
+            Precondition::None,
+            Arc::new(|_| Ok(None)),
+        )
+        .await;
+
+    assert_eq!(saved.unwrap(), None);
+    assert_eq!(get(&fixture.store, "x").await, None);
+}
+
+#[tokio::test]
+async fn an_id_is_made_where_none_is_given_and_wins_where_one_is() {
+    let fixture = Fixture::new().await;
+
+    let fresh = fixture
+        .store
+        .save(&scope(), None, Precondition::None, set(row("ignored", "s", 1)))
+        .await
+        .unwrap()
+        .unwrap();
+    let given = fixture
+        .store
+        .save(
+            &scope(),
+            Some(&"given".into()),
+            Precondition::None,
+            set(row("ignored", "s", 2)),
+        )
+        .await
+        .unwrap();
+
+    assert_eq!(fresh.snapshot_id.as_str().len(), 36);
+    assert_eq!(given.unwrap().snapshot_id.as_str(), "given");
+    assert_eq!(get(&fixture.store, "ignored").await, None);
+}

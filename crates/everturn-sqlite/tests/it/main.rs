@@ -1,0 +1,26 @@
+//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod atomic_saves;
+mod behaves_like_the_memory_store;
+mod contract;
+mod crashes;
+mod damaged_rows;
+mod deleting_for_good;
+#[path = "../fuzz_entry/mod.rs"]
+mod fuzz_entry;
+mod journals;
+mod latest_of_a_session;
+mod listing;
+mod maintenance;
+mod opening;
+mod round_trip;
+mod rules_of_rows;
+mod sharing;
+mod stream_log;
+mod stream_log_contract;
+mod support;
+mod tenants_are_apart;
+mod two_processes;
+mod watching_a_status;

@@ -1,0 +1,154 @@
+//! Which files open, and what is in them when they do.
+
+use everturn_agent::SnapshotStatus;
+use everturn_agent::store::{JournalKey, PendingQuery, SessionStore};
+use everturn_core::Status;
+use everturn_sqlite::SqliteStore;
+
+use crate::support::{Fixture, get, put, row, said, scope, with_status};
+
+#[tokio::test]
+async fn what_was_saved_is_there_after_reopening() {
+    let fixture = Fixture::new().await;
+    let mut kept = row("a", "s", 1);
+    kept.state = Some(said(&["one", "two"]));
+    put(&fixture.store, kept.clone()).await.unwrap();
+
+    let fixture = fixture.reopened().await;
+
+    assert_eq!(get(&fixture.store, "a").await, Some(kept));
+}
+
+#[tokio::test]
+async fn a_database_of_the_first_version_is_brought_up_to_date_with_its_rows() {
+    let fixture = Fixture::new().await;
+    let mut kept = row("a", "s", 1);
+    kept.state = Some(said(&["one", "two"]));
+    put(&fixture.store, kept.clone()).await.unwrap();
+    let pending = with_status(row("b", "s", 2), SnapshotStatus::Pending);
+    put(&fixture.store, pending).await.unwrap();
+    let path = fixture.path();
+    let Fixture { folder, store } = fixture;
+    drop(store);
+    // What later versions added.
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch("DROP TABLE journal; DROP INDEX snapshot_pending; PRAGMA user_version = 1")
+        .unwrap();
+    drop(connection);
+
+    let store = SqliteStore::open(&path).await.unwrap();
+
+    assert_eq!(get(&store, "a").await, Some(kept));
+    assert!(store.verify().await.unwrap().is_clean());
+    let found = store.pending(&PendingQuery::default()).await.unwrap().unwrap();
+    assert_eq!(found.items.len(), 1);
+    let key = JournalKey::new("s".into(), "turn");
+    let read = store.journal().unwrap().read(&scope(), &key).await;
+    assert_eq!(read.unwrap().len(), 0);
+    drop(folder);
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_refused_and_left_alone() {
+    let fixture = Fixture::new().await;
+    fixture.store.checkpoint().await.unwrap();
+    let path = fixture.path();
+    let Fixture { folder, store } = fixture;
+    drop(store);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.pragma_update(None, "user_version", 1_000).unwrap();
+
+    let error = SqliteStore::open(&path).await.unwrap_err();
+
+    assert_eq!(error.status(), Status::FailedPrecondition);
+    assert!(
+        error.message().contains("1000") && error.message().contains("update"),
+        "{error}"
+    );
+    let version: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    assert_eq!(version, 1_000);
+    drop(folder);
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch("CREATE TABLE recipe (name TEXT)")
+        .unwrap();
+
+    let error = SqliteStore::open(&path).await.unwrap_err();
+
+    assert_eq!(error.status(), Status::FailedPrecondition);
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(tables, 1);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    let notes = "buy leeks\n".repeat(500);
+    std::fs::write(&path, &notes).unwrap();
+
+    let error = SqliteStore::open(&path).await.unwrap_err();
+
+    assert_eq!(error.status(), Status::DataLoss, "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), notes);
+}
+
+#[tokio::test]
+async fn a_folder_that_does_not_exist_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+
+    let error = SqliteStore::open(folder.path().join("nowhere/sessions.db"))
+        .await
+        .unwrap_err();
+
+    assert_eq!(error.status(), Status::FailedPrecondition);
+    assert!(error.message().contains("nowhere"), "{error}");
+}
+
+#[tokio::test]
+async fn settings_that_make_no_sense_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || SqliteStore::options(folder.path().join("sessions.db"));
+
+    for options in [
+        options().readers(0),
+        options().blob_threshold(0),
+        options().poll_every(std::time::Duration::ZERO),
+    ] {
+        assert_eq!(
+            options.open().await.unwrap_err().status(),
+            Status::InvalidArgument
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_locked_database_is_unavailable_for_now() {
+    let fixture = Fixture::new().await;
+    let patience = std::time::Duration::from_millis(50);
+    let hasty = SqliteStore::options(fixture.path())
+        .busy_timeout(patience)
+        .open()
+        .await
+        .unwrap();
+    let other = rusqlite::Connection::open(fixture.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+
+    let error = put(&hasty, row("a", "s", 1)).await.unwrap_err();
+    other.execute_batch("COMMIT").unwrap();
+    let later = put(&hasty, row("a", "s", 1)).await;
+
+    assert_eq!(error.status(), Status::Unavailable);
+    assert!(later.is_ok());
+}

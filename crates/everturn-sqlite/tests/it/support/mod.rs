@@ -1,0 +1,156 @@
+//! What the tests of the store have in common.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use everturn_agent::store::{
+    Detail, Mutation, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
+};
+use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
+use everturn_ai::{History, Message};
+use everturn_core::Result;
+use everturn_sqlite::{Durability, SqliteStore};
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+/// A store in a folder of its own, which goes when the test is over.
+pub(crate) struct Fixture {
+    pub(crate) folder: TempDir,
+    pub(crate) store: SqliteStore,
+}
+
+impl Fixture {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path()).await;
+        Self { folder, store }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        path(self.folder.path())
+    }
+
+    /// The same database, opened anew: nothing is remembered.
+    pub(crate) async fn reopened(self) -> Self {
+        let Self { folder, store } = self;
+        drop(store);
+        let store = open(folder.path()).await;
+        Self { folder, store }
+    }
+}
+
+pub(crate) fn path(folder: &Path) -> PathBuf {
+    folder.join("sessions.db")
+}
+
+/// What is promised does not depend on the device's part of durability, and tests are faster without it.
+pub(crate) async fn open(folder: &Path) -> SqliteStore {
+    SqliteStore::options(path(folder))
+        .durability(Durability::Normal)
+        .open()
+        .await
+        .unwrap()
+}
+
+pub(crate) fn scope() -> Scope {
+    Scope::default()
+}
+
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+pub(crate) fn row(id: &str, session: &str, second: i64) -> Snapshot {
+    Snapshot::new(id.into(), session.into(), at(second))
+}
+
+pub(crate) fn said(texts: &[&str]) -> SessionState {
+    SessionState {
+        messages: texts.iter().map(|text| Message::user(*text)).collect(),
+        ..SessionState::default()
+    }
+}
+
+pub(crate) fn set(row: Snapshot) -> Mutation {
+    Arc::new(move |_| Ok(Some(row.clone())))
+}
+
+pub(crate) async fn put(store: &dyn SessionStore, row: Snapshot) -> Result<Snapshot> {
+    let id = row.snapshot_id.clone();
+    let saved = store
+        .save(&scope(), Some(&id), Precondition::None, set(row))
+        .await?;
+    Ok(saved.expect("the mutation writes"))
+}
+
+pub(crate) async fn get(store: &dyn SessionStore, id: &str) -> Option<Snapshot> {
+    store.get(&scope(), &id.into(), Detail::Whole).await.unwrap()
+}
+
+pub(crate) async fn latest(store: &dyn SessionStore, session: &str) -> Option<SnapshotId> {
+    let latest = store
+        .latest(&scope(), &session.into(), Detail::Metadata)
+        .await
+        .unwrap();
+    latest.map(|row| row.snapshot_id)
+}
+
+pub(crate) async fn ids(store: &dyn SessionStore, query: &SnapshotQuery) -> Vec<String> {
+    let page = store.list(&scope(), query).await.unwrap();
+    page.items.iter().map(|row| row.snapshot_id.to_string()).collect()
+}
+
+pub(crate) async fn session_ids(store: &dyn SessionStore) -> Vec<SessionId> {
+    let page = store.sessions(&scope(), &SessionQuery::default()).await.unwrap();
+    page.items.into_iter().map(|summary| summary.session_id).collect()
+}
+
+pub(crate) fn texts(history: &History) -> Vec<String> {
+    history
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect()
+}
+
+pub(crate) fn with_status(mut row: Snapshot, status: SnapshotStatus) -> Snapshot {
+    row.status = status;
+    row
+}
+
+/// The database file and whatever lies beside it.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect()
+}
+
+pub(crate) fn bytes_on_disk(folder: &Path) -> u64 {
+    files(folder)
+        .iter()
+        .map(|file| file.metadata().unwrap().len())
+        .sum()
+}
+
+/// Text that reads like prose and compresses like it.
+pub(crate) fn prose(random: &mut fastrand::Rng, bytes: usize) -> String {
+    const WORDS: &str = "the a of and to in leek soup potato that with butter for salt is was on kitchen as cream pepper \
+        he she they simmer slowly until tender then add stock onion garlic bay leaf thyme serve warm bread ladle bowl \
+        winter evening neighbour asked whether another helping might be had before the pot went cold remembered how \
+        grandmother sliced each vegetable thin against her thumb while talking about trains harbour weather market \
+        yesterday morning someone had left a basket by the door without any note inside just carrots and parsley";
+    let words: Vec<&str> = WORDS.split_whitespace().collect();
+    let mut text = String::new();
+    while text.len() < bytes {
+        text.push_str(words[random.usize(..words.len())]);
+        text.push_str(if random.u8(..12) == 0 { ". " } else { " " });
+    }
+    text.truncate(bytes);
+    text
+}
+
+pub(crate) fn noise(random: &mut fastrand::Rng, bytes: usize) -> String {
+    std::iter::repeat_with(|| random.alphanumeric())
+        .take(bytes)
+        .collect()
+}

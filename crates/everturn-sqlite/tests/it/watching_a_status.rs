@@ -1,0 +1,129 @@
+//! Watchers hear the current status, then every change or at least the last.
+
+use std::time::Duration;
+
+use everturn_agent::SnapshotStatus::{Aborted, Completed, Pending};
+use everturn_agent::store::{Deletion, SessionStore};
+use futures::StreamExt;
+
+use crate::support;
+use crate::support::{Fixture, put, row, scope, with_status};
+
+/// Long enough for a machine with other things to do; reached only by a test that fails.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future)
+        .await
+        .expect("something was to be heard")
+}
+
+#[tokio::test]
+async fn the_current_status_comes_first_and_changes_follow() {
+    let fixture = Fixture::new().await;
+    put(&fixture.store, with_status(row("a", "s", 1), Pending))
+        .await
+        .unwrap();
+
+    let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
+    assert_eq!(soon(statuses.next()).await, Some(Pending));
+    put(&fixture.store, with_status(row("a", "s", 1), Aborted))
+        .await
+        .unwrap();
+
+    assert_eq!(soon(statuses.next()).await, Some(Aborted));
+}
+
+#[tokio::test]
+async fn a_slow_watcher_hears_the_last_status() {
+    let fixture = Fixture::new().await;
+    put(&fixture.store, with_status(row("a", "s", 1), Pending))
+        .await
+        .unwrap();
+    let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
+
+    put(&fixture.store, with_status(row("a", "s", 1), Completed))
+        .await
+        .unwrap();
+
+    let last = soon(async { while statuses.next().await != Some(Completed) {} });
+    last.await;
+}
+
+#[tokio::test]
+async fn what_was_saved_before_is_current_for_a_new_watcher() {
+    let fixture = Fixture::new().await;
+    put(&fixture.store, with_status(row("a", "s", 1), Pending))
+        .await
+        .unwrap();
+    let mut early = fixture.store.watch(&scope(), &"a".into()).unwrap();
+    soon(early.next()).await;
+
+    put(&fixture.store, with_status(row("a", "s", 1), Completed))
+        .await
+        .unwrap();
+    let mut late = fixture.store.watch(&scope(), &"a".into()).unwrap();
+
+    assert_eq!(soon(late.next()).await, Some(Completed));
+}
+
+#[tokio::test]
+async fn a_change_that_leaves_the_status_is_not_heard() {
+    let fixture = Fixture::new().await;
+    put(&fixture.store, with_status(row("a", "s", 1), Pending))
+        .await
+        .unwrap();
+    let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
+    assert_eq!(soon(statuses.next()).await, Some(Pending));
+
+    let mut beat = with_status(row("a", "s", 1), Pending);
+    beat.heartbeat_at = Some(support::at(5));
+    put(&fixture.store, beat).await.unwrap();
+    put(&fixture.store, with_status(row("a", "s", 1), Completed))
+        .await
+        .unwrap();
+
+    assert_eq!(soon(statuses.next()).await, Some(Completed));
+}
+
+#[tokio::test]
+async fn the_stream_of_a_row_that_does_not_exist_is_over() {
+    let fixture = Fixture::new().await;
+
+    let mut statuses = fixture.store.watch(&scope(), &"nothing".into()).unwrap();
+
+    assert_eq!(soon(statuses.next()).await, None);
+}
+
+#[tokio::test]
+async fn the_stream_ends_with_its_row() {
+    let fixture = Fixture::new().await;
+    put(&fixture.store, with_status(row("a", "s", 1), Pending))
+        .await
+        .unwrap();
+    let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
+    soon(statuses.next()).await;
+
+    fixture
+        .store
+        .delete(&scope(), &Deletion::Session("s".into()))
+        .await
+        .unwrap();
+
+    assert_eq!(soon(statuses.next()).await, None);
+}
+
+#[tokio::test]
+async fn a_handle_on_the_same_file_hears_what_another_changes() {
+    let fixture = Fixture::new().await;
+    let other = support::open(fixture.folder.path()).await;
+    put(&fixture.store, with_status(row("a", "s", 1), Pending))
+        .await
+        .unwrap();
+    let mut statuses = other.watch(&scope(), &"a".into()).unwrap();
+    assert_eq!(soon(statuses.next()).await, Some(Pending));
+
+    put(&fixture.store, with_status(row("a", "s", 1), Completed))
+        .await
+        .unwrap();
+
+    assert_eq!(soon(statuses.next()).await, Some(Completed));
+}

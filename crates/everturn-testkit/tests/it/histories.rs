@@ -1,0 +1,99 @@
+//! The rehearsal of histories passes a store that keeps them and catches those that do not.
+
+use std::sync::Arc;
+
+use everturn_agent::SnapshotIds;
+use everturn_agent::store::MemoryStore;
+use everturn_testkit::certify::defects::{Defect, DefectiveStore};
+use everturn_testkit::histories::{Return, Step, rehearse};
+
+/// A program in which every kind of step finds something to do.
+fn program() -> Vec<Step> {
+    let turn = |session, text| Step::Turn { session, text };
+    vec![
+        turn(0, 0),
+        turn(0, 1),
+        Step::Resume { row: 0, text: 2 },
+        Step::Label {
+            row: 0,
+            label: 1,
+            off: false,
+        },
+        Step::Annotate { row: 1, note: 1 },
+        Step::Fork { row: 1 },
+        turn(3, 3),
+        Step::Export {
+            session: 0,
+            back: Return::Refused,
+        },
+        Step::DeleteSnapshot { row: 1 },
+        Step::Copy { session: 0 },
+        Step::Pend { session: 0 },
+        turn(0, 4),
+        Step::Export {
+            session: 0,
+            back: Return::Renamed,
+        },
+        Step::Export {
+            session: 0,
+            back: Return::AfterDeletion,
+        },
+        Step::Resume { row: 0, text: 48 },
+        Step::Export {
+            session: 0,
+            back: Return::Replacing,
+        },
+        Step::Rewind { row: 0, text: 3 },
+        Step::Export {
+            session: 0,
+            back: Return::Renamed,
+        },
+        Step::DeleteBranch { row: 0 },
+        turn(1, 5),
+        turn(1, 6),
+        turn(1, 7),
+        Step::Retain {
+            age: None,
+            count: Some(2),
+            even_labelled: false,
+        },
+        Step::Retain {
+            age: Some(3),
+            count: None,
+            even_labelled: false,
+        },
+        Step::Retain {
+            age: Some(0),
+            count: None,
+            even_labelled: true,
+        },
+        Step::DeleteSession { session: 1 },
+    ]
+}
+
+#[tokio::test]
+async fn the_store_in_memory_keeps_histories() {
+    for ids in [SnapshotIds::Uuid, SnapshotIds::ContentAddressed] {
+        rehearse(Arc::new(MemoryStore::new()), ids, &program())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_only_says_it_deleted_is_caught() {
+    let store = Arc::new(DefectiveStore::new(Defect::IdleDeletion));
+
+    let found = rehearse(store, SnapshotIds::Uuid, &program()).await.unwrap_err();
+
+    assert_eq!(found.step, 8, "{found}");
+}
+
+#[tokio::test]
+async fn a_store_that_forgets_where_a_fork_came_from_is_caught() {
+    let store = Arc::new(DefectiveStore::new(Defect::ForgetsUnknownFields));
+
+    let found = rehearse(store, SnapshotIds::Uuid, &program()).await.unwrap_err();
+
+    assert_eq!(found.step, 5, "{found}");
+}

@@ -1,0 +1,9 @@
+//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod building;
+mod front_page;
+mod prompt_folder;
+mod recovering;
+mod tools;

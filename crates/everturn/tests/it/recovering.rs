@@ -1,0 +1,64 @@
+//! Work that an application accepted outlives its process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn::prelude::*;
+
+/// The application as every process of it starts; its agent never ends a turn where it is stuck.
+async fn start(store: &Arc<MemoryStore>, stuck: bool) -> (Everturn, Agent) {
+    let app = Everturn::builder().build().await.unwrap();
+    let agent = app
+        .custom_agent("planner", move |session: AgentSession| async move {
+            session
+                .run(|turn| async move {
+                    if stuck {
+                        std::future::pending::<()>().await;
+                    }
+                    turn.add_message(Message::model("planned"));
+                    Ok(())
+                })
+                .await?;
+            Ok(session.result())
+        })
+        .heartbeat(Heartbeat {
+            interval: Duration::from_millis(40),
+            expiry: Duration::from_millis(100),
+        })
+        .store(Arc::clone(store))
+        .define()
+        .unwrap();
+    (app, agent)
+}
+
+#[test]
+fn an_application_goes_on_with_what_another_process_left() {
+    let store = Arc::new(MemoryStore::new());
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let id = runtime().block_on(async {
+        let (_app, agent) = start(&store, true).await;
+        let task = agent.chat().open().await.unwrap().detach("plan").await.unwrap();
+        task.snapshot_id().clone()
+    });
+
+    // The first runtime is gone, and with it every task that it had.
+    let (row, left) = runtime().block_on(async {
+        let (app, agent) = start(&store, false).await;
+        let recovering = app.recover_every(Duration::from_millis(20));
+        while agent.get_snapshot(id.clone()).await.unwrap().status != SnapshotStatus::Completed {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        recovering.stop().await;
+        agent.idle().await;
+        (agent.get_snapshot(id.clone()).await.unwrap(), app.recover().await)
+    });
+
+    let messages = row.state.unwrap().messages;
+    assert_eq!(messages.last().unwrap().text(), "planned");
+    assert!(left.taken_over.is_empty() && left.failures.is_empty());
+}
