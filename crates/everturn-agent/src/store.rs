@@ -74,9 +74,24 @@ pub enum Precondition {
     /// Nothing.
     #[default]
     None,
-    /// The [latest](SessionStore::latest) snapshot of the row's session is this one, or there is none yet; otherwise the save fails with
-    /// `ABORTED` and [`TIP_MOVED`]. Only the creation of a row can be subject to it.
+    /// The [latest](SessionStore::latest) snapshot of the row's session is this one, or there is none yet, whether the row
+    /// is new or rewritten; otherwise the save fails with `ABORTED` and [`TIP_MOVED`].
     Tip(Option<SnapshotId>),
+}
+
+impl Precondition {
+    /// Checks it, for a store that holds still meanwhile and knows the session's latest row.
+    ///
+    /// # Errors
+    /// `ABORTED` with [`TIP_MOVED`] if it does not hold.
+    pub fn check(&self, session: &SessionId, latest: Option<&SnapshotId>) -> Result<()> {
+        match self {
+            Self::Tip(expected) if expected.as_ref() != latest => {
+                Err(tip_moved(session, expected.as_ref(), latest))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// How much of a snapshot to read.
@@ -245,7 +260,11 @@ pub(crate) async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[
 }
 
 /// The error of a precondition that does not hold.
-pub fn tip_moved(session: &SessionId, expected: Option<&SnapshotId>, found: Option<&SnapshotId>) -> Error {
+pub(crate) fn tip_moved(
+    session: &SessionId,
+    expected: Option<&SnapshotId>,
+    found: Option<&SnapshotId>,
+) -> Error {
     let place =
         |id: Option<&SnapshotId>| id.map_or_else(|| "its beginning".to_owned(), |id| format!("'{id}'"));
     Error::aborted(format!(

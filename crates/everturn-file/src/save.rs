@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use everturn_agent::store::{Detail, Mutation, Precondition, admit, tip_moved};
+use everturn_agent::store::{Detail, Mutation, Precondition, admit};
 use everturn_agent::{Snapshot, SnapshotId};
 use everturn_core::Result;
 
@@ -48,8 +48,7 @@ impl Files {
         };
         match &draft.before {
             None => self.advance(&row, precondition)?,
-            Some(before) if before.orphaned != row.orphaned => self.forget_latest(&row)?,
-            Some(_) => {}
+            Some(before) => self.change(before, &row, precondition)?,
         }
         let (begins, ends) = pending::changes(draft.before.as_ref(), &row);
         if begins {
@@ -98,23 +97,26 @@ impl Files {
             return Ok(());
         };
         let tip = self.tip(session)?;
-        if let Precondition::Tip(expected) = precondition {
-            let found = tip.as_ref().map(|tip| &tip.snapshot_id);
-            if found != expected.as_ref() {
-                return Err(tip_moved(session, expected.as_ref(), found));
-            }
-        }
+        precondition.check(session, tip.as_ref().map(|tip| &tip.snapshot_id))?;
         if !row.orphaned && tip.is_none_or(|tip| row.position() > tip.position()) {
             self.point(session, &row.snapshot_id, row.created_at)?;
         }
         Ok(())
     }
 
-    /// Leaves it to the next look-up to find the session's latest row: a row is about to be left behind or recovered.
-    fn forget_latest(&self, row: &Snapshot) -> Result<()> {
+    /// Prepares for a row that is there to be rewritten. Where it is left behind or recovered by that, the next look-up
+    /// finds the session's latest row by scanning.
+    fn change(&self, before: &Snapshot, row: &Snapshot, precondition: &Precondition) -> Result<()> {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
+        if *precondition != Precondition::None {
+            let tip = self.tip(session)?;
+            precondition.check(session, tip.as_ref().map(|tip| &tip.snapshot_id))?;
+        }
+        if before.orphaned == row.orphaned {
+            return Ok(());
+        }
         let pointer = self.folder.pointer(session)?;
         if self.disk.read(&pointer)?.is_some() {
             self.disk.remove(&pointer)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_agent::store::{Detail, Mutation, Precondition, Scope, admit, tip_moved};
+use everturn_agent::store::{Detail, Mutation, Precondition, Scope, admit};
 use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
 use rusqlite::{OptionalExtension, Params, params};
 
@@ -86,6 +86,7 @@ impl Writing<'_> {
             None => self.create(scope, session_id, row, state.as_ref(), precondition),
             Some(before) => {
                 let tip = self.reading.tip(before.session)?;
+                precondition.check(session_id, tip.as_ref().map(|(_, id)| id))?;
                 self.execute(UPDATE, row, state.as_ref(), before.key, before.session)?;
                 self.move_tip(
                     before.session,
@@ -108,12 +109,7 @@ impl Writing<'_> {
         let scope = self.scope(scope.as_str())?;
         let session = self.session(scope, session_id.as_str())?;
         let tip = self.reading.tip(session)?;
-        if let Precondition::Tip(expected) = precondition {
-            let found = tip.as_ref().map(|(_, id)| id);
-            if found != expected.as_ref() {
-                return Err(tip_moved(session_id, expected.as_ref(), found).into());
-            }
-        }
+        precondition.check(session_id, tip.as_ref().map(|(_, id)| id))?;
         self.execute(INSERT, row, state, scope, session)?;
         let own = (row.created_at, row.snapshot_id.clone());
         let is_ahead = !row.orphaned && tip.as_ref().is_none_or(|tip| *tip < own);

@@ -18,7 +18,7 @@ use self::positions::{Position, Positions};
 use super::{
     Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
     PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, admit, id_to_save, record_taken, tip_moved,
+    SnapshotQuery, StatusStream, admit, id_to_save, record_taken,
 };
 use crate::lock::lock;
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
@@ -104,9 +104,7 @@ impl MemoryStore {
             return Ok(None);
         };
         let row = admit(id, existing, row)?;
-        if existing.is_none() {
-            tenant.check(&row, precondition)?;
-        }
+        tenant.check(&row, precondition)?;
         tenant.write(&row);
         for key in journals {
             tenant.journals.remove(key);
@@ -125,15 +123,10 @@ impl Tenant {
     }
 
     fn check(&self, row: &Snapshot, precondition: &Precondition) -> Result<()> {
-        let (Precondition::Tip(expected), Some(session)) = (precondition, &row.session_id) else {
+        let Some(session) = &row.session_id else {
             return Ok(());
         };
-        let found = self.tip(session).map(|(_, id)| id);
-        if found == expected.as_ref() {
-            Ok(())
-        } else {
-            Err(tip_moved(session, expected.as_ref(), found))
-        }
+        precondition.check(session, self.tip(session).map(|(_, id)| id))
     }
 
     fn write(&mut self, row: &Snapshot) {

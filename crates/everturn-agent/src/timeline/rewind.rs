@@ -151,7 +151,7 @@ impl Line<'_> {
             .save(
                 self.scope,
                 Some(&bearer.snapshot_id),
-                Precondition::None,
+                Precondition::Tip(Some(tip.snapshot_id.clone())),
                 decision,
             )
             .await?;

@@ -9,12 +9,22 @@ use everturn_core::{Registry, Result, Status};
 use serde_json::Value;
 
 use crate::support;
-use crate::support::{FaultyStore, all_chunks, replying, texts};
+use crate::support::{FaultyStore, Held, all_chunks, replying, texts};
 
 fn linear(store: &FaultyStore) -> Agent<Value> {
     replying("parrot")
         .store(store.clone())
         .timeline(Timeline::Linear)
+        .define()
+        .unwrap()
+}
+
+/// The same, where a turn may come to a snapshot that is there.
+fn naming_by_content(store: &FaultyStore) -> Agent<Value> {
+    replying("parrot")
+        .store(store.clone())
+        .timeline(Timeline::Linear)
+        .snapshot_ids(SnapshotIds::ContentAddressed)
         .define()
         .unwrap()
 }
@@ -98,12 +108,7 @@ async fn what_was_left_behind_is_recovered_by_resuming_it() {
 #[tokio::test]
 async fn a_turn_that_comes_to_a_snapshot_which_is_there_leaves_behind_what_follows_it() {
     let store = FaultyStore::default();
-    let agent = replying("parrot")
-        .store(store.clone())
-        .timeline(Timeline::Linear)
-        .snapshot_ids(SnapshotIds::ContentAddressed)
-        .define()
-        .unwrap();
+    let agent = naming_by_content(&store);
     let mut ids = turns(&agent, 4).await;
 
     let again = turn(&agent, AgentInit::snapshot(ids[0].clone()), "1").await;
@@ -120,6 +125,33 @@ async fn a_turn_that_comes_to_a_snapshot_which_is_there_leaves_behind_what_follo
     ids.push(turn(&agent, AgentInit::session("s"), "other").await);
     assert_eq!(listed(&store, false).await, pick(&ids, &[0, 1, 2, 4]));
     assert_eq!(listed(&store, true).await, pick(&ids, &[3]));
+}
+
+#[tokio::test]
+async fn who_comes_to_a_snapshot_which_is_there_does_not_leave_behind_what_another_process_writes() {
+    let store = FaultyStore::default();
+    let agent = naming_by_content(&store);
+    let mut ids = turns(&agent, 4).await;
+    let looking = store.hold_next_save(Held::Before);
+    let again = tokio::spawn(async move {
+        let back = AgentInit::snapshot(ids[0].clone());
+        (invoke(&agent, back, "1").await, ids)
+    });
+    looking.reached().await;
+    let deciding = store.hold_next_save(Held::Before);
+    looking.open();
+    deciding.reached().await;
+
+    let elsewhere = naming_by_content(&store.elsewhere());
+    let meanwhile = turn(&elsewhere, AgentInit::session("s"), "meanwhile").await;
+    deciding.open();
+
+    let outcome;
+    (outcome, ids) = again.await.unwrap();
+    ids.push(meanwhile);
+    let error = outcome.unwrap().error.unwrap();
+    assert_eq!(error.status, Some(Status::Aborted));
+    assert_eq!(listed(&store, false).await, ids);
 }
 
 #[tokio::test]

@@ -89,20 +89,28 @@ async fn a_turn_commits_at_the_tip_it_started_from_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_precondition_concerns_the_creation_of_a_row_only() {
+async fn a_precondition_concerns_rewrites_as_well() {
     let fixture = Fixture::new().await;
     put(&fixture.store, with_status(row("a", "s", 1), Pending))
         .await
         .unwrap();
     put(&fixture.store, row("b", "s", 2)).await.unwrap();
+    let rewrite = async |tip: &str| {
+        let precondition = Precondition::Tip(Some(tip.into()));
+        let mutation = set(row("a", "s", 1));
+        fixture
+            .store
+            .save(&scope(), Some(&"a".into()), precondition, mutation)
+            .await
+    };
 
-    let precondition = Precondition::Tip(None);
-    let saved = fixture
-        .store
-        .save(&scope(), Some(&"a".into()), precondition, set(row("a", "s", 1)))
-        .await;
+    let late = rewrite("a").await.unwrap_err();
+    let untouched = get(&fixture.store, "a").await.unwrap();
+    let in_time = rewrite("b").await;
 
-    assert!(saved.is_ok());
+    assert!(late.is(TIP_MOVED));
+    assert_eq!(untouched.status, Pending);
+    assert!(in_time.is_ok());
 }
 
 #[tokio::test]

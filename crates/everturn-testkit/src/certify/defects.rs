@@ -21,6 +21,8 @@ pub enum Defect {
     LostUpdate,
     /// Checks a precondition before it takes its turn instead of inside it.
     LockThatDoesNotExclude,
+    /// Checks a precondition only of rows that are new.
+    UncheckedRewrite,
     /// Leaves out the end of a long conversation.
     TornWrite,
     /// Tells watchers the current status and nothing after it.
@@ -55,9 +57,10 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
+        Self::UncheckedRewrite,
         Self::TornWrite,
         Self::DroppedNotification,
         Self::WrongLatest,
@@ -80,6 +83,7 @@ impl Defect {
         match self {
             Self::LostUpdate => "no update is lost under concurrent writers",
             Self::LockThatDoesNotExclude => "of many commits at one tip exactly one succeeds",
+            Self::UncheckedRewrite => "a precondition holds for rewrites as well",
             Self::TornWrite => "a state is never torn",
             Self::DroppedNotification => "a watcher hears of the last change",
             Self::WrongLatest => "the latest row is the one created last",
@@ -234,6 +238,11 @@ impl SessionStore for DefectiveStore {
                 self.store
                     .save(&scope, Some(id), Precondition::None, mutation)
                     .await
+            }
+            (Defect::UncheckedRewrite, Some(id)) => {
+                let is_new = self.store.get(&scope, id, Detail::Metadata).await?.is_none();
+                let checked = if is_new { precondition } else { Precondition::None };
+                self.store.save(&scope, Some(id), checked, mutation).await
             }
             (Defect::MutableEnding, Some(id)) => {
                 let before = self.store.get(&scope, id, Detail::Whole).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everturn_agent::store::{
     Deletion, Detail, Precondition, SessionQuery, SessionStore, SnapshotQuery, TIP_MOVED,
 };
-use everturn_agent::{SnapshotId, SnapshotStatus};
+use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Status};
 
 use super::row::{put, row, save, scope};
@@ -17,6 +17,7 @@ list_promises! {
     "a rewrite never becomes the latest" => a_rewrite_never_becomes_the_latest,
     "an orphaned row is never the latest" => an_orphan_is_never_the_latest,
     "a precondition is checked inside the commit" => a_precondition_is_checked,
+    "a precondition holds for rewrites as well" => a_rewrite_is_checked,
 }
 
 async fn latest(store: &dyn SessionStore, session: &str) -> Result<Option<String>, String> {
@@ -143,33 +144,54 @@ async fn an_orphan_is_never_the_latest(store: Arc<dyn SessionStore>) -> Verdict 
     Ok(())
 }
 
-async fn a_precondition_is_checked(store: Arc<dyn SessionStore>) -> Verdict {
-    let tip = |id: &str| Precondition::Tip((!id.is_empty()).then(|| id.into()));
-    let commit = async |id: &str, seconds: i64, precondition: Precondition| {
-        store
-            .save(
-                &scope(),
-                Some(&id.into()),
-                precondition,
-                put(row("s", id, seconds)),
-            )
-            .await
-    };
+/// Saves a row that expects the session's latest to be of that id, or not to be there if the id is empty.
+async fn commit(store: &dyn SessionStore, row: Snapshot, tip: &str) -> Result<Option<Snapshot>, Error> {
+    let id = row.snapshot_id.clone();
+    let precondition = Precondition::Tip((!tip.is_empty()).then(|| tip.into()));
+    store.save(&scope(), Some(&id), precondition, put(row)).await
+}
 
-    let first = commit("a", 1, tip("")).await;
+/// Whether somebody who came too late was told so.
+fn is_told(refused: &Result<Option<Snapshot>, Error>) -> bool {
+    refused
+        .as_ref()
+        .is_err_and(|error| error.status() == Status::Aborted && error.is(TIP_MOVED))
+}
+
+async fn a_precondition_is_checked(store: Arc<dyn SessionStore>) -> Verdict {
+    let first = commit(&*store, row("s", "a", 1), "").await;
     ensure!(
         matches!(first, Ok(Some(_))),
         "the first row of a session: {first:?}"
     );
-    let second = commit("b", 2, tip("a")).await;
+    let second = commit(&*store, row("s", "b", 2), "a").await;
     ensure!(matches!(second, Ok(Some(_))), "a row at the tip: {second:?}");
-    for stale in [tip(""), tip("a"), tip("nowhere")] {
-        let refused = commit("c", 3, stale.clone()).await;
-        let error = refused.as_ref().err();
-        let is_told = error.is_some_and(|error| error.status() == Status::Aborted && error.is(TIP_MOVED));
-        ensure!(is_told, "{stale:?} with the tip at 'b': {refused:?}");
+    for stale in ["", "a", "nowhere"] {
+        let refused = commit(&*store, row("s", "c", 3), stale).await;
+        ensure!(is_told(&refused), "'{stale}' with the tip at 'b': {refused:?}");
     }
     let read = store.get(&scope(), &"c".into(), Detail::Metadata).await;
     ensure!(matches!(read, Ok(None)), "a refused row is there: {read:?}");
+    Ok(())
+}
+
+async fn a_rewrite_is_checked(store: Arc<dyn SessionStore>) -> Verdict {
+    save(&*store, row("s", "a", 1)).await?;
+    save(&*store, row("s", "b", 2)).await?;
+    let mut noted = row("s", "a", 1);
+    noted.note = Some("rewritten".to_owned());
+
+    for stale in ["", "a", "nowhere"] {
+        let refused = commit(&*store, noted.clone(), stale).await;
+        ensure!(is_told(&refused), "'{stale}' with the tip at 'b': {refused:?}");
+    }
+    let read = store.get(&scope(), &"a".into(), Detail::Metadata).await;
+    let kept = matches!(&read, Ok(Some(row)) if row.note.is_none());
+    ensure!(kept, "a refused rewrite is there: {read:?}");
+    let taken = commit(&*store, noted, "b").await;
+    ensure!(
+        matches!(taken, Ok(Some(_))),
+        "a rewrite with the tip where it should be: {taken:?}"
+    );
     Ok(())
 }
