@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::journal::OpenTurn;
+use crate::store::Scope;
 use crate::{AgentInput, SessionState, Snapshot, SnapshotStatus};
 
 /// Under which key a pending row holds its record.
@@ -96,6 +97,10 @@ pub(crate) struct RunRecord {
     /// What the caller brought along, as far as the agent has it recorded.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) context: Map<String, Value>,
+    /// The tenant that came with the call, where the run is not stored as that tenant's: agents that the run calls may
+    /// work for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<Scope>,
 }
 
 impl RunRecord {
@@ -173,6 +178,7 @@ mod tests {
             inputs: vec!["soup".into()],
             turn: None,
             context: Map::new(),
+            tenant: Some(Scope::new("acme")),
         }
     }
 

@@ -122,13 +122,14 @@ impl<S: CustomState> Definition<S> {
         }
     }
 
-    /// What is left of a run's caller: what the run recorded, and whose run it is. An agent that works the tenant out by
-    /// itself is asked again; for any other the tenant came with the call, as an extension that no value holds.
+    /// What is left of a run's caller: what the run recorded, and which tenant came with the call, as an extension that
+    /// no value holds. Where none is recorded that is the tenant whose run it is, unless the agent works that out by itself.
     fn context_of(&self, run: &LostRun) -> Context {
         let context = Context::new().with_values(run.record.context.clone());
-        match self.scope {
-            Some(_) => context,
-            None => context.with_extension(Arc::new(run.scope.clone())),
+        let owner = || self.scope.is_none().then(|| run.scope.clone());
+        match run.record.tenant.clone().or_else(owner) {
+            Some(tenant) => context.with_extension(Arc::new(tenant)),
+            None => context,
         }
     }
 

@@ -99,9 +99,7 @@ impl<S> Definition<S> {
     pub(crate) fn scope(&self, context: &Context) -> Scope {
         match &self.scope {
             Some(scope) => scope(context),
-            None => context
-                .extension::<Scope>()
-                .map_or_else(Scope::default, |scope| Scope::clone(&scope)),
+            None => Scope::brought_by(context).unwrap_or_default(),
         }
     }
 

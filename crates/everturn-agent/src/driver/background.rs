@@ -14,7 +14,7 @@ use crate::lease::{Lease, RunRecord};
 use crate::machine::{Ending, Event};
 use crate::run_stream::stream_key;
 use crate::runs::RunEntry;
-use crate::store::{JournalKey, StatusStream};
+use crate::store::{JournalKey, Scope, StatusStream};
 use crate::{
     AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotEvent,
     SnapshotId, SnapshotStatus, TurnEnd,
@@ -155,6 +155,7 @@ impl<S: CustomState> Driver<S> {
             inputs,
             turn: self.journals.begun().filter(|_| self.turns.is_under_way()),
             context: self.definition.recorded_context(self.client.context()),
+            tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != ledger.scope()),
         };
         record.put(&mut row);
         self.writes.push(

@@ -3,14 +3,23 @@
 use std::fmt;
 use std::sync::Arc;
 
+use everturn_core::Context;
+use serde::{Deserialize, Serialize};
+
 /// Whose rows a store call may see: a tenant's prefix. Cloning is cheap.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Scope(Arc<str>);
 
 impl Scope {
     /// The scope of a tenant.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
+    }
+
+    /// The tenant that came with a call, as an extension of its context.
+    pub(crate) fn brought_by(context: &Context) -> Option<Self> {
+        context.extension::<Self>().map(|scope| Self::clone(&scope))
     }
 
     /// The tenant's name; `global` where there is only one.

@@ -1,14 +1,15 @@
 //! Which runs count as lost, who takes one, and when it is given up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::store::{Deletion, Detail, Scope, SessionStore};
-use everturn_agent::{AgentBuilder, AgentInit, AgentInput, Heartbeat, SnapshotStatus, WorkerLoss};
+use everturn_agent::{AgentBuilder, AgentInit, AgentInput, Heartbeat, SnapshotStatus, Turn, WorkerLoss};
 use everturn_core::{Context, Error, Registry, Status};
 use serde_json::{Value, json};
 
 use crate::support;
-use crate::support::FaultyStore;
+use crate::support::{FaultyStore, handling, reply};
 use crate::takeover_support::{A_WHILE, Worker, clock};
 
 #[tokio::test(start_paused = true)]
@@ -152,6 +153,43 @@ async fn tenants_runs_are_taken_over_only_with_what_makes_the_tenant() {
     assert_eq!(recovery.taken_over.len(), 1, "{recovery:?}");
     let row = second.store.get(&Scope::new("acme"), &id, Detail::Whole).await;
     assert_eq!(row.unwrap().unwrap().status, SnapshotStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_calls_still_works_for_the_tenant_that_came_with_the_call() {
+    let clock = clock();
+    let first = Worker::with(FaultyStore::default(), &clock, |agent| {
+        agent.scope(|_| Scope::new("everybody"))
+    });
+    let (heard, hearing) = std::sync::mpsc::channel();
+    let second = handling("worker", move |turn: Turn| {
+        let heard = heard.clone();
+        async move {
+            heard.send(turn.context().extension::<Scope>()).unwrap();
+            reply(turn).await
+        }
+    });
+    let second = second
+        .clock(clock.clone())
+        .store(first.store.elsewhere())
+        .scope(|_| Scope::new("everybody"))
+        .define()
+        .unwrap();
+    let context = Context::new().with_extension(Arc::new(Scope::new("acme")));
+    let mut connection = first.agent.connect_in(AgentInit::session("s"), &context);
+    connection
+        .send(AgentInput::from("plan").detached())
+        .await
+        .unwrap();
+    connection.output().await.unwrap();
+    first.lose();
+    tokio::time::sleep(A_WHILE).await;
+
+    let recovery = second.recover().await;
+    second.idle().await;
+
+    assert_eq!(recovery.taken_over.len(), 1, "{recovery:?}");
+    assert_eq!(hearing.recv().unwrap().as_deref(), Some(&Scope::new("acme")));
 }
 
 #[tokio::test(start_paused = true)]
