@@ -1,17 +1,19 @@
 //! Where the rows of one invocation go: after which row, under which claim, with which precondition.
 
 mod admission;
+mod new_row;
 mod whereabouts;
 
 use std::sync::Arc;
 
-use everturn_core::{Error, Result};
+use everturn_core::Result;
 use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use self::admission::{Admission, Admitted, QueuedTurn};
+pub(crate) use self::new_row::Saved;
+use self::new_row::{Back, NewRow};
 use self::whereabouts::Whereabouts;
 use crate::claim::{Claim, Interest};
-use crate::content_id::holds_the_same;
 use crate::journal::{OpenTurn, Place, turn_key, turn_over};
 use crate::lease::Lease;
 use crate::machine::TurnOutcome;
@@ -19,7 +21,6 @@ use crate::store::{
     Detail, JournalGuard, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream,
     drop_journals, tip_moved,
 };
-use crate::timeline::{Line, Rewind};
 use crate::{
     AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
     SnapshotStatus, Timeline,
@@ -48,26 +49,6 @@ pub(crate) struct Ledger {
     taken_up: Option<OpenTurn>,
     /// Where the invocation stands, for whoever must know it while a turn runs.
     whereabouts: Arc<Whereabouts>,
-}
-
-/// A row that is in the store.
-pub(crate) struct Saved {
-    pub(crate) row: Snapshot,
-    /// Whether it was written now: a row that is named after what it holds may have been there.
-    pub(crate) is_new: bool,
-    /// The rewind that came with it and could not be carried out to its end.
-    unfinished: Option<Rewind>,
-    /// Whether it is the session's latest.
-    is_tip: bool,
-}
-
-/// A return to an earlier row.
-#[derive(Clone)]
-enum Back {
-    /// To this row; nothing has come of it yet.
-    To(SnapshotId),
-    /// A row has come of it, and not everything is marked that it leaves behind.
-    Unfinished(Rewind),
 }
 
 /// What a row's successor must know of it.
@@ -353,58 +334,22 @@ impl Ledger {
         row: Snapshot,
         journals: Vec<JournalKey>,
     ) -> impl Future<Output = Result<Saved>> + Send + use<> {
-        let precondition = self.precondition();
-        let (store, scope, session) = (
-            Arc::clone(&self.store),
-            self.scope.clone(),
-            self.session_id.clone(),
-        );
-        let rewind = self.rewind.clone();
-        let keep = self.ids == SnapshotIds::ContentAddressed && row.snapshot_id.is_content_addressed();
+        let is_named_by_content =
+            self.ids == SnapshotIds::ContentAddressed && row.snapshot_id.is_content_addressed();
         // On a linear timeline there is one line, whichever row a turn comes to.
-        let tip = self
-            .tip_id()
-            .filter(|_| self.timeline == Timeline::Linear)
-            .cloned();
-        async move {
-            let line = Line {
-                store: &*store,
-                scope: &scope,
-                session: &session,
-            };
-            let id = row.snapshot_id.clone();
-            // What few turns do is in boxes, so that the others do not carry it about.
-            let rewind = match rewind {
-                Some(Back::To(to)) => Some(Box::pin(line.back_to(&to)).await?.going_on_to(&id)),
-                Some(Back::Unfinished(rewind)) => Some(rewind.going_on_to(&id)),
-                None => None,
-            };
-            let mut written = row.clone();
-            if let Some(rewind) = &rewind {
-                rewind.put(&mut written);
-            }
-            let mutation: Mutation = Arc::new(move |existing| match existing.filter(|_| keep) {
-                Some(existing) => check_equal(existing, &written).map(|()| None),
-                None => Ok(Some(written.clone())),
-            });
-            let saved = store.commit(&scope, Some(&id), precondition, mutation, &journals);
-            if saved.await?.is_none() {
-                return Box::pin(already_there(line, row, tip, &journals)).await;
-            }
-            let unfinished = match rewind {
-                Some(rewind) => {
-                    let finished = Box::pin(line.finish(&rewind, &row)).await;
-                    Some(rewind).filter(|_| !settled(&finished, &id))
-                }
-                None => None,
-            };
-            Ok(Saved {
-                row,
-                is_new: true,
-                unfinished,
-                is_tip: true,
-            })
-        }
+        let only_line = self.tip_id().filter(|_| self.timeline == Timeline::Linear);
+        let new = NewRow {
+            store: Arc::clone(&self.store),
+            scope: self.scope.clone(),
+            session: self.session_id.clone(),
+            precondition: self.precondition(),
+            rewind: self.rewind.clone(),
+            may_be_there: is_named_by_content,
+            only_line: only_line.cloned(),
+            row,
+            journals,
+        };
+        new.write()
     }
 
     /// Takes note of a row that was saved: it is now the session's latest, unless it was there before and the session may
@@ -454,57 +399,4 @@ impl Ledger {
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
-}
-
-/// Goes on from a row that was there when it was to be written. `tip` is where the session's only line ends, if it may not
-/// branch.
-async fn already_there(
-    line: Line<'_>,
-    row: Snapshot,
-    tip: Option<SnapshotId>,
-    journals: &[JournalKey],
-) -> Result<Saved> {
-    let Line { store, scope, .. } = line;
-    let id = row.snapshot_id;
-    let found = store.get(scope, &id, Detail::Metadata).await?;
-    let found = found
-        .ok_or_else(|| Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again")))?;
-    if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
-        line.go_to(&found, tip).await?;
-    }
-    if let Some(journal) = store.journal() {
-        drop_journals(journal, scope, journals).await;
-    }
-    Ok(Saved {
-        row: Snapshot {
-            state: row.state,
-            ..found
-        },
-        is_new: false,
-        unfinished: None,
-        is_tip: tip.is_some(),
-    })
-}
-
-/// Two states with the same name are the same, but for numbers that the name cannot tell apart.
-fn check_equal(existing: &Snapshot, row: &Snapshot) -> Result<()> {
-    if let (Some(existing), Some(state)) = (&existing.state, &row.state)
-        && holds_the_same(existing, state)
-    {
-        return Ok(());
-    }
-    Err(Error::failed_precondition(format!(
-        "snapshot '{}' holds a state that differs in numbers beyond 2^53, which content-addressed names cannot tell \
-         apart; keep such numbers as text",
-        row.snapshot_id
-    )))
-}
-
-/// A rewind that could not be carried out to its end is no failure of the turn, which is durable: the row says that there
-/// is more to do, and so will the next.
-fn settled(outcome: &Result<()>, tip: &SnapshotId) -> bool {
-    if let Err(error) = outcome {
-        tracing::warn!(%tip, %error, "not all that a rewind leaves behind could be marked");
-    }
-    outcome.is_ok()
 }
