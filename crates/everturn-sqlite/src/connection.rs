@@ -14,7 +14,7 @@ use crate::cache::{Cache, Memory};
 use crate::fault::{Fault, Outcome};
 use crate::options::{Durability, SqliteStoreOptions};
 use crate::read::Reading;
-use crate::schema;
+use crate::schema::SESSIONS;
 
 /// Statements that stay prepared per connection; there are fewer.
 const STATEMENTS: usize = 128;
@@ -34,7 +34,7 @@ pub(crate) fn open_writer(options: &SqliteStoreOptions) -> Outcome<Connection> {
     connection.pragma_update(None, "fullfsync", options.durability == Durability::Full)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "secure_delete", true)?;
-    retry(options.busy_timeout, || schema::migrate(&mut connection))?;
+    retry(options.busy_timeout, || SESSIONS.migrate(&mut connection))?;
     Ok(connection)
 }
 

@@ -3,11 +3,12 @@
 use everturn_agent::store::Order;
 use rusqlite::Connection;
 
-use crate::{delete, journal, list, pending, read, schema};
+use crate::schema::SESSIONS;
+use crate::{delete, journal, list, pending, read};
 
 fn plan(sql: &str) -> Vec<String> {
     let mut connection = Connection::open_in_memory().unwrap();
-    schema::migrate(&mut connection).unwrap();
+    SESSIONS.migrate(&mut connection).unwrap();
     let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     for parameter in 1..=statement.parameter_count() {
         statement.raw_bind_parameter(parameter, 1).unwrap();

@@ -26,6 +26,7 @@ pub use self::options::SqliteStreamLogOptions;
 use self::pool::Pool;
 use self::reader::Reader;
 use self::rows::Found;
+use self::schema::STREAMS;
 use self::shared::{Shared, Stranger};
 use self::thread::{Job, Thread};
 use crate::connection::{open, retry};
@@ -196,7 +197,7 @@ fn open_writer(options: &SqliteStreamLogOptions) -> Outcome<Connection> {
     db.pragma_update(None, "foreign_keys", true)?;
     // What has expired is gone, not merely unlisted.
     db.pragma_update(None, "secure_delete", true)?;
-    retry(options.busy_timeout, || schema::migrate(&mut db))?;
+    retry(options.busy_timeout, || STREAMS.migrate(&mut db))?;
     Ok(db)
 }
 
