@@ -5,21 +5,15 @@ use std::time::Duration;
 
 use everturn_agent::store::{Detail, MemoryStore, Scope, SessionStore};
 use everturn_agent::{
-    Agent, AgentFinishReason, AgentInit, AgentInput, Artifact, Clock, Heartbeat, SnapshotStatus, Turn,
+    Agent, AgentFinishReason, AgentInit, AgentInput, AgentTask, Artifact, Heartbeat, SnapshotStatus, Turn,
 };
 use everturn_ai::Message;
 use everturn_core::{Error, Status};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use crate::support::{FaultyStore, all_chunks, handling, reply, replying, rows, said, texts};
-
-/// A clock that goes with tokio's.
-fn clock() -> Clock {
-    let (began, instant) = (Timestamp::from_second(1_000_000).unwrap(), Instant::now());
-    Clock::new(move || began + SignedDuration::try_from(instant.elapsed()).unwrap())
-}
+use crate::takeover_support::clock;
 
 /// Every turn waits for the gate; `boom` fails, `until` waits for its cancellation.
 fn gated(store: FaultyStore) -> (Agent, Arc<Semaphore>) {
@@ -45,6 +39,12 @@ fn gated(store: FaultyStore) -> (Agent, Arc<Semaphore>) {
         .unwrap()
     };
     (agent, gate)
+}
+
+/// Leaves a run in the background of session `s`.
+async fn detached(agent: &Agent, text: &str) -> AgentTask {
+    let mut chat = agent.chat().resume("s").open().await.unwrap();
+    chat.detach(text).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,15 +193,7 @@ async fn an_abort_reaches_the_work_and_stays_whatever_the_work_says() {
 async fn signs_of_life_touch_nothing_but_the_heartbeat() {
     let store = FaultyStore::default();
     let (agent, gate) = gated(store.clone());
-    let task = agent
-        .chat()
-        .resume("s")
-        .open()
-        .await
-        .unwrap()
-        .detach("long")
-        .await
-        .unwrap();
+    let task = detached(&agent, "long").await;
     let before = task.poll().await.unwrap();
 
     tokio::time::sleep(Duration::from_secs(95)).await;
@@ -237,15 +229,7 @@ async fn a_silent_worker_is_reported_as_expired_and_its_row_stays_pending() {
     .store(store.clone())
     .define()
     .unwrap();
-    let task = agent
-        .chat()
-        .resume("s")
-        .open()
-        .await
-        .unwrap()
-        .detach("vanish")
-        .await
-        .unwrap();
+    let task = detached(&agent, "vanish").await;
 
     store.fail_saves(true);
     tokio::time::sleep(Duration::from_mins(1)).await;
@@ -298,15 +282,7 @@ async fn a_detach_that_cannot_be_kept_is_refused_and_ends_the_work() {
 #[tokio::test(start_paused = true)]
 async fn a_running_background_run_keeps_others_from_the_session() {
     let (agent, gate) = gated(FaultyStore::default());
-    let task = agent
-        .chat()
-        .resume("s")
-        .open()
-        .await
-        .unwrap()
-        .detach("long")
-        .await
-        .unwrap();
+    let task = detached(&agent, "long").await;
 
     let refused = agent.chat().resume("s").run("two").await.unwrap_err();
     gate.add_permits(2);
@@ -330,15 +306,7 @@ async fn the_latest_row_is_stable_when_an_older_one_is_rewritten() {
     let (agent, gate) = gated(FaultyStore::default());
     gate.add_permits(1);
     let start = agent.chat().resume("s").run("start").await.unwrap();
-    let task = agent
-        .chat()
-        .resume("s")
-        .open()
-        .await
-        .unwrap()
-        .detach("until")
-        .await
-        .unwrap();
+    let task = detached(&agent, "until").await;
     gate.add_permits(1);
 
     let branch = agent

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_agent::{AgentFinishReason, AgentInput, Journaling, Resume, SnapshotPolicy, agent};
+use everturn_agent::{Agent, AgentFinishReason, AgentInput, Journaling, Resume, SnapshotPolicy, agent};
 use everturn_ai::{ModelResponse, Reconciliation, Replay};
 use everturn_core::{Error, Status};
 use serde_json::{Value, json};
@@ -11,6 +11,18 @@ use crate::journal_support::{
     Setting, deadly, done, interrupt, journals, latest, once, registry, run, status, tool,
 };
 use crate::support::Fuse;
+
+/// A process that died in its call of `pay`, and the agent of the next one.
+fn died_while_paying() -> (Setting, Fuse, Agent) {
+    let setting = Setting::new();
+    let fuse = Fuse::never();
+    let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
+    assert!(run(&fuse, &dying, "go").is_none());
+
+    let fuse = Fuse::never();
+    let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
+    (setting, fuse, agent)
+}
 
 #[test]
 fn a_turn_without_tools_writes_nothing() {
@@ -48,13 +60,7 @@ fn each_kind_of_tool_costs_what_it_says() {
 
 #[test]
 fn a_call_in_flight_is_asked_about_and_an_answer_settles_it() {
-    let setting = Setting::new();
-    let fuse = Fuse::never();
-    let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
-    assert!(run(&fuse, &dying, "go").is_none());
-
-    let fuse = Fuse::never();
-    let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
+    let (setting, fuse, agent) = died_while_paying();
     let asked = run(&fuse, &agent, "go").unwrap().unwrap();
     let question = interrupt(&asked);
     let answer = Resume::from(question.respond("paid in cash").unwrap());
@@ -69,13 +75,7 @@ fn a_call_in_flight_is_asked_about_and_an_answer_settles_it() {
 
 #[test]
 fn a_call_in_flight_is_run_again_by_whoever_knows_that_it_did_not_happen() {
-    let setting = Setting::new();
-    let fuse = Fuse::never();
-    let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
-    assert!(run(&fuse, &dying, "go").is_none());
-
-    let fuse = Fuse::never();
-    let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
+    let (setting, fuse, agent) = died_while_paying();
     let asked = run(&fuse, &agent, "go").unwrap().unwrap();
     let again = Resume::from(interrupt(&asked).restart(()).unwrap());
     let output = run(&fuse, &agent, AgentInput::resume(again)).unwrap().unwrap();
@@ -222,13 +222,7 @@ fn a_dead_end_without_anything_to_protect_leaves_nothing() {
 
 #[test]
 fn another_input_is_another_turn() {
-    let setting = Setting::new();
-    let fuse = Fuse::never();
-    let dying = setting.agent(&fuse, once(&["pay"]), [deadly("pay", &setting.world, &fuse)]);
-    assert!(run(&fuse, &dying, "go").is_none());
-
-    let fuse = Fuse::never();
-    let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
+    let (setting, fuse, agent) = died_while_paying();
     let output = run(&fuse, &agent, "go on").unwrap().unwrap();
 
     assert_eq!(output.finish_reason, Some(AgentFinishReason::Stop));

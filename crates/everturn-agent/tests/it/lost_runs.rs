@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::store::{Deletion, Detail, Scope, SessionStore};
-use everturn_agent::{AgentBuilder, AgentInit, AgentInput, Heartbeat, SnapshotStatus, Turn, WorkerLoss};
+use everturn_agent::{AgentBuilder, Heartbeat, SnapshotStatus, Turn, WorkerLoss};
 use everturn_core::{Context, Error, Registry, Status};
 use serde_json::{Value, json};
 
@@ -137,12 +137,7 @@ async fn tenants_runs_are_taken_over_only_with_what_makes_the_tenant() {
     let context = Context::new()
         .with_value("auth", json!({"tenant": "acme"}))
         .with_value("token", "secret");
-    let mut connection = first.agent.connect_in(AgentInit::session("s"), &context);
-    connection
-        .send(AgentInput::from("plan").detached())
-        .await
-        .unwrap();
-    let id = connection.output().await.unwrap().snapshot_id.unwrap();
+    let id = first.detach_in(&context, "plan").await;
     first.lose();
     tokio::time::sleep(A_WHILE).await;
 
@@ -176,12 +171,7 @@ async fn what_a_run_calls_still_works_for_the_tenant_that_came_with_the_call() {
         .define()
         .unwrap();
     let context = Context::new().with_extension(Arc::new(Scope::new("acme")));
-    let mut connection = first.agent.connect_in(AgentInit::session("s"), &context);
-    connection
-        .send(AgentInput::from("plan").detached())
-        .await
-        .unwrap();
-    connection.output().await.unwrap();
+    first.detach_in(&context, "plan").await;
     first.lose();
     tokio::time::sleep(A_WHILE).await;
 
@@ -201,12 +191,7 @@ async fn a_tenants_run_that_recorded_nothing_is_not_run_as_somebody_elses() {
     let first = Worker::with(FaultyStore::default(), &clock, tenants);
     let second = Worker::with(first.store.elsewhere(), &clock, tenants);
     let context = Context::new().with_value("auth", "ann");
-    let mut connection = first.agent.connect_in(AgentInit::session("s"), &context);
-    connection
-        .send(AgentInput::from("plan").detached())
-        .await
-        .unwrap();
-    connection.output().await.unwrap();
+    first.detach_in(&context, "plan").await;
     first.lose();
     tokio::time::sleep(A_WHILE).await;
 

@@ -3,23 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::{
-    Agent, AgentBuilder, AgentFinishReason, AgentStreamChunk, Artifact, Clock, RunWatch, Turn,
-};
+use everturn_agent::{Agent, AgentBuilder, AgentFinishReason, AgentStreamChunk, Artifact, RunWatch, Turn};
 use everturn_ai::Message;
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Error, Status};
-use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use crate::support::{Counter, FaultyStore, handling};
-
-/// A clock that goes with tokio's.
-fn clock() -> Clock {
-    let (began, instant) = (Timestamp::from_second(1_000_000).unwrap(), Instant::now());
-    Clock::new(move || began + SignedDuration::try_from(instant.elapsed()).unwrap())
-}
+use crate::takeover_support::clock;
 
 /// Streams a word, a change of the custom state and an artifact, waits at the gate, and streams another word.
 fn cook(gate: &Arc<Semaphore>) -> AgentBuilder<Counter> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_agent::SnapshotStatus::{Aborted, Completed, Pending};
+use everturn_agent::SnapshotStatus::{self, Aborted, Completed, Pending};
 use everturn_agent::store::{Deletion, SessionStore};
 use futures::StreamExt;
 
@@ -16,18 +16,20 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
         .expect("something was to be heard")
 }
 
+/// Saves row `a` with that status.
+async fn set_status(fixture: &Fixture, status: SnapshotStatus) {
+    let row = with_status(row("a", "s", 1), status);
+    put(&fixture.store, row).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_current_status_comes_first_and_changes_follow() {
     let fixture = Fixture::new().await;
-    put(&fixture.store, with_status(row("a", "s", 1), Pending))
-        .await
-        .unwrap();
+    set_status(&fixture, Pending).await;
 
     let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
     assert_eq!(soon(statuses.next()).await, Some(Pending));
-    put(&fixture.store, with_status(row("a", "s", 1), Aborted))
-        .await
-        .unwrap();
+    set_status(&fixture, Aborted).await;
 
     assert_eq!(soon(statuses.next()).await, Some(Aborted));
 }
@@ -35,14 +37,10 @@ async fn the_current_status_comes_first_and_changes_follow() {
 #[tokio::test]
 async fn a_slow_watcher_hears_the_last_status() {
     let fixture = Fixture::new().await;
-    put(&fixture.store, with_status(row("a", "s", 1), Pending))
-        .await
-        .unwrap();
+    set_status(&fixture, Pending).await;
     let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
 
-    put(&fixture.store, with_status(row("a", "s", 1), Completed))
-        .await
-        .unwrap();
+    set_status(&fixture, Completed).await;
 
     let last = soon(async { while statuses.next().await != Some(Completed) {} });
     last.await;
@@ -51,15 +49,11 @@ async fn a_slow_watcher_hears_the_last_status() {
 #[tokio::test]
 async fn what_was_saved_before_is_current_for_a_new_watcher() {
     let fixture = Fixture::new().await;
-    put(&fixture.store, with_status(row("a", "s", 1), Pending))
-        .await
-        .unwrap();
+    set_status(&fixture, Pending).await;
     let mut early = fixture.store.watch(&scope(), &"a".into()).unwrap();
     soon(early.next()).await;
 
-    put(&fixture.store, with_status(row("a", "s", 1), Completed))
-        .await
-        .unwrap();
+    set_status(&fixture, Completed).await;
     let mut late = fixture.store.watch(&scope(), &"a".into()).unwrap();
 
     assert_eq!(soon(late.next()).await, Some(Completed));
@@ -68,18 +62,14 @@ async fn what_was_saved_before_is_current_for_a_new_watcher() {
 #[tokio::test]
 async fn a_change_that_leaves_the_status_is_not_heard() {
     let fixture = Fixture::new().await;
-    put(&fixture.store, with_status(row("a", "s", 1), Pending))
-        .await
-        .unwrap();
+    set_status(&fixture, Pending).await;
     let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
     assert_eq!(soon(statuses.next()).await, Some(Pending));
 
     let mut beat = with_status(row("a", "s", 1), Pending);
     beat.heartbeat_at = Some(support::at(5));
     put(&fixture.store, beat).await.unwrap();
-    put(&fixture.store, with_status(row("a", "s", 1), Completed))
-        .await
-        .unwrap();
+    set_status(&fixture, Completed).await;
 
     assert_eq!(soon(statuses.next()).await, Some(Completed));
 }
@@ -96,9 +86,7 @@ async fn the_stream_of_a_row_that_does_not_exist_is_over() {
 #[tokio::test]
 async fn the_stream_ends_with_its_row() {
     let fixture = Fixture::new().await;
-    put(&fixture.store, with_status(row("a", "s", 1), Pending))
-        .await
-        .unwrap();
+    set_status(&fixture, Pending).await;
     let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
     soon(statuses.next()).await;
 
@@ -115,15 +103,11 @@ async fn the_stream_ends_with_its_row() {
 async fn a_handle_on_the_same_file_hears_what_another_changes() {
     let fixture = Fixture::new().await;
     let other = support::open(fixture.folder.path()).await;
-    put(&fixture.store, with_status(row("a", "s", 1), Pending))
-        .await
-        .unwrap();
+    set_status(&fixture, Pending).await;
     let mut statuses = other.watch(&scope(), &"a".into()).unwrap();
     assert_eq!(soon(statuses.next()).await, Some(Pending));
 
-    put(&fixture.store, with_status(row("a", "s", 1), Completed))
-        .await
-        .unwrap();
+    set_status(&fixture, Completed).await;
 
     assert_eq!(soon(statuses.next()).await, Some(Completed));
 }

@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn_agent::store::{Detail, Scope, SessionStore};
-use everturn_agent::{Agent, AgentBuilder, AgentTask, Clock, Snapshot, SnapshotId, Turn};
-use everturn_core::Result;
+use everturn_agent::{
+    Agent, AgentBuilder, AgentInit, AgentInput, AgentTask, Clock, Snapshot, SnapshotId, Turn,
+};
+use everturn_core::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -79,6 +81,14 @@ impl Worker {
     pub(crate) async fn detach(&self, text: &str) -> AgentTask {
         let mut chat = self.agent.chat().resume("s").open().await.unwrap();
         chat.detach(text).await.unwrap()
+    }
+
+    /// Leaves a run in the background for a caller; returns its row.
+    pub(crate) async fn detach_in(&self, context: &Context, text: &str) -> SnapshotId {
+        let mut connection = self.agent.connect_in(AgentInit::session("s"), context);
+        let run = AgentInput::from(text).detached();
+        connection.send(run).await.unwrap();
+        connection.output().await.unwrap().snapshot_id.unwrap()
     }
 
     /// Goes silent for good, or until it is found.
