@@ -1,6 +1,6 @@
 //! A tool asks, the process ends, another process answers: everything in between is JSON.
 
-use everturn_ai::{FinishReason, Generate, Message, ModelInfo, Part, Tool, ToolContext};
+use everturn_ai::{FinishReason, Generate, Generated, Message, ModelInfo, Part, Tool, ToolContext};
 use everturn_core::{Registry, Result, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,6 +84,17 @@ async fn interrupted() -> Result<String> {
     Ok(serde_json::to_string(&reply.messages())?)
 }
 
+/// Goes on when Bob has approved of what the tool asked.
+async fn approved(registry: &Registry, messages: Vec<Message>, waiting: &Part) -> Result<Generated> {
+    let by_bob = Approval { by: "Bob".to_owned() };
+    Generate::new(registry)
+        .model("programmableModel")
+        .messages(messages)
+        .tools([balance(), transfer()])
+        .restart(transfer().restart(waiting, by_bob)?)
+        .await
+}
+
 fn reload(stored: &str) -> Result<(Vec<Message>, Part)> {
     let messages: Vec<Message> = serde_json::from_str(stored)?;
     let waiting = messages
@@ -100,17 +111,7 @@ async fn the_question_is_typed_and_so_is_the_restart() {
     let (messages, waiting) = reload(&stored).unwrap();
     let question: Question = serde_json::from_value(waiting.interrupt().unwrap().clone()).unwrap();
     let (registry, script) = process(vec![step(says("Done."))]);
-    let reply = Generate::new(&registry)
-        .model("programmableModel")
-        .messages(messages)
-        .tools([balance(), transfer()])
-        .restart(
-            transfer()
-                .restart(&waiting, Approval { by: "Bob".to_owned() })
-                .unwrap(),
-        )
-        .await
-        .unwrap();
+    let reply = approved(&registry, messages, &waiting).await.unwrap();
 
     assert_eq!(question, Question { limit: 100 });
     assert_eq!(reply.text(), "Done.");
@@ -277,17 +278,7 @@ async fn the_other_process() {
     let (messages, waiting) = reload(&stored).unwrap();
     let (registry, _script) = process(vec![step(says("Done in another process."))]);
 
-    let reply = Generate::new(&registry)
-        .model("programmableModel")
-        .messages(messages)
-        .tools([balance(), transfer()])
-        .restart(
-            transfer()
-                .restart(&waiting, Approval { by: "Bob".to_owned() })
-                .unwrap(),
-        )
-        .await
-        .unwrap();
+    let reply = approved(&registry, messages, &waiting).await.unwrap();
 
     println!("{}", json!(reply.messages()));
 }

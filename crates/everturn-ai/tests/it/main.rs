@@ -36,6 +36,10 @@ mod middleware_model_wrappers;
 mod middleware_retry;
 #[cfg(all(unix, feature = "filesystem"))]
 mod middleware_skills;
+#[cfg_attr(
+    not(feature = "filesystem"),
+    allow(dead_code, reason = "some of it is for what that feature brings")
+)]
 mod middleware_support;
 mod middleware_tool_approval;
 mod model_wrappers;
