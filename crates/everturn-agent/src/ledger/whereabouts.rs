@@ -6,7 +6,7 @@ use everturn_core::Result;
 
 use crate::lease::Lease;
 use crate::lock::lock;
-use crate::store::tip_moved;
+use crate::store::Precondition;
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// What changes under a turn while it runs.
@@ -24,11 +24,8 @@ impl Whereabouts {
     }
 
     pub(super) fn check_tip(&self, session: &SessionId, latest: Option<&SnapshotId>) -> Result<()> {
-        let known = lock(&self.tip);
-        if known.as_ref() == latest {
-            return Ok(());
-        }
-        Err(tip_moved(session, known.as_ref(), latest))
+        let known = lock(&self.tip).clone();
+        Precondition::Tip(known).check(session, latest)
     }
 
     pub(super) fn hold(&self, lease: Lease) {

@@ -41,9 +41,9 @@ const PROMISES: [(&str, Check); 6] = [
 
 /// Runs the checks of atomicity, compare-and-set and watching with sixteen processes on one store.
 ///
-/// `test` is the full name, modules and all, of the test that calls this: its program is started again to run that test alone, and the
-/// call that happens there works for this one and returns an empty certificate. `open` opens the store in a folder that
-/// exists and may hold a store already; the folders are made inside `folder`, which should be empty.
+/// `test` is the full name, modules and all, of the test that calls this: its program is started again to run that test
+/// alone, and the call that happens there works for this one and returns an empty certificate. `open` opens the store in
+/// a folder that exists and may hold a store already; the folders are made inside `folder`, which should be empty.
 ///
 /// ```no_run
 /// use std::path::PathBuf;
