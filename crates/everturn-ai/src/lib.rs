@@ -171,7 +171,7 @@ pub use self::{
     tally::{Feature, Tally},
     tool::{
         IntoTool, NoInput, Tool, ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool,
-        outcome_unknown,
+        lookup_tools, outcome_unknown,
     },
     tool_choice::ToolChoice,
     tool_definition::ToolDefinition,

@@ -83,6 +83,7 @@ use everturn_core::{Context, Error, Registry, Result};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use self::action::remove_prompt;
 pub use self::call::PromptCall;
 use self::definition::Parts;
 pub use self::definition::PromptDefinition;

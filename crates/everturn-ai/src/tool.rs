@@ -32,7 +32,7 @@ use self::replay::Reconcile;
 pub use self::{
     context::ToolContext,
     interrupt::{interrupt, interrupt_data, outcome_unknown},
-    lookup::lookup_tool,
+    lookup::{lookup_tool, lookup_tools},
     reference::{IntoTool, ToolReference},
 };
 use crate::{JsonObject, MultipartToolResponse, Replay};
@@ -55,6 +55,8 @@ pub struct Tool(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     name: String,
+    /// The name by which a model calls the tool, if it is not the usual one.
+    called: Option<String>,
     description: String,
     input_schema: Option<Schema>,
     output_schema: Option<Schema>,
@@ -199,6 +201,7 @@ impl Tool {
     fn build(name: impl Into<String>, description: impl Into<String>, body: Body) -> Self {
         Self(Arc::new(Inner {
             name: name.into(),
+            called: None,
             description: description.into(),
             input_schema: None,
             output_schema: None,
@@ -251,7 +254,18 @@ impl Tool {
     /// The name by which a model calls the tool: what comes after the last `/`.
     pub fn short_name(&self) -> &str {
         let name = self.name();
-        name.rsplit_once('/').map_or(name, |(_, short)| short)
+        let usual = || name.rsplit_once('/').map_or(name, |(_, short)| short);
+        self.0.called.as_deref().unwrap_or_else(usual)
+    }
+
+    /// The same tool with its whole name as the one by which a model calls it: `files_read` for `files/read`.
+    pub(crate) fn called_in_full(self) -> Self {
+        self.edit(|inner| inner.called = Some(inner.name.replace('/', "_")))
+    }
+
+    /// Whether the tool belongs to an MCP server, whose names are nobody's choice here.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.metadata().contains_key("mcp")
     }
 
     /// What the tool is for.

@@ -70,6 +70,13 @@ impl Registry {
         insert_new(&self.0.actions, key, action, "an action")
     }
 
+    /// Removes the action under a key from this registry and returns it; a parent's action stays.
+    ///
+    /// Whoever has looked the action up before keeps it.
+    pub fn remove(&self, key: &str) -> Option<Arc<dyn DynAction>> {
+        self.0.actions.pin().remove(key).cloned()
+    }
+
     /// Adds a plugin; it is initialised when first needed.
     ///
     /// # Errors
@@ -229,6 +236,11 @@ impl Registry {
     /// Keeps a value under a key, such as the default model; it replaces an earlier one.
     pub fn set_value<T: Send + Sync + 'static>(&self, key: impl Into<String>, value: T) {
         self.0.values.pin().insert(key.into(), Arc::new(value));
+    }
+
+    /// Removes the value under a key from this registry; a parent's value stays.
+    pub fn remove_value(&self, key: &str) {
+        self.0.values.pin().remove(key);
     }
 
     /// The value under a key, here or in a parent, if it is of that type.

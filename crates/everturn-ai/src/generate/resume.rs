@@ -85,7 +85,12 @@ impl Call {
             again.is_some_and(|again| request.is_same_call(&again.name, again.reference.as_deref()))
         };
         let again = restart.iter().find(restarts).ok_or_else(|| unanswered(request))?;
-        Ok(Settlement::Restarted(again.clone()))
+        let again = again.clone().without_metadata_entry(metadata::RESOLVED_INTERRUPT);
+        // What the call asked is taken from the conversation: the tool may trust it.
+        Ok(Settlement::Restarted(match part.interrupt() {
+            Some(asked) => again.with_metadata_entry(metadata::RESOLVED_INTERRUPT, asked.clone()),
+            None => again,
+        }))
     }
 
     /// The answers in the order of the requests; restarted tools run at once.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use everturn_core::{Error, Registry, Result};
 
 use crate::middleware::Middleware;
-use crate::{Tool, ToolDefinition, ToolReference, lookup_tool, reason};
+use crate::{Tool, ToolDefinition, ToolReference, lookup_tool, lookup_tools, reason};
 
 #[derive(Default)]
 pub(super) struct ToolTable {
@@ -24,10 +24,14 @@ impl ToolTable {
     ) -> Result<Self> {
         let mut table = Self::default();
         for reference in declared {
-            table.add(match reference {
-                ToolReference::Tool(tool) => tool,
-                ToolReference::Name(name) => lookup_tool(registry, &name).await?,
-            })?;
+            match reference {
+                ToolReference::Tool(tool) => table.add(tool)?,
+                ToolReference::Name(name) if name.ends_with("/*") => {
+                    let tools = lookup_tools(registry, &name).await?;
+                    tools.into_iter().try_for_each(|tool| table.add(tool))?;
+                }
+                ToolReference::Name(name) => table.add(lookup_tool(registry, &name).await?)?,
+            }
         }
         middleware
             .iter()
@@ -37,6 +41,12 @@ impl ToolTable {
     }
 
     fn add(&mut self, tool: Tool) -> Result<()> {
+        let is_taken = self.by_short_name.contains_key(tool.short_name());
+        let tool = if is_taken && tool.is_foreign() {
+            tool.called_in_full()
+        } else {
+            tool
+        };
         match self.by_short_name.entry(tool.short_name().to_owned()) {
             Entry::Vacant(entry) => entry.insert(self.tools.len()),
             Entry::Occupied(entry) => {

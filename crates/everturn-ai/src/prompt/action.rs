@@ -39,6 +39,15 @@ pub(super) fn register(registry: &Registry, name: &str, source: &Arc<dyn PromptS
     Ok(())
 }
 
+/// Removes a prompt from the registry it was defined in, so that another can take its name. A prompt that was looked up
+/// before stays usable.
+pub fn remove_prompt(registry: &Registry, name: &str) {
+    for kind in [ActionType::PROMPT, ActionType::EXECUTABLE_PROMPT] {
+        registry.remove(&kind.key(name));
+    }
+    registry.remove_value(&value_key(name));
+}
+
 fn register_action<O: Payload>(
     registry: &Registry,
     name: &str,

@@ -125,6 +125,11 @@ impl<I, O> PromptDefinition<I, O> {
         typed.set(|settings| settings.input_schema = Some(Schema::of::<T>()))
     }
 
+    /// The input's JSON Schema, for a prompt whose input is known only at run time.
+    pub fn input_schema(self, schema: Schema) -> Self {
+        self.set(|settings| settings.input_schema = Some(schema))
+    }
+
     /// What the input is where a caller gives none, key by key; an object.
     pub fn input_default(self, default: impl Serialize) -> Self {
         self.edit(|parts| parts.input_default = Some(serde_json::to_value(default).map_err(Error::from)))

@@ -105,6 +105,12 @@ impl ToolContext {
         read(self.resumed_value(), "what the call was restarted with")
     }
 
+    /// The data of the interrupt that a restarted call answers, as the conversation holds it; `None` if the call was not
+    /// restarted.
+    pub fn interrupted_with(&self) -> Option<&Value> {
+        self.entry(metadata::RESOLVED_INTERRUPT)
+    }
+
     /// The input before the caller replaced it; `None` if it was not replaced.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Finding registered tools.
 
+use std::collections::BTreeMap;
+
 use everturn_core::{ActionType, Error, Registry, Result};
 
 use super::Tool;
@@ -24,4 +26,24 @@ pub async fn lookup_tool(registry: &Registry, name: &str) -> Result<Tool> {
         }
     }
     Err(Error::not_found(format!("no tool '{name}' is registered")).with_reason(reason::TOOL_NOT_FOUND))
+}
+
+/// The tools whose names begin as `pattern` does before its closing `*`, such as `files/*`, by name.
+///
+/// # Errors
+/// `NOT_FOUND` with [`reason::TOOL_NOT_FOUND`] if there are none, else what the plugin fails with.
+pub async fn lookup_tools(registry: &Registry, pattern: &str) -> Result<Vec<Tool>> {
+    // A plugin registers its tools when one of its names is first looked up.
+    registry.lookup(&ActionType::TOOL.key(pattern)).await?;
+    let prefix = pattern.strip_suffix('*').unwrap_or(pattern);
+    let mut found = BTreeMap::new();
+    for kind in [ActionType::TOOL_V2, ActionType::TOOL] {
+        let tools = registry.of_type(&kind).into_iter();
+        found.extend(tools.filter(|(name, _)| name.starts_with(prefix)));
+    }
+    if found.is_empty() {
+        let error = Error::not_found(format!("no tool is registered whose name begins with '{prefix}'"));
+        return Err(error.with_reason(reason::TOOL_NOT_FOUND));
+    }
+    Ok(found.into_values().map(Tool::from_action).collect())
 }

@@ -7,7 +7,7 @@ use super::Tool;
 pub enum ToolReference {
     /// The tool itself; it need not be registered.
     Tool(Tool),
-    /// A name, or a full key such as `/tool/calendar/book`.
+    /// A name, a full key such as `/tool/calendar/book`, or all tools of a plugin: `calendar/*`.
     Name(String),
 }
 

@@ -39,6 +39,7 @@ fn transfer() -> Tool {
             let Some(approval) = cx.resumed::<Approval>()? else {
                 return Err(cx.interrupt(Question { limit: 100 }));
             };
+            assert_eq!(cx.interrupted_with(), Some(&json!({ "limit": 100 })));
             Ok(Receipt {
                 text: format!("{} euros, approved by {}", order.euros, approval.by),
             })

@@ -1,6 +1,9 @@
 //! Tools as actions.
 
-use everturn_ai::{MultipartToolResponse, NoInput, Tool, ToolContext, lookup_tool};
+use everturn_ai::{
+    Generate, ModelInfo, ModelResponse, MultipartToolResponse, NoInput, Tool, ToolContext, define_model,
+    lookup_tool, lookup_tools,
+};
 use everturn_core::{Action, ActionType, Context, JsonCall, Reason, Registry, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -105,4 +108,49 @@ async fn output_that_breaks_the_tools_promise_is_its_own_fault() {
 
     assert_eq!(error.status(), Status::Internal);
     assert!(error.is(Reason::INVALID_OUTPUT));
+}
+
+#[tokio::test]
+async fn all_tools_of_a_plugin_are_found_by_its_name() {
+    let registry = Registry::new();
+    for name in ["maths/double", "maths/half", "mathsless/other"] {
+        double().named(name).register(&registry).unwrap();
+    }
+
+    let found = lookup_tools(&registry, "maths/*").await.unwrap();
+    let missing = lookup_tools(&registry, "music/*").await.unwrap_err();
+
+    let names: Vec<_> = found.iter().map(Tool::name).collect();
+    assert_eq!(names, ["maths/double", "maths/half"]);
+    assert_eq!(missing.status(), Status::NotFound);
+}
+
+#[tokio::test]
+async fn tools_of_two_mcp_servers_with_one_name_are_told_apart() {
+    let registry = Registry::new();
+    let mark = json!({ "mcp": {} }).as_object().cloned().unwrap();
+    for name in ["a/look", "b/look"] {
+        let tool = double().named(name).with_metadata(mark.clone());
+        tool.register(&registry).unwrap();
+    }
+    define_model(
+        &registry,
+        "names",
+        ModelInfo::default(),
+        |request, _, _| async move {
+            let names: Vec<_> = request
+                .tools
+                .iter()
+                .flat_map(|tools| tools.iter())
+                .map(|tool| tool.name.clone())
+                .collect();
+            Ok(ModelResponse::text_of(names.join(" ")))
+        },
+    )
+    .unwrap();
+
+    let generate = Generate::new(&registry).model("names").prompt("Which?");
+    let reply = generate.tool("a/*").tool("b/*").await.unwrap();
+
+    assert_eq!(reply.text(), "look b_look");
 }
