@@ -13,6 +13,12 @@ pub trait Plugin: Send + Sync + 'static {
     /// The prefix: the action `openai/gpt-5` belongs to the plugin `openai`.
     fn name(&self) -> &str;
 
+    /// Says what the plugin misses or was told wrongly, such as an API key. Asked once, when the plugin is installed, so
+    /// that a program learns of it at its start and not with the first call.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The actions that exist from the start, named with the plugin's prefix. Called once, when one of the plugin's
     /// names is first looked up or listed; if it fails, the next look-up tries again.
     fn init(&self) -> BoxFuture<'_, Result<Vec<Arc<dyn DynAction>>>> {

@@ -80,8 +80,9 @@ impl Registry {
     /// Adds a plugin; it is initialised when first needed.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a plugin of that name.
+    /// `ALREADY_EXISTS` if there is a plugin of that name, else what [`Plugin::check`] finds wrong.
     pub fn install(&self, plugin: Arc<dyn Plugin>) -> Result<()> {
+        plugin.check()?;
         let name = plugin.name().to_owned();
         insert_new(
             &self.0.plugins,

@@ -18,8 +18,8 @@ use crate::{Middleware, ModelCall, ModelResponse, ModelResponseChunk, NextModel,
 
 /// Calls the model again when it fails for a reason that may pass, after a growing pause.
 ///
-/// An error whose status someone chose is retried if the status is listed; an unclassified one always. Cancellation and
-/// interrupts never are. The pause is the larger of the current delay and the provider's wish (`details.retryAfterMs` of
+/// An error whose status someone chose is retried if the status is listed; an unclassified one always. Cancellation,
+/// interrupts and errors that say `retryable: false` in their details never are. The pause is the larger of the current delay and the provider's wish (`details.retryAfterMs` of
 /// the error), plus jitter of up to one second that doubles with each retry. If the invocation is cancelled during a
 /// pause, or its deadline is nearer than the pause is long, the last error is returned at once.
 ///
@@ -130,7 +130,7 @@ impl Retry {
 
     fn is_worth_retrying(&self, error: &Error) -> bool {
         let is_final = error.status() == Status::Cancelled || interrupt_data(error).is_some();
-        !is_final && (!error.is_classified() || self.statuses.contains(error.status()))
+        !is_final && !is_hopeless(error) && (!error.is_classified() || self.statuses.contains(error.status()))
     }
 }
 
@@ -166,6 +166,12 @@ fn counted(emitter: &Emitter<ModelResponseChunk>, count: &Arc<AtomicU64>) -> Emi
         count.fetch_add(1, Ordering::Relaxed);
         Ok(chunk)
     })
+}
+
+/// Whether the provider says that trying again cannot help, whatever the status: an exhausted quota stays exhausted.
+fn is_hopeless(error: &Error) -> bool {
+    let retryable = error.details().and_then(|details| details.get("retryable"));
+    retryable == Some(&false.into())
 }
 
 /// How long the provider asks to be left alone.

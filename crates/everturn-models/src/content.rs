@@ -1,0 +1,75 @@
+//! Content in the forms that several protocols share.
+
+use std::borrow::Cow;
+
+use everturn_ai::{Media, ToolResponse};
+use serde_json::Value;
+
+/// The output of a tool as text: a text as it is, anything else as compact JSON, nothing as nothing.
+pub(crate) fn output_text(response: &ToolResponse) -> Cow<'_, str> {
+    match &response.output {
+        None | Some(Value::Null) => Cow::Borrowed(""),
+        Some(Value::String(text)) => Cow::Borrowed(text),
+        Some(value) => Cow::Owned(value.to_string()),
+    }
+}
+
+/// Media that is in its URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Inline<'a> {
+    /// The MIME type; empty if it is not told.
+    pub(crate) mime_type: &'a str,
+    /// The content, in base64.
+    pub(crate) base64: Cow<'a, str>,
+}
+
+/// What is in a `data:` URL; `None` for any other URL.
+pub(crate) fn inline(media: &Media) -> Option<Inline<'_>> {
+    let (head, content) = media.url.strip_prefix("data:")?.split_once(',')?;
+    let base64 = if head.ends_with(";base64") {
+        Cow::Borrowed(content)
+    } else {
+        use base64::Engine as _;
+        Cow::Owned(base64::engine::general_purpose::STANDARD.encode(percent_decoded(content)))
+    };
+    Some(Inline {
+        mime_type: media.mime_type().unwrap_or_default(),
+        base64,
+    })
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, others)) = rest.split_first() {
+        let escaped = (byte == b'%').then(|| hexadecimal(others)).flatten();
+        decoded.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &others[2..] } else { others };
+    }
+    decoded
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits.get(..2)?).ok()?, 16).ok()
+}
+
+/// Whether a MIME type is one of images.
+pub(crate) fn is_image(mime_type: &str) -> bool {
+    mime_type.starts_with("image/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_urls_are_read_in_both_encodings() {
+        let base64 = Media::new("data:image/png;base64,QUI=");
+        let text = Media::new("data:text/plain,A%42%");
+
+        let image = inline(&base64).unwrap();
+        assert_eq!((image.mime_type, &*image.base64), ("image/png", "QUI="));
+        assert_eq!(inline(&text).unwrap().base64, "QUIl");
+        assert_eq!(inline(&Media::new("https://a/b.png")), None);
+    }
+}

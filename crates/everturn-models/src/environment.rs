@@ -1,0 +1,24 @@
+//! Environment variables: trimmed, with an empty one counting as unset.
+
+use std::env;
+
+/// Where settings are looked up by name; the environment of the process, or a table in tests.
+pub(crate) struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
+
+impl Environment<'_> {
+    /// The variables of this process.
+    pub(crate) const PROCESS: Environment<'static> = Environment(&|name| env::var(name).ok());
+
+    /// Variables that a function knows.
+    #[cfg(test)]
+    pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Environment<'_> {
+        Environment(lookup)
+    }
+
+    /// The value of a variable, unless it is unset or blank.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        let value = (self.0)(name)?;
+        let trimmed = value.trim();
+        (!trimmed.is_empty()).then(|| trimmed.to_owned())
+    }
+}

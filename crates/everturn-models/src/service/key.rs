@@ -1,0 +1,69 @@
+//! API keys, which are never printed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use reqwest::header::{HeaderName, HeaderValue};
+
+/// What stands in place of a key.
+const HIDDEN: &str = "<redacted>";
+
+/// A provider's API key. Printing it shows no part of it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ApiKey(Arc<str>);
+
+impl ApiKey {
+    /// A key, without the white space that copying leaves around it.
+    pub(crate) fn new(key: &str) -> Self {
+        Self(key.trim().into())
+    }
+
+    /// A text in which the key is hidden. Providers repeat keys in their errors.
+    pub(crate) fn hidden_in(&self, text: &str) -> String {
+        if self.0.is_empty() {
+            text.to_owned()
+        } else {
+            text.replace(&*self.0, HIDDEN)
+        }
+    }
+
+    /// The header that carries the key; `None` if the key holds a character that no header may have.
+    pub(crate) fn header(&self, place: &KeyHeader) -> Option<(HeaderName, HeaderValue)> {
+        let (name, value) = match place {
+            KeyHeader::Bearer => (reqwest::header::AUTHORIZATION, format!("Bearer {}", self.0)),
+            KeyHeader::Named(name) => (HeaderName::from_static(name), self.0.to_string()),
+        };
+        let mut value = HeaderValue::from_str(&value).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+/// Which header carries the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyHeader {
+    /// `authorization: Bearer KEY`.
+    Bearer,
+    /// A header of that name, in lower case.
+    Named(&'static str),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_neither_printed_nor_left_in_a_message() {
+        let key = ApiKey::new(" sk-secret\n");
+        let (_, header) = key.header(&KeyHeader::Bearer).unwrap();
+
+        assert_eq!(format!("{key:?} {header:?}"), "<redacted> Sensitive");
+        assert_eq!(key.hidden_in("wrong key: sk-secret!"), "wrong key: <redacted>!");
+    }
+}

@@ -1,0 +1,73 @@
+//! When a request that failed before its answer began is made again.
+
+use std::time::Duration;
+
+/// The longest pause that grows by doubling.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
+/// The pause before the first retry.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+/// The share of a pause that chance may take off, so that clients who failed together do not come back together.
+const JITTER: f64 = 0.25;
+
+/// How often, and after how long, a request is made again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Retries {
+    /// How often a request is made again.
+    pub(crate) most: u32,
+    /// The longest pause that a provider may ask for. A longer one ends the retrying.
+    pub(crate) longest_wish: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self {
+            most: 2,
+            longest_wish: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Retries {
+    /// The pause before the next attempt after `failures` failed ones, or `None` to give up. `wish` is the pause that the
+    /// provider asks for; `random` is a number from 0 to 1.
+    pub(crate) fn pause(&self, failures: u32, wish: Option<Duration>, random: f64) -> Option<Duration> {
+        if failures > self.most || wish.is_some_and(|wish| wish > self.longest_wish) {
+            return None;
+        }
+        let doublings = failures.saturating_sub(1).min(16);
+        let backoff = FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF);
+        Some(wish.unwrap_or_else(|| backoff.mul_f64(1.0 - JITTER * random)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pauses(random: f64) -> Vec<Option<Duration>> {
+        let retries = Retries {
+            most: 6,
+            ..Retries::default()
+        };
+        (1..=7)
+            .map(|failures| retries.pause(failures, None, random))
+            .collect()
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_end() {
+        let expected = [500, 1000, 2000, 4000, 8000, 8000].map(|pause| Some(Duration::from_millis(pause)));
+
+        assert_eq!(pauses(0.0), [expected.as_slice(), &[None]].concat());
+        assert_eq!(pauses(1.0)[0], Some(Duration::from_millis(375)));
+    }
+
+    #[test]
+    fn a_wish_is_taken_as_it_is_unless_it_is_too_long() {
+        let retries = Retries::default();
+
+        let soon = Duration::from_millis(3);
+        assert_eq!(retries.pause(1, Some(soon), 1.0), Some(soon));
+        assert_eq!(retries.pause(1, Some(Duration::from_mins(2)), 0.0), None);
+    }
+}

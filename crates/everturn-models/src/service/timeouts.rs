@@ -1,0 +1,24 @@
+//! How long a provider may be silent.
+
+use std::time::Duration;
+
+/// The limits on waiting. There is none on a whole call but the deadline of its context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// Until there is a connection.
+    pub(crate) connect: Duration,
+    /// From the request to the first byte of the answer. Reasoning models are silent for long.
+    pub(crate) first_byte: Duration,
+    /// Between two bytes of the answer. Keep-alive comments count.
+    pub(crate) between_bytes: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_mins(5),
+            between_bytes: Duration::from_mins(2),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Providers against servers of the tests' own, which play every feature and inject what goes wrong.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "until all providers are here")]
+
+mod server;
