@@ -40,6 +40,48 @@ pub(crate) struct Shared {
     pub(crate) durable: Option<Durable>,
 }
 
+impl Shared {
+    /// Asks all providers, in order.
+    pub(crate) async fn identify(&self, head: &Parts, input: Option<&Value>) -> Result<Provided, Refusal> {
+        let request = CallRequest {
+            method: &head.method,
+            path: head.uri.path(),
+            headers: &head.headers,
+            input,
+        };
+        let mut provided = Provided::new();
+        for provider in &self.providers {
+            provided.merge(provider.provide(&request).await?);
+        }
+        Ok(provided)
+    }
+
+    /// Counts a call of a principal, unless it has as many under way as it may.
+    pub(crate) fn admit(&self, caller: &Provided) -> Result<Option<Permit>, Refusal> {
+        let principal = caller.principal.as_ref();
+        let permit = principal.map(|principal| self.permits.acquire(principal));
+        Ok(permit.transpose()?)
+    }
+
+    /// The circumstances of a call.
+    pub(crate) fn context(&self, caller: Provided) -> Context {
+        let token = self.handle.cancelling().child_token();
+        let mut context = Context::new()
+            .with_cancellation(token)
+            .with_values(caller.values)
+            .with_extension(Arc::new(self.exposure));
+        if let Some(principal) = caller.principal {
+            context = context
+                .with_extension::<Scope>(Arc::new(principal.scope()))
+                .with_extension(Arc::new(principal));
+        }
+        if let Some(time) = self.limits.request_time {
+            context = context.with_deadline(deadline(time));
+        }
+        context
+    }
+}
+
 /// An action where it is mounted.
 pub(crate) struct Mounted {
     pub(crate) route: Route,
@@ -77,13 +119,9 @@ impl Mounted {
         let streams = streaming::is_wanted(&head.uri, &head.headers)?;
         let envelope = self.read(&head, body).await?;
         let caller = self.identify(&head, &envelope).await?;
-        let permit = caller
-            .principal
-            .as_ref()
-            .map(|principal| self.shared.permits.acquire(principal));
         let counted = Held {
             meter,
-            permit: permit.transpose()?,
+            permit: self.shared.admit(&caller)?,
         };
         let principal = caller.principal.clone();
         let (context, trace) = Trace::follow(self.context(caller));
@@ -122,41 +160,18 @@ impl Mounted {
         Ok(envelope)
     }
 
-    /// Asks all providers, in order.
     pub(crate) async fn identify(&self, head: &Parts, envelope: &Envelope) -> Result<Provided, Refusal> {
-        let request = CallRequest {
-            method: &head.method,
-            path: head.uri.path(),
-            headers: &head.headers,
-            input: envelope.data.as_ref(),
-        };
-        let mut provided = Provided::new();
-        for provider in &self.shared.providers {
-            provided.merge(provider.provide(&request).await?);
-        }
-        Ok(provided)
+        self.shared.identify(head, envelope.data.as_ref()).await
     }
 
     pub(crate) fn context(&self, caller: Provided) -> Context {
-        let token = self.shared.handle.cancelling().child_token();
-        let mut context = Context::new()
-            .with_cancellation(token)
-            .with_values(caller.values)
-            .with_extension(Arc::new(self.shared.exposure));
-        if self.can_be_detached() {
-            // A token of its own: all calls waiting on one would be in each other's way.
-            let hand_off = HandOff::when(self.shared.handle.handing_off().child_token());
-            context = context.with_extension(Arc::new(hand_off));
+        let context = self.shared.context(caller);
+        if !self.can_be_detached() {
+            return context;
         }
-        if let Some(principal) = caller.principal {
-            context = context
-                .with_extension::<Scope>(Arc::new(principal.scope()))
-                .with_extension(Arc::new(principal));
-        }
-        if let Some(time) = self.shared.limits.request_time {
-            context = context.with_deadline(deadline(time));
-        }
-        context
+        // A token of its own: all calls waiting on one would be in each other's way.
+        let hand_off = HandOff::when(self.shared.handle.handing_off().child_token());
+        context.with_extension(Arc::new(hand_off))
     }
 
     /// Whether what is streamed here is written down for callers who come back. What companions show is stored already,

@@ -5,6 +5,7 @@ mod call;
 mod context_provider;
 #[doc(hidden)]
 pub mod decoders;
+mod door;
 mod durable;
 mod envelope;
 mod error_body;
@@ -29,6 +30,7 @@ mod websocket;
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens};
+pub use self::door::Door;
 pub use self::layout::Layout;
 pub use self::limits::Limits;
 pub use self::principal::Principal;

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, ToSocketAddrs};
 use tower_http::cors::CorsLayer;
 
 use crate::context_provider::ContextProvider;
+use crate::door::{Door, Opened, enter};
 use crate::durable::{self, Durable};
 use crate::error_body::Refusal;
 use crate::handler::{Mounted, Shared, handle};
@@ -58,6 +59,7 @@ pub struct Server {
     handle: ServerHandle,
     streams: Option<Arc<dyn StreamLog>>,
     websockets: WebSockets,
+    doors: Vec<(String, Arc<dyn Door>)>,
 }
 
 impl Server {
@@ -79,6 +81,7 @@ impl Server {
             handle: ServerHandle::default(),
             streams: None,
             websockets: WebSockets::default(),
+            doors: Vec::new(),
         }
     }
 
@@ -144,6 +147,14 @@ impl Server {
         self
     }
 
+    /// Serves another protocol at a path: callers are identified as everywhere else, and the same limits hold.
+    ///
+    /// The path must not be a route's.
+    pub fn door(mut self, path: impl Into<String>, door: impl Door) -> Self {
+        self.doors.push((path.into(), Arc::new(door)));
+        self
+    }
+
     /// Ends the server from elsewhere.
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()
@@ -201,6 +212,19 @@ impl Server {
         }
         let exposure = self.exposure;
         let mut router = Router::new().without_v07_checks();
+        for (path, door) in &self.doors {
+            let opened = Arc::new(Opened {
+                door: Arc::clone(door),
+                metrics: metrics.of(&Route::post(path, "")),
+                shared: Arc::clone(&shared),
+            });
+            if paths.contains_key(checked(path)?) {
+                return Err(Error::already_exists(format!(
+                    "a route and a door are at {path}; give one of them another path"
+                )));
+            }
+            router = router.route(path, axum::routing::any(enter).with_state(opened));
+        }
         for (path, methods) in paths {
             router = router.route(&path, methods.finish(exposure));
         }

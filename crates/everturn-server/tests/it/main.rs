@@ -5,6 +5,7 @@
 
 mod agent_protocol;
 mod decoders;
+mod doors;
 mod durable_streams;
 mod flow_protocol;
 #[path = "../fuzz_entry/mod.rs"]

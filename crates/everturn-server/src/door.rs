@@ -1,0 +1,69 @@
+//! Doors: other protocols at a path of a server, behind its identification of callers and its limits.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, Response};
+use bytes::Bytes;
+use everturn_core::Context;
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use crate::body;
+use crate::error_body::Refusal;
+use crate::handler::{Held, Shared};
+use crate::metrics::{CallMeter, RouteMetrics};
+
+/// A protocol of its own at one path of a server; see [`Server::door`](crate::Server::door).
+///
+/// The server reads the request's body, finds out who calls, and counts the call; what the request means and how it is
+/// answered is up to the door. The door's answers are its own too: it must not let private text of errors out.
+#[async_trait]
+pub trait Door: Send + Sync + 'static {
+    /// Answers a request. `context` says who calls and until when, and is cancelled when the server ends; actions that
+    /// are run in it see the caller's own conversations only.
+    async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body>;
+}
+
+/// A door where it is mounted.
+pub(crate) struct Opened {
+    pub(crate) door: Arc<dyn Door>,
+    pub(crate) metrics: RouteMetrics,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Answers a request at a door.
+pub(crate) async fn enter(State(opened): State<Arc<Opened>>, request: Request<Body>) -> Response<Body> {
+    let meter = opened.metrics.call();
+    let response = match opened.answer(request, meter).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.respond(opened.shared.exposure),
+    };
+    opened.metrics.answered(response.status());
+    response
+}
+
+impl Opened {
+    async fn answer(&self, request: Request<Body>, meter: CallMeter) -> Result<Response<Body>, Refusal> {
+        let (head, body) = request.into_parts();
+        let bytes = body::read(&head.headers, body, &self.shared.limits).await?;
+        let input: Option<Value> = serde_json::from_slice(&bytes).ok();
+        let caller = self.shared.identify(&head, input.as_ref()).await?;
+        let held = Held {
+            meter,
+            permit: self.shared.admit(&caller)?,
+        };
+        let context = self.shared.context(caller);
+        let request = Request::from_parts(head, bytes);
+        let response = self.door.answer(request, context).await;
+        // The call is under way until the last of its answer was read.
+        Ok(response.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                let _under_way = &held;
+                frame
+            }))
+        }))
+    }
+}
