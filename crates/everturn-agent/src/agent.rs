@@ -3,8 +3,8 @@
 mod abort;
 mod actions;
 mod builder;
-mod definition;
 mod reading;
+mod transport;
 mod watching;
 
 use std::fmt;
@@ -13,21 +13,17 @@ use std::sync::Arc;
 use everturn_core::{Context, Registry, Result};
 use serde_json::Value;
 
-pub use self::abort::Abort;
 pub use self::actions::{AbortAction, AgentAction, SessionAction, SnapshotAction, SnapshotsAction};
-pub use self::builder::{AgentBuilder, AgentKind, Custom, IntoStore, custom_agent, session_flow};
+pub use self::builder::{AgentBuilder, AgentKind, Custom, custom_agent, session_flow};
 pub(crate) use self::builder::{AgentOrigin, sealed};
-pub use self::definition::Heartbeat;
-pub(crate) use self::definition::{AgentFunction, Definition};
-pub(crate) use self::reading::{Liveness, Showing, check_owner, exposure, not_found, nothing_in};
-pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 pub use self::watching::{WatchAction, WatchRequest};
 use crate::archive::Archive;
 use crate::chat::ChatBuilder;
+use crate::invocation::Definition;
 use crate::recovery::{self, Recovery};
 use crate::store::SessionStore;
 use crate::{
-    AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, AgentTask, CustomState,
+    Abort, AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, AgentTask, CustomState,
     GetSnapshotRequest, SessionId, Snapshot, SnapshotId,
 };
 

@@ -77,8 +77,8 @@ pub use self::record::{EXPORT_VERSION, MAX_LINE};
 pub use self::request::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
 pub use self::retention::{Retention, RetentionReport, TrimmedSession};
 pub use self::tree::{SnapshotNode, SnapshotTree};
-use crate::agent::{IntoStore, Showing, not_found};
-use crate::store::{Detail, Scope, SessionStore};
+use crate::reading::{Showing, not_found};
+use crate::store::{Detail, IntoStore, Scope, SessionStore};
 use crate::timeline::Line;
 use crate::{Clock, SessionId, Snapshot, SnapshotId};
 

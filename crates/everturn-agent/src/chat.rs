@@ -23,12 +23,12 @@ pub use self::interrupt::Interrupt;
 pub use self::reply::AgentReply;
 pub(crate) use self::reply::output_of;
 pub use self::task::AgentTask;
-pub use self::transport::AgentTransport;
+pub use self::transport::{Abort, AgentTransport};
 pub use self::turn::ChatTurn;
 pub use self::watch::RunWatch;
-use crate::agent::SNAPSHOT_NOT_FOUND;
 use crate::artifact::put;
 use crate::connection::CustomView;
+use crate::reading::SNAPSHOT_NOT_FOUND;
 use crate::{
     AgentFinishReason, AgentInit, AgentInput, AgentOutput, Artifact, CustomState, GetSnapshotRequest, Resume,
     SessionId, SessionState, SnapshotId,

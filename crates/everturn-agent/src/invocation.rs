@@ -1,14 +1,48 @@
 //! One call of an agent, from its `init` to its output.
 
+mod agent_session;
+mod background;
+mod boundary;
+mod broadcast;
+mod client;
+mod conversation;
+mod definition;
+mod driver;
+mod effect;
+mod execute;
+mod function;
+mod generate;
+mod hand_off;
+mod journals;
+mod machine;
+mod observer;
+mod opening;
+mod outbox;
+mod output;
+mod prompt_turn;
+mod snapshots;
+mod turn;
+mod turns;
+mod wire;
+
 use std::sync::Arc;
 
 use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use crate::agent::Definition;
-use crate::driver::Driver;
-use crate::opening::open;
+pub use self::agent_session::AgentSession;
+pub use self::definition::Heartbeat;
+pub(crate) use self::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
+pub(crate) use self::driver::Driver;
+use self::driver::{AgentEvent, Written};
+pub use self::effect::TurnEffect;
+pub use self::generate::TurnGenerate;
+pub use self::hand_off::HandOff;
+pub(crate) use self::opening::Opening;
+use self::opening::open;
+pub(crate) use self::prompt_turn::prompt_function;
+pub use self::turn::{Turn, TurnContext, TurnResult};
 use crate::{AgentInit, AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 
 /// Opens an invocation and waits for its output.

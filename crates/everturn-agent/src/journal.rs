@@ -50,7 +50,6 @@
 //! replayed. A tool that rewrites the conversation, or changes the session from a task it spawned without its context, is
 //! not followed.
 
-mod effect;
 mod entry;
 mod identity;
 mod log;
@@ -59,7 +58,6 @@ mod policy;
 mod turn_journal;
 mod writer;
 
-pub use self::effect::TurnEffect;
 pub(crate) use self::identity::turn_key;
 pub(crate) use self::open_turn::OpenTurn;
 pub use self::policy::Journaling;

@@ -1,6 +1,5 @@
 //! Where the rows of one invocation go: after which row, under which claim, with which precondition.
 
-mod admission;
 mod new_row;
 mod whereabouts;
 
@@ -9,18 +8,16 @@ use std::sync::Arc;
 use everturn_core::Result;
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) use self::admission::{Admission, Admitted, QueuedTurn};
 pub(crate) use self::new_row::Saved;
 use self::new_row::{Back, NewRow};
 use self::whereabouts::Whereabouts;
-use crate::claim::{Claim, Interest};
 use crate::journal::{OpenTurn, Place, turn_key, turn_over};
 use crate::lease::Lease;
-use crate::machine::TurnOutcome;
 use crate::store::{
     Detail, JournalGuard, JournalKey, Mutation, Precondition, Scope, SessionStore, StatusStream,
     drop_journals, tip_moved,
 };
+use crate::turn_lock::{AwaitedLock, LockAnswer, QueuedTurn, TurnLock, TurnLockGuard};
 use crate::{
     AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
     SnapshotStatus, Timeline,
@@ -35,8 +32,8 @@ pub(crate) struct Ledger {
     policy: Concurrency,
     timeline: Timeline,
     ids: SnapshotIds,
-    interest: Arc<Interest>,
-    claim: Option<Claim>,
+    turn_lock: Arc<TurnLock>,
+    held: Option<TurnLockGuard>,
     /// The row the next one goes on from.
     last: Option<Mark>,
     /// The session's latest row as far as this invocation knows.
@@ -84,7 +81,7 @@ impl Ledger {
         policy: Concurrency,
         clock: Clock,
     ) -> Self {
-        let interest = Arc::new(Interest::in_session(&store, &scope, &session_id));
+        let turn_lock = Arc::new(TurnLock::of(&store, &scope, &session_id));
         Self {
             store,
             scope,
@@ -93,8 +90,8 @@ impl Ledger {
             policy,
             timeline: Timeline::default(),
             ids: SnapshotIds::default(),
-            interest,
-            claim: None,
+            turn_lock,
+            held: None,
             last: None,
             tip: None,
             at_tip: true,
@@ -142,8 +139,8 @@ impl Ledger {
         self.taken_up = turn;
         self.last = parent.map(Mark::from);
         self.move_tip(Some(Mark::from(row)));
-        // What the run writes is its row, which is there; so nothing depends on the claim.
-        let _ = self.request(&row.snapshot_id);
+        // What the run writes is its row, which is there; so nothing depends on the turn lock.
+        let _ = self.take_lock(&row.snapshot_id);
     }
 
     /// Whose rows these are.
@@ -179,33 +176,33 @@ impl Ledger {
         (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
     }
 
-    /// Asks for the session, for a turn or a background run of that id.
+    /// Asks for the session's turn lock, for a turn or a background run of that id.
     ///
     /// # Errors
     /// `ABORTED` if the policy is to reject and another turn holds the session or has moved its tip.
-    pub(crate) fn request(&mut self, turn: &SnapshotId) -> Result<Admission> {
-        if !self.is_exclusive() || self.claim.is_some() {
-            return Ok(Admission::Granted);
+    pub(crate) fn take_lock(&mut self, turn: &SnapshotId) -> Result<LockAnswer> {
+        if !self.is_exclusive() || self.held.is_some() {
+            return Ok(LockAnswer::Granted);
         }
-        let claim = self
-            .interest
-            .claim_now(turn)
-            .and_then(|claim| match self.interest.tip() {
+        let taken = self
+            .turn_lock
+            .try_take(turn)
+            .and_then(|guard| match self.turn_lock.tip() {
                 Some(tip) if Some(&tip) != self.tip_id() => {
                     Err(tip_moved(&self.session_id, self.tip_id(), Some(&tip)))
                 }
-                _ => Ok(claim),
+                _ => Ok(guard),
             });
-        match claim {
-            Ok(claim) => {
-                self.claim = Some(claim);
-                Ok(Admission::Granted)
+        match taken {
+            Ok(guard) => {
+                self.held = Some(guard);
+                Ok(LockAnswer::Granted)
             }
-            Err(_) if self.policy == Concurrency::Queue => Ok(Admission::Queued(QueuedTurn {
+            Err(_) if self.policy == Concurrency::Queue => Ok(LockAnswer::Queued(QueuedTurn {
                 store: Arc::clone(&self.store),
                 scope: self.scope.clone(),
                 session_id: self.session_id.clone(),
-                interest: Arc::clone(&self.interest),
+                lock: Arc::clone(&self.turn_lock),
                 turn: turn.clone(),
                 known_tip: self.tip_id().cloned(),
             })),
@@ -213,10 +210,10 @@ impl Ledger {
         }
     }
 
-    /// Takes the session after waiting for it; returns the row to go on from if the session moved on.
-    pub(crate) fn admit(&mut self, admitted: Admitted) -> Option<Snapshot> {
-        self.claim = Some(admitted.claim);
-        let row = admitted.moved_to?;
+    /// Keeps the turn lock that was waited for; returns the row to go on from if the session moved on.
+    pub(crate) fn keep_lock(&mut self, awaited: AwaitedLock) -> Option<Snapshot> {
+        self.held = Some(awaited.guard);
+        let row = awaited.moved_to?;
         self.move_tip(Some(Mark::from(&row)));
         // A rewind goes back to where it was asked to, whatever came after.
         if self.rewind.is_some() {
@@ -237,8 +234,8 @@ impl Ledger {
     }
 
     /// Lets others have the session.
-    pub(crate) fn release(&mut self) {
-        self.claim = None;
+    pub(crate) fn release_lock(&mut self) {
+        self.held = None;
     }
 
     fn precondition(&self) -> Precondition {
@@ -298,9 +295,9 @@ impl Ledger {
     }
 
     /// The turn is over. What comes next is another, unless it failed in the middle and is let go on from there.
-    pub(crate) fn turn_ended(&mut self, outcome: TurnOutcome) {
+    pub(crate) fn turn_ended(&mut self, stands: bool) {
         self.taken_up = None;
-        if let Some(last) = self.last.as_mut().filter(|_| outcome == TurnOutcome::Succeeded) {
+        if let Some(last) = self.last.as_mut().filter(|_| stands) {
             last.turn = None;
         }
     }
@@ -360,7 +357,7 @@ impl Ledger {
             return self.go_back_to(row);
         }
         self.rewind = saved.unfinished.clone().map(Back::Unfinished);
-        self.interest.committed(&row.snapshot_id);
+        self.turn_lock.committed(&row.snapshot_id);
         self.move_tip(Some(Mark::from(row)));
         self.at_tip = true;
         if row.status == SnapshotStatus::Completed {

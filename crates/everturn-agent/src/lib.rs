@@ -72,26 +72,20 @@ pub mod patch;
 pub mod store;
 
 mod agent;
-mod agent_session;
 mod artifact;
-mod boundary;
 mod chat;
-mod claim;
 mod clock;
 mod connection;
 mod content_id;
-mod driver;
 mod finish_reason;
-mod hand_off;
 mod id;
 mod invocation;
 mod lease;
 mod ledger;
 mod lock;
-mod machine;
 mod middleware;
-mod opening;
 mod prompt_agent;
+mod reading;
 mod recovery;
 mod resume;
 mod run_stream;
@@ -102,31 +96,32 @@ mod snapshot_policy;
 mod state;
 mod timeline;
 mod transform;
-mod turn;
+mod turn_lock;
 mod wire;
 mod worker_loss;
 
 pub use self::agent::{
-    Abort, AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, Heartbeat, IntoStore,
-    SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, SessionAction, SnapshotAction, SnapshotsAction, WatchAction,
-    WatchRequest, custom_agent, session_flow,
+    AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, SessionAction, SnapshotAction,
+    SnapshotsAction, WatchAction, WatchRequest, custom_agent, session_flow,
 };
-pub use self::agent_session::AgentSession;
 pub use self::archive::Archive;
 pub use self::artifact::Artifact;
 pub use self::chat::{
-    AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt, RunWatch,
+    Abort, AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt,
+    RunWatch,
 };
-pub use self::claim::{Concurrency, SESSION_BUSY};
 pub use self::clock::Clock;
 pub use self::connection::{AgentConnection, TurnChunks};
 pub use self::content_id::SnapshotIds;
 pub use self::finish_reason::AgentFinishReason;
-pub use self::hand_off::HandOff;
 pub use self::id::{SessionId, SnapshotId};
-pub use self::journal::{Journaling, TURN_TAKEN_OVER, TurnEffect};
+pub use self::invocation::{
+    AgentSession, HandOff, Heartbeat, Turn, TurnContext, TurnEffect, TurnGenerate, TurnResult,
+};
+pub use self::journal::{Journaling, TURN_TAKEN_OVER};
 pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, register_agent_middleware};
-pub use self::prompt_agent::{InlinePrompt, NamedPrompt, TurnGenerate, agent, prompt_agent};
+pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
+pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};
 pub use self::resume::validate_resume;
 pub use self::run_stream::RunChunks;
@@ -134,8 +129,9 @@ pub use self::session::{CustomState, Session, SessionHandle};
 pub use self::snapshot::{Snapshot, SnapshotEvent, SnapshotStatus};
 pub use self::snapshot_policy::{SnapshotMoment, SnapshotPolicy};
 pub use self::state::SessionState;
+pub use self::store::IntoStore;
 pub use self::timeline::Timeline;
-pub use self::turn::{Turn, TurnContext, TurnResult};
+pub use self::turn_lock::{Concurrency, SESSION_BUSY};
 pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
     AgentStreamChunk, GetSnapshotRequest, Resume, SnapshotCreated, StateManagement, TurnEnd,

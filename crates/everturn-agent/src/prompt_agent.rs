@@ -5,13 +5,8 @@
 //! what the model, its tools and the user say does.
 
 mod data;
-mod generate;
 mod inline;
-mod kept;
 mod named;
-mod observer;
-mod turn;
 
-pub use self::generate::TurnGenerate;
 pub use self::inline::{InlinePrompt, agent};
 pub use self::named::{NamedPrompt, prompt_agent};

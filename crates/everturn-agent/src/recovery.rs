@@ -20,8 +20,7 @@ use self::claim::{Claim, HopelessRun, LostRun};
 pub use self::every::{RecoveryLoop, recover_every};
 pub use self::registered::recover_all;
 pub(crate) use self::registered::register;
-use crate::agent::Definition;
-use crate::driver::Driver;
+use crate::invocation::{Definition, Driver};
 use crate::store::{PendingQuery, Scope, SessionStore};
 use crate::{CustomState, SessionId, SnapshotId, WorkerLoss};
 
@@ -189,7 +188,7 @@ impl<S: CustomState> Definition<S> {
                     recorder.session_id(run.opening.session_id.as_str());
                     recorder.snapshot_id(run.id.as_str());
                     let (id, scope, lease) = (run.id.clone(), run.scope.clone(), run.record.lease);
-                    match Driver::take_over(this, run, context) {
+                    match Driver::take_over(this, run.id, run.record, run.opening, context) {
                         Ok(driver) => driver.run().await,
                         Err(error) => {
                             let hopeless = HopelessRun {

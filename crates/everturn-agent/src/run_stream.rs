@@ -12,8 +12,8 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::time::Instant;
 
-use crate::agent::{Liveness, not_found};
 use crate::lease::RunRecord;
+use crate::reading::{Liveness, not_found};
 use crate::store::{Detail, Scope, SessionStore};
 use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId, TurnEnd};
 

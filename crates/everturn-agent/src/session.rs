@@ -3,7 +3,6 @@
 mod changes;
 mod core;
 mod handle;
-mod outbox;
 mod patcher;
 
 use std::fmt;
@@ -17,9 +16,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(crate) use self::changes::{Change, Changes};
-pub(crate) use self::core::{Core, decode_custom};
+pub(crate) use self::core::{Core, Publisher, decode_custom};
 pub use self::handle::SessionHandle;
-pub(crate) use self::outbox::{Answer, ChunkSignal, MODEL_CHUNKS, Outbox, Receipt, Signal};
 use crate::{Artifact, SessionId, SessionState};
 
 /// A type that an agent can keep as its custom state. Nothing to implement: plain data with a default is one.

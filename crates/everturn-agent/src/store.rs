@@ -36,6 +36,7 @@
 //! A store owns the ids it is not given and keeps the session id of an existing row; times and status belong to the
 //! caller and are stored as they come.
 
+mod into_store;
 mod journal;
 mod memory;
 mod pending;
@@ -49,6 +50,7 @@ use async_trait::async_trait;
 use everturn_core::{Error, Reason, Result};
 use futures::stream::BoxStream;
 
+pub use self::into_store::IntoStore;
 pub use self::journal::{Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, record_taken};
 pub use self::memory::MemoryStore;
 pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};

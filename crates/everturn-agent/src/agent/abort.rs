@@ -7,18 +7,9 @@ use std::sync::Arc;
 
 use everturn_core::{Context, Error, Result};
 
-use super::Definition;
+use crate::invocation::Definition;
 use crate::store::{Detail, Precondition};
-use crate::{SnapshotId, SnapshotStatus};
-
-/// What an abort found and what it left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Abort {
-    /// The row's status before the attempt.
-    pub previous: SnapshotStatus,
-    /// The row's status after it.
-    pub status: SnapshotStatus,
-}
+use crate::{Abort, SnapshotId, SnapshotStatus};
 
 impl<S> Definition<S> {
     /// Aborts the run behind a row; `None` if there is no such row. A run that is over stays as it is.

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use everturn_core::{Action, ActionType, BidiAction, Schema};
 use serde_json::{Map, Value};
 
-use super::definition::Definition;
-use super::reading::not_found;
 use crate::archive::{FORKED_FROM, GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
-use crate::invocation::invoke;
+use crate::invocation::{Definition, invoke};
+use crate::reading::not_found;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
     CustomState, GetSnapshotRequest, Snapshot, StateManagement,

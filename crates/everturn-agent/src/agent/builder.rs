@@ -10,11 +10,11 @@ use everturn_core::{Context, Error, Registry, Result};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
+use crate::invocation::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
 use crate::journal::Retention;
 use crate::run_stream::own_log;
 use crate::runs::Runs;
-use crate::store::{Scope, SessionStore};
+use crate::store::{IntoStore, Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
@@ -443,29 +443,5 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         let agent = self.build()?;
         agent.register(&registry)?;
         Ok(agent)
-    }
-}
-
-/// What can be given as an agent's store: a store, or a shared one.
-pub trait IntoStore {
-    /// The store, shared.
-    fn into_store(self) -> Arc<dyn SessionStore>;
-}
-
-impl<T: SessionStore> IntoStore for T {
-    fn into_store(self) -> Arc<dyn SessionStore> {
-        Arc::new(self)
-    }
-}
-
-impl<T: SessionStore> IntoStore for Arc<T> {
-    fn into_store(self) -> Arc<dyn SessionStore> {
-        self
-    }
-}
-
-impl IntoStore for Arc<dyn SessionStore> {
-    fn into_store(self) -> Arc<dyn SessionStore> {
-        self
     }
 }

@@ -8,9 +8,9 @@ use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Definition;
 use super::actions::lenient;
 use crate::chat::output_of;
+use crate::invocation::Definition;
 use crate::run_stream::{Followed, RunChunks, follow};
 use crate::{
     AgentFinishReason, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest, HandOff, Snapshot,

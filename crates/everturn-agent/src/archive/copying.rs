@@ -6,7 +6,7 @@ use serde_json::json;
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
 use crate::journal::OpenTurn;
-use crate::opening::resumable;
+use crate::reading::resumable;
 use crate::store::Detail;
 use crate::timeline::Rewind;
 use crate::{SessionId, Snapshot, SnapshotId};

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use everturn_core::Result;
 
 use super::{Archive, SnapshotTree, named_session, named_snapshot};
-use crate::agent::nothing_in;
+use crate::reading::nothing_in;
 use crate::store::{Detail, MAX_PAGE, Page, SessionQuery, SessionSummary, SnapshotQuery};
 use crate::timeline::Rewind;
 use crate::{SessionId, Snapshot, SnapshotId};

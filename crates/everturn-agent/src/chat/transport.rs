@@ -8,9 +8,18 @@ use futures::future::BoxFuture;
 use crate::run_stream::RunChunks;
 use crate::store::StatusStream;
 use crate::{
-    Abort, Agent, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest,
-    Snapshot, SnapshotId,
+    AgentInit, AgentInput, AgentOutput, AgentStreamChunk, GetSnapshotRequest, Snapshot, SnapshotId,
+    SnapshotStatus,
 };
+
+/// What an abort found and what it left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abort {
+    /// The row's status before the attempt.
+    pub previous: SnapshotStatus,
+    /// The row's status after it.
+    pub status: SnapshotStatus,
+}
 
 /// The way to an agent, in this process or elsewhere.
 pub trait AgentTransport: Send + Sync + 'static {
@@ -44,36 +53,5 @@ pub trait AgentTransport: Send + Sync + 'static {
     /// How long a run that has expired may yet be taken over by another worker; after that nobody waits for it.
     fn takeover_patience(&self) -> Duration {
         Duration::ZERO
-    }
-}
-
-impl<S: CustomState> AgentTransport for Agent<S> {
-    fn connect(
-        &self,
-        init: AgentInit,
-        context: &Context,
-    ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
-        self.action().connect_in(init, context)
-    }
-
-    fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>> {
-        Box::pin(async move { self.definition().read_snapshot(request, &context).await })
-    }
-
-    fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>> {
-        Box::pin(async move { self.definition().abort_run(&id, &context).await })
-    }
-
-    fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
-        let definition = self.definition();
-        definition.store.as_ref()?.watch(&definition.scope(context), id)
-    }
-
-    fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
-        self.definition().follow(id, context)
-    }
-
-    fn takeover_patience(&self) -> Duration {
-        self.definition().takeover_patience()
     }
 }

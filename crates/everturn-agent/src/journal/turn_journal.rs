@@ -75,7 +75,7 @@ impl TurnJournal {
     }
 
     /// The journal of the turn this context belongs to, if it is a turn of that session.
-    pub(super) fn of(context: &Context, session: &SessionId) -> Option<Arc<Self>> {
+    pub(crate) fn of(context: &Context, session: &SessionId) -> Option<Arc<Self>> {
         let journal = context.extension::<Self>()?;
         (journal.session.session_id() == session).then_some(journal)
     }
@@ -133,7 +133,7 @@ impl TurnJournal {
     }
 
     /// The identity of an effect of the turn's own, and what is known of it.
-    pub(super) async fn calling_own(&self, name: &str, replay: Replay) -> Result<(EffectId, ToolRecord)> {
+    pub(crate) async fn calling_own(&self, name: &str, replay: Replay) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
         self.meet(&own_look(name), own_look(name), None, replay)
     }

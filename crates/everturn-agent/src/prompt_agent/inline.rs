@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::turn::prompt_function;
-use crate::agent::{AgentFunction, AgentOrigin, sealed};
+use crate::agent::{AgentOrigin, sealed};
+use crate::invocation::{AgentFunction, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
 
 /// An agent around a prompt of its own, which is registered under the agent's name.

@@ -8,8 +8,8 @@ use everturn_core::{Context, Error, Registry, Result};
 use futures::FutureExt;
 use serde_json::Value;
 
-use super::turn::prompt_function;
-use crate::agent::{AgentFunction, AgentOrigin, sealed};
+use crate::agent::{AgentOrigin, sealed};
+use crate::invocation::{AgentFunction, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
 
 /// An agent around the registered prompt of the same name, or of another (see [`AgentBuilder::prompt`]).

@@ -6,10 +6,9 @@ use everturn_core::{Error, Exposure, Result};
 use jiff::Timestamp;
 
 use super::RecoveredRun;
-use crate::agent::Definition;
+use crate::invocation::{Definition, Opening};
 use crate::lease::{Lease, RunRecord};
 use crate::ledger::Ledger;
-use crate::opening::Opening;
 use crate::store::{Detail, Mutation, PendingQuery, PendingRun, Precondition, Scope, SessionStore};
 use crate::{AgentFinishReason, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use super::Recovery;
 use crate::CustomState;
-use crate::agent::Definition;
+use crate::invocation::Definition;
 
 /// Where a registry keeps its agents' recoverers, by the agents' names.
 const RECOVERERS: &str = "agent-recovery/";

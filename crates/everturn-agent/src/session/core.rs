@@ -7,12 +7,24 @@ use everturn_core::{Context, Error, Result};
 use serde_json::Value;
 
 use super::patcher::Patcher;
-use super::{Change, Changes, Outbox};
+use super::{Change, Changes};
 use crate::artifact::put;
 use crate::lock::lock;
 use crate::patch::JsonPatch;
 use crate::transform::{StateTransform, shown_state};
 use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
+
+/// Where a session tells its client of changes; nothing here waits.
+pub(crate) trait Publisher: Send + Sync {
+    /// Whether nobody would be told.
+    fn is_silenced(&self) -> bool;
+
+    /// Leaves a chunk for the client.
+    fn post(&self, chunk: AgentStreamChunk);
+
+    /// Fails the invocation.
+    fn fault(&self, error: Error);
+}
 
 /// One session while an invocation lives.
 ///
@@ -21,10 +33,8 @@ use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 pub(crate) struct Core<S> {
     session_id: SessionId,
     live: Mutex<Live<S>>,
-    /// Whether the ends of rounds of tools may become snapshots.
-    keeps_iterations: bool,
     patcher: Mutex<Patcher>,
-    outbox: Outbox,
+    publisher: Arc<dyn Publisher>,
     transform: Option<StateTransform>,
     /// What the caller brought along, for the transform.
     caller: Context,
@@ -87,10 +97,9 @@ impl<S: CustomState> Core<S> {
     pub(crate) fn new(
         session_id: SessionId,
         mut state: SessionState,
-        outbox: Outbox,
+        publisher: Arc<dyn Publisher>,
         transform: Option<StateTransform>,
         caller: Context,
-        keeps_iterations: bool,
     ) -> Result<Self> {
         let custom = decode_custom(state.custom.as_deref())?;
         state.session_id = Some(session_id.clone());
@@ -101,9 +110,8 @@ impl<S: CustomState> Core<S> {
                 custom,
                 ahead: Ahead::default(),
             }),
-            keeps_iterations,
             patcher: Mutex::default(),
-            outbox,
+            publisher,
             transform,
             caller,
         })
@@ -111,10 +119,6 @@ impl<S: CustomState> Core<S> {
 
     pub(crate) fn session_id(&self) -> &SessionId {
         &self.session_id
-    }
-
-    pub(crate) fn outbox(&self) -> &Outbox {
-        &self.outbox
     }
 
     pub(crate) fn state(&self) -> SessionState {
@@ -145,11 +149,6 @@ impl<S: CustomState> Core<S> {
     /// The next patch is a whole document.
     pub(crate) fn arm_patcher(&self) {
         lock(&self.patcher).arm();
-    }
-
-    /// Whether the ends of rounds of tools may become snapshots.
-    pub(crate) fn keeps_iterations(&self) -> bool {
-        self.keeps_iterations
     }
 
     /// The state in the middle of a turn, with a conversation that the session does not have yet.
@@ -222,14 +221,14 @@ impl<S: CustomState> Core<S> {
         match encoded {
             Ok(state) => self.publish(&mut patcher, state),
             Err(error) => self
-                .outbox
+                .publisher
                 .fault(Error::from(error).context("the custom state cannot be written as JSON")),
         }
         answer
     }
 
     fn publish(&self, patcher: &mut Patcher, state: SessionState) {
-        if self.outbox.is_silenced() {
+        if self.publisher.is_silenced() {
             return;
         }
         match shown_state(
@@ -241,10 +240,10 @@ impl<S: CustomState> Core<S> {
             Ok(shown) => {
                 let custom = shown.and_then(|shown| shown.custom).unwrap_or_default();
                 if let Some(patch) = patcher.tell(custom) {
-                    self.outbox.post(AgentStreamChunk::patch(patch));
+                    self.publisher.post(AgentStreamChunk::patch(patch));
                 }
             }
-            Err(error) => self.outbox.fault(error),
+            Err(error) => self.publisher.fault(error),
         }
     }
 
@@ -257,7 +256,7 @@ impl<S: CustomState> Core<S> {
                 changes.note(Change::Artifact(artifact.clone()));
             }
             put(Arc::make_mut(&mut live.state.artifacts), artifact.clone());
-            self.outbox.post(AgentStreamChunk::artifact(artifact));
+            self.publisher.post(AgentStreamChunk::artifact(artifact));
         }
     }
 

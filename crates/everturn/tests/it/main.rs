@@ -4,6 +4,7 @@
 
 mod building;
 mod front_page;
+mod module_graph;
 mod prompt_folder;
 mod recovering;
 mod tools;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use everturn_ai::{GenerateObserver, History, Messages, with_observer};
 use everturn_core::{Context, Result};
 
-use super::turn::conversation_so_far;
+use super::prompt_turn::conversation_so_far;
 use crate::{CustomState, Turn};
 
 /// Reports a turn's conversation to its invocation after each round of tools, so that it can be saved before the model
@@ -21,7 +21,7 @@ impl<S: CustomState> ConversationObserver<S> {
     /// The turn's circumstances, in which a generation from `history`, once that is known, is observed if its
     /// invocation keeps rounds of tools.
     pub(super) fn install(turn: &Turn<S>, history: &Arc<OnceLock<History>>, context: Context) -> Context {
-        if !turn.session().core().keeps_iterations() {
+        if !turn.outbox().keeps_rounds() {
             return context;
         }
         let observer = Self {
@@ -39,7 +39,7 @@ impl<S: CustomState> GenerateObserver for ConversationObserver<S> {
             return Ok(());
         };
         let conversation = conversation_so_far(&self.turn, history, messages);
-        let outbox = self.turn.session().core().outbox();
+        let outbox = self.turn.outbox();
         outbox.iteration_done(self.turn.turn_index(), conversation).await
     }
 }

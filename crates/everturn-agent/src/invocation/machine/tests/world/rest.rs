@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Objects if any event moves a machine that was released.
-    pub(in crate::machine::tests) fn check_rest(&self) -> Objection {
+    pub(in crate::invocation::machine::tests) fn check_rest(&self) -> Objection {
         for event in every_event() {
             let mut machine = self.machine.clone();
             let commands = machine.handle(event.clone());

@@ -3,10 +3,10 @@
 use everturn_core::{Error, Result};
 
 use super::background::{no_pending_row, no_store, no_subscription};
+use super::machine::{Cause, Event, Resolution};
 use super::{AgentEvent, Driver};
-use crate::agent::exposure;
 use crate::ledger::Ledger;
-use crate::machine::{Cause, Event, Resolution};
+use crate::reading::exposure;
 use crate::transform::shown_state;
 use crate::{AgentFinishReason, AgentOutput, AgentResult, CustomState, SessionState};
 

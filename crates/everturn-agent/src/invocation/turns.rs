@@ -4,9 +4,9 @@ use everturn_core::{Error, Result};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::ledger::{Admitted, QueuedTurn};
-use crate::session::Answer;
-use crate::turn::TurnStart;
+use super::outbox::Answer;
+use super::turn::TurnStart;
+use crate::turn_lock::{AwaitedLock, QueuedTurn};
 use crate::{AgentFinishReason, AgentInput, SnapshotId};
 
 /// The function's turn loop, as far as the driver must remember it.
@@ -130,7 +130,7 @@ impl Turns {
 /// Turns and detached runs that wait for the session.
 #[derive(Default)]
 pub(super) struct Admissions {
-    waiting: Option<BoxFuture<'static, Result<Admitted>>>,
+    waiting: Option<BoxFuture<'static, Result<AwaitedLock>>>,
     /// The turn to start once the session is ours.
     pub(super) start: Option<(AgentInput, SnapshotId)>,
     /// The pending row to write once the session is ours.
@@ -147,7 +147,7 @@ impl Admissions {
     }
 
     /// The next admission; waits for ever where none is due.
-    pub(super) async fn next(&mut self) -> Result<Admitted> {
+    pub(super) async fn next(&mut self) -> Result<AwaitedLock> {
         match &mut self.waiting {
             Some(waiting) => {
                 let admitted = waiting.await;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use everturn_core::{Emitter, Error, Sending};
 
+use super::outbox::Receipt;
 use crate::AgentStreamChunk;
-use crate::session::Receipt;
 
 /// The queue of chunks. One is being sent at a time; a client that takes its time holds up the queue and nobody else,
 /// except those who wait for their chunk to be taken.

@@ -6,12 +6,12 @@ use everturn_ai::{History, Messages};
 use everturn_core::{Error, Result};
 use futures::FutureExt;
 
+use super::boundary::Boundary;
+use super::machine::Event;
+use super::outbox::Answer;
 use super::{AgentEvent, Driver, Written};
-use crate::boundary::Boundary;
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::ledger::Saved;
-use crate::machine::{Event, TurnOutcome};
-use crate::session::Answer;
 use crate::{
     AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotCreated, SnapshotEvent, SnapshotId,
     SnapshotIds, SnapshotMoment,
@@ -99,7 +99,7 @@ impl<S: CustomState> Driver<S> {
                 self.snapshots.unsaved_turns += 1;
                 self.snapshots.turn_left(state);
                 if let Some(ledger) = &mut self.ledger {
-                    ledger.turn_ended(TurnOutcome::Succeeded);
+                    ledger.turn_ended(true);
                 }
                 self.forget_journals();
             }

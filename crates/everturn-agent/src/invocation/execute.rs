@@ -2,10 +2,11 @@
 
 use everturn_core::{Error, Result};
 
+use super::machine::{Command, EndOfInput, Event, PendingId, TurnOutcome, TurnRow};
+use super::turn::{TurnContext, TurnReport, TurnStart};
 use super::{AgentEvent, Driver};
-use crate::ledger::{Admission, Admitted, Ledger};
-use crate::machine::{Command, EndOfInput, Event, PendingId, TurnOutcome, TurnRow};
-use crate::turn::{TurnContext, TurnReport, TurnStart};
+use crate::ledger::Ledger;
+use crate::turn_lock::{AwaitedLock, LockAnswer};
 use crate::{
     AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Snapshot, SnapshotId, SnapshotIds, TurnEnd,
 };
@@ -60,13 +61,13 @@ impl<S: CustomState> Driver<S> {
             TurnRow::Pending => self.background.row().cloned(),
         };
         let admission = match (&mut self.ledger, &reserved, row) {
-            (Some(ledger), Some(id), TurnRow::Own) => ledger.request(id),
+            (Some(ledger), Some(id), TurnRow::Own) => ledger.take_lock(id),
             // A background run has the session until it is over.
-            _ => Ok(Admission::Granted),
+            _ => Ok(LockAnswer::Granted),
         };
         match admission {
-            Ok(Admission::Granted) => self.hand_over(input, reserved),
-            Ok(Admission::Queued(turn)) => {
+            Ok(LockAnswer::Granted) => self.hand_over(input, reserved),
+            Ok(LockAnswer::Queued(turn)) => {
                 self.admissions.wait(turn);
                 self.admissions.start = reserved.map(|reserved| (input, reserved));
             }
@@ -117,9 +118,9 @@ impl<S: CustomState> Driver<S> {
     }
 
     /// The wait for the session is over.
-    pub(super) fn admitted(&mut self, admitted: Result<Admitted>) -> Option<AgentEvent> {
+    pub(super) fn admitted(&mut self, admitted: Result<AwaitedLock>) -> Option<AgentEvent> {
         let taken = admitted.and_then(|admitted| {
-            let moved_to = self.ledger.as_mut().and_then(|ledger| ledger.admit(admitted));
+            let moved_to = self.ledger.as_mut().and_then(|ledger| ledger.keep_lock(admitted));
             match moved_to {
                 Some(Snapshot { state, .. }) => self.session.reload(state.unwrap_or_default()),
                 None => Ok(()),
@@ -176,7 +177,7 @@ impl<S: CustomState> Driver<S> {
     /// Lets others have the session; a run that goes on without its client keeps it.
     fn release_session(&mut self) {
         if let Some(ledger) = self.ledger.as_mut().filter(|_| !self.client.has_detached()) {
-            ledger.release();
+            ledger.release_lock();
         }
     }
 
@@ -211,9 +212,9 @@ impl<S: CustomState> Driver<S> {
             self.admissions.detach = Some((id, inputs));
             return;
         }
-        match self.ledger.as_mut().map(|ledger| ledger.request(&id)) {
-            Some(Ok(Admission::Granted)) => self.write_pending(id, inputs),
-            Some(Ok(Admission::Queued(turn))) => {
+        match self.ledger.as_mut().map(|ledger| ledger.take_lock(&id)) {
+            Some(Ok(LockAnswer::Granted)) => self.write_pending(id, inputs),
+            Some(Ok(LockAnswer::Queued(turn))) => {
                 self.admissions.wait(turn);
                 self.admissions.detach = Some((id, inputs));
             }

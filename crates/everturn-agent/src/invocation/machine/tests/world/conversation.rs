@@ -1,7 +1,7 @@
 //! What is said in the session and what of it is in rows, kept as the driver keeps it.
 
 use super::{Objection, ensure};
-use crate::boundary::Boundary;
+use crate::invocation::boundary::Boundary;
 
 /// A conversation is the inputs whose turns began, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

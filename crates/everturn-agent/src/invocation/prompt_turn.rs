@@ -10,13 +10,13 @@ use everturn_ai::{
 use everturn_core::{Error, Result};
 use serde_json::Value;
 
-use super::kept::{conversation_of, marked};
+use super::AgentFunction;
+use super::conversation::{conversation_of, marked};
 use super::observer::ConversationObserver;
-use crate::agent::AgentFunction;
 use crate::{AgentInput, CustomState, Resume, Turn, validate_resume};
 
 /// The function of an agent around a prompt; `input` is for conversations that bring none of their own.
-pub(super) fn prompt_function<S: CustomState>(prompt: Prompt, input: Arc<Value>) -> Arc<AgentFunction<S>> {
+pub(crate) fn prompt_function<S: CustomState>(prompt: Prompt, input: Arc<Value>) -> Arc<AgentFunction<S>> {
     Arc::new(move |session| {
         let (prompt, input) = (prompt.clone(), Arc::clone(&input));
         Box::pin(async move {

@@ -9,9 +9,9 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
+use super::machine::{Ending, Event};
 use super::{AgentEvent, Driver, Written};
 use crate::lease::{Lease, RunRecord};
-use crate::machine::{Ending, Event};
 use crate::run_stream::stream_key;
 use crate::runs::RunEntry;
 use crate::store::{JournalKey, Scope, StatusStream};

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::TurnJournal;
+use crate::journal::TurnJournal;
 use crate::{CustomState, Turn};
 
 impl<S: CustomState> Turn<S> {

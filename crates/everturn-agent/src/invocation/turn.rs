@@ -9,8 +9,8 @@ use everturn_core::{Context, Emitter, Error, Registry, Result};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::outbox::{Outbox, Signal};
 use crate::journal::TurnJournal;
-use crate::session::{Outbox, Signal};
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
 
 /// Where in the conversation a turn is. Found in the context of everything that runs inside the turn.
@@ -38,6 +38,7 @@ pub struct Turn<S = Value> {
     input: AgentInput,
     place: Arc<TurnContext>,
     context: Context,
+    outbox: Outbox,
 }
 
 impl<S: CustomState> Turn<S> {
@@ -46,12 +47,14 @@ impl<S: CustomState> Turn<S> {
         input: AgentInput,
         place: Arc<TurnContext>,
         context: Context,
+        outbox: Outbox,
     ) -> Self {
         Self {
             session,
             input,
             place,
             context,
+            outbox,
         }
     }
 
@@ -131,8 +134,8 @@ impl<S: CustomState> Turn<S> {
         self.outbox().model_emitter()
     }
 
-    fn outbox(&self) -> &Outbox {
-        self.session.core().outbox()
+    pub(super) fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 }
 
@@ -143,6 +146,7 @@ impl<S> Clone for Turn<S> {
             input: self.input.clone(),
             place: Arc::clone(&self.place),
             context: self.context.clone(),
+            outbox: self.outbox.clone(),
         }
     }
 }

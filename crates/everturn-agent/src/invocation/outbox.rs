@@ -14,7 +14,8 @@ use everturn_core::{Emitter, Error, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::turn::TurnStart;
+use super::turn::TurnStart;
+use crate::session::Publisher;
 use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId};
 
 /// How many chunks of a model's may be on their way to the client. A model that sends many at once is then not stopped at
@@ -89,6 +90,8 @@ struct Shared {
     signals: mpsc::UnboundedSender<Signal>,
     /// Whether anybody listens to the model's chunks.
     streaming: bool,
+    /// Whether the ends of rounds may become snapshots.
+    keeps_rounds: bool,
     audience: AtomicU8,
     /// Room for chunks of models.
     room: Arc<Semaphore>,
@@ -97,15 +100,47 @@ struct Shared {
     end: OnceLock<Error>,
 }
 
+impl Shared {
+    fn plays_to(&self, audience: Audience) -> bool {
+        self.audience.load(Ordering::Acquire) == audience as u8
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The driver outlives the function except when the process shuts down; then nobody is owed anything.
+        let _ = self.signals.send(signal);
+    }
+}
+
+impl Publisher for Shared {
+    fn is_silenced(&self) -> bool {
+        self.plays_to(Audience::Nobody)
+    }
+
+    fn post(&self, chunk: AgentStreamChunk) {
+        if !self.is_silenced() {
+            self.signal(Signal::Chunk(chunk.into()));
+        }
+    }
+
+    fn fault(&self, error: Error) {
+        self.signal(Signal::Fault(error));
+    }
+}
+
 impl Outbox {
     /// A queue whose senders stop waiting when `work` is cancelled.
-    pub(crate) fn new(work: CancellationToken, streaming: bool) -> (Self, mpsc::UnboundedReceiver<Signal>) {
+    pub(crate) fn new(
+        work: CancellationToken,
+        streaming: bool,
+        keeps_rounds: bool,
+    ) -> (Self, mpsc::UnboundedReceiver<Signal>) {
         let (signals, receiver) = mpsc::unbounded_channel();
         let audience = AtomicU8::new(Audience::Client as u8);
         (
             Self(Arc::new(Shared {
                 signals,
                 streaming,
+                keeps_rounds,
                 audience,
                 room: Arc::new(Semaphore::new(MODEL_CHUNKS)),
                 work,
@@ -130,11 +165,21 @@ impl Outbox {
     }
 
     fn plays_to(&self, audience: Audience) -> bool {
-        self.0.audience.load(Ordering::Acquire) == audience as u8
+        self.0.plays_to(audience)
     }
 
     pub(crate) fn is_silenced(&self) -> bool {
-        self.plays_to(Audience::Nobody)
+        self.0.is_silenced()
+    }
+
+    /// The way by which the session tells its client of changes.
+    pub(crate) fn publisher(&self) -> Arc<dyn Publisher> {
+        Arc::<Shared>::clone(&self.0)
+    }
+
+    /// Whether the ends of rounds may become snapshots.
+    pub(crate) fn keeps_rounds(&self) -> bool {
+        self.0.keeps_rounds
     }
 
     /// Cancels the work; whoever waits here is told why.
@@ -145,15 +190,7 @@ impl Outbox {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        // The driver outlives the function except when the process shuts down; then nobody is owed anything.
-        let _ = self.0.signals.send(signal);
-    }
-
-    /// Leaves a chunk in the queue.
-    pub(crate) fn post(&self, chunk: AgentStreamChunk) {
-        if !self.is_silenced() {
-            self.signal(Signal::Chunk(chunk.into()));
-        }
+        self.0.signal(signal);
     }
 
     /// Leaves a chunk in the queue and waits until the client's side has taken it.
@@ -247,11 +284,6 @@ impl Outbox {
                 async move { outbox.stream(chunk).await }
             },
         )
-    }
-
-    /// Fails the invocation.
-    pub(crate) fn fault(&self, error: Error) {
-        self.signal(Signal::Fault(error));
     }
 
     /// Asks for the next turn; `None` when no more come.

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
+use super::outbox::{ChunkSignal, Signal};
 use crate::AgentResult;
-use crate::session::{ChunkSignal, Signal};
 
 pub(super) struct Function {
     signals: mpsc::UnboundedReceiver<Signal>,

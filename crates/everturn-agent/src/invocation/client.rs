@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::AgentEvent;
-use crate::machine::Event;
+use super::machine::Event;
 use crate::{AgentInput, AgentOutput, HandOff};
 
 pub(super) struct Client {

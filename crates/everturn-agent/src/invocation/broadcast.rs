@@ -8,8 +8,8 @@ use everturn_core::stream_log::{JsonText, StreamKey, StreamLog, StreamWriter};
 use everturn_core::{Error, Result};
 use futures::future::BoxFuture;
 
+use super::outbox::Receipt;
 use crate::AgentStreamChunk;
-use crate::session::Receipt;
 
 /// The run's stream, and what is on its way there. It is begun with the first chunk; a stream that cannot be written is
 /// over, and the run is none the worse for it.

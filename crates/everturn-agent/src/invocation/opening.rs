@@ -6,8 +6,9 @@ use std::sync::Arc;
 use everturn_core::{Context, Error, Result};
 use serde_json::Value;
 
-use crate::agent::{Definition, check_owner, not_found};
+use super::Definition;
 use crate::ledger::Ledger;
+use crate::reading::{check_owner, not_found, resumable};
 use crate::store::{Detail, Scope, SessionStore};
 use crate::timeline::Line;
 use crate::{AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
@@ -181,29 +182,6 @@ fn check_answer(row: &Snapshot, session_id: &SessionId) -> Result<()> {
     }
     Err(Error::internal(format!(
         "the store violates its contract: asked for session '{session_id}', it answered with snapshot '{}' of another",
-        row.snapshot_id
-    )))
-}
-
-/// The row, if a conversation can go on from it.
-///
-/// # Errors
-/// `FAILED_PRECONDITION` if it is not completed.
-pub(crate) fn resumable(row: Snapshot) -> Result<Snapshot> {
-    let why = match row.status {
-        SnapshotStatus::Completed => return Ok(row),
-        SnapshotStatus::Failed => {
-            let error = row
-                .error
-                .as_ref()
-                .map_or("no reason was recorded", |error| error.message.as_str());
-            format!("failed: {error}")
-        }
-        SnapshotStatus::Aborted => "was aborted".to_owned(),
-        SnapshotStatus::Pending | SnapshotStatus::Expired => "is still pending".to_owned(),
-    };
-    Err(Error::failed_precondition(format!(
-        "cannot resume from snapshot '{}': it {why}",
         row.snapshot_id
     )))
 }

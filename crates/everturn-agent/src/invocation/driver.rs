@@ -1,19 +1,8 @@
 //! Executes what the machine decides.
 //!
 //! One driver per invocation, in a task of its own. It turns what happens around it into events, hands them to the
-//! [machine](crate::machine) one at a time, and executes the commands that come back. It decides nothing. What waits (a
+//! [machine](super::machine) one at a time, and executes the commands that come back. It decides nothing. What waits (a
 //! store, a slow client, the session's claim) runs beside it and reports back as an event.
-
-mod background;
-mod broadcast;
-mod client;
-mod execute;
-mod function;
-mod journals;
-mod output;
-mod snapshots;
-mod turns;
-mod wire;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,59 +14,59 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use self::background::{Background, Rewritten};
-use self::broadcast::Broadcast;
-use self::client::Client;
-use self::function::{Function, Report};
-use self::journals::Journals;
-use self::snapshots::{RowWritten, Snapshots};
-use self::turns::{Admissions, Turns};
-use self::wire::{Wire, WireEvent};
-use crate::agent::Definition;
-use crate::lease::Lease;
+use super::Definition;
+use super::background::{Background, Rewritten};
+use super::broadcast::Broadcast;
+use super::client::Client;
+use super::function::{Function, Report};
+use super::journals::Journals;
+use super::machine::{Event, Machine, StoreSupport, TurnOutcome};
+use super::opening::Opening;
+use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
+use super::snapshots::{RowWritten, Snapshots};
+use super::turns::{Admissions, Turns};
+use super::wire::{Wire, WireEvent};
+use crate::lease::{Lease, RunRecord};
 use crate::ledger::{Ledger, Saved};
-use crate::machine::{Event, Machine, StoreSupport, TurnOutcome};
-use crate::opening::Opening;
-use crate::recovery::ClaimedRun;
-use crate::session::{ChunkSignal, Core, MODEL_CHUNKS, Outbox, Signal};
+use crate::session::Core;
 use crate::transform::shown_chunk;
 use crate::{
     AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState,
-    SnapshotEvent,
+    SnapshotEvent, SnapshotId,
 };
 
-type AgentEvent = Event<AgentInput, Error>;
+pub(super) type AgentEvent = Event<AgentInput, Error>;
 
 /// One invocation under way. It is large, and lives in a box so that it is not moved about.
 pub(crate) struct Driver<S> {
-    machine: Machine<AgentInput, Error>,
+    pub(super) machine: Machine<AgentInput, Error>,
     /// Events that follow from commands; they come before anything from outside.
-    raised: VecDeque<AgentEvent>,
-    definition: Arc<Definition<S>>,
-    session: Arc<Core<S>>,
-    outbox: Outbox,
-    client: Client,
-    wire: Wire,
-    function: Function,
-    turns: Turns,
-    admissions: Admissions,
-    ledger: Option<Ledger>,
-    writes: FuturesUnordered<BoxFuture<'static, Written>>,
-    background: Background,
-    broadcast: Broadcast,
-    snapshots: Snapshots,
-    journals: Journals,
+    pub(super) raised: VecDeque<AgentEvent>,
+    pub(super) definition: Arc<Definition<S>>,
+    pub(super) session: Arc<Core<S>>,
+    pub(super) outbox: Outbox,
+    pub(super) client: Client,
+    pub(super) wire: Wire,
+    pub(super) function: Function,
+    pub(super) turns: Turns,
+    pub(super) admissions: Admissions,
+    pub(super) ledger: Option<Ledger>,
+    pub(super) writes: FuturesUnordered<BoxFuture<'static, Written>>,
+    pub(super) background: Background,
+    pub(super) broadcast: Broadcast,
+    pub(super) snapshots: Snapshots,
+    pub(super) journals: Journals,
     /// The state to give back if the invocation fails; kept where the client keeps the state.
-    last_good: Option<SessionState>,
+    pub(super) last_good: Option<SessionState>,
     /// The state to give back, once it was shaped.
-    shown: Option<SessionState>,
-    result: Option<Result<AgentResult>>,
+    pub(super) shown: Option<SessionState>,
+    pub(super) result: Option<Result<AgentResult>>,
     /// Why the work is being cancelled.
-    why: Option<Error>,
+    pub(super) why: Option<Error>,
 }
 
 /// A store's answer to a command.
-enum Written {
+pub(super) enum Written {
     Row(RowWritten),
     /// The turn gets no row, and nothing of it is left.
     NoRow,
@@ -91,7 +80,7 @@ enum Written {
 enum Happened {
     Event(AgentEvent),
     Written(Written),
-    Admitted(Box<Result<crate::ledger::Admitted>>),
+    Admitted(Box<Result<crate::turn_lock::AwaitedLock>>),
     Wire(WireEvent),
     Function(Report),
 }
@@ -132,12 +121,11 @@ impl<S: CustomState> Driver<S> {
     /// As [`Driver::start`].
     pub(crate) fn take_over(
         definition: Arc<Definition<S>>,
-        run: ClaimedRun,
+        id: SnapshotId,
+        record: RunRecord,
+        opening: Opening,
         context: Context,
     ) -> Result<Box<Self>> {
-        let ClaimedRun {
-            id, record, opening, ..
-        } = run;
         let (machine, commands) = Machine::take_over(record.inputs);
         let client = Client::departed(context);
         let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
@@ -166,18 +154,11 @@ impl<S: CustomState> Driver<S> {
         } = opening;
         let caller = client.context().clone();
         let work = CancellationToken::new();
-        let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming());
-        let transform = definition.state_transform.clone();
-        let keeps_iterations =
+        let keeps_rounds =
             ledger.is_some() && definition.snapshots.listens_to(SnapshotEvent::ToolIterationEnd);
-        let session = Core::new(
-            session_id,
-            state,
-            outbox.clone(),
-            transform,
-            caller.clone(),
-            keeps_iterations,
-        )?;
+        let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming(), keeps_rounds);
+        let transform = definition.state_transform.clone();
+        let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone())?;
         let session = Arc::new(session);
         let last_good = ledger.is_none().then(|| session.state());
         let resumed = ledger.as_ref().is_some_and(|ledger| ledger.last().is_some());
@@ -189,7 +170,7 @@ impl<S: CustomState> Driver<S> {
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
         let context = context.with_extension(Arc::new(definition.registry.clone()));
-        let running = (definition.function)(AgentSession::new(handle, context.clone()));
+        let running = (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone()));
         let function = Function::spawn(&definition.name, running, context, signals);
 
         Ok(Box::new(Self {
@@ -295,7 +276,7 @@ impl<S: CustomState> Driver<S> {
                     TurnOutcome::Failed
                 };
                 if let Some(ledger) = &mut self.ledger {
-                    ledger.turn_ended(ended);
+                    ledger.turn_ended(ended == TurnOutcome::Succeeded);
                 }
                 if ended == TurnOutcome::Failed {
                     self.snapshots.turn_left(self.session.state());
@@ -322,7 +303,7 @@ impl<S: CustomState> Driver<S> {
     }
 
     /// Passes a chunk on to the client or, once that is gone, to those who watch the run.
-    fn show(&mut self, signal: ChunkSignal) -> Option<AgentEvent> {
+    pub(super) fn show(&mut self, signal: ChunkSignal) -> Option<AgentEvent> {
         let ChunkSignal { chunk, taken } = signal;
         let unheard = self.wire.is_silent() && !self.broadcast.wants();
         let transform = self.definition.stream_transform.as_ref();

@@ -10,13 +10,15 @@ use everturn_core::{Context, Result, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::turn::TurnStart;
+use super::outbox::Outbox;
+use super::turn::TurnStart;
 use crate::{AgentResult, AgentStreamChunk, CustomState, Session, SessionState, Turn, TurnResult};
 
 /// What an agent's function is given: the [`Session`], and the turns to run on it. Cloning is cheap.
 pub struct AgentSession<S = Value> {
     session: Session<S>,
     context: Context,
+    outbox: Outbox,
 }
 
 /// What a turn's span records as its output.
@@ -26,8 +28,12 @@ struct TurnOutput {
 }
 
 impl<S: CustomState> AgentSession<S> {
-    pub(crate) fn new(session: Session<S>, context: Context) -> Self {
-        Self { session, context }
+    pub(crate) fn new(session: Session<S>, context: Context, outbox: Outbox) -> Self {
+        Self {
+            session,
+            context,
+            outbox,
+        }
     }
 
     /// Runs `handler` on every input, one turn after the other, until the client has no more.
@@ -46,7 +52,7 @@ impl<S: CustomState> AgentSession<S> {
         Fut: Future<Output = Result<R>> + Send,
         R: Into<TurnResult>,
     {
-        while let Some(start) = self.session.core().outbox().next_turn().await? {
+        while let Some(start) = self.outbox.next_turn().await? {
             self.run_turn(start, &mut handler).await?;
         }
         Ok(())
@@ -73,7 +79,7 @@ impl<S: CustomState> AgentSession<S> {
             // An agent that is called from another's turn has its own session, or none that is kept.
             None => without_journal(context),
         };
-        let session = &self.session;
+        let (session, outbox) = (&self.session, &self.outbox);
         let settle = &mut report;
         let outcome = in_span(
             &name,
@@ -84,7 +90,7 @@ impl<S: CustomState> AgentSession<S> {
                 if let Some(message) = &input.message {
                     session.add_message(message.clone());
                 }
-                let turn = Turn::new(session.clone(), input, place, context);
+                let turn = Turn::new(session.clone(), input, place, context, outbox.clone());
                 let reason = match handler(turn).await {
                     Ok(result) => result.into().finish_reason,
                     Err(error) => {
@@ -128,11 +134,7 @@ impl<S: CustomState> AgentSession<S> {
     /// As [`Turn::send_status`].
     pub async fn send_status(&self, status: impl Serialize) -> Result<()> {
         let status = serde_json::to_value(status)?;
-        self.session
-            .core()
-            .outbox()
-            .send(AgentStreamChunk::status(status))
-            .await
+        self.outbox.send(AgentStreamChunk::status(status)).await
     }
 
     /// The circumstances: who calls, and whether the work is cancelled.
@@ -159,6 +161,7 @@ impl<S> Clone for AgentSession<S> {
         Self {
             session: self.session.clone(),
             context: self.context.clone(),
+            outbox: self.outbox.clone(),
         }
     }
 }

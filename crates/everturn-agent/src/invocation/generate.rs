@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::observer::ConversationObserver;
-use super::turn::remember;
+use super::prompt_turn::remember;
 use crate::{CustomState, Turn};
 
 impl<S: CustomState> Turn<S> {

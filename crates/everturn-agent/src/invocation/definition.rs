@@ -9,7 +9,6 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
-use crate::archive::Archive;
 use crate::journal::Retention;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
@@ -37,7 +36,7 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// # Errors
     /// `INVALID_ARGUMENT` if every run would be taken for dead.
-    pub(super) fn check(self) -> Result<()> {
+    pub(crate) fn check(self) -> Result<()> {
         if self.interval.is_zero() || self.expiry <= self.interval {
             return Err(Error::invalid_argument(
                 "a heartbeat needs an interval of some time and an expiry that is longer than it",
@@ -109,20 +108,5 @@ impl<S> Definition<S> {
             .iter()
             .filter_map(|name| Some((name.clone(), context.value(name)?.clone())))
             .collect()
-    }
-
-    /// The stored conversations of a context's tenant.
-    ///
-    /// # Errors
-    /// `FAILED_PRECONDITION` if there is no store.
-    pub(crate) fn archive(&self, context: &Context) -> Result<Archive> {
-        self.require_store()?;
-        let store = self.store.as_ref().expect("it was just required");
-        Ok(Archive::shown(
-            Arc::clone(store),
-            self.scope(context),
-            self.clock.clone(),
-            self.showing(context),
-        ))
     }
 }

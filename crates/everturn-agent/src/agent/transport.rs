@@ -1,0 +1,45 @@
+//! An agent of this process, as chats reach it.
+
+use std::time::Duration;
+
+use everturn_core::{Connection, Context, Result};
+use futures::future::BoxFuture;
+
+use super::Agent;
+use crate::run_stream::RunChunks;
+use crate::store::StatusStream;
+use crate::{
+    Abort, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, AgentTransport, CustomState,
+    GetSnapshotRequest, Snapshot, SnapshotId,
+};
+
+impl<S: CustomState> AgentTransport for Agent<S> {
+    fn connect(
+        &self,
+        init: AgentInit,
+        context: &Context,
+    ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
+        self.action().connect_in(init, context)
+    }
+
+    fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>> {
+        Box::pin(async move { self.definition().read_snapshot(request, &context).await })
+    }
+
+    fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>> {
+        Box::pin(async move { self.definition().abort_run(&id, &context).await })
+    }
+
+    fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
+        let definition = self.definition();
+        definition.store.as_ref()?.watch(&definition.scope(context), id)
+    }
+
+    fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
+        self.definition().follow(id, context)
+    }
+
+    fn takeover_patience(&self) -> Duration {
+        self.definition().takeover_patience()
+    }
+}

@@ -1,0 +1,29 @@
+//! What can be given where a store is needed.
+
+use std::sync::Arc;
+
+use super::SessionStore;
+
+/// What can be given as an agent's store: a store, or a shared one.
+pub trait IntoStore {
+    /// The store, shared.
+    fn into_store(self) -> Arc<dyn SessionStore>;
+}
+
+impl<T: SessionStore> IntoStore for T {
+    fn into_store(self) -> Arc<dyn SessionStore> {
+        Arc::new(self)
+    }
+}
+
+impl<T: SessionStore> IntoStore for Arc<T> {
+    fn into_store(self) -> Arc<dyn SessionStore> {
+        self
+    }
+}
+
+impl IntoStore for Arc<dyn SessionStore> {
+    fn into_store(self) -> Arc<dyn SessionStore> {
+        self
+    }
+}
