@@ -50,6 +50,8 @@
     allow(dead_code, unused_imports, unused_macros)
 )]
 
+#[cfg(feature = "anthropic")]
+pub mod anthropic;
 mod arguments;
 mod content;
 mod draft;
@@ -62,3 +64,7 @@ mod service;
 mod settings;
 mod sse;
 mod tool_names;
+mod usage;
+
+#[cfg(feature = "anthropic")]
+pub use self::anthropic::{Anthropic, AnthropicConfig};

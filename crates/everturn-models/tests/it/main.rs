@@ -3,4 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "until all providers are here")]
 
+mod anthropic_requests;
+mod anthropic_round_trip;
+mod anthropic_rules;
+mod anthropic_server;
+mod anthropic_streams;
+mod asking;
 mod server;

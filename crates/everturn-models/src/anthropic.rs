@@ -1,0 +1,230 @@
+//! Claude, through Anthropic's Messages API.
+//!
+//! ```
+//! use everturn_models::anthropic::{Anthropic, AnthropicConfig, Thinking};
+//!
+//! let plugin = Anthropic::new("sk-ant-...");
+//! let config = AnthropicConfig {
+//!     thinking: Some(Thinking::adaptive()),
+//!     ..AnthropicConfig::default()
+//! };
+//! ```
+//!
+//! Thinking is kept with its signature, in order, and goes back unchanged; so do redacted thinking and the blocks of
+//! server tools, as custom parts. A part whose metadata has `cache_control` (see [`CacheControl::mark`]) ends a stretch
+//! of the prompt cache. An answer that pauses in the middle of server tools is sent back and continued, up to five times.
+
+mod blocks;
+mod calls;
+mod config;
+mod conversation;
+mod family;
+mod finish;
+mod model;
+mod models;
+mod request;
+mod stream;
+
+use std::sync::Arc;
+
+use everturn_ai::model_action;
+use everturn_core::{ActionType, Descriptor, DynAction, Plugin, Result, Status};
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+pub use self::config::{AnthropicConfig, CacheControl, Effort, Thinking, ThinkingDisplay};
+use self::model::Claude;
+use self::models::Listed;
+use crate::environment::Environment;
+use crate::listing::Listing;
+use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods};
+
+/// The name of the plugin, and of the provider in the metadata of parts.
+const PROVIDER: &str = "anthropic";
+const BASE_URL: &str = "https://api.anthropic.com";
+const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
+const TOKEN_VARIABLE: &str = "ANTHROPIC_AUTH_TOKEN";
+const KEY_HEADER: KeyHeader = KeyHeader::Named("x-api-key");
+
+/// Claude and other models that speak Anthropic's protocol, as `anthropic/NAME`.
+#[derive(Debug, Clone)]
+pub struct Anthropic {
+    service: Service,
+    listing: Arc<Listing<Listed>>,
+}
+
+impl Anthropic {
+    /// Models that are paid for with this API key.
+    pub fn new(key: impl AsRef<str>) -> Self {
+        let service = Service::new(PROVIDER, BASE_URL)
+            .with_key_header(KEY_HEADER)
+            .with_key(Some(ApiKey::new(key.as_ref())));
+        Self::of(service)
+    }
+
+    /// Models with the key in `ANTHROPIC_API_KEY`, or the token in `ANTHROPIC_AUTH_TOKEN`, at `ANTHROPIC_BASE_URL` if
+    /// that is set. Lines of `ANTHROPIC_CUSTOM_HEADERS` (`Name: value`) are sent with every request.
+    ///
+    /// Without a key, installing the plugin fails with an error that names the variable, unless the address is on this
+    /// machine.
+    pub fn from_env() -> Self {
+        Self::from_variables(&Environment::PROCESS)
+    }
+
+    fn from_variables(environment: &Environment<'_>) -> Self {
+        let key = environment.get(KEY_VARIABLE);
+        let token = environment.get(TOKEN_VARIABLE);
+        if key.is_some() && token.is_some() {
+            tracing::warn!("{KEY_VARIABLE} and {TOKEN_VARIABLE} are both set; the key is used");
+        }
+        let service = Service::new(PROVIDER, BASE_URL);
+        let service = match (key, token) {
+            (None, Some(token)) => service.with_key(Some(ApiKey::new(&token))),
+            (key, _) => service
+                .with_key_header(KEY_HEADER)
+                .with_key_from(key.as_deref(), KEY_VARIABLE),
+        };
+        let mut plugin = Self::of(service);
+        if let Some(base_url) = environment.get("ANTHROPIC_BASE_URL") {
+            plugin = plugin.base_url(base_url);
+        }
+        let headers = environment.get("ANTHROPIC_CUSTOM_HEADERS").unwrap_or_default();
+        for (name, value) in headers.lines().filter_map(|line| line.split_once(':')) {
+            plugin = plugin.header(name.trim(), value.trim());
+        }
+        plugin
+    }
+
+    fn of(service: Service) -> Self {
+        Self {
+            service: service.with_classify(classify),
+            listing: Arc::new(Listing::new()),
+        }
+    }
+
+    /// The model of that name, with what the provider said about it if it was asked lately.
+    fn model(&self, name: &str) -> Claude {
+        let known = self.listing.known().unwrap_or_default();
+        let listed = known.into_iter().find(|listed| listed.id == name);
+        Claude::new(self.service.clone(), name, listed.as_ref())
+    }
+}
+
+connection_methods!(Anthropic, base_url: without_version);
+
+/// The address without the version of the API, which is part of every path.
+fn without_version(base_url: &str) -> &str {
+    let trimmed = base_url.trim().trim_end_matches('/');
+    trimmed.strip_suffix("/v1").unwrap_or(trimmed)
+}
+
+impl Plugin for Anthropic {
+    fn name(&self) -> &str {
+        PROVIDER
+    }
+
+    fn check(&self) -> Result<()> {
+        self.service.check()
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        action_type: &'a ActionType,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+        let model = (*action_type == ActionType::MODEL).then(|| {
+            let action = model_action(format!("{PROVIDER}/{id}"), self.model(id));
+            Arc::new(action) as Arc<dyn DynAction>
+        });
+        Box::pin(std::future::ready(Ok(model)))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+        Box::pin(async move {
+            let listed = match self.listing.get(models::fetch(&self.service)).await {
+                Ok(listed) => listed,
+                Err(error) => {
+                    tracing::warn!(%error, "the models of {PROVIDER} cannot be listed");
+                    return Ok(Vec::new());
+                }
+            };
+            let descriptor = |listed: &Listed| {
+                let model = Claude::new(self.service.clone(), &listed.id, Some(listed));
+                model_action(format!("{PROVIDER}/{}", listed.id), model)
+                    .descriptor()
+                    .clone()
+            };
+            Ok(listed.iter().map(descriptor).collect())
+        })
+    }
+}
+
+/// Inside a stream there is no HTTP status: the type of the error decides.
+fn classify(failure: &mut Failure, body: &Value) {
+    if failure.http_status.is_some() {
+        return;
+    }
+    let kind = body.pointer("/error/type").and_then(Value::as_str);
+    (failure.status, failure.is_retryable) = match kind.unwrap_or_default() {
+        "invalid_request_error" | "request_too_large" => (Status::InvalidArgument, false),
+        "authentication_error" => (Status::Unauthenticated, false),
+        "billing_error" => (Status::FailedPrecondition, false),
+        "permission_error" => (Status::PermissionDenied, false),
+        "not_found_error" => (Status::NotFound, false),
+        "rate_limit_error" => (Status::ResourceExhausted, true),
+        "timeout_error" => (Status::DeadlineExceeded, true),
+        "overloaded_error" => (Status::Unavailable, true),
+        "conflict_error" => (Status::Aborted, true),
+        _ => return,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &[(&str, &str)]) -> Anthropic {
+        let lookup = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Anthropic::from_variables(&Environment::of(&lookup))
+    }
+
+    #[test]
+    fn a_missing_key_is_named_unless_the_server_is_local() {
+        let error = from(&[("ANTHROPIC_API_KEY", " ")]).check().unwrap_err();
+
+        assert!(error.message().contains("ANTHROPIC_API_KEY"), "{error}");
+        assert!(
+            from(&[("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")])
+                .check()
+                .is_ok()
+        );
+        assert!(from(&[("ANTHROPIC_AUTH_TOKEN", "t")]).check().is_ok());
+    }
+
+    #[test]
+    fn an_address_may_end_with_the_version() {
+        for address in [
+            "http://a.test",
+            "http://a.test/",
+            "http://a.test/v1",
+            "http://a.test/v1/",
+        ] {
+            let plugin = from(&[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", address)]);
+
+            assert_eq!(plugin.service.base_url(), "http://a.test");
+        }
+    }
+
+    #[test]
+    fn the_key_is_not_printed() {
+        let printed = format!(
+            "{:?}",
+            Anthropic::new("sk-secret").header("x-gateway", "sk-secret")
+        );
+
+        assert!(!printed.contains("sk-secret"), "{printed}");
+    }
+}

@@ -1,0 +1,260 @@
+//! Parts as content blocks.
+
+use everturn_ai::{JsonObject, Media, Part, PartKind, ToolRequest, ToolResponse, metadata};
+use everturn_core::{Error, Result};
+use serde_json::{Value, json};
+
+use super::PROVIDER;
+use super::calls::Calls;
+use crate::content::{inline, is_image, output_text};
+use crate::provenance::{self, Signature};
+use crate::tool_names::ToolNames;
+
+/// The keys under which a part or a tool may ask for a prompt-cache breakpoint.
+const CACHE_CONTROL: [&str; 2] = ["cache_control", "cacheControl"];
+const FILE_SCHEME: &str = "anthropic-file:";
+const PDF: &str = "application/pdf";
+
+/// The block of a part of a user, tool or system message; `None` for what Claude cannot be sent.
+pub(super) fn user_block(part: &Part, calls: &mut Calls) -> Result<Option<Value>> {
+    if let Some(response) = part.as_tool_response() {
+        let block = tool_result(part, response, calls)?;
+        return Ok(Some(cached(block, part.metadata())));
+    }
+    content_block(part)
+}
+
+/// The block of a part of a model message; `None` for what does not go back.
+///
+/// A medium is not among them: Claude takes media from users only.
+pub(super) fn assistant_block(part: &Part, names: &ToolNames, calls: &mut Calls) -> Option<Value> {
+    let block = match part.kind() {
+        PartKind::Text(text) => {
+            let mut block = text_block(text)?;
+            if let Some(citations) = part.metadata_entry("citations").filter(|list| list.is_array()) {
+                block["citations"] = citations.clone();
+            }
+            block
+        }
+        // A signed block must not be changed, not even by a cache mark.
+        PartKind::Reasoning(text) => return thinking(part, text),
+        PartKind::Custom(custom) => return custom_block(custom),
+        PartKind::ToolRequest(request) => tool_use(part, request, names, calls),
+        PartKind::Data(value) => text_block(&value.to_string())?,
+        _ => return None,
+    };
+    Some(cached(block, part.metadata()))
+}
+
+/// The block of a part that a user or a tool's result may hold.
+pub(super) fn content_block(part: &Part) -> Result<Option<Value>> {
+    let block = match part.kind() {
+        PartKind::Text(text) => text_block(text),
+        PartKind::Media(media) => Some(media_block(media)?),
+        PartKind::Data(value) => text_block(&value.to_string()),
+        PartKind::Custom(custom) => custom_block(custom),
+        _ => None,
+    };
+    Ok(block.map(|block| cached(block, part.metadata())))
+}
+
+/// Claude refuses text without anything to read.
+pub(super) fn text_block(text: &str) -> Option<Value> {
+    (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text }))
+}
+
+/// The block with the cache breakpoint that its metadata asks for.
+pub(super) fn cached(mut block: Value, metadata: Option<&JsonObject>) -> Value {
+    let mark = metadata.and_then(|metadata| CACHE_CONTROL.iter().find_map(|key| metadata.get(*key)));
+    if let Some(mark) = mark.and_then(cache_control) {
+        block["cache_control"] = mark;
+    }
+    block
+}
+
+/// A cache mark as the wire has it: `true` stands for the ordinary one.
+pub(super) fn cache_control(mark: &Value) -> Option<Value> {
+    match mark {
+        Value::Bool(true) => Some(json!({ "type": "ephemeral" })),
+        Value::Object(_) => Some(mark.clone()),
+        _ => None,
+    }
+}
+
+/// Reasoning goes back only with Claude's own signature.
+fn thinking(part: &Part, text: &str) -> Option<Value> {
+    let signature = match provenance::signature(part, PROVIDER)? {
+        Signature::Exact(signature) => signature.to_owned(),
+        Signature::Encoded(encoded) => decoded(encoded).unwrap_or_else(|| encoded.to_owned()),
+    };
+    Some(json!({ "type": "thinking", "thinking": text, "signature": signature }))
+}
+
+/// The text that base64 stands for: a signature that was encoded twice, or a document.
+fn decoded(encoded: &str) -> Option<String> {
+    use base64::Engine as _;
+
+    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// A custom part of Claude's own, as it came; `None` for those of other providers.
+fn custom_block(custom: &JsonObject) -> Option<Value> {
+    if let Some(block) = custom.get(PROVIDER) {
+        return Some(block.clone());
+    }
+    if let Some(data) = custom.get("redactedThinking") {
+        return Some(json!({ "type": "redacted_thinking", "data": data }));
+    }
+    let mut document = snake_case(custom.get("anthropicDocument")?);
+    document["type"] = json!("document");
+    Some(document)
+}
+
+/// The same value with its keys written as the API writes them: `mediaType` becomes `media_type`.
+fn snake_case(value: &Value) -> Value {
+    let key = |key: &str| {
+        key.chars().fold(String::new(), |mut key, c| {
+            if c.is_ascii_uppercase() {
+                key.push('_');
+            }
+            key.push(c.to_ascii_lowercase());
+            key
+        })
+    };
+    match value {
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, member)| (key(name), snake_case(member)))
+            .collect::<JsonObject>()
+            .into(),
+        Value::Array(items) => items.iter().map(snake_case).collect(),
+        other => other.clone(),
+    }
+}
+
+fn tool_use(part: &Part, request: &ToolRequest, names: &ToolNames, calls: &mut Calls) -> Value {
+    let name = names.to_wire(&request.name);
+    let input = match &request.input {
+        None | Some(Value::Null) => json!({}),
+        Some(input @ Value::Object(_)) => input.clone(),
+        Some(other) => json!({ "input": other }),
+    };
+    let id = calls.asked(request);
+    let mut block = json!({ "type": "tool_use", "id": id, "name": name, "input": input });
+    let own = part.metadata_entry(PROVIDER);
+    for (key, wire) in [("caller", "caller"), ("toolsetName", "toolset_name")] {
+        if let Some(value) = own.and_then(|own| own.get(key)) {
+            block[wire] = value.clone();
+        }
+    }
+    block
+}
+
+fn tool_result(part: &Part, response: &ToolResponse, calls: &mut Calls) -> Result<Value> {
+    let output = output_text(response);
+    let content = if response.content.is_empty() {
+        Value::from(output)
+    } else {
+        let output = text_block(&output).map(Ok);
+        let further = response
+            .content
+            .iter()
+            .filter_map(|part| content_block(part).transpose());
+        Value::from(output.into_iter().chain(further).collect::<Result<Vec<_>>>()?)
+    };
+    let id = calls.answered(response);
+    let mut block = json!({ "type": "tool_result", "tool_use_id": id, "content": content });
+    if is_error(part, response) {
+        block["is_error"] = json!(true);
+    }
+    Ok(block)
+}
+
+/// Whether a tool response reports a failure: its metadata says `isError`, or its output is an object of nothing but an
+/// `error`.
+fn is_error(part: &Part, response: &ToolResponse) -> bool {
+    let is_marked = part.metadata_entry("isError").and_then(Value::as_bool);
+    is_marked.unwrap_or_else(|| {
+        let output = response.output.as_ref().and_then(Value::as_object);
+        output.is_some_and(|output| output.len() == 1 && output.contains_key("error"))
+    })
+}
+
+/// An image or a document.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a type or a place that Claude cannot read.
+pub(super) fn media_block(media: &Media) -> Result<Value> {
+    let named = media.mime_type().map(str::to_ascii_lowercase);
+    let mime_type = named.as_deref().unwrap_or_else(|| mime_type_of(&media.url));
+    let kind = if is_image(mime_type) { "image" } else { "document" };
+    Ok(json!({ "type": kind, "source": source(media, mime_type)? }))
+}
+
+fn source(media: &Media, mime_type: &str) -> Result<Value> {
+    let is_native = is_image(mime_type) || mime_type == PDF;
+    if let Some(file) = media.url.strip_prefix(FILE_SCHEME) {
+        return Ok(json!({ "type": "file", "file_id": file }));
+    }
+    if let Some(inline) = inline(media) {
+        if is_native {
+            return Ok(json!({ "type": "base64", "media_type": mime_type, "data": inline.base64 }));
+        }
+        return match decoded(&inline.base64) {
+            Some(text) if mime_type.starts_with("text/") => {
+                Ok(json!({ "type": "text", "media_type": "text/plain", "data": text }))
+            }
+            _ => Err(unreadable(mime_type, "it reads images, PDF and UTF-8 text")),
+        };
+    }
+    if !is_web(&media.url) {
+        let scheme = media.url.split(':').next().unwrap_or_default();
+        let place = format!("behind '{scheme}:'");
+        return Err(unreadable(
+            &place,
+            "it reads `data:` and `https:` URLs and its own files (`anthropic-file:ID`)",
+        ));
+    }
+    if is_native {
+        Ok(json!({ "type": "url", "url": media.url }))
+    } else {
+        Err(unreadable(mime_type, "by URL it reads images and PDF"))
+    }
+}
+
+fn is_web(url: &str) -> bool {
+    url.starts_with("https://") || url.starts_with("http://")
+}
+
+/// What a URL without a content type most likely leads to.
+fn mime_type_of(url: &str) -> &'static str {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let is_pdf = path.len() >= 4 && path.to_ascii_lowercase().ends_with(".pdf");
+    if is_pdf || url.starts_with(FILE_SCHEME) {
+        PDF
+    } else {
+        "image/*"
+    }
+}
+
+fn unreadable(what: &str, instead: &str) -> Error {
+    Error::invalid_argument(format!("Claude cannot read media {what}: {instead}"))
+}
+
+/// Whether a block is a tool's result.
+pub(super) fn is_tool_result(block: &Value) -> bool {
+    block["type"] == "tool_result"
+}
+
+/// Warns about a part that is left out.
+pub(super) fn warn_left_out(part: &Part) {
+    let is_expected = matches!(part.kind(), PartKind::Text(_) | PartKind::Reasoning(_))
+        || part.metadata_entry(metadata::PENDING).is_some();
+    if !is_expected {
+        tracing::debug!(
+            provider = PROVIDER,
+            "a part that the provider cannot be sent is left out"
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! The settings of Claude models.
+
+use std::fmt;
+
+use everturn_ai::{JsonObject, Part};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Settings of a Claude model. What is not listed goes into [`extra`](Self::extra) and reaches the API as it is.
+///
+/// The schema that the model advertises is wider than these types: it takes whatever the API may come to take.
+///
+/// ```
+/// use everturn_models::anthropic::{AnthropicConfig, Effort, Thinking};
+///
+/// let config = AnthropicConfig {
+///     max_output_tokens: Some(32_000),
+///     thinking: Some(Thinking::adaptive()),
+///     effort: Some(Effort::High),
+///     ..AnthropicConfig::default()
+/// };
+/// assert_eq!(
+///     serde_json::to_value(config).unwrap(),
+///     serde_json::json!({ "maxOutputTokens": 32_000, "thinking": { "type": "adaptive" }, "effort": "high" })
+/// );
+/// ```
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AnthropicConfig {
+    /// The model to use instead of the one that was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The most tokens that the answer, with its thinking, may have; 16,384 if not given. `0` only warms the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u64>,
+    /// How much chance there is in the choice of tokens. Models after Opus 4.6 refuse it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// How many tokens are considered at each step. Models after Opus 4.6 refuse it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<u64>,
+    /// How much of the probability is considered at each step. Models after Opus 4.6 refuse it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Texts that end the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_sequences: Option<Vec<String>>,
+    /// Whether, and how much, the model thinks before it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<JsonObject>")]
+    pub thinking: Option<Thinking>,
+    /// How much work the model puts into the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub effort: Option<Effort>,
+    /// Caches the request up to its last block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Value")]
+    pub cache_control: Option<CacheControl>,
+    /// Server tools and other tools in the form of the API, beside those of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<Value>>,
+    /// Beta features to switch on, for the header `anthropic-beta`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Value")]
+    pub betas: Option<Vec<String>>,
+    /// The version of the API, for the header `anthropic-version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anthropic_version: Option<String>,
+    /// An API key for this call, instead of the plugin's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+    /// Everything else, under the names of the API.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+/// Leaves the API key out: settings are printed in logs.
+impl fmt::Debug for AnthropicConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = Self {
+            api_key: self.api_key.as_ref().map(|_| "<redacted>".to_owned()),
+            ..self.clone()
+        };
+        write!(
+            f,
+            "AnthropicConfig({})",
+            serde_json::to_value(shown).unwrap_or_default()
+        )
+    }
+}
+
+/// How a model thinks before it answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Thinking {
+    /// As much as the model finds necessary.
+    Adaptive {
+        /// Whether the thinking is shown.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<ThinkingDisplay>,
+    },
+    /// Up to a number of tokens; for models before Opus 4.7.
+    Enabled {
+        /// The most tokens; at least 1,024 and fewer than the answer may have.
+        budget_tokens: u64,
+        /// Whether the thinking is shown.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<ThinkingDisplay>,
+    },
+    /// Not at all.
+    Disabled,
+    /// Only between calls of tools.
+    BetweenTools,
+}
+
+impl Thinking {
+    /// As much thinking as the model finds necessary.
+    pub fn adaptive() -> Self {
+        Self::Adaptive { display: None }
+    }
+
+    /// Thinking of up to `tokens` tokens.
+    pub fn budget(tokens: u64) -> Self {
+        Self::Enabled {
+            budget_tokens: tokens,
+            display: None,
+        }
+    }
+}
+
+/// Whether thinking is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ThinkingDisplay {
+    /// A summary of it.
+    Summarized,
+    /// Only its signature.
+    Omitted,
+}
+
+/// How much work a model puts into an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Effort {
+    /// The least.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// Very much.
+    Xhigh,
+    /// The most.
+    Max,
+}
+
+/// A breakpoint of the prompt cache: what stands before it, and the marked block itself, is cached.
+///
+/// A request may have four.
+///
+/// ```
+/// use everturn_ai::Part;
+/// use everturn_models::anthropic::CacheControl;
+///
+/// let manual = CacheControl::for_an_hour().mark(Part::text("The whole manual: ..."));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheControl {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<String>,
+}
+
+impl CacheControl {
+    /// A cache that lives for five minutes after its last use.
+    pub fn ephemeral() -> Self {
+        Self {
+            kind: "ephemeral".to_owned(),
+            ttl: None,
+        }
+    }
+
+    /// A cache that lives for an hour after its last use.
+    pub fn for_an_hour() -> Self {
+        Self {
+            ttl: Some("1h".to_owned()),
+            ..Self::ephemeral()
+        }
+    }
+
+    /// The part with this breakpoint behind it. Models of other providers do not see it.
+    pub fn mark(&self, part: impl Into<Part>) -> Part {
+        let mark = serde_json::to_value(self).unwrap_or_default();
+        part.into().with_metadata_entry("cache_control", mark)
+    }
+}

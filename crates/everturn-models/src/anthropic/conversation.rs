@@ -1,0 +1,139 @@
+//! A conversation as Claude takes it: system blocks, and messages of users and the assistant in alternation.
+
+use everturn_ai::{Message, Messages, Part, PartKind, Role};
+use everturn_core::Result;
+use serde_json::{Value, json};
+
+use super::blocks::{assistant_block, content_block, is_tool_result, media_block, user_block, warn_left_out};
+use super::calls::Calls;
+use super::family::Family;
+use crate::tool_names::ToolNames;
+
+/// The messages of a request in the form of the wire.
+#[derive(Debug)]
+pub(super) struct Conversation<'a> {
+    family: Family,
+    names: &'a ToolNames,
+    calls: Calls,
+    /// Media of the model's own, which only a user may send.
+    carried: Vec<Value>,
+    system: Vec<Value>,
+    messages: Vec<WireMessage>,
+}
+
+#[derive(Debug)]
+struct WireMessage {
+    role: &'static str,
+    content: Vec<Value>,
+}
+
+impl<'a> Conversation<'a> {
+    /// The conversation of a request.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for media that Claude cannot read.
+    pub(super) fn of(messages: &Messages, family: Family, names: &'a ToolNames) -> Result<Self> {
+        let mut conversation = Self {
+            family,
+            names,
+            calls: Calls::default(),
+            carried: Vec::new(),
+            system: Vec::new(),
+            messages: Vec::new(),
+        };
+        for message in messages {
+            conversation.add(message)?;
+        }
+        Ok(conversation)
+    }
+
+    fn add(&mut self, message: &Message) -> Result<()> {
+        match message.role() {
+            Role::System => self.add_system(message),
+            Role::Model => self.add_assistant(message.content()),
+            Role::User | Role::Tool => self.add_user(message),
+        }
+    }
+
+    /// System messages stand before the conversation, or, for models that know them there, after a user message.
+    fn add_system(&mut self, message: &Message) -> Result<()> {
+        let mut blocks = Vec::new();
+        for part in message.content() {
+            match content_block(part)? {
+                Some(block) => blocks.push(block),
+                None => warn_left_out(part),
+            }
+        }
+        let follows_user = self.messages.last().is_some_and(|last| last.role != "assistant");
+        if self.family.has_system_messages() && follows_user {
+            self.push("system", blocks);
+        } else {
+            self.system.extend(blocks);
+        }
+        Ok(())
+    }
+
+    fn add_assistant(&mut self, content: &[Part]) -> Result<()> {
+        let mut blocks = Vec::with_capacity(content.len());
+        for part in content {
+            if let PartKind::Media(media) = part.kind() {
+                self.carried.push(media_block(media)?);
+                continue;
+            }
+            match assistant_block(part, self.names, &mut self.calls) {
+                Some(block) => blocks.push(block),
+                None => warn_left_out(part),
+            }
+        }
+        self.push("assistant", blocks);
+        Ok(())
+    }
+
+    fn add_user(&mut self, message: &Message) -> Result<()> {
+        let mut blocks = Vec::with_capacity(message.content().len());
+        for part in message.content() {
+            match user_block(part, &mut self.calls)? {
+                Some(block) => blocks.push(block),
+                None => warn_left_out(part),
+            }
+        }
+        if message.role() == Role::User {
+            blocks.splice(0..0, self.carried.drain(..));
+        }
+        self.push("user", blocks);
+        Ok(())
+    }
+
+    /// Adds to the last message if the role is the same; a message without content is none.
+    fn push(&mut self, role: &'static str, blocks: Vec<Value>) {
+        if blocks.is_empty() {
+            return;
+        }
+        match self.messages.last_mut().filter(|last| last.role == role) {
+            Some(last) => last.content.extend(blocks),
+            None => self.messages.push(WireMessage {
+                role,
+                content: blocks,
+            }),
+        }
+    }
+
+    /// The system blocks and the messages.
+    pub(super) fn into_wire(self) -> (Vec<Value>, Vec<Value>) {
+        let messages = self.messages.into_iter().map(|mut message| {
+            // The results of tools come first. The sort keeps the order of the rest.
+            message.content.sort_by_key(|block| !is_tool_result(block));
+            json!({ "role": message.role, "content": message.content })
+        });
+        (self.system, messages.collect())
+    }
+}
+
+/// The blocks of an answer that goes back to the model in the middle of its turn.
+pub(super) fn answer_blocks(content: &[Part], names: &ToolNames) -> Vec<Value> {
+    let mut calls = Calls::default();
+    content
+        .iter()
+        .filter_map(|part| assistant_block(part, names, &mut calls))
+        .collect()
+}

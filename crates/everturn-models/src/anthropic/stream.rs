@@ -1,0 +1,377 @@
+//! From the events of a stream to chunks and, at the end, to the answer.
+//!
+//! A pure fold over events: [`Assembly::event`] takes one and may give a part for the chunk stream,
+//! [`Assembly::answer`] gives the whole.
+
+use std::collections::BTreeMap;
+
+use everturn_ai::{FinishReason, JsonObject, Part, ToolRequest};
+use serde_json::{Value, json};
+
+use super::PROVIDER;
+use super::finish::{finish_message, finish_reason, usage};
+use crate::arguments::{Arguments, Outcome};
+use crate::provenance::signed;
+use crate::tool_names::ToolNames;
+
+/// An answer that is being streamed.
+#[derive(Debug)]
+pub(super) struct Assembly<'a> {
+    names: &'a ToolNames,
+    /// The message object of the stream, without its content.
+    message: JsonObject,
+    blocks: BTreeMap<u64, Block>,
+    is_complete: bool,
+}
+
+/// The whole answer of one stream.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) content: Vec<Part>,
+    pub(super) finish_reason: FinishReason,
+    pub(super) finish_message: Option<String>,
+    pub(super) usage: everturn_ai::Usage,
+    /// The message object of the stream, without its content.
+    pub(super) message: JsonObject,
+}
+
+impl Answer {
+    /// Whether the model waits for its answer to be sent back so that it can go on.
+    pub(super) fn is_paused(&self) -> bool {
+        self.message.get("stop_reason").and_then(Value::as_str) == Some("pause_turn")
+    }
+}
+
+#[derive(Debug)]
+enum Block {
+    Text {
+        text: String,
+        citations: Vec<Value>,
+    },
+    Thinking {
+        text: String,
+        signature: String,
+    },
+    ToolUse {
+        call: JsonObject,
+        arguments: Arguments,
+        /// How long the text of the arguments is, and how long it was when it was last shown.
+        length: usize,
+        shown: usize,
+    },
+    /// A block that goes back as it came, with the JSON text of an input that is streamed into it.
+    Verbatim {
+        block: JsonObject,
+        input: String,
+    },
+}
+
+impl<'a> Assembly<'a> {
+    /// An answer of which nothing is there yet. `names` are those of the tools that the request offered.
+    pub(super) fn new(names: &'a ToolNames) -> Self {
+        Self {
+            names,
+            message: JsonObject::new(),
+            blocks: BTreeMap::new(),
+            is_complete: false,
+        }
+    }
+
+    /// Whether the terminal event has come.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Takes in an event; gives what is new for whoever follows the stream. Unknown events change nothing.
+    pub(super) fn event(&mut self, event: &mut Value) -> Option<Part> {
+        let kind = event["type"].as_str().unwrap_or_default();
+        let index = event["index"].as_u64().unwrap_or_default();
+        match kind {
+            "message_start" => {
+                self.merge(event["message"].take());
+                None
+            }
+            "content_block_start" => self.start(index, event["content_block"].take()),
+            "content_block_delta" => self.delta(index, &mut event["delta"]),
+            "content_block_stop" => self.stop(index),
+            "message_delta" => {
+                self.merge(event["delta"].take());
+                self.merge(json!({ "usage": event["usage"].take() }));
+                None
+            }
+            "message_stop" => {
+                self.is_complete = true;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Lays fields over those of the message: what is said later wins, `null` says nothing.
+    fn merge(&mut self, fields: Value) {
+        let Value::Object(fields) = fields else {
+            return;
+        };
+        for (key, value) in fields {
+            match (key.as_str(), value) {
+                ("content", _) | (_, Value::Null) => {}
+                ("usage", Value::Object(counts)) => {
+                    let usage = self.message.entry("usage").or_insert_with(|| json!({}));
+                    for (key, count) in counts.into_iter().filter(|(_, count)| !count.is_null()) {
+                        usage[key] = count;
+                    }
+                }
+                (_, value) => {
+                    self.message.insert(key, value);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, index: u64, block: Value) -> Option<Part> {
+        let Value::Object(mut block) = block else {
+            return None;
+        };
+        let mut text = |key| match block.get_mut(key) {
+            Some(Value::String(text)) => std::mem::take(text),
+            _ => String::new(),
+        };
+        let (block, chunk) = match text("type").as_str() {
+            "text" => {
+                let text = text("text");
+                let chunk = (!text.is_empty()).then(|| Part::text(text.clone()));
+                let citations = match block.get_mut("citations") {
+                    Some(Value::Array(citations)) => std::mem::take(citations),
+                    _ => Vec::new(),
+                };
+                (Block::Text { text, citations }, chunk)
+            }
+            "thinking" => {
+                let (text, signature) = (text("thinking"), text("signature"));
+                let chunk = (!text.is_empty()).then(|| Part::reasoning(text.clone()));
+                (Block::Thinking { text, signature }, chunk)
+            }
+            "tool_use" => {
+                let chunk = self.tool_request(&block, None, true);
+                let block = Block::ToolUse {
+                    call: block,
+                    arguments: Arguments::default(),
+                    length: 0,
+                    shown: 0,
+                };
+                (block, Some(chunk))
+            }
+            kind => {
+                block.insert("type".to_owned(), json!(kind));
+                let input = String::new();
+                (Block::Verbatim { block, input }, None)
+            }
+        };
+        self.blocks.insert(index, block);
+        chunk
+    }
+
+    fn delta(&mut self, index: u64, delta: &mut Value) -> Option<Part> {
+        let kind = delta["type"].as_str().unwrap_or_default().to_owned();
+        let mut piece = |key: &str| match delta[key].take() {
+            Value::String(piece) => piece,
+            _ => String::new(),
+        };
+        match (kind.as_str(), self.blocks.get_mut(&index)?) {
+            ("text_delta", Block::Text { text, .. }) => {
+                let piece = piece("text");
+                text.push_str(&piece);
+                (!piece.is_empty()).then(|| Part::text(piece))
+            }
+            ("thinking_delta", Block::Thinking { text, .. }) => {
+                let piece = piece("thinking");
+                text.push_str(&piece);
+                (!piece.is_empty()).then(|| Part::reasoning(piece))
+            }
+            ("signature_delta", Block::Thinking { signature, .. }) => {
+                signature.push_str(&piece("signature"));
+                None
+            }
+            ("citations_delta", Block::Text { citations, .. }) => {
+                citations.push(delta["citation"].take());
+                None
+            }
+            ("input_json_delta", Block::ToolUse { .. }) => self.argument(index, &piece("partial_json")),
+            ("input_json_delta", Block::Verbatim { input, .. }) => {
+                input.push_str(&piece("partial_json"));
+                None
+            }
+            // The other deltas of blocks that go back as they came: fields to add, or text to append to.
+            (_, Block::Verbatim { block, .. }) => {
+                extend(block, delta);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds to the arguments of a call, and shows them if they have grown by a sixteenth: reading them costs what there
+    /// is so far, and a long text must not be read for each of its pieces.
+    fn argument(&mut self, index: u64, piece: &str) -> Option<Part> {
+        let Some(Block::ToolUse {
+            arguments,
+            length,
+            shown,
+            ..
+        }) = self.blocks.get_mut(&index)
+        else {
+            return None;
+        };
+        arguments.push(piece);
+        *length += piece.len();
+        if *length <= *shown + *shown / 16 {
+            return None;
+        }
+        *shown = *length;
+        let so_far = arguments.so_far();
+        match self.blocks.get(&index) {
+            Some(Block::ToolUse { call, .. }) => Some(self.tool_request(call, Some(so_far), true)),
+            _ => None,
+        }
+    }
+
+    /// The whole of a block that has come to its end, unless it was streamed already.
+    fn stop(&mut self, index: u64) -> Option<Part> {
+        match self.blocks.get(&index)? {
+            Block::ToolUse { .. } | Block::Verbatim { .. } => self.part(self.blocks.get(&index)?).ok(),
+            Block::Thinking { text, .. } if text.is_empty() => self.part(self.blocks.get(&index)?).ok(),
+            Block::Text { .. } | Block::Thinking { .. } => None,
+        }
+    }
+
+    /// The part that a block becomes, or the name of the tool whose call was cut off.
+    fn part(&self, block: &Block) -> Result<Part, String> {
+        Ok(match block {
+            Block::Text { text, citations } => {
+                let part = Part::text(text.clone());
+                if citations.is_empty() {
+                    part
+                } else {
+                    part.with_metadata_entry("citations", citations.clone())
+                }
+            }
+            Block::Thinking { text, signature } => {
+                let part = Part::reasoning(text.clone());
+                if signature.is_empty() {
+                    part
+                } else {
+                    part.with_metadata(signed(signature.clone(), PROVIDER))
+                }
+            }
+            Block::ToolUse {
+                call,
+                arguments,
+                length,
+                ..
+            } => match (arguments.outcome(), call.get("input")) {
+                // Some servers send the arguments with the start of the block.
+                (_, Some(input @ Value::Object(_))) if *length == 0 => {
+                    self.tool_request(call, Some(input.clone()), false)
+                }
+                (Outcome::Input(input), _) => self.tool_request(call, Some(input), false),
+                (Outcome::Cut, _) => return Err(self.tool_name(call).to_owned()),
+            },
+            Block::Verbatim { block, input } => {
+                let mut block = block.clone();
+                if let Ok(input) = serde_json::from_str(input) {
+                    block.insert("input".to_owned(), input);
+                }
+                match (block.get("type").and_then(Value::as_str), block.get("data")) {
+                    (Some("redacted_thinking"), Some(data)) => custom("redactedThinking", data.clone()),
+                    _ => custom(PROVIDER, block.into()),
+                }
+            }
+        })
+    }
+
+    fn tool_name<'b>(&'b self, call: &'b JsonObject) -> &'b str {
+        self.names
+            .meant_by(call.get("name").and_then(Value::as_str).unwrap_or_default())
+    }
+
+    fn tool_request(&self, call: &JsonObject, input: Option<Value>, partial: bool) -> Part {
+        let request = ToolRequest {
+            reference: call.get("id").and_then(Value::as_str).map(str::to_owned),
+            name: self.tool_name(call).to_owned(),
+            input,
+            partial,
+            ..ToolRequest::default()
+        };
+        let own: JsonObject = [("caller", "caller"), ("toolset_name", "toolsetName")]
+            .into_iter()
+            .filter_map(|(wire, key)| Some((key.to_owned(), call.get(wire)?.clone())))
+            .collect();
+        let part = Part::from(request);
+        if own.is_empty() || partial {
+            part
+        } else {
+            part.with_metadata_entry(PROVIDER, own)
+        }
+    }
+
+    fn stop_reason(&self) -> Option<&str> {
+        self.message.get("stop_reason").and_then(Value::as_str)
+    }
+
+    /// The whole answer. `request_id` is the provider's name for the request.
+    pub(super) fn answer(mut self, request_id: Option<String>) -> Answer {
+        if let Some(id) = request_id {
+            self.message.insert("request_id".to_owned(), id.into());
+        }
+        let mut content = Vec::with_capacity(self.blocks.len());
+        let mut cut = Vec::new();
+        for block in self.blocks.values() {
+            match self.part(block) {
+                Ok(part) if part.as_text() == Some("") => {}
+                Ok(part) => content.push(part),
+                Err(tool) => cut.push(tool),
+            }
+        }
+        let said = finish_message(self.stop_reason(), self.message.get("stop_details"));
+        let finish_message = if cut.is_empty() {
+            said
+        } else {
+            Some(format!(
+                "the call of '{}' was cut off before its arguments were complete",
+                cut.join("', '")
+            ))
+        };
+        let finish_reason = if cut.is_empty() {
+            finish_reason(self.stop_reason())
+        } else {
+            FinishReason::Length
+        };
+        Answer {
+            content,
+            finish_reason,
+            finish_message,
+            usage: usage(self.message.get("usage").unwrap_or(&Value::Null)),
+            message: self.message,
+        }
+    }
+}
+
+fn custom(key: &str, value: Value) -> Part {
+    Part::custom(JsonObject::from_iter([(key.to_owned(), value)]))
+}
+
+/// Lays a delta over a block: a text is appended to a text, anything else takes its place.
+fn extend(block: &mut JsonObject, delta: &mut Value) {
+    let Value::Object(delta) = delta else {
+        return;
+    };
+    for (key, value) in delta.iter_mut().filter(|(key, _)| *key != "type") {
+        match (block.get_mut(key), value) {
+            (_, Value::Null) => {}
+            (Some(Value::String(text)), Value::String(piece)) => text.push_str(piece),
+            (_, value) => {
+                block.insert(key.clone(), value.take());
+            }
+        }
+    }
+}
