@@ -85,6 +85,11 @@ impl<'a> Events<'a> {
         self.service.failure(event, self.body.request_id())
     }
 
+    /// Whether nothing came but white space.
+    pub(crate) fn is_blank(&self) -> bool {
+        !self.is_stream && self.head.trim_ascii().is_empty()
+    }
+
     /// The error for a stream that ended before its terminal event, which is named for people.
     pub(crate) fn truncated(&self, terminal: &str) -> Error {
         if self.is_stream {

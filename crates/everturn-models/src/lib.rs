@@ -57,6 +57,8 @@ mod content;
 mod draft;
 mod environment;
 mod event_stream;
+#[cfg(feature = "gemini")]
+pub mod gemini;
 mod json_lines;
 mod listing;
 mod provenance;
@@ -68,3 +70,5 @@ mod usage;
 
 #[cfg(feature = "anthropic")]
 pub use self::anthropic::{Anthropic, AnthropicConfig};
+#[cfg(feature = "gemini")]
+pub use self::gemini::{Gemini, GeminiConfig};
