@@ -1,4 +1,4 @@
-//! What was read of files, kept for as long as they stay the same.
+//! Parsed contents of files, kept in memory until the files change.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::disk::Disk;
 use crate::version::Version;
 
-/// What is in files of one kind, shared by all handles of a store.
+/// Parsed contents of files of one kind, shared by all handles of a store.
 ///
-/// Whoever changes a file changes its [`Version`], in this process or another, so what is kept is never older than what
-/// reading the file would give. A version is asked for before the file is read: should the file change in between, what is
-/// kept belongs to a version that is gone and is not used again.
+/// Every change of a file, by this process or another, changes its [`Version`]. Contents are kept with the version of their
+/// file and used only while the file still has it. The version is read before the file: if the file changes in between, the
+/// contents are kept under a version that no longer exists and are not used again.
 #[derive(Debug)]
 pub(crate) struct Cache<T>(Arc<Mutex<Folders<T>>>);
 
@@ -22,12 +22,12 @@ type Folders<T> = HashMap<PathBuf, HashMap<OsString, Known<T>>>;
 #[derive(Debug)]
 struct Known<T> {
     version: Version,
-    /// `None` for a file that holds nothing of the kind.
+    /// `None` for a file of another kind.
     content: Option<Arc<T>>,
 }
 
 impl<T> Cache<T> {
-    /// What is in a file; `None` if it does not exist or holds nothing of the kind.
+    /// Returns the parsed content of a file; `None` if the file does not exist or is of another kind.
     pub(crate) fn read(
         &self,
         disk: &dyn Disk,
@@ -53,7 +53,7 @@ impl<T> Cache<T> {
         Ok(content)
     }
 
-    /// What is in the `.json` files of a folder, in no order.
+    /// Returns the parsed contents of the `.json` files of a folder, unordered.
     pub(crate) fn read_all(
         &self,
         disk: &dyn Disk,
@@ -70,7 +70,7 @@ impl<T> Cache<T> {
         Ok(contents)
     }
 
-    /// Drops what is known of a file that was removed.
+    /// Drops the content of a file that was removed.
     pub(crate) fn forget(&self, path: &Path) {
         let (folder, name) = place(path);
         if let Some(files) = self.folders().get_mut(folder) {
@@ -112,7 +112,7 @@ impl<T> Cache<T> {
     }
 }
 
-/// The folder of a file and the file's name in it.
+/// Splits a path into the folder and the name of the file.
 fn place(path: &Path) -> (&Path, &OsStr) {
     (
         path.parent().unwrap_or(Path::new("")),
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::RealDisk;
 
-    /// A folder with files that are old enough to be known.
+    /// Creates a folder with files that are old enough to have a version.
     fn folder_of(names: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for name in names {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_file_is_not_read_again() {
+    fn an_unchanged_file_is_not_read_again() {
         let folder = folder_of(&["a.json"]);
         let cache = Cache::default();
         let first = cache.read_all(&RealDisk, folder.path(), text).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_gone_leave_nothing_behind() {
+    fn removed_files_are_dropped_from_the_cache() {
         let folder = folder_of(&["a.json", "b.json"]);
         let cache = Cache::default();
         cache.read_all(&RealDisk, folder.path(), text).unwrap();

@@ -1,4 +1,4 @@
-//! The file operations a store is made of.
+//! The file operations that a store uses.
 //!
 //! They are few and behind a trait, so that a test can stop the world between any two of them, or lose what was not
 //! yet forced to the device, and look at what is left.
@@ -11,19 +11,19 @@ use std::time::SystemTime;
 
 use crate::version::Version;
 
-/// What a store asks of the file system. All methods block.
+/// The file operations that a store uses. All methods block.
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Creates a folder and those above it, readable by their owner only, and forces their names to the device.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// The content of a file; `None` if it does not exist.
+    /// Returns the content of a file; `None` if it does not exist.
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
 
-    /// Which version of a file is there, if that can be told without reading it.
+    /// Returns the version of a file, if it can be told without reading the file.
     ///
-    /// Two answers are equal only if the file has not changed in between: one that may change without getting another
-    /// version, because it is too young for its times to tell, has none. `None` makes the store read the file, and so
-    /// is right for every disk and every file.
+    /// Two versions are equal only if the file has not changed in between. A file that is so young that a further change
+    /// might not change its times has no version yet. With `None` the store reads the file, so `None` is correct for every
+    /// disk and every file.
     fn version(&self, path: &Path) -> Option<Version> {
         let _ = path;
         None
@@ -35,7 +35,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Forces a file's content to the device.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Puts a file in another's place, atomically; or gives a folder a name that nothing has.
+    /// Renames a file, atomically replacing a file of that name; or renames a folder to a name that is not in use.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Forces a folder's entries to the device.
@@ -44,25 +44,25 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Removes a file; a missing one is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a folder that has become empty; one that is not, or is not there, is no error.
+    /// Removes an empty folder. A folder that is missing or not empty is no error.
     ///
-    /// Nothing depends on it: a disk that cannot may leave the folder.
+    /// The store does not depend on it: a disk without this operation may leave the folder.
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
         let _ = path;
         Ok(())
     }
 
-    /// The files of a folder, without the folders in it; none if it does not exist.
+    /// Lists the files of a folder, without its subfolders; empty if the folder does not exist.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// The folders of a folder; none if it does not exist.
+    /// Lists the subfolders of a folder; empty if the folder does not exist.
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
     /// Waits for the exclusive lock behind a path, across processes, and holds it until the guard is dropped.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>>;
 }
 
-/// The file system as it is.
+/// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
 
@@ -79,7 +79,7 @@ impl Disk for RealDisk {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         match builder.create(path) {
-            // Somebody else was faster, and may not have come to the next line yet.
+            // Another process created it and may not have forced its name to the device yet.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
             created => created?,
         }
@@ -95,7 +95,7 @@ impl Disk for RealDisk {
     }
 
     fn version(&self, path: &Path) -> Option<Version> {
-        // The clock first: what changes while the file is looked at is younger than this.
+        // The clock is read first, so that a change during the next line counts as younger.
         let now = SystemTime::now();
         let version = Version::of(&fs::metadata(path).ok()?)?;
         version.is_settled(now).then_some(version)
@@ -167,7 +167,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// What is in a folder and of such a kind; nothing if there is no folder.
+/// Lists the entries of a folder that are of the wanted kind; empty if the folder does not exist.
 fn entries(path: &Path, is_wanted: fn(&fs::FileType) -> bool) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,

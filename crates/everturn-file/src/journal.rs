@@ -1,8 +1,8 @@
-//! What happened in turns that are not over: a folder per turn, a file per record.
+//! Journals of turns that are not over: a folder per turn, a file per record.
 //!
-//! They are at `<root>/.journals/`, where no reader of rows looks. A record gets its name under its tenant's lock: so a
-//! number is written once. What takes a device's time is done before and after, so that turns do not wait for each other:
-//! a record is on the device before it has its name, and its name before `append` returns.
+//! Journals are at `<root>/.journals/`, apart from the rows. A record gets its name under its tenant's lock, so a number is
+//! written once. The device is waited for outside the lock, so that turns do not wait for each other: a record is on the
+//! device before it has its name, and its name is on the device before `append` returns.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use serde_json::Value;
 
 use crate::FileStore;
 use crate::disk::Disk;
-use crate::files::{Files, encode};
+use crate::files::Files;
 use crate::layout::hashed_name;
 use crate::options::FileStoreOptions;
-use crate::staged::{Staged, temporary_name};
+use crate::write::{Staged, encode, temporary_name};
 
-/// A record as a file.
+/// The content of a record's file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Written {
@@ -49,8 +49,8 @@ impl Journals {
         }
     }
 
-    /// What the folders of a session's journals begin with. A tenant's and a session's names together may be longer than
-    /// a file's name, so they are hashed.
+    /// Returns the prefix of the names of a session's journal folders. It is a hash, because the names of a tenant and a session
+    /// together may be too long for a file name.
     fn prefix(&self, session: &SessionId) -> String {
         hashed_name([self.scope.as_str(), session.as_str()]) + "-"
     }
@@ -77,7 +77,7 @@ impl Journals {
         };
         let folder = self.of_turn(key);
         let path = folder.join(&name);
-        // Beside the journal's folder, which may not be there yet, and under its name.
+        // Staged beside the journal's folder, which may not exist yet.
         let staged = Staged::beside(&self.disk, &folder.with_extension(&name), &encode(&written)?)?;
 
         let lock = files.lock()?;
@@ -100,7 +100,7 @@ impl Journals {
         drop(lock);
 
         match self.disk.sync_folder(&folder) {
-            // The journal has been dropped, and the record with it.
+            // The journal was dropped meanwhile, and the record with it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             synced => Ok(synced?),
         }
@@ -109,7 +109,7 @@ impl Journals {
     fn read(&self, key: &JournalKey) -> Result<Vec<JournalRecord>> {
         let mut records = Vec::new();
         for (sequence, path) in self.files(&self.of_turn(key))? {
-            // A file that is listed and then gone was cleared meanwhile.
+            // A file that was listed and is gone was cleared meanwhile.
             if let Some(Written { body, .. }) = self.record(&path)? {
                 records.push(JournalRecord { sequence, body });
             }
@@ -122,15 +122,18 @@ impl Journals {
             return Ok(None);
         };
         let record = serde_json::from_slice(&content).map_err(|error| {
-            Error::data_loss(format!("'{}' is not a journal's record: {error}", path.display()))
+            Error::data_loss(format!(
+                "'{}' is not a record of a journal: {error}",
+                path.display()
+            ))
         })?;
         Ok(Some(record))
     }
 
-    /// The records of a journal, in order.
+    /// Lists the record files of a journal with their numbers, in order.
     fn files(&self, folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
         let number = |path: PathBuf| {
-            // Files on their way to their final names have another extension.
+            // Staged files have another extension.
             let named = path.extension().is_some_and(|extension| extension == "json");
             let sequence = path.file_stem()?.to_str()?.parse().ok()?;
             named.then_some((sequence, path))
@@ -140,17 +143,17 @@ impl Journals {
         Ok(files)
     }
 
-    /// Drops a journal at once, and gives what is to be removed of it.
+    /// Drops a journal by renaming its folder. Returns the renamed folder, whose files are yet to be removed.
     fn drop_journal(&self, folder: &Path) -> Result<PathBuf> {
         let dropped = temporary_name(folder);
         match self.disk.rename(folder, &dropped) {
-            // It has been dropped already.
+            // It was dropped already.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(dropped),
         }
     }
 
-    /// Removes what was dropped, for which nobody has to wait.
+    /// Removes the files of a dropped journal; needs no lock.
     fn remove(&self, dropped: &Path) -> Result<()> {
         for path in self.disk.list(dropped)? {
             self.disk.remove(&path)?;
@@ -158,6 +161,7 @@ impl Journals {
         Ok(self.disk.remove_folder(dropped)?)
     }
 
+    /// Deletes the journals of a session.
     pub(crate) fn delete_session(&self, files: &Files, session: &SessionId) -> Result<()> {
         let prefix = self.prefix(session);
         let is_own = |path: &PathBuf| {
@@ -184,7 +188,7 @@ impl Journals {
     fn sweep(&self, before: Timestamp) -> Result<u64> {
         let is_old = |record: Option<Written>| record.is_some_and(|record| record.added_at < before);
         for staged in self.disk.list(&self.folder)? {
-            // What a crash left of a record; one that cannot be read may be in the middle of being written.
+            // A staged record that a crash left behind. One that cannot be parsed may be being written right now.
             if self.record(&staged).is_ok_and(is_old) {
                 self.disk.remove(&staged)?;
             }
@@ -206,7 +210,7 @@ impl Journals {
     }
 }
 
-/// Whether a folder is what a crash left of a journal that was dropped.
+/// Returns whether a folder is a dropped journal whose removal a crash interrupted.
 fn is_dropped(folder: &Path) -> bool {
     folder.extension().is_some_and(|extension| extension == "tmp")
 }

@@ -1,6 +1,6 @@
-//! Where things are on disk: `<root>/<scope>/<snapshot>.json` and `<root>/<scope>/.pointers/<session>.json`.
+//! The paths of rows and pointers: `<root>/<scope>/<snapshot>.json` and `<root>/<scope>/.pointers/<session>.json`.
 //!
-//! Names that reach the file system come from clients, so every segment is checked before it becomes part of a path.
+//! Ids come from clients, so every segment is checked before it becomes part of a path.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::{Error, Result};
 use sha2::{Digest, Sha256};
 
-/// The longest name a row can have; file systems allow 255 bytes, and a temporary name is a little longer.
+/// The longest segment of a path. File systems allow 255 bytes, and temporary names are longer than final ones.
 const MAX_SEGMENT: usize = 200;
 
 /// The folder of one scope.
@@ -18,7 +18,8 @@ const MAX_SEGMENT: usize = 200;
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder of a scope; a scope may nest with `/`. No two scopes have one folder, and none is where a row could be.
+    /// Returns the folder of a scope. A scope may be nested with `/`. Two scopes never share a folder, and a scope's folder is
+    /// never the path of a row.
     pub(crate) fn of(root: &Path, scope: &Scope) -> Result<Self> {
         let mut folder = root.to_owned();
         for (level, segment) in scope.as_str().split('/').enumerate() {
@@ -27,9 +28,9 @@ impl Folder {
                 .extension()
                 .is_some_and(|end| end.eq_ignore_ascii_case("json"));
             if level > 0 && is_row {
-                return Err(Error::invalid_argument(
-                    "a scope inside another must not end in '.json'",
-                ));
+                return Err(Error::invalid_argument(format!(
+                    "the nested scope '{segment}' ends in '.json' like the file of a snapshot; choose another name"
+                )));
             }
             folder.push(segment);
         }
@@ -59,7 +60,7 @@ impl Folder {
     }
 }
 
-/// Whether a name is fit to be one segment of a path.
+/// Returns the name if it can be one segment of a path.
 fn safe<'a>(what: &str, name: &'a str) -> Result<&'a str> {
     let fault = if name.is_empty() {
         "is empty"
@@ -81,7 +82,7 @@ fn safe<'a>(what: &str, name: &'a str) -> Result<&'a str> {
     )))
 }
 
-/// A file's name for names that together may be longer than one.
+/// Returns a file name that stands for several names, which together may be too long for one.
 pub(crate) fn hashed_name<const N: usize>(names: [&str; N]) -> String {
     let mut hash = Sha256::new();
     for name in names {

@@ -1,4 +1,4 @@
-//! How a file store is set up.
+//! The settings of a file store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use everturn_core::{Error, Result};
 use crate::FileStore;
 use crate::disk::{Disk, RealDisk};
 
-/// How often the files are looked at for changes made by other processes, unless the caller says otherwise.
+/// The default interval at which files are polled for changes made by other processes.
 const DEFAULT_POLL: Duration = Duration::from_secs(2);
 
 /// The settings of a [`FileStore`].
@@ -41,25 +41,26 @@ impl FileStoreOptions {
         }
     }
 
-    /// Keeps only this many points of each line of ancestors; older ones are deleted as new ones are saved.
+    /// Keeps only the newest `length` snapshots of each chain of parents. Older ones are deleted as new ones are saved. By
+    /// default all snapshots are kept.
     pub fn max_chain(mut self, length: usize) -> Self {
         self.max_chain = Some(length);
         self
     }
 
-    /// How often to look for status changes made by other processes while somebody watches.
+    /// Sets how often a watched snapshot is polled for status changes made by other processes; 2 s by default.
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
         self
     }
 
-    /// Never looks: a watcher hears of changes made in this process only.
+    /// Turns polling off: watchers hear only of changes made in this process.
     pub fn without_polling(mut self) -> Self {
         self.poll = None;
         self
     }
 
-    /// Works on other file operations, for tests that let them fail.
+    /// Replaces the file operations, for tests that make them fail.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
         self
@@ -68,15 +69,15 @@ impl FileStoreOptions {
     /// Opens the store, creating its folder.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a chain of no length or an interval of no time; what the file system reports if the
-    /// folder cannot be created.
+    /// `INVALID_ARGUMENT` if `max_chain` or the polling interval is zero; the file system's error if the folder cannot be
+    /// created.
     pub fn open(self) -> Result<FileStore> {
         if self.max_chain == Some(0) {
-            return Err(Error::invalid_argument("max_chain must be at least 1"));
+            return Err(Error::invalid_argument("max_chain is 0 and must be at least 1"));
         }
         if self.poll == Some(Duration::ZERO) {
             return Err(Error::invalid_argument(
-                "poll_every needs some time; without_polling turns polling off",
+                "poll_every needs an interval longer than zero; without_polling turns polling off",
             ));
         }
         FileStore::start(self)

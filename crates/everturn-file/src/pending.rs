@@ -1,8 +1,8 @@
-//! Which background runs are not over, without a look at every file.
+//! Finding pending background runs without reading every file.
 //!
-//! Each pending row has a marker: a small file at `<root>/.pending/`, where no reader of rows looks, that names the row. It
-//! is on the device before the row is and goes after the row has ended, so a marker may be stale, but no pending row is
-//! without one. Stale ones are removed when they are met.
+//! Each pending row has a marker: a small file at `<root>/.pending/`, apart from the rows, that names the row. The marker is
+//! on the device before the row and is removed after the row has ended. So a marker may be stale, but no pending row is
+//! without one. Stale markers are removed when they are read.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::files::Files;
 use crate::layout::hashed_name;
 use crate::store::FileStore;
 
-/// What a marker says.
+/// The content of a marker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Marker {
@@ -43,12 +43,12 @@ impl Files {
         self.put(&path(&self.root, &self.scope, id), &marker)
     }
 
-    /// Takes a row's mark away, after it has ended. Failing to is no harm: a stale mark is noticed.
+    /// Removes the marker of a row that has ended. A marker that stays is recognised as stale later.
     pub(crate) fn unmark(&self, id: &SnapshotId) {
         let _ = self.disk.remove(&path(&self.root, &self.scope, id));
     }
 
-    /// Takes a mark away if its row is not pending, once nobody is in the middle of writing it.
+    /// Removes a marker if its row is not pending. Takes the lock, so that no save of the row is under way.
     pub(crate) fn unmark_stale(&self, id: &SnapshotId) -> Result<()> {
         let _lock = self.lock()?;
         let pending = self
@@ -61,7 +61,7 @@ impl Files {
     }
 }
 
-/// Whether a save must mark its row, and whether it must take the mark away.
+/// Returns whether a save must create the row's marker, and whether it must remove it.
 pub(crate) fn changes(before: Option<&Snapshot>, after: &Snapshot) -> (bool, bool) {
     let pending = |row: &Snapshot| row.status == SnapshotStatus::Pending;
     let (was, is) = (before.is_some_and(pending), pending(after));
@@ -72,7 +72,7 @@ pub(crate) fn changes(before: Option<&Snapshot>, after: &Snapshot) -> (bool, boo
 pub(crate) fn page(store: &FileStore, query: &PendingQuery) -> Result<PendingPage> {
     let (disk, folder) = (&*store.options.disk, folder(&store.options.root));
     let mut runs = Vec::new();
-    // One that is being written, or is none, is passed over.
+    // A file that is not a marker is skipped.
     let parse = |_: &Path, content: &[u8]| serde_json::from_slice(content).ok();
     for marker in store.markers.read_all(disk, &folder, parse)? {
         let scope = Scope::new(marker.scope.as_str());
@@ -84,9 +84,9 @@ pub(crate) fn page(store: &FileStore, query: &PendingQuery) -> Result<PendingPag
                 scope,
                 row: row.outline(),
             }),
-            // If it cannot be removed now, it is met again.
+            // A marker that cannot be removed now is read again next time.
             Ok(_) => drop(files.unmark_stale(&marker.snapshot_id)),
-            // A row that cannot be read now must not hide the others; it is looked at again next time.
+            // A row that cannot be read now must not hide the others; it is read again next time.
             Err(_) => {}
         }
     }
@@ -95,7 +95,7 @@ pub(crate) fn page(store: &FileStore, query: &PendingQuery) -> Result<PendingPag
     Ok(page)
 }
 
-/// Reads what a page needs of a run; `false` if the run is no longer one of those asked for.
+/// Reads the run's row; `false` if the run no longer matches the query.
 fn complete(store: &FileStore, query: &PendingQuery, run: &mut PendingRun) -> bool {
     let row =
         Files::of(store, &run.scope).and_then(|files| files.read(&run.row.snapshot_id, Detail::Metadata));

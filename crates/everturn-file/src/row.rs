@@ -1,19 +1,22 @@
-//! A row as the content of a file, whole or without its conversation.
+//! A row as the content of a file: whole, without its conversation, or only its header.
 
 use std::fmt;
 use std::path::Path;
 
 use everturn_agent::store::Detail;
-use everturn_agent::{SessionId, Snapshot};
+use everturn_agent::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Result};
+use jiff::Timestamp;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// The row in a file. Without its state it costs a look at the conversation's characters, and none of its messages is made.
+use crate::layout::Folder;
+
+/// Parses the content of a row's file. With [`Detail::Metadata`] the conversation is scanned but no message is built.
 ///
 /// # Errors
-/// `DATA_LOSS` if there is none in it.
+/// `DATA_LOSS` if the content is not a snapshot.
 pub(crate) fn parse(path: &Path, content: &[u8], detail: Detail) -> Result<Snapshot> {
     let row = deserialize(content, detail);
     row.map_err(|error| Error::data_loss(format!("'{}' is not a snapshot: {error}", path.display())))
@@ -29,7 +32,7 @@ fn deserialize(content: &[u8], detail: Detail) -> serde_json::Result<Snapshot> {
     Ok(row)
 }
 
-/// The session of a row; peers may name it nowhere but in the state.
+/// Returns the session of a row. Other runtimes may name the session only in the state.
 fn session_of(own: Option<SessionId>, in_state: Option<SessionId>) -> Option<SessionId> {
     own.into_iter()
         .chain(in_state)
@@ -66,7 +69,7 @@ impl<'de> Visitor<'de> for RowVisitor {
     }
 }
 
-/// The fields of a row but for its state, of which the session's name is kept.
+/// The fields of a row without its state. Of the state only the session's name is kept.
 struct WithoutState<'a, A> {
     fields: A,
     session: &'a mut Option<SessionId>,
@@ -104,6 +107,57 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutState<'_, A> {
     }
 }
 
+/// What a store keeps in memory of each row it has read: enough to find the row, to sort it and to see whether it is over.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub(crate) snapshot_id: SnapshotId,
+    pub(crate) session_id: Option<SessionId>,
+    pub(crate) parent_id: Option<SnapshotId>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) heartbeat_at: Option<Timestamp>,
+    pub(crate) status: SnapshotStatus,
+    pub(crate) orphaned: bool,
+}
+
+impl Header {
+    /// Parses the header of a file. Returns `None` if the file is not a row, or is not named after its row and so cannot be
+    /// read by id.
+    pub(crate) fn parse(folder: &Folder, path: &Path, content: &[u8]) -> Option<Self> {
+        let row = parse(path, content, Detail::Metadata).ok()?;
+        (folder.row(&row.snapshot_id).ok()? == path).then(|| row.into())
+    }
+
+    pub(crate) fn position(&self) -> (Timestamp, &SnapshotId) {
+        (self.created_at, &self.snapshot_id)
+    }
+
+    /// Returns a row with the fields that the header holds.
+    pub(crate) fn outline(&self) -> Snapshot {
+        Snapshot {
+            session_id: self.session_id.clone(),
+            parent_id: self.parent_id.clone(),
+            heartbeat_at: self.heartbeat_at,
+            status: self.status,
+            orphaned: self.orphaned,
+            ..Snapshot::new(self.snapshot_id.clone(), SessionId::from(""), self.created_at)
+        }
+    }
+}
+
+impl From<Snapshot> for Header {
+    fn from(row: Snapshot) -> Self {
+        Self {
+            snapshot_id: row.snapshot_id,
+            session_id: row.session_id,
+            parent_id: row.parent_id,
+            created_at: row.created_at,
+            heartbeat_at: row.heartbeat_at,
+            status: row.status,
+            orphaned: row.orphaned,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_none_without_its_state() {
+    fn content_that_is_not_a_snapshot_has_no_metadata() {
         for content in [
             "",
             "[]",

@@ -1,36 +1,35 @@
-//! The store itself.
+//! The store: every method of the trait, as blocking work on files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Cursor, Deletion, Detail, Journal, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, id_to_save,
+    Deletion, Detail, Journal, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery,
+    SessionStore, SessionSummary, SnapshotQuery, StatusStream, id_to_save,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 
 use crate::cache::Cache;
-use crate::files::Files;
-use crate::header::Header;
+use crate::files::{Files, Queues};
 use crate::journal::Journals;
 use crate::options::FileStoreOptions;
 use crate::pending::{self, Marker};
-use crate::queue::Queues;
+use crate::row::Header;
 use crate::watch::Watchers;
 
-/// Keeps each snapshot as one readable JSON file.
+/// A session store that keeps each snapshot as one readable JSON file.
 ///
-/// The layout is the one Genkit's Go and JavaScript file stores write, so a folder can be continued by either side.
-/// Saves of all processes that use this store exclude one another through a lock file per scope; a save is on the
-/// device before it returns. Cloning gives another handle to the same store.
+/// The layout is the one that Genkit's Go and JavaScript file stores write, so either side can continue the other's folder.
+/// Saves of all processes exclude one another through a lock file per scope, and a save is on the device before it returns.
+/// A clone is another handle to the same store.
 ///
-/// Each file holds the whole conversation, so disk use grows with the square of its length. Lists and the first turn of a
-/// session ask the file system about every file of the scope, and read those that are new or changed since this store,
-/// or a clone of it, last looked; for that it keeps a few hundred bytes of each row in memory. For long conversations and
-/// many sessions take a database. What it promises is in the [crate](crate)'s text.
+/// Each file holds the whole conversation, so disk use grows with the square of the conversation's length. Listings and the
+/// first turn of a session ask the file system about every file of the scope, and read the files that are new or changed
+/// since this store, or a clone of it, last read them; for that the store keeps a few hundred bytes of each snapshot in
+/// memory. Use a database for long conversations and many sessions. The store's guarantees are listed in the
+/// [crate's documentation](crate).
 ///
 /// ```
 /// use everturn_agent::store::{Scope, SessionStore};
@@ -54,7 +53,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// Opens the store in a folder, which is created if it does not exist.
+    /// Opens the store in a folder, creating the folder if it does not exist.
     ///
     /// # Errors
     /// What the file system reports if the folder cannot be created.
@@ -62,7 +61,7 @@ impl FileStore {
         Self::options(root).open()
     }
 
-    /// Settings for a store in a folder.
+    /// Returns the settings of a store in a folder, to change before it is opened.
     pub fn options(root: impl Into<PathBuf>) -> FileStoreOptions {
         FileStoreOptions::new(root.into())
     }
@@ -78,12 +77,12 @@ impl FileStore {
         })
     }
 
-    /// The folder the store is in.
+    /// Returns the folder of the store.
     pub fn root(&self) -> &Path {
         &self.options.root
     }
 
-    /// Does blocking work on a scope's files where it blocks nobody.
+    /// Runs blocking work on a scope's files on a thread that may block.
     pub(crate) async fn on_files<T: Send + 'static>(
         &self,
         scope: &Scope,
@@ -124,63 +123,24 @@ impl SessionStore for FileStore {
 
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
         let query = query.clone();
-        self.on_files(scope, move |files| {
-            let mut headers = files.headers(&query.session)?;
-            headers.retain(|header| query.orphaned || !header.orphaned);
-            let page = page(headers, query.order, query.after.as_ref(), query.page_size());
-            read_page(&files, page, query.detail)
-        })
-        .await
+        self.on_files(scope, move |files| files.list(&query)).await
     }
 
     async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>> {
         let query = query.clone();
-        self.on_files(scope, move |files| {
-            let tips = tips(files.all_headers()?);
-            let page = page(tips, query.order, query.after.as_ref(), query.page_size());
-            let rows = read_page(&files, page, Detail::Metadata)?;
-            let summary = |latest: Snapshot| {
-                Some(SessionSummary {
-                    session_id: latest.session_id.clone()?,
-                    latest,
-                })
-            };
-            Ok(Page {
-                items: rows.items.into_iter().filter_map(summary).collect(),
-                next: rows.next,
-            })
-        })
-        .await
+        self.on_files(scope, move |files| files.sessions(&query)).await
     }
 
     async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>> {
         let id = id.clone();
-        self.on_files(scope, move |files| {
-            let mut headers = files.all_headers()?;
-            headers.retain(|header| header.parent_id.as_ref() == Some(&id));
-            let count = headers.len();
-            let page = page(headers, Order::Oldest, None, count);
-            Ok(read_page(&files, page, Detail::Metadata)?.items)
-        })
-        .await
+        self.on_files(scope, move |files| files.children(&id)).await
     }
 
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
         let (deletion, watchers) = (deletion.clone(), self.watchers.clone());
         let journals = Journals::of(&self.options, scope);
         self.on_files(scope, move |files| {
-            if let Deletion::Session(session) = &deletion {
-                journals.delete_session(&files, session)?;
-            }
-            let ids = match deletion {
-                Deletion::Snapshots(ids) => ids,
-                Deletion::Session(session) => files
-                    .headers(&session)?
-                    .into_iter()
-                    .map(|header| header.snapshot_id.clone())
-                    .collect(),
-            };
-            let deleted = files.delete(&ids)?;
+            let deleted = files.delete(deletion, &journals)?;
             for id in &deleted {
                 watchers.tell(&files.folder, id, None);
             }
@@ -208,60 +168,6 @@ impl SessionStore for FileStore {
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
     }
-}
-
-/// The latest row of each session that has one.
-fn tips(headers: Vec<Arc<Header>>) -> Vec<Arc<Header>> {
-    let mut tips = std::collections::HashMap::<SessionId, Arc<Header>>::new();
-    for header in headers {
-        let Some(session) = header.session_id.clone().filter(|_| !header.orphaned) else {
-            continue;
-        };
-        match tips.get(&session) {
-            Some(tip) if tip.position() >= header.position() => {}
-            _ => {
-                tips.insert(session, header);
-            }
-        }
-    }
-    tips.into_values().collect()
-}
-
-fn page(
-    mut headers: Vec<Arc<Header>>,
-    order: Order,
-    after: Option<&Cursor>,
-    size: usize,
-) -> Page<Arc<Header>> {
-    headers.sort_by(|one, other| match order {
-        Order::Oldest => one.position().cmp(&other.position()),
-        Order::Newest => other.position().cmp(&one.position()),
-    });
-    if let Some(after) = after {
-        headers.retain(|header| match order {
-            Order::Oldest => header.position() > after.position(),
-            Order::Newest => header.position() < after.position(),
-        });
-    }
-    let more = headers.len() > size;
-    headers.truncate(size);
-    let next = headers.last().filter(|_| more).map(|last| Cursor {
-        created_at: last.created_at,
-        snapshot_id: last.snapshot_id.clone(),
-    });
-    Page { items: headers, next }
-}
-
-/// Reads the rows of a page; one that was deleted meanwhile is left out.
-fn read_page(files: &Files, page: Page<Arc<Header>>, detail: Detail) -> Result<Page<Snapshot>> {
-    let mut items = Vec::with_capacity(page.items.len());
-    for header in page.items {
-        items.extend(files.read(&header.snapshot_id, detail)?);
-    }
-    Ok(Page {
-        items,
-        next: page.next,
-    })
 }
 
 impl fmt::Debug for FileStore {

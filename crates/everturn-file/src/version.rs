@@ -1,29 +1,30 @@
-//! Which version of a file it is, told without reading it.
+//! Telling the versions of a file apart without reading it.
 
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// More than the steps of a clock whose times have fractions of a second: kernels take 10 ms at most, and so does exFAT.
+/// Longer than the granularity of file times with fractions of a second, which is at most 10 ms, in kernels and in exFAT.
 const FINE_STEP: Duration = Duration::from_millis(50);
 
-/// More than the steps of a clock whose times are whole seconds: FAT's are of two.
+/// Longer than the granularity of file times in whole seconds, which is at most 2 s, in FAT.
 const COARSE_STEP: Duration = Duration::from_secs(3);
 
-/// What tells the versions of a file apart: when it is written, or another is put in its place, it has another.
+/// The version of a file: it changes when the file is written or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// When its content was last written.
+    /// When the content was last written.
     pub modified: SystemTime,
-    /// When anything about it last changed, which nobody can set back; where that is not kept, as `modified`.
+    /// When the file or its metadata last changed, which no program can set back; `modified` where the system does not
+    /// record it.
     pub changed: SystemTime,
-    /// How long it is.
+    /// The length in bytes.
     pub length: u64,
-    /// The number of the file behind the name; zero where files have none.
+    /// The inode number; zero on systems without one.
     pub number: u64,
 }
 
 impl Version {
-    /// The version of a file of the operating system; `None` where it keeps no times.
+    /// Returns the version of a file; `None` if the system records no times.
     pub(crate) fn of(file: &Metadata) -> Option<Self> {
         let modified = file.modified().ok()?;
         let (changed, number) = changed_and_number(file).unwrap_or((modified, 0));
@@ -35,10 +36,10 @@ impl Version {
         })
     }
 
-    /// Whether any change after that moment gives the file another version.
+    /// Returns whether every change after `moment` changes the version.
     ///
-    /// Clocks of file systems go in steps, and what changes twice within one bears the same times. It may have the same
-    /// length too, and even the same number: one that became free is given to the next file.
+    /// File times have a granularity, and two changes within one step leave the same times. The length may be the same too,
+    /// and even the inode number, because a freed number is given to the next file.
     pub(crate) fn is_settled(&self, moment: SystemTime) -> bool {
         let times = [self.modified, self.changed];
         let step = if times.into_iter().any(is_whole_second) {

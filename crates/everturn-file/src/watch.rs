@@ -1,4 +1,4 @@
-//! Telling watchers that a row's status changed: at once for changes made here, by polling for those made elsewhere.
+//! Watching the status of a row: changes made in this process are delivered at once, others by polling.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,15 +16,15 @@ use crate::layout::Folder;
 
 type Key = (Folder, SnapshotId);
 
-/// The rows somebody watches. A row is forgotten when its last watcher is gone.
+/// The watched rows. A row is removed when its last watcher is gone.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Watchers(Arc<Mutex<HashMap<Key, Weak<Watched>>>>);
 
-/// One watched row, and the task that polls its file for as long as anybody watches.
+/// One watched row, and the task that polls its file while there are watchers.
 #[derive(Debug)]
 struct Watched {
     status: watch::Sender<Option<SnapshotStatus>>,
-    /// Ends with this.
+    /// Aborted when this is dropped.
     poller: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
@@ -33,7 +33,7 @@ impl Watchers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the watchers of a row what it has become; `None` if it is gone.
+    /// Tells the watchers of a row its new status; `None` if the row was deleted.
     pub(crate) fn tell(&self, folder: &Folder, id: &SnapshotId, status: Option<SnapshotStatus>) {
         let watched = self
             .watched()
@@ -44,7 +44,7 @@ impl Watchers {
         }
     }
 
-    /// The statuses of a row, the current one first.
+    /// Returns the statuses of a row, the current one first.
     pub(crate) fn watch(&self, files: Files, id: SnapshotId, poll: Option<Duration>) -> StatusStream {
         let watchers = self.clone();
         futures::stream::once(async move {
@@ -101,7 +101,7 @@ async fn poll_file(watched: Weak<Watched>, files: Files, id: SnapshotId, interva
         let Some(watched) = watched.upgrade() else {
             return;
         };
-        // A file that cannot be read now is looked at again next time.
+        // A file that cannot be read now is read again at the next poll.
         if let Ok(status) = status {
             watched.set(status);
         }
@@ -113,7 +113,7 @@ async fn current(files: Files, id: SnapshotId) -> Result<Option<SnapshotStatus>>
     tokio::task::spawn_blocking(read).await?
 }
 
-/// The statuses as they change; over when the row does not exist.
+/// Returns the statuses as they change. The stream ends when the row does not exist.
 fn statuses(watched: Arc<Watched>, mut receiver: watch::Receiver<Option<SnapshotStatus>>) -> StatusStream {
     let first = *receiver.borrow_and_update();
     let later = futures::stream::unfold((watched, receiver), |(watched, mut receiver)| async move {

@@ -13,7 +13,7 @@ pub(crate) fn hash(text: &str) -> [u8; 32] {
 }
 
 impl Reading<'_> {
-    /// The body of a message with the strings that were cut out of it.
+    /// Returns the body of a message with its long strings put back.
     pub(crate) fn with_message_blobs(&mut self, message: i64, text: &str) -> Outcome<String> {
         self.with_blobs(
             "SELECT offset, blob FROM message_blob WHERE message = ?1 ORDER BY offset",
@@ -22,7 +22,7 @@ impl Reading<'_> {
         )
     }
 
-    /// The body of a document with the strings that were cut out of it.
+    /// Returns the body of a document with its long strings put back.
     pub(crate) fn with_document_blobs(&mut self, document: i64, text: &str) -> Outcome<String> {
         self.with_blobs(
             "SELECT offset, blob FROM document_blob WHERE document = ?1 ORDER BY offset",
@@ -87,7 +87,7 @@ impl Writing<'_> {
         Ok(statement.insert((hash, packed))?)
     }
 
-    /// Deletes those of these blobs that nothing refers to any more.
+    /// Deletes the given blobs that are no longer referred to.
     pub(crate) fn release_blobs(&mut self, blobs: &[i64]) -> Outcome<()> {
         let mut statement = self.reading.db.prepare_cached(
             "DELETE FROM blob WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM message_blob WHERE blob = ?1) \

@@ -1,8 +1,8 @@
-//! JSON text as the database keeps it: long strings cut out, large values compressed.
+//! How the database stores JSON text: long strings are cut out, and large values are compressed.
 //!
-//! A cut is textual: the characters between the quotes of a long string literal, as they are escaped, leave the text and
-//! become a blob; reading puts them back at the same offset. So every kind of value, known or not, is treated alike, and
-//! a text with cuts is still JSON.
+//! A cut works on the text: the characters between the quotes of a long string literal, still escaped, are removed and
+//! stored as a blob, and reading inserts them again at the same offset. So unknown kinds of values are treated like known
+//! ones, and a text with cuts is still valid JSON.
 
 use std::borrow::Cow;
 
@@ -12,23 +12,23 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use crate::fault::{Fault, Outcome};
 
-/// How deep a value may nest: deeper than any that passes the edge, shallow enough for the stack that reads it back.
+/// How deep a value may be nested: deeper than any value that clients can send, shallow enough for the parser's stack.
 const MAX_DEPTH: usize = 256;
 
-/// No value is larger: SQLite's own limit. A frame that claims to be is damaged.
+/// SQLite's own limit on the size of a value. A compressed frame that claims to be larger is damaged.
 const MAX_BYTES: u64 = 1_000_000_000;
 
-/// On values of a few kilobytes, higher levels save about a percent more.
+/// The compression level. Higher levels save about one percent more on values of a few kilobytes.
 const LEVEL: i32 = 1;
 
-/// A text and the strings that were cut out of it, each with its offset in the text that is left.
+/// A text without its long strings, and those strings, each with its offset in the remaining text.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Cut<'a> {
     pub(crate) text: Cow<'a, str>,
     pub(crate) pieces: Vec<(usize, &'a str)>,
 }
 
-/// A value in the form that is bound to a statement.
+/// A value as it is bound to a statement.
 pub(crate) enum Packed<'a> {
     Plain(&'a str),
     Compressed(Vec<u8>),
@@ -43,7 +43,7 @@ impl ToSql for Packed<'_> {
     }
 }
 
-/// Makes stored values.
+/// Encodes values to be stored.
 pub(crate) struct Encoder {
     blob_threshold: usize,
     compress_over: Option<usize>,
@@ -59,7 +59,7 @@ impl Encoder {
         })
     }
 
-    /// Takes the long strings out of a JSON text.
+    /// Cuts the long strings out of a JSON text.
     pub(crate) fn cut<'a>(&self, text: &'a str) -> Cut<'a> {
         let mut cut = Cut {
             text: Cow::Borrowed(text),
@@ -83,7 +83,7 @@ impl Encoder {
         cut
     }
 
-    /// Compresses a text if it is large enough and that saves at least a tenth.
+    /// Compresses a text if it is large enough and compression saves at least a tenth of it.
     pub(crate) fn pack<'a>(&mut self, text: &'a str) -> Outcome<Packed<'a>> {
         if self.compress_over.is_none_or(|least| text.len() < least) {
             return Ok(Packed::Plain(text));
@@ -98,7 +98,7 @@ impl Encoder {
     }
 }
 
-/// Reads stored values.
+/// Decodes stored values.
 pub(crate) struct Decoder {
     decompressor: Decompressor<'static>,
     buffer: Vec<u8>,
@@ -112,7 +112,7 @@ impl Decoder {
         })
     }
 
-    /// The text of a stored value, valid until the next one is read.
+    /// Returns the text of a stored value, which is valid until the next one is decoded.
     pub(crate) fn text<'a>(&'a mut self, value: ValueRef<'a>) -> Outcome<&'a str> {
         let bytes = match value {
             ValueRef::Text(bytes) => bytes,
@@ -138,36 +138,36 @@ impl Decoder {
     }
 }
 
-/// Parses stored JSON, as deep as it may have been written. What is deeper is damaged: the stack does not hold it.
+/// Parses stored JSON that is nested up to [`MAX_DEPTH`]. Deeper JSON is reported as damaged, because it would exhaust the stack.
 pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Outcome<T> {
-    // Nearly everything is as shallow as the parser likes it; only of the rest the depth is counted.
+    // Nearly every value is within the parser's own limit; the depth is counted only for the others.
     let shallow = serde_json::from_str(text);
     if shallow.is_ok() || nesting(text) > MAX_DEPTH {
-        return shallow.map_err(unlike);
+        return shallow.map_err(unexpected);
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
     deserializer.disable_recursion_limit();
-    T::deserialize(&mut deserializer).map_err(unlike)
+    T::deserialize(&mut deserializer).map_err(unexpected)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped with")]
-fn unlike(error: serde_json::Error) -> Fault {
-    Fault::damaged(format!("a body is not what it should be: {error}"))
+fn unexpected(error: serde_json::Error) -> Fault {
+    Fault::damaged(format!("a stored body cannot be parsed: {error}"))
 }
 
-/// The JSON text of a value, unless it is too deep to be read back.
+/// Serialises a value, unless it is nested too deeply to be read back.
 pub(crate) fn write<T: serde::Serialize>(value: &T) -> Outcome<String> {
     let text = serde_json::to_string(value).map_err(Error::from)?;
     if nesting(&text) > MAX_DEPTH {
         return Err(Error::invalid_argument(format!(
-            "a value nested deeper than {MAX_DEPTH} levels cannot be kept"
+            "a value is nested deeper than {MAX_DEPTH} levels, which cannot be stored; flatten it"
         ))
         .into());
     }
     Ok(text)
 }
 
-/// Where the string literals of a JSON text begin and end, without their quotes.
+/// Returns the start and end of each string literal in a JSON text, without the quotes.
 fn strings(text: &str) -> impl Iterator<Item = (usize, usize)> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -179,7 +179,7 @@ fn strings(text: &str) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// The closing quote of the string literal whose content begins at `at`.
+/// Returns the position of the closing quote of the string literal whose content begins at `at`.
 fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     while let Some(step) = bytes[at..].iter().position(|byte| matches!(byte, b'"' | b'\\')) {
         at += step;
@@ -212,7 +212,7 @@ fn nesting(text: &str) -> usize {
     deepest
 }
 
-/// Puts pieces back where they were cut out.
+/// Inserts the pieces that were cut out at their offsets.
 pub(crate) fn splice(text: &str, pieces: &[(usize, String)]) -> Outcome<String> {
     let mut whole =
         String::with_capacity(text.len() + pieces.iter().map(|(_, piece)| piece.len()).sum::<usize>());
@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_cut_and_packed_comes_back(value in value(), threshold in 1_usize..40) {
+        fn a_cut_and_packed_text_is_restored(value in value(), threshold in 1_usize..40) {
             let mut encoder = encoder(threshold);
             let text = write(&value).unwrap();
 

@@ -1,8 +1,8 @@
-//! What is remembered of the database, so that going on with a conversation reads nothing and writes only what is new.
+//! What a store remembers of its database, so that continuing a conversation reads nothing and writes only what is new.
 //!
-//! Everything remembered is true for good: a position in a lineage never changes its messages and keys are not used
-//! twice, so nothing here is ever invalidated, only forgotten for want of room. The one exception is what a transaction
-//! made that did not commit; therefore a [`Cache`] keeps what it learns to itself until it is published.
+//! A remembered fact stays true: the messages before a position in a lineage never change, and keys are never reused. So
+//! entries are never invalidated, only evicted. The exception is a fact from a transaction that is rolled back; therefore a
+//! [`Cache`] holds the facts of its transaction apart until they are published.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,17 +13,17 @@ use serde_json::Value;
 
 use crate::recency::Recency;
 
-/// How many lineages of this process are remembered. Forgetting one costs a comparison of messages, nothing else.
+/// How many lineages of this process are remembered. Evicting one costs a comparison of messages, nothing else.
 const MAX_PLACES: usize = 16 * 1024;
 
-/// Where a lineage of this process is stored: its first `saved` messages are those of the stored lineage.
+/// Where a lineage of this process is stored: its first `saved` messages equal those of the stored lineage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) lineage: i64,
     pub(crate) saved: usize,
 }
 
-/// A stored document as its holders share it.
+/// A stored document, shared by its holders.
 #[derive(Debug, Clone)]
 pub(crate) enum Document {
     Json(Arc<Value>),
@@ -31,7 +31,7 @@ pub(crate) enum Document {
 }
 
 impl Document {
-    /// Identifies the shared value for as long as somebody holds it.
+    /// Returns the address of the shared value, which identifies it while it is held.
     pub(crate) fn address(&self) -> usize {
         match self {
             Self::Json(value) => Arc::as_ptr(value).addr(),
@@ -40,7 +40,7 @@ impl Document {
     }
 }
 
-/// What all connections of a store remember together.
+/// The facts that all connections of a store share.
 pub(crate) struct Memory {
     histories: Recency<i64, History>,
     places: Recency<LineageId, Place>,
@@ -59,7 +59,7 @@ impl Memory {
     }
 }
 
-/// What one transaction, or one part of it, found out.
+/// The facts that one transaction, or one part of it, has learned.
 #[derive(Default)]
 struct Learned {
     /// With the bytes by which the history grew.
@@ -69,7 +69,7 @@ struct Learned {
     addresses: HashMap<usize, i64>,
 }
 
-/// The memory as one transaction sees it.
+/// The shared facts as one transaction sees them, with those it has learned itself.
 pub(crate) struct Cache<'a> {
     shared: &'a Mutex<Memory>,
     kept: Learned,
@@ -86,7 +86,7 @@ impl<'a> Cache<'a> {
     }
 
     fn shared(&self) -> MutexGuard<'a, Memory> {
-        // A lost entry is the worst that a panic can have left behind.
+        // A panic can at worst have lost an entry.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -94,7 +94,7 @@ impl<'a> Cache<'a> {
         [&self.current, &self.kept]
     }
 
-    /// The longest history of a stored lineage that is remembered.
+    /// Returns the longest remembered history of a stored lineage.
     pub(crate) fn history(&self, lineage: i64) -> Option<History> {
         let learned = self
             .learned()
@@ -105,7 +105,7 @@ impl<'a> Cache<'a> {
             .or_else(|| self.shared().histories.get(&lineage).cloned())
     }
 
-    /// Where a lineage of this process is stored.
+    /// Returns where a lineage of this process is stored.
     pub(crate) fn place(&self, lineage: LineageId) -> Option<Place> {
         let learned = self
             .learned()
@@ -126,7 +126,7 @@ impl<'a> Cache<'a> {
             .or_else(|| self.shared().documents.get(&key).cloned())
     }
 
-    /// The stored document that this very value was read from or written to.
+    /// Returns the key of the stored document that shares this value.
     pub(crate) fn document_like(&self, document: &Document) -> Option<i64> {
         let address = document.address();
         let learned = self
@@ -165,7 +165,7 @@ impl<'a> Cache<'a> {
         self.current.documents.insert(key, (document.clone(), bytes));
     }
 
-    /// Makes what was learned since the last call part of the transaction.
+    /// Makes the facts learned since the last call part of the transaction.
     pub(crate) fn keep(&mut self) {
         let current = std::mem::take(&mut self.current);
         for (lineage, (history, grown)) in current.histories {
@@ -182,12 +182,12 @@ impl<'a> Cache<'a> {
         self.kept.addresses.extend(current.addresses);
     }
 
-    /// Forgets what was learned since the last call of [`Cache::keep`]: it was rolled back.
+    /// Drops the facts learned since the last call of [`Cache::keep`], because that part was rolled back.
     pub(crate) fn forget(&mut self) {
         self.current = Learned::default();
     }
 
-    /// Tells all others; for a transaction that has committed, or that only read.
+    /// Shares the learned facts with all connections. For a transaction that has committed, or that only read.
     pub(crate) fn publish(mut self) {
         self.keep();
         let kept = std::mem::take(&mut self.kept);

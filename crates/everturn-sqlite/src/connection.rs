@@ -1,4 +1,4 @@
-//! Connections to the database file, and the few that reads share.
+//! Connections to the database file, and the pool that reads share.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -16,13 +16,13 @@ use crate::options::{Durability, SqliteStoreOptions};
 use crate::read::Reading;
 use crate::schema::SESSIONS;
 
-/// Statements that stay prepared per connection; there are fewer.
+/// How many statements stay prepared per connection; more than there are.
 const STATEMENTS: usize = 128;
 
-/// How often SQLite asks again for a lock before it reports that it is busy; about a tenth of a second.
+/// How often SQLite retries a lock before it reports that it is busy; about a tenth of a second in all.
 const BUSY_TRIES: i32 = 100;
 
-/// Opens the database for writing and makes sure that it is one of ours.
+/// Opens the database for writing, creating or migrating it. Fails if it is another program's.
 pub(crate) fn open_writer(options: &SqliteStoreOptions) -> Outcome<Connection> {
     let mut connection = open(&options.path, options.busy_timeout)?;
     let synchronous = match options.durability {
@@ -30,7 +30,7 @@ pub(crate) fn open_writer(options: &SqliteStoreOptions) -> Outcome<Connection> {
         Durability::Normal => "NORMAL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
-    // Where the system has a stronger way to reach the device, a full sync means that one.
+    // On systems with a stronger way to force data to the device, a full sync uses it.
     connection.pragma_update(None, "fullfsync", options.durability == Durability::Full)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "secure_delete", true)?;
@@ -45,17 +45,17 @@ pub(crate) fn open_reader(path: &Path, patience: Duration) -> Outcome<Connection
     Ok(connection)
 }
 
-/// Opens the database as it is.
+/// Opens the database without migrating it.
 pub(crate) fn open(path: &Path, patience: Duration) -> Outcome<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.busy_handler(Some(wait_for_lock))?;
-    // Plans that do not depend on the values asked for: otherwise every new value costs planning anew.
+    // Plans must not depend on bound values: otherwise every new value is planned again.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // SQLite does not wait by itself when two processes switch a new file to the write-ahead log at once.
+    // SQLite itself does not wait when two processes switch a new file to the write-ahead log at once.
     retry(patience, || {
         let mode: String =
             connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
@@ -73,13 +73,13 @@ pub(crate) fn open(path: &Path, patience: Duration) -> Outcome<Connection> {
     Ok(connection)
 }
 
-/// Short waits: writers hold the lock for about as long as one sync takes.
+/// Waits briefly for a lock: writers hold it for about as long as one sync takes.
 fn wait_for_lock(tries: i32) -> bool {
     std::thread::sleep(Duration::from_micros(if tries < 10 { 200 } else { 1_000 }));
     tries < BUSY_TRIES
 }
 
-/// Does something again for as long as another process is in the way and patience lasts.
+/// Retries an operation while another process holds a lock, for as long as `patience` lasts.
 pub(crate) fn retry<T>(patience: Duration, mut attempt: impl FnMut() -> Outcome<T>) -> Outcome<T> {
     let deadline = Instant::now() + patience;
     loop {
@@ -92,7 +92,7 @@ pub(crate) fn retry<T>(patience: Duration, mut attempt: impl FnMut() -> Outcome<
     }
 }
 
-/// One connection for reading, with what it needs to decode.
+/// One connection for reading, with its decoder.
 pub(crate) struct Reader {
     pub(crate) connection: Connection,
     decoder: Decoder,
@@ -106,7 +106,7 @@ impl Reader {
         })
     }
 
-    /// Reads the store as it is at one moment.
+    /// Runs `work` on one consistent view of the store.
     pub(crate) fn read<T>(
         &mut self,
         memory: &Mutex<Memory>,
@@ -125,14 +125,14 @@ impl Reader {
     }
 }
 
-/// A bounded number of connections for reading, opened as they are needed.
+/// A bounded pool of connections for reading, opened on demand.
 pub(crate) struct Readers {
     idle: Mutex<Vec<Reader>>,
     permits: Semaphore,
 }
 
 impl Readers {
-    /// Opens the first of them, so that the first read does not wait for it.
+    /// Opens the pool with one connection, so that the first read does not wait.
     pub(crate) fn open(options: &SqliteStoreOptions) -> Outcome<Self> {
         let first = Reader::open(&options.path, options.busy_timeout)?;
         Ok(Self {
@@ -158,7 +158,7 @@ impl Readers {
             .push(reader);
     }
 
-    /// Closes the connections that nobody uses now.
+    /// Closes the connections that are not in use.
     pub(crate) fn close_idle(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -1,7 +1,7 @@
-//! Deleting rows, and all that nothing refers to any more.
+//! Deleting rows, and everything that is no longer referred to.
 //!
-//! What a deleted row alone held goes with it, in the same transaction: messages beyond the last position that is left,
-//! documents, blobs, the session and the tenant. A document that lives on as a patch on a deleted one is written in full.
+//! What only a deleted row referred to is deleted in the same transaction: messages beyond the last position in use,
+//! documents, blobs, the session and the tenant. A document that was a patch on a deleted one is written in full.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -21,16 +21,16 @@ pub(crate) static OF_SESSION: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Whether a snapshot or a patch refers to a document.
+/// Asks whether a snapshot or a patch refers to a document.
 const DOCUMENT_IN_USE: &str = "SELECT EXISTS (SELECT 1 FROM snapshot WHERE custom = ?1) \
     OR EXISTS (SELECT 1 FROM snapshot WHERE artifacts = ?1) OR EXISTS (SELECT 1 FROM snapshot WHERE prompt_input = ?1)";
 
-/// How much of a lineage snapshots and forks refer to.
+/// Asks for the greatest position in a lineage that a snapshot or a fork refers to.
 const LINEAGE_IN_USE: &str = "SELECT max(coalesce((SELECT max(up_to) FROM snapshot WHERE lineage = ?1), 0), \
     coalesce((SELECT max(base) FROM lineage WHERE parent = ?1), 0))";
 
 impl Writing<'_> {
-    /// Deletes rows and says how many there were.
+    /// Deletes rows and returns how many existed.
     pub(crate) fn delete(&mut self, scope: &Scope, deletion: &Deletion) -> Outcome<u64> {
         let rows = match deletion {
             Deletion::Snapshots(ids) => self.named(scope, ids)?,
@@ -72,7 +72,7 @@ impl Writing<'_> {
         Ok(rows)
     }
 
-    /// Deletes a session without rows, and its tenant if that was the last.
+    /// Deletes a session that has no rows, and its tenant if it was the tenant's last session.
     fn delete_session(&self, session: i64) -> Outcome<()> {
         let db = self.reading.db;
         let scope: i64 = db
@@ -83,7 +83,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Deletes what a row held before it was written anew and nothing holds now.
+    /// Deletes what a rewritten row referred to before and nothing refers to now.
     pub(crate) fn release_replaced(
         &mut self,
         before: Option<&StoredState>,
@@ -102,18 +102,19 @@ impl Writing<'_> {
             lineages.extend(state.messages.map(|messages| messages.lineage));
             documents.extend(state.documents());
         }
-        // Forks first, so that a lineage is looked at after those that hang on it.
+        // Forks come first, so that a lineage is examined after the lineages that fork from it.
         for lineage in lineages.into_iter().rev() {
             self.release_lineage(lineage)?;
         }
-        // Patches first, for the same reason.
+        // Patches come first, for the same reason.
         for document in documents.into_iter().rev() {
             self.release_document(document)?;
         }
         Ok(())
     }
 
-    /// Deletes the end of a lineage that no position reaches; if that is all of it, goes on with its parent.
+    /// Deletes the messages of a lineage beyond its last position in use. If none is in use, deletes the lineage and continues
+    /// with its parent.
     fn release_lineage(&mut self, lineage: i64) -> Outcome<()> {
         let mut next = Some(lineage);
         while let Some(lineage) = next.take() {
@@ -124,14 +125,14 @@ impl Writing<'_> {
             let cut = self.delete_messages(lineage, used)?;
             if used > 0 {
                 if cut {
-                    // Its positions must keep their meaning: nothing may be put where messages were.
+                    // A position must keep its meaning, so no message may be appended where messages were deleted.
                     db.prepare_cached("UPDATE lineage SET open = 0 WHERE key = ?1")?
                         .execute([lineage])?;
                 }
             } else {
                 let mut statement =
                     db.prepare_cached("DELETE FROM lineage WHERE key = ?1 RETURNING parent")?;
-                // It may be gone already, with a fork of it that was released before.
+                // It may have been deleted already, together with a fork that was released before.
                 let mut rows = statement.query([lineage])?;
                 next = rows
                     .next()?
@@ -144,7 +145,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Deletes the messages of a lineage from an index on and says whether there were any.
+    /// Deletes the messages of a lineage from an index on and returns whether there were any.
     fn delete_messages(&mut self, lineage: i64, from: usize) -> Outcome<bool> {
         let (from, to) = (message_key(lineage, from), end_of_keys(lineage));
         let db = self.reading.db;
@@ -160,7 +161,7 @@ impl Writing<'_> {
         Ok(count > 0)
     }
 
-    /// Deletes a document that no snapshot refers to; documents that are patches on it are written in full first.
+    /// Deletes a document that no snapshot refers to. Documents that are patches on it are first written in full.
     fn release_document(&mut self, document: i64) -> Outcome<()> {
         let mut next = Some(document);
         while let Some(document) = next.take() {

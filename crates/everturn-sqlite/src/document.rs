@@ -1,7 +1,7 @@
 //! Custom state, artifacts and prompt inputs: JSON documents that snapshots share.
 //!
-//! A document that did not change is the same row. A large one that changed a little is a patch on the one before, on a
-//! chain of bounded length.
+//! An unchanged document is stored once. A large document that changed a little is stored as a patch on the previous one, in
+//! a chain of bounded length.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::fault::{Fault, Outcome};
 use crate::read::Reading;
 use crate::write::Writing;
 
-/// How many patches may lie between a document and its full text.
+/// The longest chain of patches between a document and a full text.
 const MAX_PATCHES: i64 = 16;
 
-/// Smaller documents are written in full: a patch would save less than it costs.
+/// Documents smaller than this are written in full, because a patch would save less than it costs.
 const PATCH_OVER: usize = 1024;
 
-/// A patch must be this many times smaller than the document.
+/// How many times smaller than the document a patch must be.
 const PATCH_GAIN: usize = 4;
 
 impl Reading<'_> {
@@ -49,7 +49,7 @@ impl Reading<'_> {
         Ok(artifacts)
     }
 
-    /// The full text of a document, its patches applied.
+    /// Returns the full text of a document, with its patches applied.
     pub(crate) fn document_text(&mut self, key: i64) -> Outcome<String> {
         let (mut base, mut text) = self.document_row(key)?;
         let mut patches: Vec<JsonPatch> = Vec::new();
@@ -89,7 +89,7 @@ impl Reading<'_> {
         Ok((row.get(0)?, whole))
     }
 
-    /// How many patches lie between a document and its full text; `None` if there is no such document.
+    /// Returns the number of patches between a document and a full text; `None` if there is no such document.
     fn document_depth(&self, key: i64) -> Outcome<Option<i64>> {
         let mut statement = self
             .db
@@ -99,10 +99,10 @@ impl Reading<'_> {
 }
 
 impl Writing<'_> {
-    /// Stores a document unless it is one that is stored already.
+    /// Stores a document, unless it is stored already, and returns its key.
     ///
-    /// `own` is what the row held before, `parent` what the row that it goes on from holds. Only the latter is patched:
-    /// the former is about to go.
+    /// `own` is the document that the row referred to before, `parent` the one that the parent row refers to. A patch is made
+    /// only on the parent's document: the row's own is about to be released.
     pub(crate) fn put_document(
         &mut self,
         document: &Document,
@@ -135,7 +135,7 @@ impl Writing<'_> {
         Ok(key)
     }
 
-    /// The patch that makes a stored document into another, if it is worth it and gives exactly that text.
+    /// Returns a patch from a stored document to `text`, if it is small enough and yields exactly that text.
     fn patch(&mut self, base: i64, text: &str) -> Outcome<Option<(i64, i64, String)>> {
         let depth = self.reading.document_depth(base)?.map(|depth| depth + 1);
         let Some(depth) = depth.filter(|depth| *depth <= MAX_PATCHES && text.len() > PATCH_OVER) else {
@@ -147,7 +147,7 @@ impl Writing<'_> {
         if worth.len() * PATCH_GAIN > text.len() {
             return Ok(None);
         }
-        // Members that were added may end up in another order than they came in.
+        // A patch may add members in another order than the text has them.
         let exact = patch
             .apply(&old)
             .is_ok_and(|value| body::write(&value).is_ok_and(|result| result == text));
@@ -169,7 +169,7 @@ impl Writing<'_> {
         Ok(key)
     }
 
-    /// Writes a document that was a patch in full, so that its base can go.
+    /// Rewrites a patch as a full text, so that its base can be deleted.
     pub(crate) fn make_independent(&mut self, key: i64) -> Outcome<()> {
         let text = self.reading.document_text(key)?;
         let blobs = self.unlink_document_blobs(key)?;
@@ -186,7 +186,7 @@ impl Writing<'_> {
         self.release_blobs(&blobs)
     }
 
-    /// Deletes a document's links to blobs and says which blobs they were.
+    /// Deletes a document's links to blobs and returns those blobs.
     pub(crate) fn unlink_document_blobs(&mut self, key: i64) -> Outcome<Vec<i64>> {
         let mut statement = self
             .reading

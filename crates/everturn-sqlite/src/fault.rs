@@ -1,4 +1,4 @@
-//! What goes wrong inside, and how it is told outside: by meaning, with advice.
+//! Failures inside the store, and how they become errors: by meaning, with advice.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use rusqlite::ErrorCode;
 
 pub(crate) type Outcome<T> = std::result::Result<T, Fault>;
 
-/// A failure before anyone outside has seen it.
+/// A failure inside the store, before it becomes an [`Error`].
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
     /// SQLite failed.
     Sqlite(std::sync::Arc<rusqlite::Error>),
-    /// What is stored does not make sense.
+    /// The stored data is damaged.
     Damaged(String),
-    /// A rule was broken, or the caller's own code said no.
+    /// The store or the caller's mutation refused the operation.
     Refused(Error),
 }
 
@@ -23,7 +23,7 @@ impl Fault {
         Self::Damaged(what.into())
     }
 
-    /// Whether another writer was in the way and trying again may help.
+    /// Returns whether another writer held a lock, so that a retry may succeed.
     pub(crate) fn is_busy(&self) -> bool {
         match self {
             Self::Sqlite(error) => {
@@ -58,7 +58,7 @@ impl Fault {
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
         match error {
-            // A column holds what nobody writes there.
+            // A column holds a value that no version writes there.
             rusqlite::Error::IntegralValueOutOfRange(..)
             | rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::FromSqlConversionFailure(..)

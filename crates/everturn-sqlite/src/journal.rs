@@ -1,4 +1,4 @@
-//! What happened in turns that are not over.
+//! Journals of turns that are not over.
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;
@@ -24,7 +24,7 @@ pub(crate) const CLEAR: &str = "DELETE FROM journal WHERE scope = ?1 AND session
 
 pub(crate) const CLEAR_SESSION: &str = "DELETE FROM journal WHERE scope = ?1 AND session = ?2";
 
-/// The journals of which every record is old.
+/// Asks for the journals of which every record is old.
 pub(crate) const OLD: &str = "SELECT DISTINCT scope, session, turn FROM journal AS old INDEXED BY journal_by_age \
     WHERE added_at < ?1 AND NOT EXISTS (SELECT 1 FROM journal AS new WHERE new.scope = old.scope \
     AND new.session = old.session AND new.turn = old.turn AND new.added_at >= ?1)";
@@ -130,7 +130,7 @@ impl Writing<'_> {
 
     fn sweep(&self, before: Timestamp) -> Outcome<u64> {
         let db = self.reading.db;
-        // Times before all that can be kept, and after, are as good as the first and the last.
+        // A time outside the range of stored times stands for the first or the last of them.
         let before = to_nanos(before).unwrap_or(if before < Timestamp::UNIX_EPOCH {
             i64::MIN
         } else {

@@ -1,4 +1,4 @@
-//! How a SQLite store is set up.
+//! The settings of a SQLite store.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,15 +7,15 @@ use everturn_core::{Error, Result};
 
 use crate::SqliteStore;
 
-/// When a save may be acknowledged.
+/// When a save is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// When it is on the device: it survives a loss of power.
+    /// A save is acknowledged when it is on the device, and survives a loss of power.
     #[default]
     Full,
-    /// When the operating system has it: it survives a crash of the process, and a loss of power may take back the last
-    /// moments, in whole saves.
+    /// A save is acknowledged when the operating system has it. It survives a crash of the process; a loss of power may take
+    /// back the saves of the last moments, each as a whole.
     Normal,
 }
 
@@ -55,72 +55,74 @@ impl SqliteStoreOptions {
         }
     }
 
-    /// When a save may be acknowledged; [`Durability::Full`] unless set.
+    /// Sets when a save is acknowledged; [`Durability::Full`] by default.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Strings of at least this many bytes, inline images for instance, are stored once by their hash; 16 KiB unless set.
+    /// Sets from how many bytes on a string, such as an inline image, is stored once by its hash; 16 KiB by default.
     pub fn blob_threshold(mut self, bytes: usize) -> Self {
         self.blob_threshold = bytes;
         self
     }
 
-    /// Values of at least this many bytes are compressed where that makes them smaller; 256 unless set.
+    /// Sets from how many bytes on a value is compressed, where that makes it smaller; 256 by default.
     pub fn compress_over(mut self, bytes: usize) -> Self {
         self.compress_over = Some(bytes);
         self
     }
 
-    /// Compresses nothing that is written from now on; what is compressed already is still read.
+    /// Turns compression off. Values that are compressed already can still be read.
     pub fn without_compression(mut self) -> Self {
         self.compress_over = None;
         self
     }
 
-    /// How many reads may go on at once; 4 unless set.
+    /// Sets how many reads may run at once; 4 by default.
     pub fn readers(mut self, count: usize) -> Self {
         self.readers = count;
         self
     }
 
-    /// About how much of the conversations used last stays in memory, so that going on with them reads nothing; 64 MiB
-    /// unless set.
+    /// Sets about how many bytes of recently used conversations stay in memory, so that continuing them reads nothing;
+    /// 64 MiB by default.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
         self
     }
 
-    /// How long a save waits for another process that is writing, before it fails with `UNAVAILABLE`; 10 s unless set.
+    /// Sets how long a save waits for another process that is writing before it fails with `UNAVAILABLE`; 10 s by default.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
     }
 
-    /// How often to look for changes made by other processes while somebody watches a row; every 25 ms unless set.
+    /// Sets how often a watched snapshot is polled for status changes made by other processes; every 25 ms by default.
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self
     }
 
-    /// Opens the store: creates the file if there is none, and brings the schema of an older one up to date.
+    /// Opens the store, creating the file if it does not exist and migrating an older schema.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` for a database of a newer version, one that belongs to another program, or a folder that does
-    /// not exist; `DATA_LOSS` for a file that is no database; `PERMISSION_DENIED` for one that may not be written;
-    /// `INVALID_ARGUMENT` for settings that make no sense.
+    /// not exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a file that is read-only;
+    /// `INVALID_ARGUMENT` for a setting of zero.
     pub async fn open(self) -> Result<SqliteStore> {
         if self.readers == 0 {
-            return Err(Error::invalid_argument("a store needs at least one reader"));
+            return Err(Error::invalid_argument("readers is 0 and must be at least 1"));
         }
         if self.poll.is_zero() {
             return Err(Error::invalid_argument(
-                "poll_every needs some time between two looks",
+                "poll_every needs an interval longer than zero",
             ));
         }
         if self.blob_threshold == 0 {
-            return Err(Error::invalid_argument("blob_threshold must be at least 1"));
+            return Err(Error::invalid_argument(
+                "blob_threshold is 0 and must be at least 1",
+            ));
         }
         tokio::task::spawn_blocking(|| SqliteStore::start(self)).await?
     }

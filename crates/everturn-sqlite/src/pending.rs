@@ -1,4 +1,4 @@
-//! Finding the background runs that are not over.
+//! Finding pending background runs.
 
 use everturn_agent::store::{PendingCursor, PendingPage, PendingQuery, PendingRun, Scope};
 use rusqlite::{ToSql, params_from_iter};
@@ -7,7 +7,7 @@ use crate::fault::Outcome;
 use crate::read::Reading;
 use crate::row::{COLUMNS, Stored};
 
-/// The page of pending rows: a range of their own index, which is small.
+/// Selects a page of pending rows: a range of an index that holds only them.
 pub(crate) fn pending(silent: bool, after: bool) -> String {
     let silent = if silent {
         "AND snapshot.heartbeat_at < ?2"
@@ -15,7 +15,7 @@ pub(crate) fn pending(silent: bool, after: bool) -> String {
         "AND ?2 IS NULL"
     };
     let beyond = if after {
-        // A tenant that is gone by now had no row of another's: all of that place may be looked at again.
+        // If the cursor's tenant was deleted, all runs at its place may be listed again.
         "AND (snapshot.created_at, snapshot.id, snapshot.scope) \
          > (?3, ?4, coalesce((SELECT key FROM scope WHERE name = ?5), -1))"
     } else {
@@ -29,7 +29,7 @@ pub(crate) fn pending(silent: bool, after: bool) -> String {
     )
 }
 
-/// Where the tenant's name is, after the columns of every row.
+/// The column of the tenant's name, after the columns of the row.
 const SCOPE_NAME: usize = 22;
 
 impl Reading<'_> {
@@ -58,7 +58,7 @@ impl Reading<'_> {
     }
 }
 
-/// A cursor's place as parameters.
+/// Returns a cursor's place as parameters of a statement.
 fn place(cursor: &PendingCursor) -> (i64, &str, &str) {
     (
         nanos(cursor.created_at.as_nanosecond()),
@@ -67,7 +67,7 @@ fn place(cursor: &PendingCursor) -> (i64, &str, &str) {
     )
 }
 
-/// A time that no row can have is beyond all of them on its side.
+/// Converts a time; one outside the range of stored times becomes the first or the last of them.
 fn nanos(time: i128) -> i64 {
     let clamped = time.clamp(i64::MIN.into(), i64::MAX.into());
     i64::try_from(clamped).expect("clamped to fit")

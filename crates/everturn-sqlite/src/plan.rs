@@ -1,4 +1,4 @@
-//! How SQLite goes about our queries: by index, whatever the size of the database.
+//! Tests that SQLite answers every query from an index, whatever the size of the database.
 
 use everturn_agent::store::Order;
 use rusqlite::Connection;
@@ -21,7 +21,7 @@ fn plan(sql: &str) -> Vec<String> {
     lines
 }
 
-/// Every table is searched and none is scanned or sorted.
+/// Asserts that a query searches every table by an index, and neither scans nor sorts.
 fn assert_searches(sql: &str, expected: &[&str]) {
     let plan = plan(sql);
     for line in &plan {
@@ -133,10 +133,10 @@ fn the_rows_of_a_session_are_found_by_it() {
 }
 
 #[test]
-fn pending_rows_are_found_without_a_look_at_any_other() {
+fn pending_rows_are_found_in_an_index_of_their_own() {
     for silent in [false, true] {
         let first = plan(&pending::pending(silent, false));
-        // A whole index of pending rows is all there is to look through, and its order is the one asked for.
+        // The scanned index holds only pending rows, in the requested order.
         assert!(
             first[0].starts_with("SCAN snapshot USING INDEX snapshot_pending"),
             "{first:#?}"

@@ -1,4 +1,4 @@
-//! Reading rows and the states they point at.
+//! Reading rows and the states that they refer to.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use crate::cache::Cache;
 use crate::fault::Outcome;
 use crate::row::{COLUMNS, Stored, StoredState, to_time};
 
-/// The position of a session's latest row that is not orphaned.
+/// Where a session's tip is in the order of rows.
 pub(crate) type Tip = (Timestamp, SnapshotId);
 
 /// The database as one transaction sees it.
@@ -63,7 +63,7 @@ impl Reading<'_> {
         stored.map(|stored| self.snapshot(stored, detail)).transpose()
     }
 
-    /// The rows that name this one as their parent, oldest first.
+    /// Returns the rows that name this one as their parent, oldest first.
     pub(crate) fn children(&mut self, scope: &str, id: &str) -> Outcome<Vec<Snapshot>> {
         let mut children: Vec<Snapshot> = self
             .rows(&CHILDREN, (scope, id))?
@@ -88,7 +88,7 @@ impl Reading<'_> {
         Ok(found)
     }
 
-    /// The position of a session's latest row.
+    /// Returns where a session's tip is.
     pub(crate) fn tip(&self, session: i64) -> Outcome<Option<Tip>> {
         let mut statement = self.db.prepare_cached(TIP)?;
         let tip = statement
@@ -98,13 +98,13 @@ impl Reading<'_> {
             .transpose()
     }
 
-    /// Whether a session has any rows, orphaned ones included.
+    /// Returns whether a session has any rows, orphaned ones included.
     pub(crate) fn has_rows(&self, session: i64) -> Outcome<bool> {
         let mut statement = self.db.prepare_cached(HAS_ROWS)?;
         Ok(statement.query_row([session], |row| row.get(0))?)
     }
 
-    /// A row with as much of its state as was asked for.
+    /// Returns the snapshot of a row, with its state if `detail` asks for it.
     pub(crate) fn snapshot(&mut self, stored: Stored, detail: Detail) -> Outcome<Snapshot> {
         let mut snapshot = stored.snapshot;
         if detail == Detail::Whole {
@@ -133,7 +133,7 @@ impl Reading<'_> {
     }
 }
 
-/// The status of a row; `None` if there is none.
+/// Returns the status of a row; `None` if there is no such row.
 pub(crate) fn status(db: &Connection, scope: &str, id: &str) -> Outcome<Option<SnapshotStatus>> {
     let word: Option<String> = db
         .prepare_cached(STATUS)?

@@ -1,11 +1,11 @@
-//! A map that remembers what was used last, up to a total weight.
+//! A map that keeps the most recently used entries up to a total weight.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 pub(crate) struct Recency<K, V> {
     entries: HashMap<K, Entry<V>>,
-    /// Keys by when they were last used.
+    /// Keys in the order of their last use.
     order: BTreeMap<u64, K>,
     clock: u64,
     weight: usize,
@@ -38,7 +38,7 @@ impl<K: Copy + Eq + Hash, V> Recency<K, V> {
         Some(&entry.value)
     }
 
-    /// The weight of an entry; nothing if it is not there.
+    /// Returns the weight of an entry; zero if there is none.
     pub(crate) fn weight_of(&self, key: &K) -> usize {
         self.entries.get(key).map_or(0, |entry| entry.weight)
     }
@@ -50,7 +50,7 @@ impl<K: Copy + Eq + Hash, V> Recency<K, V> {
         Some(entry.value)
     }
 
-    /// Puts an entry in and gives back what had to leave: the entry it replaced and those not used for longest.
+    /// Inserts an entry and returns the evicted values: the replaced one and the least recently used ones.
     #[must_use = "dropping what left may take long: do it where nobody waits"]
     pub(crate) fn insert(&mut self, key: K, value: V, weight: usize) -> Vec<V> {
         let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_used_for_longest_leaves_first() {
+    fn the_least_recently_used_entry_is_evicted_first() {
         let mut recency = Recency::new(3);
         for (key, value) in [(1, 'a'), (2, 'b'), (3, 'c')] {
             assert!(recency.insert(key, value, 1).is_empty());

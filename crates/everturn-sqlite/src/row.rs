@@ -13,16 +13,16 @@ use crate::body;
 use crate::fault::{Fault, Outcome};
 use crate::lineage::Position;
 
-/// How many bytes an id, a session's name or a scope may have.
+/// The greatest length, in bytes, of a snapshot id, a session id or a scope.
 pub const MAX_ID: usize = 4096;
 
-/// What [`Stored::from_row`] reads, from `snapshot` joined with its `session`.
+/// The columns that [`Stored::from_row`] reads, from `snapshot` joined with its `session`.
 pub(crate) const COLUMNS: &str = "snapshot.key, snapshot.id, session.name, snapshot.parent, snapshot.created_at, \
     snapshot.updated_at, snapshot.heartbeat_at, snapshot.status, snapshot.finish_reason, snapshot.event, \
     snapshot.number, snapshot.turn, snapshot.orphaned, snapshot.details, snapshot.lineage, snapshot.up_to, \
     snapshot.custom, snapshot.artifacts, snapshot.prompt_input, snapshot.named, snapshot.rest, snapshot.session";
 
-/// A row as it is stored: the snapshot without its state, and where the state is.
+/// A row as it is stored: the snapshot without its state, and references to the parts of the state.
 pub(crate) struct Stored {
     pub(crate) key: i64,
     pub(crate) session: i64,
@@ -30,7 +30,7 @@ pub(crate) struct Stored {
     pub(crate) state: Option<StoredState>,
 }
 
-/// Where the parts of a state are.
+/// References to the parts of a state.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct StoredState {
     /// `None` for an empty history.
@@ -50,7 +50,7 @@ impl StoredState {
     }
 }
 
-/// The fields that few rows have.
+/// The fields of a snapshot that few rows have; stored as JSON.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Details {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,10 +77,10 @@ impl Details {
     }
 }
 
-/// The fields that few states have.
+/// The fields of a state that few states have; stored as JSON.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Rest {
-    /// The state's session id, where it is not that of its row.
+    /// The state's session id, where it differs from the row's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_id: Option<SessionId>,
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
@@ -88,7 +88,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Whether the state repeats its row's session id, and the rest of it as text.
+    /// Returns whether the state repeats its row's session id, and its rare fields as JSON.
     pub(crate) fn of(row: &Snapshot, state: Option<&StoredState>) -> Outcome<(bool, Option<String>)> {
         let Some(state) = state else {
             return Ok((false, None));
@@ -177,7 +177,7 @@ fn optional<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<Option
         .transpose()
 }
 
-/// The wire's word for a variant of an enum.
+/// Returns the name of an enum's variant on the wire.
 pub(crate) fn to_word<T: Serialize>(variant: &T) -> Outcome<String> {
     match serde_json::to_value(variant) {
         Ok(Value::String(word)) => Ok(word),
@@ -200,7 +200,7 @@ pub(crate) fn to_time(nanos: i64) -> Outcome<Timestamp> {
     Timestamp::from_nanosecond(nanos.into()).map_err(|error| Fault::damaged(error.to_string()))
 }
 
-/// Refuses an id that is too long to be one.
+/// Refuses an id that is longer than [`MAX_ID`].
 pub(crate) fn check_id(what: &str, id: &str) -> Outcome<()> {
     if id.len() <= MAX_ID {
         return Ok(());

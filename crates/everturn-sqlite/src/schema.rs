@@ -1,7 +1,7 @@
-//! The tables, and how a database of an older version becomes one of this.
+//! The tables, and the migrations from older versions.
 //!
-//! The version is SQLite's `user_version`; `application_id` tells our databases from others. A migration is a script that
-//! leads from one version to the next; all that are needed run in one transaction.
+//! The version is SQLite's `user_version`; `application_id` distinguishes our databases from others. A migration is a script
+//! from one version to the next. All needed migrations run in one transaction.
 
 use everturn_core::Error;
 use rusqlite::{Connection, TransactionBehavior};
@@ -10,7 +10,7 @@ use crate::fault::Outcome;
 
 /// The tables of the session store.
 pub(crate) const SESSIONS: Schema<'_> = Schema {
-    // `EvTn` in ASCII, so that `file` and SQLite's tools can tell whose database this is.
+    // `EvTn` in ASCII, by which `file` and SQLite's tools recognise the database.
     application: 0x4576_546e,
     migrations: &[
         include_str!("schema/1.sql"),
@@ -25,18 +25,18 @@ pub(crate) const SESSIONS: Schema<'_> = Schema {
 /// A kind of database.
 pub(crate) struct Schema<'a> {
     pub(crate) application: i32,
-    /// What leads from each version to the next.
+    /// The scripts from each version to the next.
     pub(crate) migrations: &'a [&'a str],
-    /// What is kept in it.
+    /// What the database holds, for error messages.
     pub(crate) name: &'a str,
-    /// What to say if the file is another kind of database.
+    /// The error message for another kind of database.
     pub(crate) if_foreign: &'a str,
-    /// What else to do about a newer version than updating the program.
+    /// Further advice for a database of a newer version.
     pub(crate) if_newer: &'a str,
 }
 
 impl Schema<'_> {
-    /// Creates or updates the tables.
+    /// Creates or migrates the tables.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if the file is another kind of database, or of a newer version.
@@ -45,7 +45,7 @@ impl Schema<'_> {
             return Ok(());
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have been faster.
+        // Another process may have migrated meanwhile.
         let version = self.version(&transaction)?;
         for migration in &self.migrations[version..] {
             transaction.execute_batch(migration)?;
@@ -56,13 +56,13 @@ impl Schema<'_> {
         Ok(())
     }
 
-    /// The version at one moment: of what another process is creating, all is seen or nothing.
+    /// Returns the version in a transaction, so that a database under creation by another process is seen whole or not at all.
     fn version_now(&self, connection: &mut Connection) -> Outcome<usize> {
         let transaction = connection.transaction()?;
         self.version(&transaction)
     }
 
-    /// The version of a database, which is one that this program can work with.
+    /// Returns the version of a database that this program can work with.
     fn version(&self, connection: &Connection) -> Outcome<usize> {
         let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         let (version, application) = (number("user_version")?, number("application_id")?);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_database_keeps_its_rows_on_the_way_to_a_newer_version() {
+    fn a_migrated_database_keeps_its_rows() {
         let mut connection = Connection::open_in_memory().unwrap();
         let first = "CREATE TABLE a (x INTEGER) STRICT; INSERT INTO a VALUES (7);";
         having(&[first]).migrate(&mut connection).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_being_created_is_not_taken_for_anothers() {
+    fn a_database_under_creation_is_not_taken_for_another_programs() {
         const PATIENCE: Duration = Duration::from_secs(20);
         let folder = tempfile::tempdir().unwrap();
         for round in 0..50 {

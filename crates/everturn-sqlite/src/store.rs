@@ -1,4 +1,4 @@
-//! The store itself.
+//! The store: every method of the trait, as work for readers and the writer.
 
 use std::fmt;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::read::Reading;
 use crate::watch::Watchers;
 use crate::writer::Writer;
 
-/// Keeps snapshots in a SQLite database.
+/// A session store in a SQLite database.
 ///
-/// Cloning gives another handle to the same store; the database is closed when the last is dropped. Other processes may
-/// have it open at the same time. What it promises is in the [crate](crate)'s text.
+/// A clone is another handle to the same store. The database is closed when the last handle is dropped. Other processes may
+/// have it open at the same time. The store's guarantees are listed in the [crate's documentation](crate).
 #[derive(Clone)]
 pub struct SqliteStore(Arc<Inner>);
 
@@ -36,7 +36,7 @@ struct Inner {
 }
 
 impl SqliteStore {
-    /// Opens the database in a file, which is created if it does not exist, with every save on the device before it is
+    /// Opens the store in a file, creating the file if it does not exist. Every save is on the device before it is
     /// acknowledged.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl SqliteStore {
         Self::options(path).open().await
     }
 
-    /// Settings for a store in a file.
+    /// Returns the settings of a store in a file, to change before it is opened.
     pub fn options(path: impl AsRef<Path>) -> SqliteStoreOptions {
         SqliteStoreOptions::new(path.as_ref())
     }
@@ -64,7 +64,7 @@ impl SqliteStore {
         })))
     }
 
-    /// The file the store is in.
+    /// Returns the file of the store.
     pub fn path(&self) -> &Path {
         &self.0.options.path
     }
@@ -81,7 +81,7 @@ impl SqliteStore {
         self.0.readers.close_idle();
     }
 
-    /// Reads the store as it is at one moment, where blocking blocks nobody.
+    /// Runs `work` on one consistent view of the store, on a thread that may block.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Reading<'_>) -> Outcome<T> + Send + 'static,

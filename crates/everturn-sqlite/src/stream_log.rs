@@ -1,4 +1,4 @@
-//! Streams in a SQLite file: read by other processes, and after a restart.
+//! A stream log in a SQLite file, readable by other processes and after a restart.
 
 mod live;
 mod options;
@@ -33,10 +33,10 @@ use crate::connection::{open, retry};
 use crate::fault::Outcome;
 use crate::options::Durability;
 
-/// Keeps streams in a SQLite database of its own, which any number of processes may share.
+/// A stream log in a SQLite database of its own, which any number of processes may share.
 ///
-/// It is a file beside the session store's, not a part of it: streams are short-lived and written often, and neither
-/// should wait for the other.
+/// The database is a file beside the session store's: streams are short-lived and written often, and neither should wait
+/// for the other.
 ///
 /// ```
 /// use everturn_core::stream_log::{JsonText, Position, StreamKey, StreamLog};
@@ -72,7 +72,7 @@ use crate::options::Durability;
 /// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](SqliteStreamLogOptions::max_stream_bytes) |
 /// | what happens when a process dies | the others end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
 ///
-/// Cloning gives another handle to the same log; the database is closed when the last handle, writer and reader are gone.
+/// A clone is another handle to the same log. The database is closed when the last handle, writer and reader are dropped.
 #[derive(Clone)]
 pub struct SqliteStreamLog(Arc<Inner>);
 
@@ -83,7 +83,7 @@ struct Inner {
 }
 
 impl SqliteStreamLog {
-    /// Opens the database in a file, which is created if it does not exist, with the usual settings.
+    /// Opens the log in a file with the default settings, creating the file if it does not exist.
     ///
     /// # Errors
     /// As [`SqliteStreamLogOptions::open`].
@@ -91,12 +91,12 @@ impl SqliteStreamLog {
         Self::options(path).open().await
     }
 
-    /// Settings for a log in a file.
+    /// Returns the settings of a log in a file, to change before it is opened.
     pub fn options(path: impl AsRef<Path>) -> SqliteStreamLogOptions {
         SqliteStreamLogOptions::new(path.as_ref())
     }
 
-    /// The file the log is in.
+    /// Returns the file of the log.
     pub fn path(&self) -> &Path {
         &self.0.shared.options.path
     }
@@ -127,7 +127,7 @@ impl SqliteStreamLog {
         self.0.jobs.send(job).map_err(|_| stopped())
     }
 
-    /// Reads the file, where blocking blocks nobody.
+    /// Reads the file on a thread that may block.
     async fn query<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> Outcome<T> + Send + 'static,
@@ -195,7 +195,7 @@ fn open_writer(options: &SqliteStreamLogOptions) -> Outcome<Connection> {
     db.pragma_update(None, "synchronous", synchronous)?;
     db.pragma_update(None, "fullfsync", options.durability == Durability::Full)?;
     db.pragma_update(None, "foreign_keys", true)?;
-    // What has expired is gone, not merely unlisted.
+    // Expired streams are overwritten, not merely unlinked.
     db.pragma_update(None, "secure_delete", true)?;
     retry(options.busy_timeout, || STREAMS.migrate(&mut db))?;
     Ok(db)

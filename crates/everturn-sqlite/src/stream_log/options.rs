@@ -51,45 +51,45 @@ impl SqliteStreamLogOptions {
         }
     }
 
-    /// What a loss of power may take back; [`Durability::Normal`] unless set, as streams are for reading soon.
+    /// Sets what a loss of power may take back; [`Durability::Normal`] by default, because streams are read soon.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// How long a stream stays after its end; 5 minutes unless set.
+    /// Sets how long a stream is kept after its end; 5 minutes by default.
     pub fn keep_for(mut self, duration: Duration) -> Self {
         self.keep_for = duration;
         self
     }
 
-    /// How many bytes of chunks are kept of one stream; 64 MiB unless set. One that grows larger ends with
+    /// Sets how many bytes of chunks a stream may have; 64 MiB by default. A stream that grows larger ends with
     /// `RESOURCE_EXHAUSTED`.
     pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
         self.max_stream_bytes = bytes;
         self
     }
 
-    /// How long a process that writes may be silent before it is taken for dead and its streams are ended; 15 s unless
-    /// set. A living one is heard of three times as often, whether or not it has anything to write.
+    /// Sets after how much silence a writing process is taken for dead and its streams are ended; 15 s by default. A living
+    /// process renews its lease three times as often, even if it has nothing to write.
     pub fn lease(mut self, duration: Duration) -> Self {
         self.lease = duration;
         self
     }
 
-    /// How long a chunk waits for others to be written with; 20 ms unless set. Readers in this process do not wait.
+    /// Sets how long a chunk waits to be written together with others; 20 ms by default. Readers in this process do not wait.
     pub fn flush_every(mut self, interval: Duration) -> Self {
         self.flush = interval;
         self
     }
 
-    /// How often to look for what other processes did; every 25 ms unless set.
+    /// Sets how often the file is polled for changes made by other processes; every 25 ms by default.
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self
     }
 
-    /// How many reads of the file may go on at once; 4 unless set.
+    /// Sets how many reads of the file may run at once; 4 by default.
     pub fn readers(mut self, count: usize) -> Self {
         self.readers = count;
         self
@@ -101,24 +101,26 @@ impl SqliteStreamLogOptions {
         self
     }
 
-    /// What tells the time for expiry and leases; the system's clock unless set.
+    /// Sets the clock for expiry and leases; the system's clock by default.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Opens the log: creates the file if there is none, and brings the schema of an older one up to date.
+    /// Opens the log, creating the file if it does not exist and migrating an older schema.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` for a database of a newer version, one that is not of streams, or a folder that does not
-    /// exist; `DATA_LOSS` for a file that is no database; `PERMISSION_DENIED` for one that may not be written;
-    /// `INVALID_ARGUMENT` for settings that make no sense.
+    /// exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a file that is read-only;
+    /// `INVALID_ARGUMENT` for a setting of zero.
     pub async fn open(self) -> Result<SqliteStreamLog> {
         if self.readers == 0 {
-            return Err(Error::invalid_argument("a stream log needs at least one reader"));
+            return Err(Error::invalid_argument("readers is 0 and must be at least 1"));
         }
         if self.poll.is_zero() || self.lease.is_zero() {
-            return Err(Error::invalid_argument("poll_every and lease need some time"));
+            return Err(Error::invalid_argument(
+                "poll_every and lease must be longer than zero",
+            ));
         }
         tokio::task::spawn_blocking(|| SqliteStreamLog::start(self)).await?
     }
