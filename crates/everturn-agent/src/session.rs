@@ -33,8 +33,8 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Syn
 
 /// A conversation while an invocation lives: messages, custom state of type `S`, artifacts.
 ///
-/// Cloning gives another handle to the same session; it may be used from any task. Functions given to the `update`
-/// methods run while the session is locked: they must not use the session themselves.
+/// Cloning gives another handle to the same session; it may be used from any task. A function given to one of the
+/// `update` methods may read the session and change its other parts; it works on the part as it was when it began.
 pub struct Session<S = Value>(Arc<Core<S>>);
 
 impl<S: CustomState> Session<S> {
@@ -106,9 +106,12 @@ impl<S: CustomState> Session<S> {
         self.0.set_messages(messages.into());
     }
 
-    /// Changes the messages in one step.
+    /// Changes the messages in one step. If `change` panics, nothing has changed.
+    ///
+    /// # Panics
+    /// If `change` changes the messages of this session in another way too.
     pub fn update_messages<T>(&self, change: impl FnOnce(&mut History) -> T) -> T {
-        self.0.edit(|state| change(&mut state.messages))
+        self.0.update_messages(change)
     }
 
     /// The custom state.
@@ -130,6 +133,9 @@ impl<S: CustomState> Session<S> {
     ///
     /// The change is visible at once, all or nothing: if `change` panics, nothing has changed. A state that cannot be
     /// written as JSON changes nothing either and fails the invocation.
+    ///
+    /// # Panics
+    /// If `change` changes the custom state of this session in another way too.
     pub fn update_custom<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
         self.0.update_custom(change)
     }

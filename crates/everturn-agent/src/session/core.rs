@@ -9,10 +9,16 @@ use serde_json::Value;
 use super::patcher::Patcher;
 use super::{Change, Changes};
 use crate::artifact::put;
-use crate::lock::lock;
+use crate::lock::{ChangeLock, lock};
 use crate::patch::JsonPatch;
 use crate::transform::{StateTransform, shown_state};
 use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
+
+/// What [`Core::patcher`] guards.
+const CUSTOM: &str = "the custom state";
+
+/// What [`Core::messages`] guards.
+const MESSAGES: &str = "the messages";
 
 /// Where a session tells its client of changes; nothing here waits.
 pub(crate) trait Publisher: Send + Sync {
@@ -28,12 +34,15 @@ pub(crate) trait Publisher: Send + Sync {
 
 /// One session while an invocation lives.
 ///
-/// Locks are short and never held across an await. `patcher` is taken before `live` and spans a change and its patch,
-/// so that patches leave in the order in which the changes happened; `live` alone guards the state.
+/// Locks are short and never held across an await. `live` alone guards the state, and no user's function runs under it:
+/// such a function may read the session. `patcher` and `messages` are each taken before `live` and span a whole change, so
+/// that two changes of one kind do not overlap. For the custom state this includes the patch: patches leave in the order
+/// in which the changes happened.
 pub(crate) struct Core<S> {
     session_id: SessionId,
     live: Mutex<Live<S>>,
-    patcher: Mutex<Patcher>,
+    patcher: ChangeLock<Patcher>,
+    messages: ChangeLock<()>,
     publisher: Arc<dyn Publisher>,
     transform: Option<StateTransform>,
     /// What the caller brought along, for the transform.
@@ -110,7 +119,8 @@ impl<S: CustomState> Core<S> {
                 custom,
                 ahead: Ahead::default(),
             }),
-            patcher: Mutex::default(),
+            patcher: ChangeLock::default(),
+            messages: ChangeLock::default(),
             publisher,
             transform,
             caller,
@@ -132,6 +142,7 @@ impl<S: CustomState> Core<S> {
     pub(crate) fn reload(&self, mut state: SessionState) -> Result<()> {
         let custom = decode_custom(state.custom.as_deref())?;
         state.session_id = Some(self.session_id.clone());
+        let _changing = (self.patcher.enter(CUSTOM), self.messages.enter(MESSAGES));
         *lock(&self.live) = Live {
             state,
             custom,
@@ -148,7 +159,7 @@ impl<S: CustomState> Core<S> {
 
     /// The next patch is a whole document.
     pub(crate) fn arm_patcher(&self) {
-        lock(&self.patcher).arm();
+        self.patcher.enter(CUSTOM).arm();
     }
 
     /// The state in the middle of a turn, with a conversation that the session does not have yet.
@@ -173,6 +184,7 @@ impl<S: CustomState> Core<S> {
 
     /// Puts the row's name into the last message of what was saved, unless the session has moved on from that.
     pub(crate) fn adopt_named(&self, saved: &History, named: &History) {
+        let _changing = self.messages.enter(MESSAGES);
         let mut live = lock(&self.live);
         let present = &live.state.messages;
         if present.shared_prefix(saved) == saved.len() {
@@ -184,12 +196,23 @@ impl<S: CustomState> Core<S> {
 
     /// Puts other messages in the place of all.
     pub(super) fn set_messages(&self, messages: Messages) {
+        let _changing = self.messages.enter(MESSAGES);
         let mut live = lock(&self.live);
         live.state.messages = live.adopted(messages);
     }
 
-    pub(super) fn edit<T>(&self, change: impl FnOnce(&mut SessionState) -> T) -> T {
-        change(&mut lock(&self.live).state)
+    /// Changes the messages, all or nothing.
+    pub(super) fn update_messages<T>(&self, change: impl FnOnce(&mut History) -> T) -> T {
+        let _changing = self.messages.enter(MESSAGES);
+        let mut messages = self.edit(|state| state.messages.clone());
+        let answer = change(&mut messages);
+        self.edit(|state| state.messages = messages);
+        answer
+    }
+
+    /// Reads or changes the state under its lock: `access` is never a user's function.
+    pub(super) fn edit<T>(&self, access: impl FnOnce(&mut SessionState) -> T) -> T {
+        access(&mut lock(&self.live).state)
     }
 
     pub(super) fn custom(&self) -> S {
@@ -203,23 +226,22 @@ impl<S: CustomState> Core<S> {
 
     /// Changes the custom state, all or nothing, and tells the client.
     pub(super) fn update_custom<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
-        let mut patcher = lock(&self.patcher);
-        let (answer, encoded) = {
-            let mut live = lock(&self.live);
-            let mut custom = live.custom.clone();
-            let answer = change(&mut custom);
-            let encoded = serde_json::to_value(&custom).map(|document| {
-                if let Some(changes) = Changes::current(&self.session_id) {
-                    changes.note(Change::Custom(JsonPatch::diff(&live.document(), &document)));
-                }
-                live.state.custom = Some(Arc::new(document));
-                live.custom = custom;
-                live.state.clone()
-            });
-            (answer, encoded)
-        };
-        match encoded {
-            Ok(state) => self.publish(&mut patcher, state),
+        let mut patcher = self.patcher.enter(CUSTOM);
+        let mut custom = self.custom();
+        let answer = change(&mut custom);
+        match serde_json::to_value(&custom) {
+            Ok(document) => {
+                let state = {
+                    let mut live = lock(&self.live);
+                    if let Some(changes) = Changes::current(&self.session_id) {
+                        changes.note(Change::Custom(JsonPatch::diff(&live.document(), &document)));
+                    }
+                    live.state.custom = Some(Arc::new(document));
+                    live.custom = custom;
+                    live.state.clone()
+                };
+                self.publish(&mut patcher, state);
+            }
             Err(error) => self
                 .publisher
                 .fault(Error::from(error).context("the custom state cannot be written as JSON")),
@@ -274,6 +296,7 @@ impl<S: CustomState> Core<S> {
                 changes.note(Change::Message(message.clone()));
             }
         }
+        let _changing = self.messages.enter(MESSAGES);
         self.edit(|state| state.messages.extend(messages));
     }
 
@@ -294,7 +317,7 @@ impl<S: CustomState> Core<S> {
     }
 
     fn patch_custom(&self, patch: &JsonPatch) -> Result<()> {
-        let mut patcher = lock(&self.patcher);
+        let mut patcher = self.patcher.enter(CUSTOM);
         let state = {
             let mut live = lock(&self.live);
             let document = patch.apply(&live.document())?;

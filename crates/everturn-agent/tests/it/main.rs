@@ -73,4 +73,5 @@ mod takeover_support;
 mod tool_iteration_snapshots;
 mod transforms;
 mod turn_order;
+mod update_functions;
 mod watching_runs;
