@@ -31,11 +31,6 @@ impl Arguments {
         }
     }
 
-    /// Replaces the text by a whole one.
-    pub(crate) fn set(&mut self, text: String) {
-        self.0 = text;
-    }
-
     /// Whether the text is a whole JSON value.
     pub(crate) fn is_complete(&self) -> bool {
         serde_json::from_str::<serde::de::IgnoredAny>(&self.0).is_ok()

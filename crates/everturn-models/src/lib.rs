@@ -37,8 +37,6 @@
 //! [`ModelRequest`]: everturn_ai::ModelRequest
 //! [`ModelResponse`]: everturn_ai::ModelResponse
 
-// Until all providers are here.
-#![allow(dead_code, unused_imports, unused_macros)]
 // A provider that is switched off leaves some of what all share unused.
 #![cfg_attr(
     not(all(
@@ -61,6 +59,10 @@ mod event_stream;
 pub mod gemini;
 mod json_lines;
 mod listing;
+#[cfg(feature = "ollama")]
+pub mod ollama;
+#[cfg(feature = "openai")]
+pub mod openai;
 mod provenance;
 mod service;
 mod settings;
@@ -72,3 +74,7 @@ mod usage;
 pub use self::anthropic::{Anthropic, AnthropicConfig};
 #[cfg(feature = "gemini")]
 pub use self::gemini::{Gemini, GeminiConfig};
+#[cfg(feature = "ollama")]
+pub use self::ollama::{Ollama, OllamaConfig};
+#[cfg(feature = "openai")]
+pub use self::openai::{OpenAi, OpenAiConfig};

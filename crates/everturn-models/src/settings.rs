@@ -36,6 +36,11 @@ impl Settings {
         self.0.shift_remove(name)
     }
 
+    /// Whether a setting is this text.
+    pub(crate) fn is(&self, name: &str, text: &str) -> bool {
+        self.0.get(name).is_some_and(|value| value == text)
+    }
+
     /// Takes a setting out that is a text.
     ///
     /// # Errors

@@ -156,6 +156,7 @@ fn meaning(http_status: u16) -> (Status, bool) {
         409 => (Status::Aborted, true),
         429 => (Status::ResourceExhausted, true),
         498 | 503 | 529 => (Status::Unavailable, true),
+        501 => (Status::Unimplemented, false),
         500..=599 => (Status::Internal, true),
         _ => (Status::InvalidArgument, false),
     }

@@ -1,7 +1,7 @@
 //! Providers against servers of the tests' own, which play every feature and inject what goes wrong.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(dead_code, reason = "until all providers are here")]
+#![allow(clippy::needless_pass_by_value, reason = "JSON literals are given away")]
 
 mod anthropic_requests;
 mod anthropic_round_trip;
@@ -9,6 +9,7 @@ mod anthropic_rules;
 mod anthropic_server;
 mod anthropic_streams;
 mod asking;
+mod chat;
 mod gemini_embeddings;
 mod gemini_requests;
 mod gemini_round_trip;
@@ -16,5 +17,8 @@ mod gemini_rules;
 mod gemini_server;
 mod gemini_streams;
 mod listed_models;
+mod ollama;
 mod provider_faults;
+mod responses;
+mod responses_server;
 mod server;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use everturn_ai::ModelRequest;
 use everturn_core::Status;
+use everturn_models::openai::{Api, OpenAi};
 use everturn_models::{Anthropic, Gemini};
 use serde_json::{Value, json};
 
 use crate::asking::{Asked, ask, question};
 use crate::server::{Reply, Server, named_sse, sse};
-use crate::{anthropic_server, gemini_server};
+use crate::{anthropic_server, chat, gemini_server, responses_server};
 
 const TEXT: &str = "Grüße, 🥕 und \u{2028} Lauch!";
 
@@ -17,10 +18,17 @@ const TEXT: &str = "Grüße, 🥕 und \u{2028} Lauch!";
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Provider {
     Anthropic,
+    Chat,
     Gemini,
+    Responses,
 }
 
-const ALL: [Provider; 2] = [Provider::Anthropic, Provider::Gemini];
+const ALL: [Provider; 4] = [
+    Provider::Anthropic,
+    Provider::Chat,
+    Provider::Gemini,
+    Provider::Responses,
+];
 
 impl Provider {
     fn events(self) -> Vec<Value> {
@@ -33,12 +41,25 @@ impl Provider {
                 let parts = [json!({ "text": format!("{first}, ") }), json!({ "text": rest })];
                 gemini_server::Answer::of(parts).events()
             }
+            Self::Chat => {
+                let (first, rest) = TEXT.split_once(", ").unwrap();
+                let choices = [
+                    chat::delta(json!({ "content": format!("{first}, ") })),
+                    chat::delta(json!({ "content": rest })),
+                    chat::end("stop"),
+                ];
+                choices.map(|choice| json!({ "choices": [choice] })).to_vec()
+            }
+            Self::Responses => {
+                responses_server::Answer::of([responses_server::message("msg_1", TEXT)]).events()
+            }
         }
     }
 
     fn wire(self, events: &[Value]) -> String {
         match self {
-            Self::Anthropic => named_sse(events),
+            Self::Anthropic | Self::Responses => named_sse(events),
+            Self::Chat => sse(events),
             Self::Gemini => sse(events).replace('\n', "\r\n"),
         }
     }
@@ -52,6 +73,9 @@ impl Provider {
         match self {
             Self::Anthropic => (anthropic_server::error("overloaded_error", "Overloaded"), 529),
             Self::Gemini => (gemini_server::error(503, "UNAVAILABLE", "Overloaded"), 503),
+            Self::Chat | Self::Responses => {
+                (json!({ "error": { "message": "Overloaded", "code": 503 } }), 503)
+            }
         }
     }
 
@@ -64,6 +88,15 @@ impl Provider {
             Self::Gemini => {
                 let plugin = Gemini::new("sk-secret").base_url(url).timeout(patience);
                 ask(plugin, "gemini/gemini-3-pro", request).await
+            }
+            Self::Chat | Self::Responses => {
+                let api = if self == Self::Chat {
+                    Api::Chat
+                } else {
+                    Api::Responses
+                };
+                let plugin = OpenAi::new("sk-secret").base_url(url).timeout(patience).api(api);
+                ask(plugin, "openai/m", request).await
             }
         }
     }
@@ -148,6 +181,16 @@ async fn what_fails_before_the_answer_is_tried_again() {
         assert_eq!(server.requests().len(), 3);
         assert_eq!(text(&provider.ask(&slowed).await), TEXT, "{provider:?}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_before_the_answer_is_made_again() {
+    let server = Server::replies([Reply::refusal(), Reply::events(Provider::Chat.stream())]).await;
+
+    let asked = Provider::Chat.ask(&server).await;
+
+    assert_eq!(text(&asked), TEXT);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[tokio::test]

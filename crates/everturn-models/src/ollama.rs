@@ -1,0 +1,245 @@
+//! Models on this machine, through Ollama's own API.
+//!
+//! ```
+//! use everturn_models::ollama::{Ollama, OllamaConfig};
+//!
+//! let plugin = Ollama::from_env();
+//! let config = OllamaConfig {
+//!     num_ctx: Some(16_384),
+//!     think: Some("low".into()),
+//!     ..OllamaConfig::default()
+//! };
+//! ```
+//!
+//! Only this API can set how much of a conversation the model sees (`num_ctx`, often 4,096 tokens unless said otherwise),
+//! how long it stays loaded (`keep_alive`) and whether it thinks (`think`).
+
+mod config;
+mod embeddings;
+mod messages;
+mod model;
+mod stream;
+
+use std::sync::Arc;
+
+use everturn_ai::model_action;
+use everturn_core::{ActionType, Descriptor, DynAction, Plugin, Result, Status};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+pub use self::config::OllamaConfig;
+use self::model::OllamaModel;
+use crate::environment::Environment;
+use crate::listing::Listing;
+use crate::service::{ApiKey, Call, Failure, Service, connection_methods};
+
+const PROVIDER: &str = "ollama";
+const PORT: u16 = 11434;
+const BASE_URL: &str = "http://127.0.0.1:11434";
+
+/// A model that the server has.
+#[derive(Debug, Clone)]
+struct Installed {
+    name: String,
+    is_embedder: bool,
+}
+
+/// The models of an Ollama server, as `ollama/NAME`.
+#[derive(Debug, Clone)]
+pub struct Ollama {
+    service: Service,
+    listing: Arc<Listing<Installed>>,
+}
+
+impl Ollama {
+    /// The server on this machine, at its usual port.
+    pub fn new() -> Self {
+        let service = Service::new(PROVIDER, BASE_URL).with_classify(classify);
+        Self {
+            service,
+            listing: Arc::new(Listing::new()),
+        }
+    }
+
+    /// The server that `OLLAMA_HOST` names, else the one on this machine. `OLLAMA_API_KEY` is for servers that want a
+    /// key, such as ollama.com.
+    pub fn from_env() -> Self {
+        Self::from_environment(&Environment::PROCESS)
+    }
+
+    fn from_environment(environment: &Environment<'_>) -> Self {
+        let mut plugin = Self::new();
+        if let Some(host) = environment.get("OLLAMA_HOST") {
+            plugin = plugin.base_url(host);
+        }
+        match environment.get("OLLAMA_API_KEY") {
+            Some(key) => plugin.key(key),
+            None => plugin,
+        }
+    }
+
+    /// Pays with this API key.
+    pub fn key(mut self, key: impl AsRef<str>) -> Self {
+        self.service = self.service.with_key(Some(ApiKey::new(key.as_ref())));
+        self
+    }
+
+    /// The names of the models that the server has and that can chat, without the plugin's prefix. Kept for five minutes.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub async fn chat_models(&self) -> Result<Vec<String>> {
+        let installed = self.installed().await?;
+        let chats = installed.into_iter().filter(|model| !model.is_embedder);
+        Ok(chats.map(|model| model.name).collect())
+    }
+
+    async fn installed(&self) -> Result<Vec<Installed>> {
+        self.listing.get(self.fetch()).await
+    }
+
+    async fn fetch(&self) -> Result<Vec<Installed>> {
+        let answer: Value = self.service.json(&Call::get("/api/tags")).await?;
+        let entries = answer["models"].as_array().into_iter().flatten();
+        let names = entries.filter_map(|entry| entry["name"].as_str().or_else(|| entry["model"].as_str()));
+        let mut installed = Vec::new();
+        for name in names {
+            installed.push(Installed {
+                is_embedder: self.is_embedder(name).await,
+                name: name.to_owned(),
+            });
+        }
+        Ok(installed)
+    }
+
+    /// What the server says of a model; an older server says nothing, and the name must do.
+    async fn is_embedder(&self, name: &str) -> bool {
+        let call = Call::post("/api/show", json!({ "model": name }));
+        let shown: Value = self.service.json(&call).await.unwrap_or_default();
+        match shown["capabilities"].as_array() {
+            Some(abilities) => !abilities.iter().any(|ability| ability == "completion"),
+            None => name.contains("embed"),
+        }
+    }
+
+    fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
+        let name = format!("{PROVIDER}/{id}");
+        if *action_type == ActionType::MODEL {
+            Some(Arc::new(model_action(
+                name,
+                OllamaModel::new(self.service.clone(), id),
+            )))
+        } else if *action_type == ActionType::EMBEDDER {
+            Some(Arc::new(embeddings::action(name, self.service.clone(), id)))
+        } else {
+            None
+        }
+    }
+}
+
+impl Default for Ollama {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+connection_methods!(Ollama, base_url: normalised);
+
+impl Plugin for Ollama {
+    fn name(&self) -> &str {
+        self.service.provider()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.service.check()
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        action_type: &'a ActionType,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+        Box::pin(std::future::ready(Ok(self.action(action_type, id))))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+        Box::pin(async {
+            let installed = self.installed().await.unwrap_or_else(|error| {
+                tracing::debug!(provider = PROVIDER, %error, "the models cannot be listed");
+                Vec::new()
+            });
+            let described = |model: Installed| {
+                let kind = if model.is_embedder {
+                    ActionType::EMBEDDER
+                } else {
+                    ActionType::MODEL
+                };
+                Some(self.action(&kind, &model.name)?.descriptor().clone())
+            };
+            Ok(installed.into_iter().filter_map(described).collect())
+        })
+    }
+}
+
+/// An address as `OLLAMA_HOST` has it: a host, a port, both, or a URL.
+fn normalised(host: &str) -> String {
+    let trimmed = host.trim().trim_end_matches('/');
+    let (scheme, rest) = trimmed.split_once("://").unwrap_or(("", trimmed));
+    let (authority, path) = match rest.find('/') {
+        Some(slash) => rest.split_at(slash),
+        None => (rest, ""),
+    };
+    let (name, port) = match authority.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (name, port.to_owned())
+        }
+        _ => {
+            let usual = match scheme {
+                "http" => 80,
+                "https" => 443,
+                _ => PORT,
+            };
+            (authority.trim_end_matches(':'), usual.to_string())
+        }
+    };
+    let name = match name {
+        // Where a server listens on every interface, a client finds it on this one.
+        "" | "0.0.0.0" | "[::]" => "127.0.0.1",
+        name => name,
+    };
+    let scheme = if scheme.is_empty() { "http" } else { scheme };
+    format!("{scheme}://{name}:{port}{path}")
+}
+
+/// A failure is a text: whether something is missing can only be read there.
+fn classify(failure: &mut Failure, body: &Value) {
+    let is_missing = failure.message.contains("not found");
+    if failure.http_status.is_none() && body["error"].is_string() && is_missing {
+        failure.status = Status::NotFound;
+        failure.is_retryable = false;
+    }
+    if failure.status == Status::NotFound && is_missing && failure.message.contains("model") {
+        failure.message.push_str("; `ollama pull` fetches models");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_a_host_is_an_address() {
+        let forms = [
+            ("box", "http://box:11434"),
+            ("box:1", "http://box:1"),
+            (":1", "http://127.0.0.1:1"),
+            ("0.0.0.0", "http://127.0.0.1:11434"),
+            ("http://box", "http://box:80"),
+            ("https://box/path/", "https://box:443/path"),
+            ("[::1]:1", "http://[::1]:1"),
+        ];
+        for (host, address) in forms {
+            assert_eq!(normalised(host), address);
+        }
+    }
+}

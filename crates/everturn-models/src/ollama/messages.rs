@@ -1,0 +1,115 @@
+//! A conversation as Ollama has it.
+
+use everturn_ai::{Media, Message, ModelRequest, Part, PartKind, Role};
+use everturn_core::{Error, Result};
+use serde_json::{Value, json};
+
+use super::PROVIDER;
+use crate::content::{inline, output_text};
+use crate::provenance;
+
+pub(super) fn of(request: &ModelRequest) -> Result<Vec<Value>> {
+    let mut messages = Vec::new();
+    for message in &request.messages {
+        match message.role() {
+            Role::System => said("system", message.content(), &mut messages)?,
+            Role::User => said("user", message.content(), &mut messages)?,
+            Role::Model => answered(message, &mut messages),
+            Role::Tool => tools_answered(message, &mut messages)?,
+        }
+    }
+    Ok(messages)
+}
+
+fn said(role: &str, parts: &[Part], messages: &mut Vec<Value>) -> Result<()> {
+    let (text, images) = content(parts)?;
+    if text.is_empty() && images.is_empty() {
+        return Ok(());
+    }
+    let mut message = json!({ "role": role, "content": text });
+    if !images.is_empty() {
+        message["images"] = images.into();
+    }
+    messages.push(message);
+    Ok(())
+}
+
+/// The texts, joined, and the images.
+fn content(parts: &[Part]) -> Result<(String, Vec<Value>)> {
+    let (mut texts, mut images) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part.kind() {
+            PartKind::Text(text) => texts.push(text.clone()),
+            PartKind::Data(value) => texts.push(value.to_string()),
+            PartKind::Media(media) => images.push(image(media)?),
+            _ => {}
+        }
+    }
+    texts.retain(|text| !text.is_empty());
+    Ok((texts.join("\n"), images))
+}
+
+fn image(media: &Media) -> Result<Value> {
+    let inline = inline(media).ok_or_else(|| {
+        Error::invalid_argument(format!(
+            "Ollama takes images only inline: '{}' must be a data: URL",
+            media.url
+        ))
+    })?;
+    Ok(inline.base64.into())
+}
+
+fn answered(message: &Message, messages: &mut Vec<Value>) {
+    let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
+    for part in message.content() {
+        match part.kind() {
+            PartKind::Text(more) => text.push_str(more),
+            PartKind::Data(value) => text.push_str(&value.to_string()),
+            PartKind::Reasoning(more) if !provenance::is_foreign(part, PROVIDER) => thinking.push_str(more),
+            PartKind::ToolRequest(request) => {
+                let arguments = match &request.input {
+                    Some(Value::Object(input)) => json!(input),
+                    Some(Value::Null) | None => json!({}),
+                    Some(other) => json!({ "input": other }),
+                };
+                let mut call = json!({ "function": { "name": request.name, "arguments": arguments } });
+                if let Some(id) = &request.reference {
+                    call["id"] = id.as_str().into();
+                }
+                calls.push(call);
+            }
+            _ => {}
+        }
+    }
+    if text.is_empty() && thinking.is_empty() && calls.is_empty() {
+        return;
+    }
+    let mut sent = json!({ "role": "assistant", "content": text });
+    if !thinking.is_empty() {
+        sent["thinking"] = thinking.into();
+    }
+    if !calls.is_empty() {
+        sent["tool_calls"] = calls.into();
+    }
+    messages.push(sent);
+}
+
+/// One message per answer; images follow in a message of the user's.
+fn tools_answered(message: &Message, messages: &mut Vec<Value>) -> Result<()> {
+    let mut pictures = Vec::new();
+    for response in message.content().iter().filter_map(Part::as_tool_response) {
+        let (more, images) = content(&response.content)?;
+        pictures.extend(images);
+        let mut texts = vec![output_text(response).into_owned(), more];
+        texts.retain(|text| !text.is_empty());
+        let mut sent = json!({ "role": "tool", "tool_name": response.name, "content": texts.join("\n") });
+        if let Some(id) = &response.reference {
+            sent["tool_call_id"] = id.as_str().into();
+        }
+        messages.push(sent);
+    }
+    if !pictures.is_empty() {
+        messages.push(json!({ "role": "user", "content": "", "images": pictures }));
+    }
+    Ok(())
+}

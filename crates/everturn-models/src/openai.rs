@@ -1,0 +1,378 @@
+//! OpenAI, and every server that speaks one of its two protocols.
+//!
+//! ```
+//! use everturn_models::openai::{Api, OpenAi, OpenAiConfig};
+//!
+//! let openai = OpenAi::new("sk-...");
+//! let groq = OpenAi::compatible("groq", "https://api.groq.com/openai/v1").key("gsk-...");
+//! let local = OpenAi::compatible("llama", "http://127.0.0.1:8080").api(Api::Chat);
+//! let config = OpenAiConfig {
+//!     reasoning_effort: Some("low".to_owned()),
+//!     ..OpenAiConfig::default()
+//! };
+//! ```
+//!
+//! OpenAI's own models are asked through the Responses API, with the whole conversation each time and nothing stored
+//! there (`store: false`); reasoning items come encrypted and go back unchanged. Any other address is asked through Chat
+//! Completions, read leniently: many servers are almost compatible. [`OpenAi::api`] and the variable `OPENAI_API` choose
+//! otherwise.
+
+mod call_ids;
+mod chat;
+mod config;
+mod dialect;
+mod embeddings;
+mod family;
+mod media;
+mod model;
+mod model_list;
+mod responses;
+mod schema;
+mod usage;
+
+use std::sync::Arc;
+
+use everturn_ai::{Part, PartKind, model_action};
+use everturn_core::{ActionType, Descriptor, DynAction, Error, Plugin, Result, Status};
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+pub use self::config::OpenAiConfig;
+use self::dialect::Dialect;
+use self::model::OpenAiModel;
+use self::model_list::Listed;
+use crate::environment::Environment;
+use crate::listing::Listing;
+use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods};
+
+const PROVIDER: &str = "openai";
+const BASE_URL: &str = "https://api.openai.com/v1";
+const KEY_VARIABLE: &str = "OPENAI_API_KEY";
+
+/// Which of OpenAI's two protocols a server is asked through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// The Responses API: reasoning survives between requests, and the provider's own tools can be used.
+    Responses,
+    /// Chat Completions, which nearly every server speaks.
+    Chat,
+}
+
+/// The models of OpenAI, or of a compatible server, under the name of the plugin: `openai/NAME`.
+#[derive(Debug, Clone)]
+pub struct OpenAi {
+    service: Service,
+    api: Option<Api>,
+    enforces_schemas: Option<bool>,
+    /// What is wrong with the environment.
+    problem: Option<Error>,
+    listing: Arc<Listing<Listed>>,
+}
+
+impl OpenAi {
+    /// A model that most programs can begin with.
+    pub const DEFAULT_MODEL: &'static str = "gpt-5-mini";
+
+    /// OpenAI's models, paid for with this API key.
+    pub fn new(key: impl AsRef<str>) -> Self {
+        Self::at(PROVIDER, BASE_URL).key(key)
+    }
+
+    /// The models of a compatible server, as `name/MODEL`. A server on this machine needs no key; to others one is given
+    /// with [`OpenAi::key`].
+    ///
+    /// ```
+    /// use everturn_models::OpenAi;
+    ///
+    /// let router = OpenAi::compatible("openrouter", "https://openrouter.ai/api/v1").key("sk-or-...");
+    /// ```
+    pub fn compatible(name: &str, base_url: &str) -> Self {
+        Self::at(name, &normalised(base_url))
+    }
+
+    /// OpenAI's models with the key in `OPENAI_API_KEY`.
+    ///
+    /// | variable | sets |
+    /// |---|---|
+    /// | `OPENAI_BASE_URL` | the address, with or without `/v1` |
+    /// | `OPENAI_API` | the protocol: `responses` or `chat` |
+    /// | `OPENAI_ORG_ID`, `OPENAI_PROJECT_ID` | the organisation and the project |
+    /// | `OPENAI_CUSTOM_HEADERS` | further headers, one `Name: value` per line |
+    ///
+    /// An application without the key fails to build, unless the address is on this machine.
+    pub fn from_env() -> Self {
+        Self::from_environment(&Environment::PROCESS)
+    }
+
+    fn from_environment(environment: &Environment<'_>) -> Self {
+        let mut plugin = Self::at(PROVIDER, BASE_URL);
+        if let Some(base_url) = environment.get("OPENAI_BASE_URL") {
+            plugin = plugin.base_url(base_url);
+        }
+        let key = environment.get(KEY_VARIABLE);
+        plugin.service = plugin.service.with_key_from(key.as_deref(), KEY_VARIABLE);
+        for (variable, header) in [
+            ("OPENAI_ORG_ID", "OpenAI-Organization"),
+            ("OPENAI_PROJECT_ID", "OpenAI-Project"),
+        ] {
+            if let Some(value) = environment.get(variable) {
+                plugin = plugin.header(header, value);
+            }
+        }
+        for line in environment
+            .get("OPENAI_CUSTOM_HEADERS")
+            .iter()
+            .flat_map(|lines| lines.lines())
+        {
+            if let Some((name, value)) = line.split_once(':') {
+                plugin = plugin.header(name.trim(), value.trim());
+            }
+        }
+        match environment.get("OPENAI_API").as_deref() {
+            None => plugin,
+            Some("responses") => plugin.api(Api::Responses),
+            Some("chat") => plugin.api(Api::Chat),
+            Some(other) => Self {
+                problem: Some(Error::invalid_argument(format!(
+                    "OPENAI_API is '{other}': it must be 'responses' or 'chat'"
+                ))),
+                ..plugin
+            },
+        }
+    }
+
+    fn at(name: &str, base_url: &str) -> Self {
+        Self {
+            service: Service::new(name, base_url).with_classify(classify),
+            api: None,
+            enforces_schemas: None,
+            problem: None,
+            listing: Arc::new(Listing::new()),
+        }
+    }
+
+    /// Pays with this API key.
+    pub fn key(mut self, key: impl AsRef<str>) -> Self {
+        self.service = self.service.with_key(Some(ApiKey::new(key.as_ref())));
+        self
+    }
+
+    /// Chooses the protocol. Unless said otherwise it is Responses for OpenAI and Azure, Chat Completions elsewhere.
+    pub fn api(mut self, api: Api) -> Self {
+        self.api = Some(api);
+        self
+    }
+
+    /// Says whether the server enforces output schemas, as vLLM, llama.cpp and LM Studio do. Where it does not, which is
+    /// assumed of an unknown server's Chat Completions, the schema is put into words instead.
+    pub fn enforces_schemas(mut self, enforces_schemas: bool) -> Self {
+        self.enforces_schemas = Some(enforces_schemas);
+        self
+    }
+
+    /// The names of the models that the server lists, without the plugin's prefix; only those that can chat as far as
+    /// that is known. Kept for five minutes.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub async fn chat_models(&self) -> Result<Vec<String>> {
+        let listed = self.listed().await?;
+        let chats = listed
+            .into_iter()
+            .filter(|model| model.kind == family::Kind::Chat);
+        Ok(chats.map(|model| model.id).collect())
+    }
+
+    async fn listed(&self) -> Result<Vec<Listed>> {
+        self.listing.get(model_list::fetch(&self.service)).await
+    }
+
+    fn dialect(&self) -> Dialect {
+        Dialect::of(self.service.base_url())
+    }
+
+    fn model(&self, id: &str) -> OpenAiModel {
+        let dialect = self.dialect();
+        let api = self.api.unwrap_or_else(|| dialect.api());
+        OpenAiModel::new(self.service_for(dialect), id, api, dialect).enforcing_schemas(self.enforces_schemas)
+    }
+
+    fn service_for(&self, dialect: Dialect) -> Service {
+        let service = self.service.clone();
+        match dialect {
+            Dialect::Azure => service.with_key_header(KeyHeader::Named("api-key")),
+            _ => service,
+        }
+    }
+
+    fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
+        let name = format!("{}/{id}", self.service.provider());
+        if *action_type == ActionType::MODEL {
+            Some(Arc::new(model_action(name, self.model(id))))
+        } else if *action_type == ActionType::EMBEDDER {
+            Some(Arc::new(embeddings::action(
+                name,
+                self.service_for(self.dialect()),
+                id,
+            )))
+        } else {
+            None
+        }
+    }
+}
+
+connection_methods!(OpenAi, base_url: normalised);
+
+impl Plugin for OpenAi {
+    fn name(&self) -> &str {
+        self.service.provider()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.problem.clone().map_or(Ok(()), Err)?;
+        self.service.check()
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        action_type: &'a ActionType,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+        Box::pin(std::future::ready(Ok(self.action(action_type, id))))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+        Box::pin(async {
+            let listed = self.listed().await.unwrap_or_else(|error| {
+                tracing::debug!(provider = self.service.provider(), %error, "the models cannot be listed");
+                Vec::new()
+            });
+            let described = |model: Listed| {
+                let action = self.action(&model.kind.action_type()?, &model.id)?;
+                Some(action.descriptor().clone())
+            };
+            Ok(listed.into_iter().filter_map(described).collect())
+        })
+    }
+}
+
+/// The address with its version: `https://host` means `https://host/v1`.
+fn normalised(base_url: &str) -> String {
+    let trimmed = base_url.trim().trim_end_matches('/');
+    let host = trimmed.split_once("://").map_or(trimmed, |(_, rest)| rest);
+    if host.contains('/') {
+        trimmed.to_owned()
+    } else {
+        format!("{trimmed}/v1")
+    }
+}
+
+/// What OpenAI's own codes, and those of compatible servers, mean where the HTTP status does not tell.
+fn classify(failure: &mut Failure, body: &Value) {
+    let code = failure.code.clone().unwrap_or_default();
+    match code.as_str() {
+        // Groq: the model wrote a bad call; another try may not.
+        "tool_use_failed" => {
+            failure.status = Status::Unavailable;
+            failure.is_retryable = true;
+        }
+        _ if failure.http_status.is_some() => {}
+        "server_error" => failure.status = Status::Internal,
+        "rate_limit_exceeded" | "rate_limit_error" | "insufficient_quota" => {
+            failure.status = Status::ResourceExhausted;
+        }
+        "invalid_api_key" => {
+            failure.status = Status::Unauthenticated;
+            failure.is_retryable = false;
+        }
+        _ if code.contains("image") || code.contains("prompt") || code.starts_with("invalid_") => {
+            failure.status = Status::InvalidArgument;
+            failure.is_retryable = false;
+        }
+        _ => {}
+    }
+    if failure.http_status == Some(404) && body.pointer("/error/code").is_none_or(Value::is_null) {
+        failure.message.push_str(" (is the base URL right, and does the server speak this protocol? `OPENAI_API` or `.api(…)` chooses it)");
+    }
+}
+
+/// Says that a part is of another provider, or of a kind that this protocol has not.
+fn left_out(part: &Part, provider: &str) {
+    let kind = match part.kind() {
+        PartKind::Custom(custom) => custom.keys().next().map_or("custom", String::as_str),
+        PartKind::Media(_) => "media",
+        PartKind::Resource(_) => "resource",
+        PartKind::ToolRequest(_) => "toolRequest",
+        PartKind::ToolResponse(_) => "toolResponse",
+        _ => "another kind",
+    };
+    tracing::debug!(provider, kind, "a part is left out of the request");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &[(&str, &str)]) -> OpenAi {
+        let lookup = |name: &str| {
+            let found = variables.iter().find(|(variable, _)| *variable == name)?;
+            Some(found.1.to_owned())
+        };
+        OpenAi::from_environment(&Environment::of(&lookup))
+    }
+
+    #[test]
+    fn a_missing_key_is_named_unless_the_server_is_on_this_machine() {
+        let error = from(&[("OPENAI_API_KEY", " ")]).check().unwrap_err();
+
+        assert!(error.message().contains("OPENAI_API_KEY"), "{error}");
+        assert!(from(&[("OPENAI_API_KEY", "sk-1")]).check().is_ok());
+        assert!(
+            from(&[("OPENAI_BASE_URL", "http://127.0.0.1:8080")])
+                .check()
+                .is_ok()
+        );
+        assert!(
+            from(&[("OPENAI_API_KEY", "k"), ("OPENAI_API", "soap")])
+                .check()
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn the_protocol_follows_the_address_unless_it_is_chosen() {
+        let api = |variables: &[(&str, &str)]| from(variables).model("m").api();
+
+        assert_eq!(api(&[]), Api::Responses);
+        assert_eq!(api(&[("OPENAI_BASE_URL", "http://localhost:1234/v1")]), Api::Chat);
+        assert_eq!(
+            api(&[
+                ("OPENAI_BASE_URL", "http://localhost:1234"),
+                ("OPENAI_API", "responses")
+            ]),
+            Api::Responses
+        );
+        assert_eq!(api(&[("OPENAI_API", "chat")]), Api::Chat);
+    }
+
+    #[test]
+    fn an_address_may_leave_out_its_version_and_its_slash() {
+        assert_eq!(normalised("https://api.openai.com/"), BASE_URL);
+        assert_eq!(normalised("https://api.openai.com/v1/"), BASE_URL);
+        assert_eq!(
+            normalised("https://api.groq.com/openai/v1"),
+            "https://api.groq.com/openai/v1"
+        );
+    }
+
+    #[test]
+    fn nothing_prints_the_key() {
+        let plugin = OpenAi::new("sk-secret").header("x-gateway", "sk-other");
+
+        let printed = format!("{plugin:?}");
+        assert!(
+            !printed.contains("sk-secret") && !printed.contains("sk-other"),
+            "{printed}"
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! The settings that OpenAI's models know.
+
+use std::fmt;
+
+use everturn_ai::{JsonObject, ModelRequest};
+use everturn_core::{Error, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::dialect::Dialect;
+use super::family;
+use crate::settings::Settings;
+
+/// Settings of a request to OpenAI or a compatible server. Whatever else is set reaches the wire as it is, and the wire's
+/// own names may be used too.
+///
+/// ```
+/// use everturn_models::OpenAiConfig;
+///
+/// let config = OpenAiConfig {
+///     reasoning_effort: Some("high".to_owned()),
+///     max_output_tokens: Some(2000),
+///     ..OpenAiConfig::default()
+/// };
+/// ```
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OpenAiConfig {
+    /// Another name for the model, such as one with a date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// How much chance there is in the choice of tokens. Reasoning models take none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// How much of the probability is considered at each step. Reasoning models take none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// The most tokens that the answer may have, reasoning included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u64>,
+    /// Texts that end the answer, four at most. Chat Completions only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_sequences: Option<Vec<String>>,
+    /// How much the model reasons: `none`, `minimal`, `low`, `medium`, `high` and whatever else it knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_effort: Option<String>,
+    /// How reasoning is summed up: `auto`, `concise` or `detailed`. Responses only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_summary: Option<String>,
+    /// How long answers are: `low`, `medium` or `high`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verbosity: Option<String>,
+    /// Whether several tools may be called at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
+    /// Tools that the provider runs itself, as the wire has them: `{"type": "web_search"}`. Responses only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<Value>>,
+    /// Requests with one key share a cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_cache_key: Option<String>,
+    /// How quickly, and at what price: `auto`, `default`, `flex`, `priority`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<String>,
+    /// How unwelcome frequent tokens are. Chat Completions only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    /// How unwelcome tokens are that were used before. Chat Completions only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    /// A number that makes chance repeatable, on servers that know it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// Whether `<think>` in the text of the answer is reasoning. Chat Completions only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parse_think_tags: Option<bool>,
+    /// An API key for this call, instead of the plugin's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+    /// Everything else, under the names of the wire.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+/// Leaves the API key out: settings are printed in logs.
+impl fmt::Debug for OpenAiConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = Self {
+            api_key: self.api_key.as_ref().map(|_| "<redacted>".to_owned()),
+            ..self.clone()
+        };
+        f.debug_tuple("OpenAiConfig").field(&json!(shown)).finish()
+    }
+}
+
+/// Settings that both protocols call by one name.
+const COMMON: [(&str, &str); 6] = [
+    ("temperature", "temperature"),
+    ("topP", "top_p"),
+    ("parallelToolCalls", "parallel_tool_calls"),
+    ("promptCacheKey", "prompt_cache_key"),
+    ("serviceTier", "service_tier"),
+    ("topLogProbs", "top_logprobs"),
+];
+
+/// The settings of a request and the model it is for.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a setting that only the request itself may fill.
+pub(super) fn of(request: &ModelRequest, id: &str) -> Result<(Settings, String)> {
+    let mut settings = Settings::of(request, &["messages", "input", "stream", "model"])?;
+    if settings.take("n").is_some_and(|n| n != 1) {
+        return Err(Error::invalid_argument(
+            "'n' in the model's configuration must be 1: there is one answer",
+        )
+        .with_public());
+    }
+    let model = settings.take_text("version")?.unwrap_or_else(|| id.to_owned());
+    Ok((settings, model))
+}
+
+/// Takes out what the API would refuse for this model.
+pub(super) fn avoid_refused(settings: &mut Settings, dialect: Dialect, model: &str) {
+    let mut refused: Vec<&str> = Vec::new();
+    if dialect.is_openai() || dialect == Dialect::Mistral {
+        refused.push("topK");
+    }
+    if dialect.is_openai() && family::is_reasoning(model) && !settings.is("reasoningEffort", "none") {
+        refused.extend(["temperature", "topP", "stopSequences"]);
+    }
+    for name in refused {
+        if settings.take(name).is_some() {
+            tracing::warn!(
+                model,
+                setting = name,
+                "the model does not take this setting, so it is left out"
+            );
+        }
+    }
+}
+
+/// The settings as fields of a Responses request.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for settings that this API has not.
+pub(super) fn into_responses(mut settings: Settings, body: &mut JsonObject) -> Result<()> {
+    if settings.take("stopSequences").is_some() {
+        let message =
+            "'stopSequences' is not known to the Responses API: leave it out, or use Chat Completions";
+        return Err(Error::invalid_argument(message).with_public());
+    }
+    settings.take("parseThinkTags");
+    settings.move_to(body, &COMMON);
+    settings.move_to(body, &[("maxOutputTokens", "max_output_tokens")]);
+    let effort = settings.take("reasoningEffort");
+    let summary = settings.take("reasoningSummary");
+    let mut reasoning = JsonObject::new();
+    reasoning.extend(effort.map(|effort| ("effort".to_owned(), effort)));
+    reasoning.extend(summary.map(|summary| ("summary".to_owned(), summary)));
+    reasoning.extend(object(settings.take("reasoning"), "reasoning")?);
+    if !reasoning.is_empty() {
+        // Whoever asks for reasoning wants to see some of it.
+        reasoning.entry("summary").or_insert_with(|| json!("auto"));
+        body.insert("reasoning".to_owned(), reasoning.into());
+    }
+    let verbosity = settings.take("verbosity");
+    let mut text = object(body.shift_remove("text"), "text")?;
+    text.extend(verbosity.map(|verbosity| ("verbosity".to_owned(), verbosity)));
+    text.extend(object(settings.take("text"), "text")?);
+    if !text.is_empty() {
+        body.insert("text".to_owned(), text.into());
+    }
+    if let Some(Value::Array(wanted)) = settings.take("include") {
+        let include = body.entry("include").or_insert_with(|| json!([]));
+        if let Value::Array(include) = include {
+            let more: Vec<Value> = wanted
+                .into_iter()
+                .filter(|entry| !include.contains(entry))
+                .collect();
+            include.extend(more);
+        }
+    }
+    settings.move_rest_to(body);
+    Ok(())
+}
+
+/// The settings as fields of a Chat Completions request.
+pub(super) fn into_chat(mut settings: Settings, dialect: Dialect, body: &mut JsonObject) {
+    let limit = if dialect.is_openai() {
+        "max_completion_tokens"
+    } else {
+        "max_tokens"
+    };
+    settings.take("reasoningSummary");
+    settings.move_to(body, &COMMON);
+    settings.move_to(
+        body,
+        &[
+            ("maxOutputTokens", limit),
+            ("topK", "top_k"),
+            ("stopSequences", "stop"),
+            ("reasoningEffort", "reasoning_effort"),
+            ("frequencyPenalty", "frequency_penalty"),
+            ("presencePenalty", "presence_penalty"),
+            ("logProbs", "logprobs"),
+        ],
+    );
+    settings.move_rest_to(body);
+}
+
+fn object(value: Option<Value>, name: &str) -> Result<JsonObject> {
+    match value {
+        None => Ok(JsonObject::new()),
+        Some(Value::Object(object)) => Ok(object),
+        Some(_) => Err(Error::invalid_argument(format!(
+            "'{name}' in the model's configuration must be an object"
+        ))
+        .with_public()),
+    }
+}

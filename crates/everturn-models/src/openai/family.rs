@@ -1,0 +1,89 @@
+//! What the name of one of OpenAI's models tells. A rule only avoids what the API would refuse.
+
+use everturn_core::ActionType;
+
+/// What a model is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Answering.
+    Chat,
+    /// Turning text into vectors.
+    Embedding,
+    /// Pictures, speech, moderation: not for us.
+    Other,
+}
+
+impl Kind {
+    pub(super) fn of(id: &str) -> Self {
+        const OTHER: [&str; 8] = [
+            "gpt-image",
+            "dall-e",
+            "tts-",
+            "whisper",
+            "omni-moderation",
+            "sora",
+            "gpt-realtime",
+            "gpt-audio",
+        ];
+        // Routers put the maker before the name.
+        let name = id.rsplit('/').next().unwrap_or(id);
+        if name.starts_with("text-embedding") || name.contains("embed") {
+            Self::Embedding
+        } else if OTHER.iter().any(|prefix| name.starts_with(prefix)) || name.ends_with("-transcribe") {
+            Self::Other
+        } else {
+            Self::Chat
+        }
+    }
+
+    /// The type of the actions for such models, if there are any.
+    pub(super) fn action_type(self) -> Option<ActionType> {
+        match self {
+            Self::Chat => Some(ActionType::MODEL),
+            Self::Embedding => Some(ActionType::EMBEDDER),
+            Self::Other => None,
+        }
+    }
+}
+
+/// Whether a model of OpenAI's reasons, and so refuses to be told how to sample.
+pub(super) fn is_reasoning(id: &str) -> bool {
+    if id.ends_with("-chat-latest") {
+        return false;
+    }
+    let number_after = |prefix: &str| {
+        let rest = id.strip_prefix(prefix)?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().ok()
+    };
+    number_after("o").is_some() || number_after("gpt-").is_some_and(|number| number >= 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_hold_for_names_that_do_not_exist_yet() {
+        for id in [
+            "o1",
+            "o3-mini",
+            "o4-mini-2025-04-16",
+            "gpt-5",
+            "gpt-5.6-mini",
+            "gpt-12",
+        ] {
+            assert!(is_reasoning(id), "{id}");
+        }
+        for id in ["gpt-4o", "gpt-4.1", "gpt-5-chat-latest", "llama-3", "omni"] {
+            assert!(!is_reasoning(id), "{id}");
+        }
+    }
+
+    #[test]
+    fn models_are_told_apart_by_name() {
+        assert_eq!(Kind::of("openai/text-embedding-3-small"), Kind::Embedding);
+        assert_eq!(Kind::of("gpt-4o-transcribe"), Kind::Other);
+        assert_eq!(Kind::of("anything"), Kind::Chat);
+    }
+}

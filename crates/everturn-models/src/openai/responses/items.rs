@@ -1,0 +1,212 @@
+//! A conversation as items.
+//!
+//! One message of a model becomes several items in the order of its parts: reasoning, text, calls. What the provider gave
+//! for its own use goes back as it came.
+
+use everturn_ai::{JsonObject, Message, ModelRequest, Part, PartKind, Role, ToolResponse};
+use serde_json::{Value, json};
+
+use crate::content::output_text;
+use crate::openai::call_ids::CallIds;
+use crate::openai::{left_out, media};
+use crate::provenance;
+use crate::tool_names::ToolNames;
+
+/// The input of a request.
+pub(super) struct Items {
+    /// The text of the system messages at the beginning.
+    pub(super) instructions: Option<String>,
+    pub(super) input: Vec<Value>,
+}
+
+impl Items {
+    pub(super) fn of(request: &ModelRequest, provider: &str, names: &ToolNames) -> Self {
+        let mut writer = Writer {
+            provider,
+            names,
+            ids: CallIds::default(),
+            input: Vec::new(),
+        };
+        let mut instructions: Vec<String> = Vec::new();
+        let mut is_beginning = true;
+        for message in &request.messages {
+            is_beginning &= message.role() == Role::System;
+            if is_beginning {
+                instructions.push(message.text().into_owned());
+            } else {
+                writer.message(message);
+            }
+        }
+        instructions.retain(|text| !text.is_empty());
+        Self {
+            instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
+            input: writer.input,
+        }
+    }
+}
+
+struct Writer<'a> {
+    provider: &'a str,
+    names: &'a ToolNames,
+    ids: CallIds,
+    input: Vec<Value>,
+}
+
+impl Writer<'_> {
+    fn message(&mut self, message: &Message) {
+        match message.role() {
+            Role::System => self.said("developer", message),
+            Role::User => self.said("user", message),
+            Role::Model => message.content().iter().for_each(|part| self.answered(part)),
+            Role::Tool => message.content().iter().for_each(|part| self.tool_answered(part)),
+        }
+    }
+
+    /// What people and programs say: one item with all its content.
+    fn said(&mut self, role: &str, message: &Message) {
+        let content: Vec<Value> = message
+            .content()
+            .iter()
+            .filter_map(|part| self.input_content(part))
+            .collect();
+        if !content.is_empty() {
+            self.input
+                .push(json!({ "type": "message", "role": role, "content": content }));
+        }
+    }
+
+    fn input_content(&self, part: &Part) -> Option<Value> {
+        let mut content = match part.kind() {
+            PartKind::Text(text) if text.is_empty() => return None,
+            PartKind::Text(text) => json!({ "type": "input_text", "text": text }),
+            PartKind::Data(value) => json!({ "type": "input_text", "text": value.to_string() }),
+            PartKind::Media(media) => media::for_responses(part, media),
+            _ => {
+                left_out(part, self.provider);
+                return None;
+            }
+        };
+        if let Some(breakpoint) = cache_breakpoint(part) {
+            content["prompt_cache_breakpoint"] = breakpoint;
+        }
+        Some(content)
+    }
+
+    /// What the model said: an item per part, but for texts of one message.
+    fn answered(&mut self, part: &Part) {
+        let own = provenance::own(part, self.provider);
+        match part.kind() {
+            PartKind::Text(text) => self.text(text, part, own),
+            PartKind::Data(value) => self.text(&value.to_string(), part, own),
+            PartKind::Reasoning(text) => self.reasoning(text, part, own),
+            PartKind::ToolRequest(request) => {
+                let arguments = request.input.as_ref().map_or_else(
+                    || "{}".to_owned(),
+                    |input| match input {
+                        // A text is what the model wrote instead of JSON.
+                        Value::String(text) => text.clone(),
+                        value => value.to_string(),
+                    },
+                );
+                let mut item = own.cloned().unwrap_or_default();
+                item.insert("type".to_owned(), "function_call".into());
+                item.insert("call_id".to_owned(), self.ids.of_request(request).into());
+                item.insert("name".to_owned(), self.names.to_wire(&request.name).into());
+                item.insert("arguments".to_owned(), arguments.into());
+                self.input.push(item.into());
+            }
+            PartKind::Custom(custom) => match custom.get(self.provider) {
+                Some(item) => self.input.push(item.clone()),
+                None => left_out(part, self.provider),
+            },
+            // A picture that the provider made is in the custom part beside it.
+            PartKind::Media(_) if own.is_some() => {}
+            PartKind::Media(media) if !media.url.starts_with("data:") => {
+                self.text(&media.url, part, None);
+            }
+            _ => left_out(part, self.provider),
+        }
+    }
+
+    fn text(&mut self, text: &str, part: &Part, own: Option<&JsonObject>) {
+        if text.is_empty() && own.is_none() {
+            return;
+        }
+        let mut content = json!({ "type": "output_text", "text": text });
+        content["annotations"] = match part.metadata_entry("citations") {
+            Some(citations) if own.is_some() => citations.clone(),
+            _ => json!([]),
+        };
+        let id = own.and_then(|own| own.get("id"));
+        if let (Some(id), Some(last)) = (id, self.input.last_mut())
+            && last.get("type") == Some(&json!("message"))
+            && last.get("id") == Some(id)
+            && let Some(Value::Array(contents)) = last.get_mut("content")
+        {
+            contents.push(content);
+            return;
+        }
+        let mut item = JsonObject::new();
+        item.insert("type".to_owned(), "message".into());
+        item.insert("role".to_owned(), "assistant".into());
+        item.extend(own.cloned().unwrap_or_default());
+        item.insert("content".to_owned(), json!([content]));
+        self.input.push(item.into());
+    }
+
+    /// A reasoning item, if it is ours and whole: without its encrypted content the provider does not take it.
+    fn reasoning(&mut self, text: &str, part: &Part, own: Option<&JsonObject>) {
+        let (Some(signature), Some(own)) = (provenance::signature(part, self.provider), own) else {
+            return;
+        };
+        let mut item = JsonObject::new();
+        item.insert("type".to_owned(), "reasoning".into());
+        item.extend(own.clone());
+        if !item.contains_key("summary") {
+            let summary = if text.is_empty() || own.contains_key("content") {
+                json!([])
+            } else {
+                json!([{ "type": "summary_text", "text": text }])
+            };
+            item.insert("summary".to_owned(), summary);
+        }
+        item.insert("encrypted_content".to_owned(), signature.text().into());
+        self.input.push(item.into());
+    }
+
+    fn tool_answered(&mut self, part: &Part) {
+        let PartKind::ToolResponse(response) = part.kind() else {
+            left_out(part, self.provider);
+            return;
+        };
+        let call_id = self.ids.of_response(response);
+        let output = self.tool_output(response);
+        self.input
+            .push(json!({ "type": "function_call_output", "call_id": call_id, "output": output }));
+    }
+
+    fn tool_output(&self, response: &ToolResponse) -> Value {
+        let text = output_text(response);
+        if response.content.is_empty() {
+            return Value::String(text.into_owned());
+        }
+        let head = (!text.is_empty()).then(|| json!({ "type": "input_text", "text": text }));
+        let content = response
+            .content
+            .iter()
+            .filter_map(|part| self.input_content(part));
+        head.into_iter().chain(content).collect()
+    }
+}
+
+/// Where a cached prefix of the conversation ends, if the part says so.
+fn cache_breakpoint(part: &Part) -> Option<Value> {
+    let control = part
+        .metadata_entry("cacheControl")
+        .or_else(|| part.metadata_entry("cache_control"))?;
+    let mut breakpoint = json!({ "mode": "explicit" });
+    if let Some(lifetime) = control.get("ttl") {
+        breakpoint["ttl"] = lifetime.clone();
+    }
+    Some(breakpoint)
+}
