@@ -375,3 +375,65 @@ fn extend(block: &mut JsonObject, delta: &mut Value) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sse::Decoder;
+
+    const STREAM: &[u8] = include_bytes!("../../tests/streams/anthropic.sse");
+
+    /// The answer of a stream that arrives in pieces, and the chunks on the way.
+    fn assembled<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Answer, Vec<Part>) {
+        let names = ToolNames::new(&[], 128);
+        let mut assembly = Assembly::new(&names);
+        let mut decoder = Decoder::default();
+        let mut chunks = Vec::new();
+        for piece in pieces {
+            decoder.feed(piece);
+            while let Some(event) = decoder.next().unwrap() {
+                let mut event = serde_json::from_slice(&event.data).unwrap();
+                chunks.extend(assembly.event(&mut event));
+            }
+        }
+        assert!(assembly.is_complete());
+        (assembly.answer(None), chunks)
+    }
+
+    #[test]
+    fn chunks_add_up_to_the_answer() {
+        let (answer, chunks) = assembled([STREAM]);
+
+        let joined = |parts: &[Part], text: fn(&Part) -> Option<&str>| -> String {
+            parts.iter().filter_map(text).collect()
+        };
+        assert_eq!(
+            joined(&chunks, Part::as_text),
+            joined(&answer.content, Part::as_text)
+        );
+        assert_eq!(
+            joined(&chunks, Part::as_reasoning),
+            joined(&answer.content, Part::as_reasoning)
+        );
+        let is_whole = |part: &&Part| part.as_tool_request().is_some_and(|request| !request.partial);
+        let calls = |parts: &[Part]| -> Vec<Part> { parts.iter().filter(is_whole).cloned().collect() };
+        assert_eq!(calls(&chunks), calls(&answer.content));
+        assert_eq!(answer.content.len(), 7);
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_make_no_difference(sizes in prop::collection::vec(1_usize..60, 1..80)) {
+            let mut rest = STREAM;
+            let pieces = sizes.iter().cycle().map_while(|size| {
+                let (piece, others) = rest.split_at_checked(*size).unwrap_or((rest, &[]));
+                rest = others;
+                (!piece.is_empty()).then_some(piece)
+            });
+
+            prop_assert_eq!(format!("{:?}", assembled(pieces)), format!("{:?}", assembled([STREAM])));
+        }
+    }
+}

@@ -302,3 +302,60 @@ fn kind(mut wire: JsonObject, metadata: &mut JsonObject) -> PartKind {
         wire.into(),
     )])))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sse::Decoder;
+
+    const STREAM: &[u8] = include_bytes!("../../tests/streams/gemini.sse");
+
+    /// The answer of a stream that arrives in pieces, and the chunks on the way.
+    fn assembled<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (ModelResponse, Vec<Part>) {
+        let names = ToolNames::new(&[], 128);
+        let mut assembly = Assembly::new(&names);
+        let mut decoder = Decoder::default();
+        let mut chunks = Vec::new();
+        for piece in pieces {
+            decoder.feed(piece);
+            while let Some(event) = decoder.next().unwrap() {
+                chunks.extend(assembly.event(serde_json::from_slice(&event.data).unwrap()));
+            }
+        }
+        assert!(assembly.is_complete());
+        (assembly.answer(), chunks)
+    }
+
+    #[test]
+    fn chunks_add_up_to_the_answer() {
+        let (answer, chunks) = assembled([STREAM]);
+
+        let message = answer.message.unwrap();
+        let text: String = chunks.iter().filter_map(Part::as_text).collect();
+        let reasoning: String = chunks.iter().filter_map(Part::as_reasoning).collect();
+        assert_eq!(text, message.text());
+        assert_eq!(reasoning, message.reasoning());
+        let signatures = message
+            .content()
+            .iter()
+            .filter_map(|part| part.metadata_entry("thoughtSignature"));
+        assert_eq!(signatures.count(), 4);
+        assert_eq!(message.content().len(), 9);
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_make_no_difference(sizes in prop::collection::vec(1_usize..60, 1..80)) {
+            let mut rest = STREAM;
+            let pieces = sizes.iter().cycle().map_while(|size| {
+                let (piece, others) = rest.split_at_checked(*size).unwrap_or((rest, &[]));
+                rest = others;
+                (!piece.is_empty()).then_some(piece)
+            });
+
+            prop_assert_eq!(assembled(pieces), assembled([STREAM]));
+        }
+    }
+}

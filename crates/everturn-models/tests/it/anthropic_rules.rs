@@ -187,7 +187,8 @@ fn check_roles(body: &Value, given: &Given) -> Check {
         "messages: the first must be the user's".to_owned()
     })?;
     let model = body["model"].as_str().unwrap_or_default();
-    let knows_system = model.contains("opus-4-8") || model.contains("-5");
+    let families = ["opus-4-8", "opus-5", "sonnet-5", "haiku-5", "fable", "mythos"];
+    let knows_system = families.iter().any(|family| model.contains(family));
     for pair in roles.windows(2) {
         let is_in_order = match pair {
             ["user" | "system", "assistant"] | ["assistant" | "system", "user"] => true,

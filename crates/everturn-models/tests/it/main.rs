@@ -22,3 +22,5 @@ mod provider_faults;
 mod responses;
 mod responses_server;
 mod server;
+mod signatures_survive_stores;
+mod strict_servers;
