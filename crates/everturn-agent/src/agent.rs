@@ -219,7 +219,6 @@ impl<S: CustomState> Agent<S> {
     }
 
     async fn find_snapshot(&self, request: GetSnapshotRequest) -> Result<Snapshot> {
-        self.definition.require_store()?;
         self.definition.read_snapshot(request, &Context::current()).await
     }
 

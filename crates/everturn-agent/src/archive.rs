@@ -65,11 +65,10 @@ mod retention;
 mod tree;
 
 use std::fmt;
-use std::sync::Arc;
 
 use everturn_core::{Error, Result};
 
-pub use self::annotation::{MAX_LABEL, MAX_LABELS, MAX_NOTE};
+pub use self::annotation::{MAX_LABEL, MAX_NOTE};
 pub use self::copying::FORKED_FROM;
 pub use self::difference::{ArtifactChange, Difference};
 pub use self::import::{Import, Imported};
@@ -78,15 +77,15 @@ pub use self::request::{GetSessionRequest, ListSnapshotsRequest, SessionView, Sn
 pub use self::retention::{Retention, RetentionReport, TrimmedSession};
 pub use self::tree::{SnapshotNode, SnapshotTree};
 use crate::reading::{Showing, not_found};
-use crate::store::{Detail, IntoStore, Scope, SessionStore};
-use crate::timeline::Line;
+pub use crate::snapshot::MAX_LABELS;
+use crate::store::{Detail, IntoStore, Scope};
+use crate::stored_session::{StoredSession, TenantStore};
 use crate::{Clock, SessionId, Snapshot, SnapshotId};
 
 /// A tenant's stored conversations. Cloning gives another handle to the same ones.
 #[derive(Clone)]
 pub struct Archive {
-    store: Arc<dyn SessionStore>,
-    scope: Scope,
+    tenant: TenantStore,
     clock: Clock,
     showing: Option<Showing>,
 }
@@ -95,18 +94,16 @@ impl Archive {
     /// The conversations that a store keeps for a tenant, as they are stored.
     pub fn of(store: impl IntoStore, scope: Scope) -> Self {
         Self {
-            store: store.into_store(),
-            scope,
+            tenant: TenantStore::new(store.into_store(), scope),
             clock: Clock::system(),
             showing: None,
         }
     }
 
     /// The conversations that an agent keeps for a tenant, as its clients see them.
-    pub(crate) fn shown(store: Arc<dyn SessionStore>, scope: Scope, clock: Clock, showing: Showing) -> Self {
+    pub(crate) fn shown(tenant: TenantStore, clock: Clock, showing: Showing) -> Self {
         Self {
-            store,
-            scope,
+            tenant,
             clock,
             showing: Some(showing),
         }
@@ -119,7 +116,7 @@ impl Archive {
 
     /// Whose conversations these are.
     pub fn scope(&self) -> &Scope {
-        &self.scope
+        self.tenant.scope()
     }
 
     fn show(&self, row: Snapshot) -> Result<Snapshot> {
@@ -129,18 +126,13 @@ impl Archive {
         }
     }
 
-    /// The rows of a session.
-    fn line<'a>(&'a self, session: &'a SessionId) -> Line<'a> {
-        Line {
-            store: &*self.store,
-            scope: &self.scope,
-            session,
-        }
+    fn session(&self, session: &SessionId) -> StoredSession {
+        self.tenant.session(session.clone())
     }
 
     /// The row as it is stored.
     async fn stored(&self, id: &SnapshotId, detail: Detail) -> Result<Snapshot> {
-        let row = self.store.get(&self.scope, id, detail).await?;
+        let row = self.tenant.get(id, detail).await?;
         row.ok_or_else(|| not_found(id))
     }
 }
@@ -166,8 +158,7 @@ fn named_snapshot(snapshot: impl Into<SnapshotId>) -> Result<SnapshotId> {
 impl fmt::Debug for Archive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive")
-            .field("store", &self.store)
-            .field("scope", &self.scope)
+            .field("tenant", &self.tenant)
             .finish_non_exhaustive()
     }
 }

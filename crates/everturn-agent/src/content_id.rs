@@ -19,7 +19,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::lock::lock;
-use crate::{SessionId, SessionState, Snapshot, SnapshotId};
+use crate::{SessionId, SessionState, SnapshotId};
 
 /// The metadata entry in which a message names the snapshot that it ended.
 pub(crate) const SNAPSHOT_ID_ENTRY: &str = "snapshotId";
@@ -35,7 +35,7 @@ pub enum SnapshotIds {
     #[default]
     Uuid,
     /// After what they hold: equal states of a session are one snapshot, written once, and
-    /// [`Snapshot::verify`] tells whether a snapshot still holds what it was named after.
+    /// [`Snapshot::verify`](crate::Snapshot::verify) tells whether a snapshot still holds what it was named after.
     ///
     /// The name of a turn's snapshot is not known before the turn is over, so
     /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id) is `None`. The row of a background run has to have
@@ -57,27 +57,6 @@ impl SnapshotId {
     pub fn is_content_addressed(&self) -> bool {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         self.as_str().len() == 64 && self.as_str().bytes().all(is_digit)
-    }
-}
-
-impl Snapshot {
-    /// Whether a content-addressed snapshot holds what it is named after.
-    ///
-    /// # Errors
-    /// `FAILED_PRECONDITION` if it is not content-addressed, or comes without its state.
-    pub fn verify(&self) -> Result<bool> {
-        let id = &self.snapshot_id;
-        if !id.is_content_addressed() {
-            return Err(Error::failed_precondition(format!(
-                "snapshot '{id}' is not named after what it holds, so there is nothing to check"
-            )));
-        }
-        let Some(state) = &self.state else {
-            return Err(Error::failed_precondition(format!(
-                "snapshot '{id}' was read without its state: read the whole of it"
-            )));
-        };
-        Ok(SnapshotId::of_state(state)? == *id)
     }
 }
 

@@ -52,16 +52,14 @@
 
 mod entry;
 mod identity;
-mod log;
-mod open_turn;
+mod known_effects;
 mod policy;
 mod turn_journal;
 mod writer;
 
 pub(crate) use self::identity::turn_key;
-pub(crate) use self::open_turn::OpenTurn;
 pub use self::policy::Journaling;
 pub(crate) use self::policy::Retention;
 pub(crate) use self::turn_journal::TurnJournal;
-pub use self::writer::TURN_TAKEN_OVER;
-pub(crate) use self::writer::{Place, turn_over};
+pub(crate) use self::writer::JournalLocation;
+pub use crate::store::TURN_TAKEN_OVER;

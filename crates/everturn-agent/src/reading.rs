@@ -5,9 +5,6 @@ use std::time::Duration;
 use everturn_core::{Context, Error, Exposure, Reason, Result, RuntimeError, Status};
 use jiff::Timestamp;
 
-use crate::journal::OpenTurn;
-use crate::lease::RunRecord;
-use crate::timeline::Rewind;
 use crate::transform::{StateTransform, shown_state};
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
@@ -39,9 +36,7 @@ impl Showing {
             row.status = SnapshotStatus::Expired;
         }
         row.updated_at.get_or_insert(row.created_at);
-        RunRecord::clear(&mut row);
-        OpenTurn::clear(&mut row);
-        Rewind::clear(&mut row);
+        row.clear_bookkeeping();
         if exposure(&self.context) == Exposure::Public {
             // Rows are for operators too, so they hold the whole text and do not say which part of it is public.
             row.error = row.error.map(withheld);

@@ -1,13 +1,13 @@
-//! Nothing orphaned: background runs whose worker was lost are found, and go on here.
+//! Finding background runs whose worker was lost, and continuing them in this process.
 //!
-//! A worker looks for rows that are pending and have been silent for longer than their agent's lease. It claims one by
-//! putting its own lease in the place of the old one, in one atomic step that fails for all but one of those who try; then
-//! it starts the agent's function on the last state that was committed, with the inputs that are left, and without a
-//! client. A run that was begun too often is marked as failed instead.
+//! A worker polls the store for pending snapshots whose last heartbeat is older than their agent's expiry. It takes such a
+//! run over by replacing the lapsed lease with its own, in one atomic step that fails for all but one of the workers that
+//! try. Then it starts the agent's function on the last state that was committed, with the inputs that are left, and
+//! without a client. A run that was begun too often is ended as failed instead.
 
-mod claim;
 mod every;
 mod registered;
+mod takeover;
 
 use std::sync::Arc;
 
@@ -15,33 +15,33 @@ use everturn_core::{ActionType, Context, Error, Result, SpanKind, in_span};
 use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) use self::claim::ClaimedRun;
-use self::claim::{Claim, HopelessRun, LostRun};
 pub use self::every::{RecoveryLoop, recover_every};
 pub use self::registered::recover_all;
 pub(crate) use self::registered::register;
+use self::takeover::{HopelessRun, LostRun, TakenRun, Takeover};
 use crate::invocation::{Definition, Driver};
-use crate::store::{PendingQuery, Scope, SessionStore};
+use crate::store::{PendingQuery, Scope};
+use crate::stored_session::TenantStore;
 use crate::{CustomState, SessionId, SnapshotId, WorkerLoss};
 
-/// How many runs are claimed at the same time.
+/// How many runs are taken over at the same time.
 const AT_ONCE: usize = 16;
 
-/// What one look for lost runs came to.
+/// The outcome of polling for lost runs once.
 #[derive(Debug, Default)]
 #[must_use = "failures are reported here and nowhere else"]
 #[non_exhaustive]
 pub struct Recovery {
-    /// The runs that go on in this process now.
+    /// The runs that continue in this process now.
     pub taken_over: Vec<RecoveredRun>,
-    /// The runs that were begun too often, or cannot go on; they have failed now.
+    /// The runs that were begun too often, or cannot continue. They have failed now.
     pub given_up: Vec<RecoveredRun>,
-    /// What went wrong on the way. The runs concerned are as they were and are found again.
+    /// The errors on the way. The runs concerned are as they were, and the next poll finds them again.
     pub failures: Vec<Error>,
 }
 
 impl Recovery {
-    /// Adds what another look came to.
+    /// Adds the outcome of another poll.
     pub fn merge(&mut self, other: Self) {
         self.taken_over.extend(other.taken_over);
         self.given_up.extend(other.given_up);
@@ -58,19 +58,19 @@ impl Recovery {
     }
 }
 
-/// A background run that its worker lost.
+/// A background run whose worker was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveredRun {
-    /// Whose run it is.
+    /// The agent whose run it is.
     pub agent: String,
-    /// Which tenant's.
+    /// The tenant whose run it is.
     pub scope: Scope,
-    /// In which conversation.
+    /// The session that the run is part of.
     pub session_id: SessionId,
-    /// The run's row.
+    /// The snapshot of the run.
     pub snapshot_id: SnapshotId,
-    /// How many workers have begun what is left of it, this one included.
+    /// The number of workers that have begun the rest of the run, this one included.
     pub attempt: u32,
 }
 
@@ -80,7 +80,7 @@ enum Recovered {
 }
 
 impl<S: CustomState> Definition<S> {
-    /// Looks once for runs of this agent that were lost, and takes them over.
+    /// Polls once for lost runs of this agent, and takes them over.
     pub(crate) async fn recover(self: &Arc<Self>) -> Recovery {
         let mut recovery = Recovery::default();
         let (Some(store), WorkerLoss::TakeOver { attempts }) = (&self.store, self.worker_loss) else {
@@ -98,17 +98,23 @@ impl<S: CustomState> Definition<S> {
                 Err(error) => {
                     recovery
                         .failures
-                        .push(error.context("lost runs could not be looked for"));
+                        .push(error.context("the store could not be asked for lost runs"));
                     return recovery;
                 }
             };
-            let lost = page
-                .items
-                .into_iter()
-                .filter_map(|run| LostRun::of(run, &self.name))
-                .filter(|run| !self.runs.contains(&run.scope, &run.id));
+            let mut lost = Vec::new();
+            for pending in page.items {
+                match LostRun::of(pending, &self.name) {
+                    Ok(Some(run)) if !self.runs.contains(&run.scope, &run.id) => lost.push(run),
+                    Ok(_) => {}
+                    Err(error) => recovery.failures.push(error),
+                }
+            }
             let mut recovered = futures::stream::iter(lost)
-                .map(|run| self.recover_run(store, run, moment, attempts))
+                .map(|run| {
+                    let tenant = TenantStore::new(Arc::clone(store), run.scope.clone());
+                    self.recover_run(tenant, run, moment, attempts)
+                })
                 .buffer_unordered(AT_ONCE);
             while let Some(outcome) = recovered.next().await {
                 recovery.add(outcome);
@@ -121,12 +127,12 @@ impl<S: CustomState> Definition<S> {
         }
     }
 
-    /// What is left of a run's caller: what the run recorded, and which tenant came with the call, as an extension that
-    /// no value holds. Where none is recorded that is the tenant whose run it is, unless the agent works that out by itself.
-    fn context_of(&self, run: &LostRun) -> Context {
-        let context = Context::new().with_values(run.record.context.clone());
-        let owner = || self.scope.is_none().then(|| run.scope.clone());
-        match run.record.tenant.clone().or_else(owner) {
+    /// The context of a run's caller, as far as the run recorded it: its values, and the tenant that came with the call.
+    /// Without a recorded tenant that is the tenant whose run it is, unless the agent derives its scope from the values.
+    fn context_of(&self, lost: &LostRun) -> Context {
+        let context = Context::new().with_values(lost.run.context.clone());
+        let owner = || self.scope.is_none().then(|| lost.scope.clone());
+        match lost.run.tenant.clone().or_else(owner) {
             Some(tenant) => context.with_extension(Arc::new(tenant)),
             None => context,
         }
@@ -135,47 +141,47 @@ impl<S: CustomState> Definition<S> {
     /// Takes one run over, if it is still lost; `None` if another worker was faster.
     async fn recover_run(
         self: &Arc<Self>,
-        store: &Arc<dyn SessionStore>,
-        run: LostRun,
+        tenant: TenantStore,
+        lost: LostRun,
         silent_since: Timestamp,
         attempts: u32,
     ) -> Result<Option<Recovered>> {
-        let context = self.context_of(&run);
-        if self.scope(&context) != run.scope {
+        let context = self.context_of(&lost);
+        if self.scope(&context) != lost.scope {
             return Err(Error::failed_precondition(format!(
                 "run '{}' of agent '{}' belongs to tenant '{}', and what it recorded of its caller does not say so: \
                  name the values that the agent's scope is made of with `record_context`",
-                run.id,
+                lost.id,
                 self.name,
-                run.scope.as_str()
+                lost.scope.as_str()
             )));
         }
-        let claim = Claim {
+        let takeover = Takeover {
             now: self.clock.now(),
             silent_since,
             attempts,
         };
-        let Some(row) = claim.make(store.as_ref(), &run).await? else {
+        let Some(snapshot) = takeover.attempt(&tenant, &lost).await? else {
             return Ok(None);
         };
-        let summary = run.summary(&row);
-        if row.status.is_final() {
-            return Ok(Some(Recovered::GivenUp(summary)));
+        let report = lost.report(&snapshot)?;
+        if snapshot.status.is_final() {
+            return Ok(Some(Recovered::GivenUp(report)));
         }
-        match ClaimedRun::open(self, store, row, &run.scope).await? {
-            Ok(claimed) => {
-                self.resume(Arc::clone(store), claimed, context);
-                Ok(Some(Recovered::TakenOver(summary)))
+        match TakenRun::open(self, &tenant, snapshot).await? {
+            Ok(taken) => {
+                self.resume(tenant, taken, context);
+                Ok(Some(Recovered::TakenOver(report)))
             }
             Err(hopeless) => {
-                hopeless.give_up(store.as_ref(), self.clock.now()).await?;
-                Ok(Some(Recovered::GivenUp(summary)))
+                hopeless.give_up(&tenant, self.clock.now()).await?;
+                Ok(Some(Recovered::GivenUp(report)))
             }
         }
     }
 
-    /// Runs a claimed run to its end, like any other invocation.
-    fn resume(self: &Arc<Self>, store: Arc<dyn SessionStore>, run: ClaimedRun, context: Context) {
+    /// Runs a run that was taken over to its end, like any other invocation.
+    fn resume(self: &Arc<Self>, tenant: TenantStore, taken: TakenRun, context: Context) {
         let this = Arc::clone(self);
         let (name, now) = (self.name.clone(), self.clock.now());
         let work = async move {
@@ -185,26 +191,21 @@ impl<S: CustomState> Definition<S> {
                 SpanKind::Action(&kind),
                 context,
                 |context, recorder| async move {
-                    recorder.session_id(run.opening.session_id.as_str());
-                    recorder.snapshot_id(run.id.as_str());
-                    let (id, scope, lease) = (run.id.clone(), run.scope.clone(), run.record.lease);
-                    match Driver::take_over(this, run.id, run.record, run.opening, context) {
+                    recorder.session_id(taken.opening.session_id.as_str());
+                    recorder.snapshot_id(taken.id.as_str());
+                    let (id, lease) = (taken.id.clone(), taken.run.lease);
+                    match Driver::take_over(this, taken.id, taken.run, taken.opening, context) {
                         Ok(driver) => driver.run().await,
                         Err(error) => {
-                            let hopeless = HopelessRun {
-                                scope,
-                                id,
-                                lease,
-                                error,
-                            };
-                            hopeless.give_up(store.as_ref(), now).await?;
+                            let hopeless = HopelessRun { id, lease, error };
+                            hopeless.give_up(&tenant, now).await?;
                         }
                     }
                     Ok(())
                 },
             );
             if let Err(error) = resumed.await {
-                tracing::error!(%error, "a run that cannot go on could not be marked as failed");
+                tracing::error!(%error, "a run that cannot continue could not be ended as failed");
             }
         };
         self.invocations.spawn(work);

@@ -12,9 +12,9 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::time::Instant;
 
-use crate::lease::RunRecord;
 use crate::reading::{Liveness, not_found};
-use crate::store::{Detail, Scope, SessionStore};
+use crate::store::{Detail, Scope};
+use crate::stored_session::TenantStore;
 use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId, TurnEnd};
 
 /// The chunks of a background run.
@@ -41,9 +41,8 @@ pub(crate) fn stream_key(scope: &Scope, id: &SnapshotId, epoch: u64) -> StreamKe
 
 /// A run to be followed, and by whom.
 pub(crate) struct Followed {
-    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) tenant: TenantStore,
     pub(crate) log: Arc<dyn StreamLog>,
-    pub(crate) scope: Scope,
     pub(crate) id: SnapshotId,
     /// Tells when the run's worker counts as gone.
     pub(crate) liveness: Liveness,
@@ -160,7 +159,7 @@ impl Follower {
 
     /// Begins to read the stream of a claim; says whether there is one.
     async fn open(&mut self, epoch: u64) -> Result<bool> {
-        let key = stream_key(&self.run.scope, &self.run.id, epoch);
+        let key = stream_key(self.run.tenant.scope(), &self.run.id, epoch);
         match self.run.log.read(&key, Position::START).await {
             Ok(entries) => {
                 self.entries = Some(entries);
@@ -174,8 +173,8 @@ impl Follower {
     }
 
     async fn standing(&mut self) -> Result<Standing> {
-        let Followed { store, scope, id, .. } = &self.run;
-        let row = store.get(scope, id, Detail::Metadata).await?;
+        let Followed { tenant, id, .. } = &self.run;
+        let row = tenant.get(id, Detail::Metadata).await?;
         let row = row.ok_or_else(|| not_found(id))?;
         if row.status.is_final() {
             return Ok(Standing::Over);
@@ -185,10 +184,8 @@ impl Follower {
         } else if self.expired_since.get_or_insert_with(Instant::now).elapsed() >= self.run.patience {
             return Err(Error::unavailable(format!("the worker of run '{id}' went silent")).with_public());
         }
-        match RunRecord::of(&row) {
-            Some(record) => Ok(Standing::Pending {
-                epoch: record.lease.epoch(),
-            }),
+        match row.lease()? {
+            Some(lease) => Ok(Standing::Pending { epoch: lease.epoch() }),
             None => Err(Error::failed_precondition(format!(
                 "run '{id}' was begun by a worker that shows nothing"
             ))

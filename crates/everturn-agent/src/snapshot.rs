@@ -1,58 +1,41 @@
-//! Snapshots: a conversation at one point, with its place in the line of points and its life-cycle.
+//! Snapshots: stored points of a session, what the framework notes in them, and how they may change.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `bookkeeping` | what the framework notes in a snapshot for itself |
+//! | `lease` | the background run behind a pending snapshot, and who works on it |
+//! | `open_turn` | the turn that a snapshot was taken in the middle of |
+//! | `rewind` | which snapshots a rewind keeps |
+//! | `annotation` | what people write on snapshots |
+//! | `transition` | every way in which a stored snapshot may change, with a table of all cases |
+//! | `mutation` | a transition as a store sees it |
+
+mod annotation;
+mod bookkeeping;
+mod lease;
+mod mutation;
+mod open_turn;
+mod position;
+mod rewind;
+mod transition;
 
 use everturn_ai::JsonObject;
-use everturn_core::RuntimeError;
+use everturn_core::{Error, Result, RuntimeError};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{AgentFinishReason, SessionId, SessionState, SnapshotId};
-
-/// Where a snapshot is in its life.
-///
-/// ```text
-/// (no row) ── turn end ──► completed
-/// (no row) ── detach ────► pending ──► completed | failed | aborted
-/// ```
-///
-/// The three on the right are final: a store never changes them again. `expired` is what a pending row whose worker
-/// went silent is *reported* as; it is never stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum SnapshotStatus {
-    /// Background work is under way.
-    Pending,
-    /// The turn, or the background run, ended well. Also what a row without a status is.
-    #[default]
-    Completed,
-    /// The background run was aborted.
-    Aborted,
-    /// The background run failed.
-    Failed,
-    /// The background run's worker has gone silent.
-    Expired,
-}
-
-impl SnapshotStatus {
-    /// Whether a stored row with this status never changes again.
-    pub const fn is_final(self) -> bool {
-        matches!(self, Self::Completed | Self::Aborted | Self::Failed)
-    }
-}
-
-/// What a snapshot was taken at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub enum SnapshotEvent {
-    /// A turn ended.
-    TurnEnd,
-    /// All tool calls of one model iteration were answered, and the model has not seen the answers yet.
-    ToolIterationEnd,
-    /// The invocation ended.
-    InvocationEnd,
-}
+pub(crate) use self::annotation::Annotation;
+pub use self::annotation::MAX_LABELS;
+pub use self::bookkeeping::Bookkeeping;
+pub(crate) use self::lease::BackgroundRun;
+pub use self::lease::Lease;
+pub use self::mutation::Mutation;
+pub(crate) use self::open_turn::OpenTurn;
+pub use self::position::Cursor;
+pub(crate) use self::rewind::Rewind;
+pub(crate) use self::transition::{Progress, RunEnd, Transition};
+use crate::{AgentFinishReason, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus};
 
 /// One stored point of a conversation.
 ///
@@ -118,6 +101,10 @@ pub struct Snapshot {
     /// The conversation at this point; a pending row has none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
+    /// What the framework notes for itself. Clients never see it.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub bookkeeping: Bookkeeping,
     /// Fields of other versions.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -144,8 +131,28 @@ impl Snapshot {
             labels: Vec::new(),
             note: None,
             state: None,
+            bookkeeping: Bookkeeping::default(),
             extra: JsonObject::new(),
         }
+    }
+
+    /// Whether a content-addressed snapshot holds the state that its id is the hash of.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if it is not content-addressed, or comes without its state.
+    pub fn verify(&self) -> Result<bool> {
+        let id = &self.snapshot_id;
+        if !id.is_content_addressed() {
+            return Err(Error::failed_precondition(format!(
+                "snapshot '{id}' is not named after what it holds, so there is nothing to check"
+            )));
+        }
+        let Some(state) = &self.state else {
+            return Err(Error::failed_precondition(format!(
+                "snapshot '{id}' was read without its state: read the whole of it"
+            )));
+        };
+        Ok(SnapshotId::of_state(state)? == *id)
     }
 
     /// The order of snapshots in a session: by creation, and by id where two were created at the same moment.
@@ -155,12 +162,16 @@ impl Snapshot {
 }
 
 /// Some peers write an empty string where there is nothing.
-fn non_empty<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn non_empty<'de, D: Deserializer<'de>, T: From<String>>(
+    deserializer: D,
+) -> std::result::Result<Option<T>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.filter(|text| !text.is_empty()).map(T::from))
 }
 
-fn status_or_completed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SnapshotStatus, D::Error> {
+fn status_or_completed<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<SnapshotStatus, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Stored {

@@ -2,9 +2,9 @@
 //!
 //! # What a store guarantees
 //!
-//! - **Atomic read-modify-write.** [`SessionStore::save`] reads the row, computes the new one and writes it as one step:
-//!   saves of one session behave as if they ran one after the other (they are *serializable*), in every process that shares
-//!   the store. A save that fails has written nothing.
+//! - **Atomic read-modify-write.** [`SessionStore::commit`] reads the row, computes the new one and writes it as one step:
+//!   commits of one session behave as if they ran one after the other (they are *serializable*), in every process that
+//!   shares the store. A commit that fails has written nothing.
 //! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any number of
 //!   saves that expect the same tip, one succeeds.
 //! - **Whole rows.** A reader sees a row as it was before or after a save, never a part of one and never one that was not
@@ -16,6 +16,8 @@
 //! - **Terminal rows never change status.** A save that would change the status of a completed, failed or aborted row
 //!   fails with `FAILED_PRECONDITION`; one that would move a row to another session fails likewise.
 //! - **Tenants are apart.** A row written under one [`Scope`] cannot be reached under another by any id.
+//! - **Every field survives**, those of other versions ([`Snapshot::extra`]) and those that the framework notes for itself
+//!   ([`Snapshot::bookkeeping`]) included.
 //! - **Pending rows are found.** A store that can list them ([`SessionStore::pending`]) leaves out none of those that were
 //!   acknowledged, whatever happened to the process that wrote them.
 //! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
@@ -33,6 +35,17 @@
 //!
 //! `everturn-testkit` certifies these promises for any store.
 //!
+//! # What a store may leave out
+//!
+//! Every method is required, so that a store around another store cannot forget one. A store that cannot do what the
+//! following ask for gives the answer on the right, and agents do without.
+//!
+//! | method | answer of a store that cannot | what agents then lack |
+//! |---|---|---|
+//! | [`SessionStore::journal`] | `None` | a turn that is taken up again begins anew |
+//! | [`SessionStore::watch`], [`SessionStore::can_watch`] | `None`, `false` | background runs |
+//! | [`SessionStore::pending`] | `Ok(None)` | takeover of lost background runs |
+//!
 //! A store owns the ids it is not given and keeps the session id of an existing row; times and status belong to the
 //! caller and are stored as they come.
 
@@ -41,23 +54,24 @@ mod journal;
 mod memory;
 mod pending;
 mod query;
-mod scope;
 
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_core::{Error, Reason, Result};
 use futures::stream::BoxStream;
 
 pub use self::into_store::IntoStore;
-pub use self::journal::{Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, record_taken};
+pub use self::journal::{
+    Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
+};
 pub use self::memory::MemoryStore;
 pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};
 pub use self::query::{
     Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
 };
-pub use self::scope::Scope;
+pub use crate::scope::Scope;
+pub use crate::snapshot::{Bookkeeping, Lease, Mutation};
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// The session's tip is no longer where a turn started: another turn was faster.
@@ -65,10 +79,6 @@ pub const TIP_MOVED: Reason = Reason::new("session-tip-moved");
 
 /// The statuses a row goes through, the current one first; see [`SessionStore::watch`].
 pub type StatusStream = BoxStream<'static, SnapshotStatus>;
-
-/// Computes a row from the one that is there. It may be called more than once, so it must depend on nothing else and
-/// change nothing. `Ok(None)` writes nothing.
-pub type Mutation = Arc<dyn Fn(Option<&Snapshot>) -> Result<Option<Snapshot>> + Send + Sync>;
 
 /// What must be true at the moment of the write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -129,21 +139,40 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// `INVALID_ARGUMENT` if the session id is empty.
     async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>>;
 
-    /// Reads the row, applies `mutation` and writes what it returns, as one step. `None` as the id makes a new one.
+    /// Reads the snapshot, applies `mutation`, writes the snapshot that it returns and drops the `journals` of the turns
+    /// that this snapshot holds. `None` as the id makes a new one.
     ///
-    /// Returns the row as written, or `None` if the mutation wrote nothing.
+    /// Reading and writing are one step. Journals are dropped only if the snapshot was written: in the same step if the
+    /// store can, else right after, for instance with [`drop_journals`].
+    ///
+    /// Returns the snapshot as written, or `None` if the mutation wrote nothing.
     ///
     /// # Errors
-    /// What the mutation returns; `INVALID_ARGUMENT` for a row without a session id or an id the store cannot keep;
-    /// `ABORTED` with [`TIP_MOVED`] if the precondition does not hold; `FAILED_PRECONDITION` for a change of a terminal
-    /// row's status or of a row's session.
+    /// The mutation's own error; `INVALID_ARGUMENT` for a snapshot without a session id or an id the store cannot keep;
+    /// `ABORTED` with [`TIP_MOVED`] if the precondition does not hold; `FAILED_PRECONDITION` for a change of the status of
+    /// a snapshot that is over, or of a snapshot's session.
+    async fn commit(
+        &self,
+        scope: &Scope,
+        id: Option<&SnapshotId>,
+        precondition: Precondition,
+        mutation: Mutation,
+        journals: &[JournalKey],
+    ) -> Result<Option<Snapshot>>;
+
+    /// Commits a snapshot that holds no journaled turns.
+    ///
+    /// # Errors
+    /// As [`SessionStore::commit`], which is the method to implement.
     async fn save(
         &self,
         scope: &Scope,
         id: Option<&SnapshotId>,
         precondition: Precondition,
         mutation: Mutation,
-    ) -> Result<Option<Snapshot>>;
+    ) -> Result<Option<Snapshot>> {
+        self.commit(scope, id, precondition, mutation, &[]).await
+    }
 
     /// One page of a session's snapshots.
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>>;
@@ -158,51 +187,28 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Deletes rows for good and says how many there were. What is not there is no error.
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64>;
 
-    /// One page of the background runs of all tenants that are not over: rows that are `pending`, oldest first, without
-    /// their states. Costs what is pending, not what is stored.
+    /// Returns one page of the background runs of all tenants that are not over: snapshots that are `pending`, oldest
+    /// first, without their states. It costs what is pending, not what is stored.
     ///
-    /// This is how a worker finds runs whose worker was lost. It belongs to whoever operates the store, not to its
-    /// tenants. `None` means that this store cannot tell; nothing is then taken over.
-    async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
-        let _ = query;
-        Ok(None)
-    }
-
-    /// Saves a row as [`SessionStore::save`] does and, if that wrote it, drops the journals of the turns it holds: in the
-    /// same step if the store can, else right after.
-    async fn commit(
-        &self,
-        scope: &Scope,
-        id: Option<&SnapshotId>,
-        precondition: Precondition,
-        mutation: Mutation,
-        journals: &[JournalKey],
-    ) -> Result<Option<Snapshot>> {
-        let saved = self.save(scope, id, precondition, mutation).await?;
-        if let (Some(journal), Some(_)) = (self.journal(), &saved) {
-            drop_journals(journal, scope, journals).await;
-        }
-        Ok(saved)
-    }
-
-    /// Where the store keeps what happened in turns that are not over; `None` if it does not.
-    fn journal(&self) -> Option<&dyn Journal> {
-        None
-    }
-
-    /// The row's statuses: the current one at once, then every later one or, if they come faster than they are read,
-    /// at least the last. The stream of a row that does not exist is over at once.
+    /// Workers find runs to take over by this. It is for the operator of the store, not for its tenants.
     ///
-    /// `None` means that this store cannot tell; background runs need one that can.
-    fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
-        let _ = (scope, id);
-        None
-    }
+    /// A store that cannot find them answers `Ok(None)`; no run is then taken over.
+    async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>>;
+
+    /// Returns where the store keeps journals.
+    ///
+    /// A store that keeps none answers `None`; a turn that is taken up again then begins anew.
+    fn journal(&self) -> Option<&dyn Journal>;
+
+    /// Returns the statuses of a snapshot: the current one at once, then every later one or, if they come faster than they
+    /// are read, at least the last. The stream of a snapshot that does not exist is over at once.
+    ///
+    /// A store that cannot tell answers `None`, and `false` to [`SessionStore::can_watch`]; its agents have no background
+    /// runs.
+    fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream>;
 
     /// Whether [`SessionStore::watch`] works.
-    fn can_watch(&self) -> bool {
-        false
-    }
+    fn can_watch(&self) -> bool;
 }
 
 /// The id a row is saved under: the one that is asked for, or a new one. An empty id is as good as none.
@@ -251,9 +257,11 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
     Ok(row)
 }
 
-/// Drops the journals of turns that are over. One that stays is no harm: nobody looks for it any more, and it goes when it is
+/// Drops the journals of turns that are over.
+///
+/// A journal that cannot be dropped is no failure: nothing reads it any more, and [`Journal::sweep`] drops it when it is
 /// old.
-pub(crate) async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[JournalKey]) {
+pub async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[JournalKey]) {
     for key in keys {
         if let Err(error) = journal.clear(scope, key).await {
             tracing::warn!(%error, "the journal of a turn that is over was not dropped");

@@ -2,8 +2,6 @@
 
 mod rewind;
 
-pub(crate) use self::rewind::{Line, Rewind};
-
 /// What happens to the snapshots that come after one that is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

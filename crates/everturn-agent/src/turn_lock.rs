@@ -13,8 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::lock::lock;
 use crate::reading::resumable;
-use crate::store::{Detail, Scope, SessionStore};
-use crate::timeline::Line;
+use crate::store::{Detail, Scope};
+use crate::stored_session::StoredSession;
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// What happens to a turn that starts while another turn runs on the same session.
@@ -96,9 +96,7 @@ pub(crate) enum LockAnswer {
 
 /// A turn that waits for the lock.
 pub(crate) struct QueuedTurn {
-    pub(crate) store: Arc<dyn SessionStore>,
-    pub(crate) scope: Scope,
-    pub(crate) session_id: SessionId,
+    pub(crate) session: StoredSession,
     pub(crate) lock: Arc<TurnLock>,
     pub(crate) turn: SnapshotId,
     /// The session's tip as the turn's invocation knows it.
@@ -118,9 +116,10 @@ fn sessions() -> MutexGuard<'static, Sessions> {
 
 impl TurnLock {
     /// Returns a handle on the session's lock. Two stores are the same if they are behind the same pointer.
-    pub(crate) fn of(store: &Arc<dyn SessionStore>, scope: &Scope, session: &SessionId) -> Self {
-        let store = Arc::as_ptr(store).cast::<()>().addr();
-        let key = (store, scope.clone(), session.clone());
+    pub(crate) fn of(session: &StoredSession) -> Self {
+        let tenant = session.tenant();
+        let store = Arc::as_ptr(tenant.store()).cast::<()>().addr();
+        let key = (store, tenant.scope().clone(), session.id().clone());
         let mut sessions = sessions();
         let (handles, entry) = sessions.entry(key.clone()).or_default();
         *handles += 1;
@@ -184,13 +183,8 @@ impl QueuedTurn {
             .tip()
             .is_some_and(|tip| Some(&tip) != self.known_tip.as_ref());
         let moved_to = if moved {
-            let line = Line {
-                store: &*self.store,
-                scope: &self.scope,
-                session: &self.session_id,
-            };
-            let latest = line.latest(Detail::Whole).await?;
-            latest.map(resumable).transpose()?
+            let tip = self.session.tip(Detail::Whole).await?;
+            tip.map(resumable).transpose()?
         } else {
             None
         };
@@ -230,16 +224,17 @@ fn busy(session: &SessionId, holder: Option<&SnapshotId>) -> Error {
 mod tests {
     use super::*;
     use crate::store::MemoryStore;
+    use crate::stored_session::TenantStore;
 
-    fn store() -> Arc<dyn SessionStore> {
-        Arc::new(MemoryStore::new())
+    fn session() -> StoredSession {
+        TenantStore::new(Arc::new(MemoryStore::new()), Scope::default()).session("s".into())
     }
 
     #[tokio::test]
     async fn a_refused_turn_is_told_which_turn_holds_the_session() {
-        let (store, scope, session) = (store(), Scope::default(), SessionId::from("s"));
-        let one = TurnLock::of(&store, &scope, &session);
-        let two = TurnLock::of(&store, &scope, &session);
+        let session = session();
+        let one = TurnLock::of(&session);
+        let two = TurnLock::of(&session);
 
         let held = one.try_take(&"turn-1".into()).unwrap();
         let refused = two.try_take(&"turn-2".into()).unwrap_err();
@@ -253,8 +248,8 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_turns_take_the_lock_in_order_of_arrival() {
-        let (store, scope, session) = (store(), Scope::default(), SessionId::from("s"));
-        let lock = TurnLock::of(&store, &scope, &session);
+        let session = session();
+        let lock = TurnLock::of(&session);
         let held = lock.try_take(&"turn-0".into()).unwrap();
         let served = Mutex::new(Vec::new());
         let wait = async |turn: &str| {
@@ -272,8 +267,8 @@ mod tests {
 
     #[test]
     fn a_session_without_invocations_is_forgotten() {
-        let (store, scope, session) = (store(), Scope::default(), SessionId::from("s"));
-        let lock = TurnLock::of(&store, &scope, &session);
+        let session = session();
+        let lock = TurnLock::of(&session);
         lock.committed(&"snapshot".into());
         let key = lock.key.clone();
         assert_eq!(lock.tip(), Some("snapshot".into()));

@@ -5,9 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 use std::alloc::System;
-use std::sync::Arc;
 
-use everturn_agent::store::{Detail, MemoryStore, Precondition, Scope, SessionStore};
+use everturn_agent::store::{Detail, MemoryStore, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{SessionState, Snapshot, SnapshotId};
 use everturn_ai::Message;
 use jiff::Timestamp;
@@ -38,7 +37,7 @@ async fn four_hundred_turns_of_two_kilobytes_stay_under_three_megabytes() {
             row.snapshot_id.clone(),
             Precondition::Tip(last.replace(row.snapshot_id.clone())),
         );
-        let put = Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+        let put = Mutation::new(move |_| Ok(Some(row.clone())));
         store.save(&Scope::default(), Some(&id), tip, put).await.unwrap();
     }
     drop(state);

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;
-use everturn_agent::store::{Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken};
+use everturn_agent::store::{
+    Detail, Journal, JournalGuard, JournalKey, JournalRecord, Precondition, Scope, record_taken,
+};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -82,9 +84,13 @@ impl Journals {
 
         let lock = files.lock()?;
         if let Some(guard) = guard {
-            let row = files.read(guard.row(), Detail::Metadata)?;
-            let tip = files.tip(key.session())?;
-            guard.check(row.as_ref(), tip.as_ref().map(|tip| &tip.snapshot_id))?;
+            let reserved = files.read(&guard.reserved, Detail::Metadata)?;
+            let tip = match (&reserved, &guard.precondition) {
+                (None, Precondition::Tip(_)) => files.tip(key.session())?,
+                _ => None,
+            };
+            let tip = tip.as_ref().map(|tip| &tip.snapshot_id);
+            guard.check(key.session(), reserved.as_ref(), tip)?;
         }
         if self.disk.list(&folder)?.is_empty() {
             self.disk.create_folder(&folder)?;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery,
-    SessionStore, SessionSummary, SnapshotQuery, StatusStream, id_to_save,
+    Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, drop_journals, id_to_save,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
@@ -106,19 +106,25 @@ impl SessionStore for FileStore {
             .await
     }
 
-    async fn save(
+    async fn commit(
         &self,
         scope: &Scope,
         id: Option<&SnapshotId>,
         precondition: Precondition,
         mutation: Mutation,
+        journals: &[JournalKey],
     ) -> Result<Option<Snapshot>> {
         let id = id_to_save(id);
         let watchers = self.watchers.clone();
-        self.on_files(scope, move |files| {
-            files.save(&id, &precondition, &mutation, &watchers)
-        })
-        .await
+        let saved = self
+            .on_files(scope, move |files| {
+                files.save(&id, &precondition, &mutation, &watchers)
+            })
+            .await?;
+        if saved.is_some() {
+            drop_journals(self, scope, journals).await;
+        }
+        Ok(saved)
     }
 
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {

@@ -86,7 +86,7 @@ impl Files {
             .as_deref()
             .map(|content| row::parse(path, content, Detail::Whole));
         let before = before.transpose()?;
-        let after = match mutation(before.as_ref())? {
+        let after = match mutation.apply(before.as_ref())? {
             Some(row) => {
                 let row = admit(id, before.as_ref(), row)?;
                 let staged = Staged::beside(&self.disk, path, &encode(&row)?)?;

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;
-use everturn_agent::store::{Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken};
+use everturn_agent::store::{
+    Detail, Journal, JournalGuard, JournalKey, JournalRecord, Precondition, Scope, record_taken,
+};
 use everturn_core::Result;
 use jiff::Timestamp;
 use rusqlite::Row;
@@ -107,13 +109,18 @@ impl Writing<'_> {
     }
 
     fn check(&mut self, scope: &Scope, key: &JournalKey, guard: &JournalGuard) -> Outcome<()> {
-        let row = self
+        let reserved = self
             .reading
-            .get(scope.as_str(), guard.row().as_str(), Detail::Metadata)?;
-        let latest = self
-            .reading
-            .latest(scope.as_str(), key.session().as_str(), Detail::Metadata)?;
-        Ok(guard.check(row.as_ref(), latest.as_ref().map(|row| &row.snapshot_id))?)
+            .get(scope.as_str(), guard.reserved.as_str(), Detail::Metadata)?;
+        let latest = match (&reserved, &guard.precondition) {
+            (None, Precondition::Tip(_)) => {
+                self.reading
+                    .latest(scope.as_str(), key.session().as_str(), Detail::Metadata)?
+            }
+            _ => None,
+        };
+        let latest = latest.as_ref().map(|row| &row.snapshot_id);
+        Ok(guard.check(key.session(), reserved.as_ref(), latest)?)
     }
 
     pub(crate) fn clear(&self, scope: &Scope, key: &JournalKey) -> Outcome<()> {

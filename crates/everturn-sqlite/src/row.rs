@@ -1,5 +1,6 @@
 //! A snapshot as the columns of a row.
 
+use everturn_agent::store::Bookkeeping;
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_ai::JsonObject;
 use everturn_core::{Error, RuntimeError};
@@ -59,8 +60,23 @@ pub(crate) struct Details {
     labels: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     note: Option<String>,
-    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
-    extra: JsonObject,
+    #[serde(default, skip_serializing_if = "Extra::is_empty")]
+    extra: Extra,
+}
+
+/// What the framework notes for itself and the fields of other versions, in one object.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+struct Extra {
+    #[serde(flatten)]
+    bookkeeping: Bookkeeping,
+    #[serde(flatten)]
+    others: JsonObject,
+}
+
+impl Extra {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Details {
@@ -69,7 +85,10 @@ impl Details {
             error: row.error.clone(),
             labels: row.labels.clone(),
             note: row.note.clone(),
-            extra: row.extra.clone(),
+            extra: Extra {
+                bookkeeping: row.bookkeeping.clone(),
+                others: row.extra.clone(),
+            },
         };
         (details != Self::default())
             .then(|| body::write(&details))
@@ -132,7 +151,8 @@ impl Stored {
             error: details.error,
             labels: details.labels,
             note: details.note,
-            extra: details.extra,
+            bookkeeping: details.extra.bookkeeping,
+            extra: details.extra.others,
             session_id: Some(session_id),
             state: None,
         };

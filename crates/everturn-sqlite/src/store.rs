@@ -118,16 +118,6 @@ impl SessionStore for SqliteStore {
             .await
     }
 
-    async fn save(
-        &self,
-        scope: &Scope,
-        id: Option<&SnapshotId>,
-        precondition: Precondition,
-        mutation: Mutation,
-    ) -> Result<Option<Snapshot>> {
-        self.commit(scope, id, precondition, mutation, &[]).await
-    }
-
     async fn commit(
         &self,
         scope: &Scope,

@@ -53,7 +53,7 @@ impl Writing<'_> {
             }
             None => (None, None),
         };
-        let Some(row) = mutation(existing.as_ref())? else {
+        let Some(row) = mutation.apply(existing.as_ref())? else {
             return Ok(None);
         };
         let row = admit(id, existing.as_ref(), row)?;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use everturn::agent::store::{Detail, Precondition, Scope};
+use everturn::agent::store::{Detail, Mutation, Precondition, Scope};
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
 
@@ -153,7 +153,7 @@ async fn carried_over(store: &MemoryStore, session: &SessionId) -> Result<Memory
             &Scope::default(),
             id.as_ref(),
             Precondition::None,
-            Arc::new(move |_| Ok(read.clone())),
+            Mutation::new(move |_| Ok(read.clone())),
         )
         .await?;
     Ok(elsewhere)

@@ -4,10 +4,9 @@
 
 mod processes;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::store::{Detail, Precondition, Scope, SessionStore};
+use everturn_agent::store::{Detail, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{Snapshot, SnapshotId};
 use processes::{End, Process, Site, Trace};
 use testbed::worker::Effects;
@@ -60,7 +59,12 @@ async fn stop(worker: &Process, store: &dyn SessionStore) {
     loop {
         worker.signal("STOP");
         let (scope, nobody) = (Scope::default(), SnapshotId::from("nobody"));
-        let knock = store.save(&scope, Some(&nobody), Precondition::None, Arc::new(|_| Ok(None)));
+        let knock = store.save(
+            &scope,
+            Some(&nobody),
+            Precondition::None,
+            Mutation::new(|_| Ok(None)),
+        );
         if let Ok(answered) = tokio::time::timeout(PACE / 4, knock).await {
             answered.unwrap();
             return;

@@ -1,48 +1,36 @@
 //! Asking a background run to stop.
 //!
-//! An abort is a change of the run's row from `pending` to `aborted`. Its worker watches the row and stops; whatever it
-//! still brings to an end cannot change the row's status any more.
-
-use std::sync::Arc;
+//! An abort changes the status of the run's snapshot from `pending` to `aborted`. The worker watches the snapshot and stops.
+//! Whatever it still finishes cannot change the status any more.
 
 use everturn_core::{Context, Error, Result};
 
 use crate::invocation::Definition;
-use crate::store::{Detail, Precondition};
+use crate::snapshot::Transition;
+use crate::store::Detail;
 use crate::{Abort, SnapshotId, SnapshotStatus};
 
 impl<S> Definition<S> {
-    /// Aborts the run behind a row; `None` if there is no such row. A run that is over stays as it is.
+    /// Aborts the run behind a snapshot; `None` if there is no such snapshot. A run that is over stays as it is.
     pub(crate) async fn abort_run(&self, id: &SnapshotId, context: &Context) -> Result<Option<Abort>> {
-        let store = self.require_store()?;
+        let tenant = self.tenant_store(context)?;
         if id.as_str().is_empty() {
             return Err(Error::invalid_argument("a snapshot id is needed to abort a run"));
         }
-        let scope = self.scope(context);
-        let now = self.clock.now();
-        let mutation = Arc::new(move |row: Option<&crate::Snapshot>| {
-            let pending = row.filter(|row| row.status == SnapshotStatus::Pending);
-            Ok(pending.map(|row| crate::Snapshot {
-                status: SnapshotStatus::Aborted,
-                updated_at: Some(now),
-                ..row.clone()
-            }))
-        });
-        if store
-            .save(&scope, Some(id), Precondition::None, mutation)
-            .await?
-            .is_some()
-        {
+        let abort = Transition::Abort {
+            now: self.clock.now(),
+        };
+        if tenant.change(id, abort).await?.is_some() {
             return Ok(Some(Abort {
                 previous: SnapshotStatus::Pending,
                 status: SnapshotStatus::Aborted,
             }));
         }
-        // Nothing was pending, and a row that is over never changes again: a later look sees the same.
-        let row = store.get(&scope, id, Detail::Metadata).await?;
-        Ok(row.map(|row| Abort {
-            previous: row.status,
-            status: row.status,
+        // Nothing was pending, and a snapshot that is over keeps its status: a later read sees the same.
+        let found = tenant.get(id, Detail::Metadata).await?;
+        Ok(found.map(|snapshot| Abort {
+            previous: snapshot.status,
+            status: snapshot.status,
         }))
     }
 }

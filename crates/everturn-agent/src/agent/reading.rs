@@ -1,29 +1,28 @@
 //! Reading an agent's snapshots as its clients may see them.
 
-use std::sync::Arc;
-
 use everturn_core::{Context, Error, Result};
 
 use crate::archive::Archive;
 use crate::invocation::Definition;
 use crate::reading::{Liveness, STORE_NOT_CONFIGURED, Showing, check_owner, not_found, nothing_in};
-use crate::store::{Detail, SessionStore};
-use crate::timeline::Line;
+use crate::store::Detail;
+use crate::stored_session::TenantStore;
 use crate::{GetSnapshotRequest, SessionId, Snapshot, SnapshotId};
 
 impl<S> Definition<S> {
-    /// The store.
+    /// The agent's store as the tenant of a context sees it.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` if there is none.
-    pub(crate) fn require_store(&self) -> Result<&dyn SessionStore> {
-        self.store.as_deref().ok_or_else(|| {
+    /// `FAILED_PRECONDITION` if the agent has no store.
+    pub(crate) fn tenant_store(&self, context: &Context) -> Result<TenantStore> {
+        let store = self.store.clone().ok_or_else(|| {
             Error::failed_precondition(format!(
                 "agent '{}' has no store: its clients keep the state",
                 self.name
             ))
             .with_reason(STORE_NOT_CONFIGURED)
-        })
+        })?;
+        Ok(TenantStore::new(store, self.scope(context)))
     }
 
     /// Finds a row and shapes it for a client; writes nothing.
@@ -32,13 +31,12 @@ impl<S> Definition<S> {
         request: GetSnapshotRequest,
         context: &Context,
     ) -> Result<Snapshot> {
-        let store = self.require_store()?;
-        let scope = self.scope(context);
+        let tenant = self.tenant_store(context)?;
         let session_id = request.session_id.and_then(SessionId::given);
         let row = match (request.snapshot_id.and_then(SnapshotId::given), session_id) {
             (Some(id), session_id) => {
-                let row = store
-                    .get(&scope, &id, Detail::Whole)
+                let row = tenant
+                    .get(&id, Detail::Whole)
                     .await?
                     .ok_or_else(|| not_found(&id))?;
                 if let Some(session_id) = session_id {
@@ -47,13 +45,9 @@ impl<S> Definition<S> {
                 row
             }
             (None, Some(session_id)) => {
-                let line = Line {
-                    store,
-                    scope: &scope,
-                    session: &session_id,
-                };
-                let latest = line.latest(Detail::Whole).await?;
-                latest.ok_or_else(|| nothing_in(&session_id))?
+                let session = tenant.session(session_id);
+                let tip = session.tip(Detail::Whole).await?;
+                tip.ok_or_else(|| nothing_in(session.id()))?
             }
             (None, None) => {
                 return Err(
@@ -79,11 +73,8 @@ impl<S> Definition<S> {
     /// # Errors
     /// `FAILED_PRECONDITION` if there is no store.
     pub(crate) fn archive(&self, context: &Context) -> Result<Archive> {
-        self.require_store()?;
-        let store = self.store.as_ref().expect("it was just required");
         Ok(Archive::shown(
-            Arc::clone(store),
-            self.scope(context),
+            self.tenant_store(context)?,
             self.clock.clone(),
             self.showing(context),
         ))

@@ -36,7 +36,7 @@ impl<S: CustomState> AgentTransport for Agent<S> {
     }
 
     fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
-        self.definition().follow(id, context)
+        self.definition().follow(id, context).ok()
     }
 
     fn takeover_patience(&self) -> Duration {

@@ -57,12 +57,14 @@ pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
 }
 
 impl<S> Definition<S> {
-    /// The chunks of a run from its beginning to its end; `None` without a store.
-    pub(crate) fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
-        Some(follow(Followed {
-            store: self.store.clone()?,
+    /// The chunks of a run from its beginning to its end.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if the agent has no store.
+    pub(crate) fn follow(&self, id: &SnapshotId, context: &Context) -> Result<RunChunks> {
+        Ok(follow(Followed {
+            tenant: self.tenant_store(context)?,
             log: Arc::clone(&self.run_log),
-            scope: self.scope(context),
             id: id.clone(),
             liveness: self.liveness(),
             patience: self.takeover_patience(),
@@ -87,8 +89,7 @@ impl<S> Definition<S> {
         let id = id.given().ok_or_else(|| {
             Error::invalid_argument("a 'snapshotId' is needed to watch a run").with_public()
         })?;
-        self.require_store()?;
-        let mut chunks = self.follow(&id, context).expect("it has a store");
+        let mut chunks = self.follow(&id, context)?;
         while let Some(chunk) = chunks.next().await {
             emitter.send(chunk?).await?;
         }

@@ -1,21 +1,17 @@
 //! What people write on snapshots: labels and notes.
 
-use std::sync::Arc;
-
 use everturn_core::{Error, Result};
 
 use super::plain::is_harmless;
 use super::{Archive, named_snapshot};
-use crate::store::{Detail, Mutation, Precondition};
+use crate::snapshot::{Annotation, Transition};
+use crate::store::Detail;
 use crate::{Snapshot, SnapshotId};
 
-/// How many bytes a label has at most.
+/// The greatest length of a label, in bytes.
 pub const MAX_LABEL: usize = 100;
 
-/// How many labels a snapshot has at most.
-pub const MAX_LABELS: usize = 32;
-
-/// How many bytes a note has at most.
+/// The greatest length of a note, in bytes.
 pub const MAX_NOTE: usize = 16 * 1024;
 
 impl Archive {
@@ -23,24 +19,11 @@ impl Archive {
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a label that is empty, longer than [`MAX_LABEL`],
-    /// begins or ends with a space, or has characters that do not show, and for one more than [`MAX_LABELS`].
+    /// begins or ends with a space, or has characters that do not show, and for one more than [`MAX_LABELS`](super::MAX_LABELS).
     pub async fn label(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
         let label = label.into();
         check_label(&label)?;
-        self.change(id, move |row| {
-            if row.labels.contains(&label) {
-                return Ok(false);
-            }
-            if row.labels.len() >= MAX_LABELS {
-                return Err(refusal(format!(
-                    "snapshot '{}' has {MAX_LABELS} labels: take one off first",
-                    row.snapshot_id
-                )));
-            }
-            row.labels.push(label.clone());
-            Ok(true)
-        })
-        .await
+        self.write_on(id, Annotation::Label(label)).await
     }
 
     /// Takes a label off a snapshot; one that it does not have is no error.
@@ -48,13 +31,7 @@ impl Archive {
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot.
     pub async fn unlabel(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
-        let label = label.into();
-        self.change(id, move |row| {
-            let before = row.labels.len();
-            row.labels.retain(|existing| *existing != label);
-            Ok(row.labels.len() != before)
-        })
-        .await
+        self.write_on(id, Annotation::Unlabel(label.into())).await
     }
 
     /// Writes a note on a snapshot, in place of the one it has; an empty one takes it off.
@@ -66,39 +43,18 @@ impl Archive {
         let note = note.into();
         check_note(&note)?;
         let note = Some(note).filter(|note| !note.is_empty());
-        self.change(id, move |row| {
-            let changed = row.note != note;
-            row.note.clone_from(&note);
-            Ok(changed)
-        })
-        .await
+        self.write_on(id, Annotation::Note(note)).await
     }
 
-    /// Changes a row in one step, also a final one; `change` says whether there was anything to do.
-    async fn change(
-        &self,
-        id: impl Into<SnapshotId>,
-        change: impl Fn(&mut Snapshot) -> Result<bool> + Send + Sync + 'static,
-    ) -> Result<Snapshot> {
+    /// Annotates a snapshot in one step, also one that is over.
+    async fn write_on(&self, id: impl Into<SnapshotId>, annotation: Annotation) -> Result<Snapshot> {
         let id = named_snapshot(id)?;
-        let now = self.clock.now();
-        let mutation: Mutation = Arc::new(move |row| {
-            let Some(row) = row else {
-                return Ok(None);
-            };
-            let mut changed = row.clone();
-            if !change(&mut changed)? {
-                return Ok(None);
-            }
-            changed.updated_at = row.updated_at.max(Some(now.max(row.created_at)));
-            Ok(Some(changed))
-        });
-        let written = self
-            .store
-            .save(&self.scope, Some(&id), Precondition::None, mutation)
-            .await?;
-        match written {
-            Some(row) => self.show(row),
+        let annotate = Transition::Annotate {
+            annotation,
+            now: self.clock.now(),
+        };
+        match self.tenant.change(&id, annotate).await? {
+            Some(snapshot) => self.show(snapshot),
             None => self.show(self.stored(&id, Detail::Whole).await?),
         }
     }

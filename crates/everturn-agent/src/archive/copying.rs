@@ -5,10 +5,8 @@ use serde_json::json;
 
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
-use crate::journal::OpenTurn;
 use crate::reading::resumable;
 use crate::store::Detail;
-use crate::timeline::Rewind;
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// Under which key the first row of a forked session says where it comes from: `{"sessionId", "snapshotId"}`.
@@ -27,16 +25,14 @@ impl Archive {
     pub async fn fork(&self, id: impl Into<SnapshotId>, session: impl Into<SessionId>) -> Result<Snapshot> {
         let session = named_session(session)?;
         let id = named_snapshot(id)?;
-        let mut origin = resumable(self.stored(&id, Detail::Whole).await?)?;
-        // What its session has yet to do is none of the new one's business.
-        Rewind::clear(&mut origin);
-        OpenTurn::clear(&mut origin);
+        let origin = resumable(self.stored(&id, Detail::Whole).await?)?;
         let now = self.clock.now();
         let mut extra = origin.extra;
         extra.insert(
             FORKED_FROM.to_owned(),
             json!({"sessionId": origin.session_id, "snapshotId": id}),
         );
+        // What the framework noted in the original is about its session, and not for the new one.
         let row = Snapshot {
             updated_at: Some(now),
             finish_reason: origin.finish_reason,
@@ -73,7 +69,7 @@ impl Archive {
     async fn copy_rows(&self, ids: &[SnapshotId], intake: &mut Intake<'_>) -> Result<u64> {
         for id in ids {
             // One that was deleted since is not copied.
-            if let Some(row) = self.store.get(&self.scope, id, Detail::Whole).await? {
+            if let Some(row) = self.tenant.get(id, Detail::Whole).await? {
                 intake.put(row).await?;
             }
         }

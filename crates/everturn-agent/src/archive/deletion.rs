@@ -16,7 +16,7 @@ impl Archive {
     /// `INVALID_ARGUMENT` for an empty id.
     pub async fn delete_snapshot(&self, id: impl Into<SnapshotId>) -> Result<bool> {
         let deletion = Deletion::Snapshots(vec![named_snapshot(id)?]);
-        Ok(self.store.delete(&self.scope, &deletion).await? > 0)
+        Ok(self.tenant.delete(&deletion).await? > 0)
     }
 
     /// Deletes a snapshot and all that came of it in its session, for good, and says how many there were.
@@ -25,7 +25,7 @@ impl Archive {
     /// `INVALID_ARGUMENT` for an empty id.
     pub async fn delete_branch(&self, id: impl Into<SnapshotId>) -> Result<u64> {
         let id = named_snapshot(id)?;
-        let row = self.store.get(&self.scope, &id, Detail::Metadata).await?;
+        let row = self.tenant.get(&id, Detail::Metadata).await?;
         let Some(session) = row.and_then(|row| row.session_id) else {
             return Ok(u64::from(self.delete_snapshot(id).await?));
         };
@@ -33,7 +33,7 @@ impl Archive {
         let tree = SnapshotTree::new(session, rows);
         let branch = tree.find(&id).map(|node| node.branch()).unwrap_or_default();
         let ids = branch.into_iter().map(|row| row.snapshot_id.clone()).collect();
-        self.store.delete(&self.scope, &Deletion::Snapshots(ids)).await
+        self.tenant.delete(&Deletion::Snapshots(ids)).await
     }
 
     /// Deletes a session with all its snapshots for good and says how many there were.
@@ -44,6 +44,6 @@ impl Archive {
     /// `INVALID_ARGUMENT` for an empty id.
     pub async fn delete_session(&self, session: impl Into<SessionId>) -> Result<u64> {
         let deletion = Deletion::Session(named_session(session)?);
-        self.store.delete(&self.scope, &deletion).await
+        self.tenant.delete(&deletion).await
     }
 }

@@ -43,7 +43,7 @@ impl Archive {
         let mut end = End::default();
         for id in ids {
             // One that was deleted since is not exported.
-            let Some(row) = self.store.get(&self.scope, &id, Detail::Whole).await? else {
+            let Some(row) = self.tenant.get(&id, Detail::Whole).await? else {
                 continue;
             };
             let base = match &row.state {
@@ -73,8 +73,8 @@ impl Archive {
             let known = match known {
                 Some((_, state)) => Some(state.clone()),
                 None => self
-                    .store
-                    .get(&self.scope, parent, Detail::Whole)
+                    .tenant
+                    .get(parent, Detail::Whole)
                     .await?
                     .and_then(|parent| parent.state),
             };

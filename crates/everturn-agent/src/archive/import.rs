@@ -94,9 +94,7 @@ impl Archive {
         let origins = intake.settle(read).await?;
 
         let moved = async {
-            self.store
-                .delete(&self.scope, &Deletion::Session(session.clone()))
-                .await?;
+            self.tenant.delete(&Deletion::Session(session.clone())).await?;
             let names = if renamed { Names::fresh() } else { Names::Kept };
             let mut intake = Intake::into_session(self, session.clone(), names).await?;
             let mut outcome = Ok(());
@@ -118,7 +116,7 @@ impl Archive {
                 "what was imported is complete in session '{beside}'"
             ))
         })?;
-        self.store.delete(&self.scope, &Deletion::Session(beside)).await?;
+        self.tenant.delete(&Deletion::Session(beside)).await?;
         Ok(Imported {
             session_id: session,
             snapshots: origins.len() as u64,

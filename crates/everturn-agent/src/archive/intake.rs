@@ -1,13 +1,12 @@
 //! Rows on their way into a session that has none yet: all of them arrive, or none stays.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use everturn_core::{Error, Result};
 
 use super::Archive;
-use crate::lease::RunRecord;
-use crate::store::{Deletion, Mutation, Precondition, TIP_MOVED};
+use crate::snapshot::Transition;
+use crate::store::{Deletion, Precondition, TIP_MOVED};
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// What rows are called where they arrive.
@@ -34,7 +33,7 @@ impl Names {
             return Ok(renamed);
         };
         // The run behind a pending row is the original's: a worker that finds the copy must not run it again.
-        RunRecord::clear(&mut renamed);
+        renamed.clear_background_run();
         if let Some(state) = &mut renamed.state
             && state.session_id.is_some()
         {
@@ -93,18 +92,13 @@ impl<'a> Intake<'a> {
         } else {
             Precondition::None
         };
-        let mutation: Mutation = Arc::new(move |existing| match existing {
-            None => Ok(Some(row.clone())),
-            Some(existing) => Err(Error::already_exists(format!(
-                "there is a snapshot '{}' already, in session '{}'",
-                existing.snapshot_id,
-                existing.session_id.as_ref().map_or("", SessionId::as_str),
-            ))),
-        });
+        let import = Transition::Import {
+            snapshot: Box::new(row),
+        };
         let written = self
             .archive
-            .store
-            .save(&self.archive.scope, Some(&id), precondition, mutation)
+            .tenant
+            .commit(&id, precondition, import, &[])
             .await
             .map_err(|error| {
                 if error.is(TIP_MOVED) {
@@ -127,8 +121,8 @@ impl<'a> Intake<'a> {
         }
         let undone = self
             .archive
-            .store
-            .delete(&self.archive.scope, &Deletion::Snapshots(self.arrived))
+            .tenant
+            .delete(&Deletion::Snapshots(self.arrived))
             .await;
         Err(match undone {
             Ok(_) => error,

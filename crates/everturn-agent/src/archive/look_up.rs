@@ -7,7 +7,6 @@ use everturn_core::Result;
 use super::{Archive, SnapshotTree, named_session, named_snapshot};
 use crate::reading::nothing_in;
 use crate::store::{Detail, MAX_PAGE, Page, SessionQuery, SessionSummary, SnapshotQuery};
-use crate::timeline::Rewind;
 use crate::{SessionId, Snapshot, SnapshotId};
 
 impl Archive {
@@ -26,7 +25,7 @@ impl Archive {
     /// As [`Archive::get`].
     pub async fn latest(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
         let session = named_session(session)?;
-        let row = self.line(&session).latest(Detail::Whole).await?;
+        let row = self.session(&session).tip(Detail::Whole).await?;
         self.show(row.ok_or_else(|| nothing_in(&session))?)
     }
 
@@ -39,7 +38,7 @@ impl Archive {
         if query.after.is_none() {
             self.settle(&session).await?;
         }
-        let page = self.store.list(&self.scope, query).await?;
+        let page = self.tenant.list(query).await?;
         let items = page.items.into_iter().map(|row| self.show(row));
         Ok(Page {
             items: items.collect::<Result<_>>()?,
@@ -52,13 +51,13 @@ impl Archive {
     /// # Errors
     /// What showing a row fails with.
     pub async fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionSummary>> {
-        let mut page = self.store.sessions(&self.scope, query).await?;
-        let unfinished = |summary: &&SessionSummary| Rewind::of(&summary.latest).is_some();
+        let mut page = self.tenant.sessions(query).await?;
+        let unfinished = |summary: &&SessionSummary| summary.latest.has_unfinished_rewind();
         if page.items.iter().any(|summary| unfinished(&summary)) {
             for summary in page.items.iter().filter(unfinished) {
                 self.settle(&summary.session_id).await?;
             }
-            page = self.store.sessions(&self.scope, query).await?;
+            page = self.tenant.sessions(query).await?;
         }
         let shown = |summary: SessionSummary| {
             Ok(SessionSummary {
@@ -86,7 +85,7 @@ impl Archive {
         let mut line = Vec::new();
         while let Some(id) = next.take()
             && seen.insert(id.clone())
-            && let Some(ancestor) = self.store.get(&self.scope, &id, Detail::Metadata).await?
+            && let Some(ancestor) = self.tenant.get(&id, Detail::Metadata).await?
             && ancestor.session_id == row.session_id
         {
             next.clone_from(&ancestor.parent_id);
@@ -100,7 +99,7 @@ impl Archive {
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty id; what showing a row fails with.
     pub async fn children(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
-        let children = self.store.children(&self.scope, &named_snapshot(id)?).await?;
+        let children = self.tenant.children(&named_snapshot(id)?).await?;
         children.into_iter().map(|row| self.show(row)).collect()
     }
 
@@ -140,7 +139,7 @@ impl Archive {
 
     /// Finishes what a rewind of the session may have left to do.
     async fn settle(&self, session: &SessionId) -> Result<()> {
-        self.line(session).latest(Detail::Metadata).await.map(drop)
+        self.session(session).tip(Detail::Metadata).await.map(drop)
     }
 
     /// What `take` takes from each row of a session, oldest first.
@@ -153,7 +152,7 @@ impl Archive {
         let mut query = all_of(session).oldest_first();
         let mut taken = Vec::new();
         loop {
-            let page = self.store.list(&self.scope, &query).await?;
+            let page = self.tenant.list(&query).await?;
             taken.extend(page.items.into_iter().map(&take));
             let Some(next) = page.next else {
                 return Ok(taken);
@@ -164,7 +163,7 @@ impl Archive {
 
     /// Whether a session has any row at all, orphaned ones included.
     pub(super) async fn exists(&self, session: &SessionId) -> Result<bool> {
-        let page = self.store.list(&self.scope, &all_of(session).limit(1)).await?;
+        let page = self.tenant.list(&all_of(session).limit(1)).await?;
         Ok(!page.items.is_empty())
     }
 }

@@ -87,7 +87,7 @@ impl Archive {
         let mut report = RetentionReport::default();
         let mut query = SessionQuery::default();
         loop {
-            let page = self.store.sessions(&self.scope, &query).await?;
+            let page = self.tenant.sessions(&query).await?;
             for summary in page.items {
                 report.sessions += 1;
                 let trimmed = self.retain_in(summary.session_id, rules).await?;
@@ -113,7 +113,7 @@ impl Archive {
         rules: &Retention,
     ) -> Result<TrimmedSession> {
         let session = named_session(session)?;
-        let tip = self.line(&session).latest(Detail::Metadata).await?;
+        let tip = self.session(&session).tip(Detail::Metadata).await?;
         let mut judge = Judge::new(rules, self.clock.now(), tip.map(|tip| tip.snapshot_id));
         let mut trimmed = TrimmedSession {
             session_id: session.clone(),
@@ -123,7 +123,7 @@ impl Archive {
         let mut kept = 0_usize;
         let mut query = all_of(&session);
         loop {
-            let page = self.store.list(&self.scope, &query).await?;
+            let page = self.tenant.list(&query).await?;
             let rows = page.items.len();
             let expendable: Vec<SnapshotId> = page
                 .items
@@ -134,7 +134,7 @@ impl Archive {
             kept += rows - expendable.len();
             if !expendable.is_empty() {
                 let deletion = Deletion::Snapshots(expendable);
-                trimmed.snapshots += self.store.delete(&self.scope, &deletion).await?;
+                trimmed.snapshots += self.tenant.delete(&deletion).await?;
             }
             let Some(next) = page.next else {
                 break;

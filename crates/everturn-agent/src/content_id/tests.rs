@@ -157,7 +157,7 @@ fn sessions_that_share_a_history_have_hashes_of_their_own() {
 #[test]
 fn only_content_addressed_snapshots_with_their_state_can_be_checked() {
     let held = state([Message::user("a")]);
-    let mut snapshot = Snapshot::new(
+    let mut snapshot = crate::Snapshot::new(
         SnapshotId::of_state(&held).unwrap(),
         "s".into(),
         jiff::Timestamp::UNIX_EPOCH,

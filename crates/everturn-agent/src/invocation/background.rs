@@ -1,8 +1,8 @@
 //! A run that goes on without its client: its row, its signs of life, its end.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_ai::JsonObject;
 use everturn_core::{Error, Exposure, Result};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -11,9 +11,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::machine::{Ending, Event};
 use super::{AgentEvent, Driver, Written};
-use crate::lease::{Lease, RunRecord};
 use crate::run_stream::stream_key;
 use crate::runs::RunEntry;
+use crate::snapshot::{BackgroundRun, Lease, Progress, RunEnd, Transition};
 use crate::store::{JournalKey, Scope, StatusStream};
 use crate::{
     AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotEvent,
@@ -35,39 +35,39 @@ struct Run {
     _entry: RunEntry,
 }
 
-/// How a worker stands to its run's row.
+/// What became of a worker's hold on its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It may go on: the row is its own, or nothing is known to the contrary.
-    Good,
+pub(super) enum Hold {
+    /// The worker may go on: it holds the lease, or nothing is known to the contrary.
+    Kept,
     Aborted,
-    /// The row is gone, or another worker's.
-    Fenced,
+    /// The run's snapshot is gone, or its lease is another worker's.
+    Lost,
 }
 
-impl Standing {
-    /// How a worker stands to a row that it could not write.
-    fn to(row: Option<&Snapshot>, lease: Lease) -> Self {
-        match row {
-            Some(row) if row.status == SnapshotStatus::Aborted => Self::Aborted,
-            Some(row) if row.status == SnapshotStatus::Pending && lease.is_on(row) => Self::Good,
-            _ => Self::Fenced,
-        }
+impl Hold {
+    /// What became of the hold on a run whose snapshot this worker could not write.
+    fn on(snapshot: Option<&Snapshot>, lease: Lease) -> Result<Self> {
+        Ok(match snapshot {
+            Some(run) if run.status == SnapshotStatus::Aborted => Self::Aborted,
+            Some(run) if run.status == SnapshotStatus::Pending && lease.holds(run)? => Self::Kept,
+            _ => Self::Lost,
+        })
     }
 
     pub(super) fn event(self) -> Option<AgentEvent> {
         match self {
-            Self::Good => None,
+            Self::Kept => None,
             Self::Aborted => Some(Event::AbortSeen),
-            Self::Fenced => Some(Event::LeaseLost),
+            Self::Lost => Some(Event::LeaseLost),
         }
     }
 }
 
-/// What came of writing to the run's own row.
+/// What came of writing to the run's own snapshot.
 pub(super) struct Rewritten {
     pub(super) is_written: bool,
-    pub(super) standing: Standing,
+    pub(super) hold: Hold,
 }
 
 impl Background {
@@ -147,7 +147,7 @@ impl<S: CustomState> Driver<S> {
             state: self.snapshots.boundary().beside().cloned(),
             ..row
         };
-        let record = RunRecord {
+        let run = BackgroundRun {
             agent: self.definition.name.clone(),
             lease: Lease::first(),
             attempts: 1,
@@ -156,8 +156,9 @@ impl<S: CustomState> Driver<S> {
             turn: self.journals.begun().filter(|_| self.turns.is_under_way()),
             context: self.definition.recorded_context(self.client.context()),
             tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != ledger.scope()),
+            extra: JsonObject::new(),
         };
-        record.put(&mut row);
+        row.set_background_run(run);
         self.writes.push(
             ledger
                 .create(row, Vec::new())
@@ -175,9 +176,6 @@ impl<S: CustomState> Driver<S> {
             .unwrap_or_default();
         self.broadcast.begin(stream_key(&scope, &row, lease.epoch()));
         let entry = self.definition.runs.enter(scope, row.clone());
-        if let Some(ledger) = &self.ledger {
-            ledger.hold(lease);
-        }
         self.background.run = Some(Run {
             row,
             lease,
@@ -212,50 +210,51 @@ impl<S: CustomState> Driver<S> {
     }
 
     pub(super) fn record_progress(&mut self, inputs: Vec<AgentInput>) {
-        let (state, turns) = (self.session.state(), self.turns.over());
-        let recorded = self.rewrite_own(
-            move |lease, row, now| RunRecord::advanced(lease, row, turns, &inputs, &state, now),
-            self.journals.written(),
-        );
-        match recorded {
+        let progress = Box::new(Progress {
+            turns: self.turns.over(),
+            inputs,
+            state: self.session.state(),
+        });
+        let advance = |lease, now| Transition::Advance { lease, progress, now };
+        match self.change_own(advance, self.journals.written()) {
             Some(recorded) => self.writes.push(recorded.map(Written::Progress).boxed()),
             None => self.raised.push_back(Event::ProgressRecorded),
         }
     }
 
     pub(super) fn beat(&mut self) {
-        if let Some(beat) = self.rewrite_own(Lease::renewed, Vec::new()) {
+        let heartbeat = |lease, now| Transition::Heartbeat { lease, now };
+        if let Some(beat) = self.change_own(heartbeat, Vec::new()) {
             self.writes.push(beat.map(Written::Beat).boxed());
         }
     }
 
-    /// Rewrites the run's row as long as it is this worker's, drops the journals of the turns it then holds, and says how
-    /// the worker stands to it.
-    fn rewrite_own(
+    /// Changes the run's snapshot as long as this worker holds its lease, drops the journals of the turns it then holds,
+    /// and says whether the worker still holds the lease.
+    fn change_own(
         &self,
-        change: impl Fn(Lease, Option<&Snapshot>, Timestamp) -> Option<Snapshot> + Send + Sync + 'static,
+        transition: impl FnOnce(Lease, Timestamp) -> Transition,
         journals: Vec<JournalKey>,
     ) -> Option<BoxFuture<'static, Rewritten>> {
         let (ledger, run) = (self.ledger.as_ref()?, self.background.run.as_ref()?);
-        let (lease, now) = (run.lease, ledger.now());
-        let mutation = Arc::new(move |row: Option<&Snapshot>| Ok(change(lease, row, now)));
-        let written = ledger.rewrite(run.row.clone(), mutation, journals);
+        let lease = run.lease;
+        let written = ledger.change(run.row.clone(), transition(lease, ledger.now()), journals);
         let found = ledger.read(run.row.clone());
         let rewritten = async move {
             let is_written = written.await?.is_some();
-            let standing = if is_written {
-                Standing::Good
+            let hold = if is_written {
+                Hold::Kept
             } else {
-                Standing::to(found.await?.as_ref(), lease)
+                Hold::on(found.await?.as_ref(), lease)?
             };
-            Ok::<_, Error>(Rewritten { is_written, standing })
+            Ok::<_, Error>(Rewritten { is_written, hold })
         };
         let rewritten = rewritten.map(|rewritten| {
             rewritten.unwrap_or_else(|error| {
-                tracing::debug!(%error, "a sign of life was not written");
+                tracing::warn!(%error, "a sign of life was not written");
                 Rewritten {
                     is_written: false,
-                    standing: Standing::Good,
+                    hold: Hold::Kept,
                 }
             })
         });
@@ -272,9 +271,12 @@ impl<S: CustomState> Driver<S> {
             Ending::Completed => self.journals.written(),
             _ => Vec::new(),
         };
-        let (reason, state) = (self.finish_reason(), self.session.state());
-        let end = End::new(run.lease, ending, reason, state, ledger.now());
-        let written = ledger.rewrite(run.row.clone(), Arc::new(move |row| Ok(end.write(row))), journals);
+        let finish = Transition::Finish {
+            lease: run.lease,
+            end: Box::new(run_end(ending, self.finish_reason(), self.session.state())),
+            now: ledger.now(),
+        };
+        let written = ledger.change(run.row.clone(), finish, journals);
         let found = ledger.read(run.row.clone());
         let written = async move {
             match written.await? {
@@ -291,69 +293,22 @@ impl<S: CustomState> Driver<S> {
     }
 }
 
-/// How a run ended, as its row will say.
-struct End {
-    lease: Lease,
-    status: SnapshotStatus,
-    reason: Option<AgentFinishReason>,
-    error: Option<Error>,
-    state: SessionState,
-    now: Timestamp,
-}
-
-impl End {
-    fn new(
-        lease: Lease,
-        ending: Ending<Error>,
-        reason: Option<AgentFinishReason>,
-        state: SessionState,
-        now: Timestamp,
-    ) -> Self {
-        let (status, reason, error) = match ending {
-            Ending::Completed => (SnapshotStatus::Completed, reason, None),
-            Ending::Failed(error) => (
-                SnapshotStatus::Failed,
-                Some(AgentFinishReason::Failed),
-                Some(error),
-            ),
-            Ending::Aborted(error) => (SnapshotStatus::Aborted, Some(AgentFinishReason::Aborted), error),
-        };
-        Self {
-            lease,
-            status,
-            reason,
-            error,
-            state,
-            now,
-        }
-    }
-
-    /// The row's last form, if it is still this worker's to write. A row that was aborted stays so, whatever the run came
-    /// to, and only learns that it is over.
-    fn write(&self, row: Option<&Snapshot>) -> Option<Snapshot> {
-        let row = row.filter(|row| self.lease.is_on(row))?;
-        let mut last = Snapshot {
-            updated_at: Some(self.now.max(row.created_at)),
-            heartbeat_at: None,
-            ..row.clone()
-        };
-        RunRecord::clear(&mut last);
-        match row.status {
-            SnapshotStatus::Pending => Some(Snapshot {
-                status: self.status,
-                finish_reason: self.reason,
-                error: self.error.as_ref().map(|error| error.to_wire(Exposure::Full)),
-                state: Some(self.state.clone()),
-                ..last
-            }),
-            SnapshotStatus::Aborted if row.finish_reason != Some(AgentFinishReason::Aborted) => {
-                Some(Snapshot {
-                    finish_reason: Some(AgentFinishReason::Aborted),
-                    ..last
-                })
-            }
-            _ => None,
-        }
+/// How a run ended, as its snapshot will say.
+fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: SessionState) -> RunEnd {
+    let (status, finish_reason, error) = match ending {
+        Ending::Completed => (SnapshotStatus::Completed, reason, None),
+        Ending::Failed(error) => (
+            SnapshotStatus::Failed,
+            Some(AgentFinishReason::Failed),
+            Some(error),
+        ),
+        Ending::Aborted(error) => (SnapshotStatus::Aborted, Some(AgentFinishReason::Aborted), error),
+    };
+    RunEnd {
+        status,
+        finish_reason,
+        error: error.map(|error| error.to_wire(Exposure::Full)),
+        state,
     }
 }
 

@@ -26,9 +26,9 @@ use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
 use super::snapshots::{RowWritten, Snapshots};
 use super::turns::{Admissions, Turns};
 use super::wire::{Wire, WireEvent};
-use crate::lease::{Lease, RunRecord};
-use crate::ledger::{Ledger, Saved};
+use crate::cursor::{InvocationCursor, Saved};
 use crate::session::Core;
+use crate::snapshot::{BackgroundRun, Lease};
 use crate::transform::shown_chunk;
 use crate::{
     AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState,
@@ -50,7 +50,7 @@ pub(crate) struct Driver<S> {
     pub(super) function: Function,
     pub(super) turns: Turns,
     pub(super) admissions: Admissions,
-    pub(super) ledger: Option<Ledger>,
+    pub(super) ledger: Option<InvocationCursor>,
     pub(super) writes: FuturesUnordered<BoxFuture<'static, Written>>,
     pub(super) background: Background,
     pub(super) broadcast: Broadcast,
@@ -122,17 +122,17 @@ impl<S: CustomState> Driver<S> {
     pub(crate) fn take_over(
         definition: Arc<Definition<S>>,
         id: SnapshotId,
-        record: RunRecord,
+        run: BackgroundRun,
         opening: Opening,
         context: Context,
     ) -> Result<Box<Self>> {
-        let (machine, commands) = Machine::take_over(record.inputs);
+        let (machine, commands) = Machine::take_over(run.inputs);
         let client = Client::departed(context);
         let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
-        driver.turns = Turns::after(record.turns);
+        driver.turns = Turns::after(run.turns);
         driver.wire.silence();
         driver.play_to_watchers();
-        driver.go_to_background(id, record.lease);
+        driver.go_to_background(id, run.lease);
         for command in commands {
             driver.execute(command);
         }
@@ -345,6 +345,7 @@ impl<S: CustomState> Driver<S> {
             Written::Pending(Ok(saved)) => {
                 if let Some(ledger) = &mut self.ledger {
                     ledger.wrote(&saved);
+                    self.journals.tip_moved(ledger.tip_id());
                 }
                 self.snapshots.note_created(&saved.row.snapshot_id);
                 self.go_to_background(saved.row.snapshot_id, Lease::first());
@@ -367,9 +368,9 @@ impl<S: CustomState> Driver<S> {
                 if progress.is_written {
                     self.journals.begin();
                 }
-                progress.standing.event().unwrap_or(Event::ProgressRecorded)
+                progress.hold.event().unwrap_or(Event::ProgressRecorded)
             }
-            Written::Beat(beat) => return beat.standing.event(),
+            Written::Beat(beat) => return beat.hold.event(),
         })
     }
 

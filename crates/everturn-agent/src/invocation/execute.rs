@@ -5,7 +5,7 @@ use everturn_core::{Error, Result};
 use super::machine::{Command, EndOfInput, Event, PendingId, TurnOutcome, TurnRow};
 use super::turn::{TurnContext, TurnReport, TurnStart};
 use super::{AgentEvent, Driver};
-use crate::ledger::Ledger;
+use crate::cursor::InvocationCursor;
 use crate::turn_lock::{AwaitedLock, LockAnswer};
 use crate::{
     AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Snapshot, SnapshotId, SnapshotIds, TurnEnd,
@@ -87,7 +87,7 @@ impl<S: CustomState> Driver<S> {
         let journal = self.journal_for(&input, reserved.as_ref());
         let place = TurnContext {
             snapshot_id: reserved.clone().filter(|_| is_named),
-            parent_snapshot_id: self.ledger.as_ref().and_then(Ledger::last).cloned(),
+            parent_snapshot_id: self.ledger.as_ref().and_then(InvocationCursor::last).cloned(),
             turn_index: self.turns.begin(reserved),
         };
         let start = TurnStart {
@@ -120,8 +120,8 @@ impl<S: CustomState> Driver<S> {
     /// The wait for the session is over.
     pub(super) fn admitted(&mut self, admitted: Result<AwaitedLock>) -> Option<AgentEvent> {
         let taken = admitted.and_then(|admitted| {
-            let moved_to = self.ledger.as_mut().and_then(|ledger| ledger.keep_lock(admitted));
-            match moved_to {
+            let moved_to = self.ledger.as_mut().map(|ledger| ledger.keep_lock(admitted));
+            match moved_to.transpose()?.flatten() {
                 Some(Snapshot { state, .. }) => self.session.reload(state.unwrap_or_default()),
                 None => Ok(()),
             }

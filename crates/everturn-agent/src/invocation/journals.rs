@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Driver;
-use crate::journal::{OpenTurn, TurnJournal};
+use crate::journal::TurnJournal;
+use crate::snapshot::OpenTurn;
 use crate::store::JournalKey;
 use crate::{AgentInput, CustomState, Session, SnapshotId};
 
@@ -31,6 +32,13 @@ impl Journals {
         self.0.last()?.so_far()
     }
 
+    /// The invocation wrote a snapshot; `tip` is now the session's latest.
+    pub(super) fn tip_moved(&self, tip: Option<&SnapshotId>) {
+        if let Some(journal) = self.0.last() {
+            journal.tip_moved(tip);
+        }
+    }
+
     /// The journals that hold anything, which are then no longer followed.
     pub(super) fn take(&mut self) -> Vec<JournalKey> {
         let written = self.written();
@@ -48,9 +56,9 @@ impl<S: CustomState> Driver<S> {
     ) -> Option<Arc<TurnJournal>> {
         let retention = Arc::clone(self.definition.journals.as_ref()?);
         let length = self.session.state().messages.len();
-        let place = self.ledger.as_ref()?.journal(length, input, reserved?)?;
+        let location = self.ledger.as_ref()?.journal(length, input, reserved?)?;
         let session = Session::new(Arc::clone(&self.session)).handle();
-        let journal = Arc::new(TurnJournal::new(place, session, retention));
+        let journal = Arc::new(TurnJournal::new(location, session, retention));
         self.journals.0.push(Arc::clone(&journal));
         Some(journal)
     }

@@ -7,10 +7,10 @@ use everturn_core::{Context, Error, Result};
 use serde_json::Value;
 
 use super::Definition;
-use crate::ledger::Ledger;
+use crate::cursor::InvocationCursor;
 use crate::reading::{check_owner, not_found, resumable};
-use crate::store::{Detail, Scope, SessionStore};
-use crate::timeline::Line;
+use crate::store::Detail;
+use crate::stored_session::TenantStore;
 use crate::{AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
 
 /// Where an invocation starts.
@@ -18,7 +18,7 @@ pub(crate) struct Opening {
     pub(crate) session_id: SessionId,
     pub(crate) state: SessionState,
     /// Where the session's rows go; `None` if the client keeps the state.
-    pub(crate) ledger: Option<Ledger>,
+    pub(crate) ledger: Option<InvocationCursor>,
     /// Whether the state holds something that no row does: what the prompt is rendered with from now on.
     pub(crate) differs_from_row: bool,
 }
@@ -43,12 +43,10 @@ pub(crate) async fn open<S: CustomState>(
                 definition.name
             )));
         }
-        Some(store) => {
-            let scope = definition.scope(context);
+        Some(_) => {
             let stored = Stored {
                 definition,
-                store,
-                scope,
+                tenant: definition.tenant_store(context)?,
             };
             match (init.snapshot_id, init.session_id) {
                 (None, None) => stored.begin(),
@@ -96,16 +94,13 @@ fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
 /// The agent keeps the state.
 struct Stored<'a, S> {
     definition: &'a Definition<S>,
-    store: &'a Arc<dyn SessionStore>,
-    scope: Scope,
+    tenant: TenantStore,
 }
 
 impl<S> Stored<'_, S> {
-    fn ledger(&self, session_id: SessionId) -> Ledger {
-        Ledger::new(
-            Arc::clone(self.store),
-            self.scope.clone(),
-            session_id,
+    fn ledger(&self, session_id: SessionId) -> InvocationCursor {
+        InvocationCursor::new(
+            self.tenant.session(session_id),
             self.definition.concurrency,
             self.definition.clock.clone(),
         )
@@ -113,12 +108,7 @@ impl<S> Stored<'_, S> {
     }
 
     async fn latest(&self, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
-        let line = Line {
-            store: &**self.store,
-            scope: &self.scope,
-            session,
-        };
-        read(line.latest(detail).await)
+        read(self.tenant.session(session.clone()).tip(detail).await)
     }
 
     fn begin(&self) -> Opening {
@@ -128,7 +118,7 @@ impl<S> Stored<'_, S> {
     }
 
     async fn resume(&self, id: SnapshotId, session_id: Option<SessionId>) -> Result<Opening> {
-        let row = read(self.store.get(&self.scope, &id, Detail::Whole).await)?;
+        let row = read(self.tenant.get(&id, Detail::Whole).await)?;
         let row = row.ok_or_else(|| not_found(&id))?;
         if let Some(session_id) = &session_id {
             check_owner(&row, session_id)?;
@@ -137,7 +127,7 @@ impl<S> Stored<'_, S> {
         let session_id = row.session_id.clone().unwrap_or_else(SessionId::fresh);
         let mut ledger = self.ledger(session_id.clone());
         let latest = self.latest(&session_id, Detail::Metadata).await?;
-        ledger.resume_from(&row, latest.as_ref());
+        ledger.resume_from(&row, latest.as_ref())?;
         Ok(resumed(session_id, Some(row), ledger))
     }
 
@@ -149,19 +139,19 @@ impl<S> Stored<'_, S> {
                 check_answer(latest, &session_id)?;
                 match resumable(latest.clone()) {
                     Err(_) if self.definition.resume_past_failures => {
-                        last_completed(self.store.as_ref(), &self.scope, latest).await?
+                        last_completed(&self.tenant, latest).await?
                     }
                     row => Some(row?),
                 }
             }
             None => None,
         };
-        ledger.resume_latest(row.as_ref(), latest.as_ref());
+        ledger.resume_latest(row.as_ref(), latest.as_ref())?;
         Ok(resumed(session_id, row, ledger))
     }
 }
 
-fn resumed(session_id: SessionId, row: Option<Snapshot>, ledger: Ledger) -> Opening {
+fn resumed(session_id: SessionId, row: Option<Snapshot>, ledger: InvocationCursor) -> Opening {
     let state = row.and_then(|row| row.state).unwrap_or_default();
     Opening {
         session_id,
@@ -187,7 +177,7 @@ fn check_answer(row: &Snapshot, session_id: &SessionId) -> Result<()> {
 }
 
 /// The nearest completed ancestor of a row.
-async fn last_completed(store: &dyn SessionStore, scope: &Scope, row: &Snapshot) -> Result<Option<Snapshot>> {
+async fn last_completed(tenant: &TenantStore, row: &Snapshot) -> Result<Option<Snapshot>> {
     let mut seen = HashSet::from([row.snapshot_id.clone()]);
     let mut parent = row.parent_id.clone();
     while let Some(id) = parent {
@@ -196,11 +186,11 @@ async fn last_completed(store: &dyn SessionStore, scope: &Scope, row: &Snapshot)
                 "the ancestors of snapshot '{id}' form a circle"
             )));
         }
-        let Some(ancestor) = read(store.get(scope, &id, Detail::Metadata).await)? else {
+        let Some(ancestor) = read(tenant.get(&id, Detail::Metadata).await)? else {
             return Ok(None);
         };
         if ancestor.status == SnapshotStatus::Completed {
-            return read(store.get(scope, &id, Detail::Whole).await);
+            return read(tenant.get(&id, Detail::Whole).await);
         }
         parent = ancestor.parent_id;
     }

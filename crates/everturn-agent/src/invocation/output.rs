@@ -5,7 +5,7 @@ use everturn_core::{Error, Result};
 use super::background::{no_pending_row, no_store, no_subscription};
 use super::machine::{Cause, Event, Resolution};
 use super::{AgentEvent, Driver};
-use crate::ledger::Ledger;
+use crate::cursor::InvocationCursor;
 use crate::reading::exposure;
 use crate::transform::shown_state;
 use crate::{AgentFinishReason, AgentOutput, AgentResult, CustomState, SessionState};
@@ -51,7 +51,7 @@ impl<S: CustomState> Driver<S> {
     fn identity(&self) -> AgentOutput {
         AgentOutput {
             session_id: Some(self.session.session_id().clone()),
-            snapshot_id: self.ledger.as_ref().and_then(Ledger::last).cloned(),
+            snapshot_id: self.ledger.as_ref().and_then(InvocationCursor::last).cloned(),
             snapshot_ids: self.reported_rows(),
             ..AgentOutput::default()
         }

@@ -11,7 +11,7 @@ use super::machine::Event;
 use super::outbox::Answer;
 use super::{AgentEvent, Driver, Written};
 use crate::content_id::SNAPSHOT_ID_ENTRY;
-use crate::ledger::Saved;
+use crate::cursor::Saved;
 use crate::{
     AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotCreated, SnapshotEvent, SnapshotId,
     SnapshotIds, SnapshotMoment,
@@ -199,7 +199,7 @@ impl<S: CustomState> Driver<S> {
             .under_way()
             .filter(|_| event == SnapshotEvent::ToolIterationEnd)
         {
-            turn.put(&mut row);
+            row.set_open_turn(turn);
         }
         let journals = match event {
             SnapshotEvent::TurnEnd => self.journals.written(),
@@ -239,6 +239,7 @@ impl<S: CustomState> Driver<S> {
         };
         if let Some(ledger) = &mut self.ledger {
             ledger.wrote(&saved);
+            self.journals.tip_moved(ledger.tip_id());
         }
         let Saved { row, is_new, .. } = *saved;
         if let Some(named) = row.state.as_ref().map(|state| &state.messages) {

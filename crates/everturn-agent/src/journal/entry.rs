@@ -1,4 +1,4 @@
-//! What a journal says.
+//! The entries of a journal.
 
 use everturn_ai::{EffectId, ModelResponse, ToolOutcome};
 use everturn_core::{Error, Result};
@@ -12,8 +12,9 @@ use crate::store::JournalRecord;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub(super) enum Entry {
-    /// Another attempt at the turn began.
-    Claimed,
+    /// Another attempt took the turn up.
+    #[serde(rename = "claimed")]
+    TakenUp,
     /// A model replied.
     Replied {
         effect: EffectId,
@@ -24,7 +25,7 @@ pub(super) enum Entry {
     /// A call ended.
     Ended {
         effect: EffectId,
-        /// What was called with what.
+        /// The digest of the tool and its input.
         call: String,
         /// The reply that asked for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]

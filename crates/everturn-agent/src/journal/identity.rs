@@ -1,4 +1,4 @@
-//! What makes a turn, a model call and a tool call the same on every attempt.
+//! Names of turns, model calls and tool calls that are the same on every attempt.
 
 use everturn_ai::{EffectId, ModelEffect, ToolRequest};
 use serde::Serialize;
@@ -9,11 +9,11 @@ use crate::content_id::hex;
 use crate::store::JournalKey;
 use crate::{AgentInput, SessionId, SnapshotId};
 
-/// The journal of a turn that goes on from `base`, in a conversation of that length. `own` tells it from turns that look
-/// the same and run beside it.
+/// Names the journal of a turn that continues from the snapshot `base`, in a conversation of that length. `own` tells it
+/// from identical turns that run beside it.
 ///
-/// The length stands for the number of turns since `base`: every turn adds to the conversation, and unlike a counter the
-/// length is the same for whoever goes on from the same state.
+/// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a counter, the
+/// length is the same for every worker that continues from the same state.
 pub(crate) fn turn_key(
     session: &SessionId,
     base: Option<&SnapshotId>,
@@ -26,39 +26,39 @@ pub(crate) fn turn_key(
     JournalKey::new(session.clone(), digest(&(base, length, asked, own)))
 }
 
-/// The identity of the `occurrence`-th effect that looks like this in a turn.
-pub(super) fn effect_id(key: &JournalKey, look: &str, occurrence: u64) -> EffectId {
-    let mut id = digest(&(key.session(), key.turn(), look, occurrence));
+/// Returns the identity of the `occurrence`-th effect of a turn that has this fingerprint.
+pub(super) fn effect_id(key: &JournalKey, fingerprint: &str, occurrence: u64) -> EffectId {
+    let mut id = digest(&(key.session(), key.turn(), fingerprint, occurrence));
     // Half of it is as unlikely to be met twice, and fits where services limit the length of a key.
     id.truncate(32);
     EffectId::from(id)
 }
 
-/// How a model call looks: who is asked, and at which point of which conversation.
+/// Returns the fingerprint of a model call: the model, the length of the conversation and its last message.
 ///
 /// Earlier messages are left out: a prompt may tell the time, and a reply that was paid for is not worth less for it.
-pub(super) fn model_look(effect: &ModelEffect<'_>) -> String {
+pub(super) fn model_fingerprint(effect: &ModelEffect<'_>) -> String {
     let messages = &effect.request.messages;
     let last = messages.last().map(|last| (last.role(), last.content()));
     digest(&("model", effect.model, messages.len(), last))
 }
 
-/// How a tool call looks: the reply that asks for it, where in it, and what is called with what.
-pub(super) fn call_look(reply: Option<&EffectId>, position: usize, call: &str) -> String {
+/// Returns the fingerprint of a tool call: the reply that asks for it, the position in it, and the tool with its input.
+pub(super) fn call_fingerprint(reply: Option<&EffectId>, position: usize, call: &str) -> String {
     match reply {
         Some(reply) => digest(&("call", reply, position, call)),
         None => digest(&("restart", call)),
     }
 }
 
-/// What is called with what.
+/// Returns the digest of a tool and its input.
 pub(super) fn call_of(request: &ToolRequest) -> String {
     let input = request.input.clone().unwrap_or_default();
     digest(&json!([request.name, input]))
 }
 
-/// How an effect of a turn's own looks.
-pub(super) fn own_look(name: &str) -> String {
+/// Returns the fingerprint of an effect of a turn's own.
+pub(super) fn effect_fingerprint(name: &str) -> String {
     digest(&("effect", name))
 }
 

@@ -11,15 +11,15 @@ use everturn_core::{Context, Error, Result, Status};
 use tokio::sync::OnceCell;
 
 use super::entry::Entry;
-use super::identity::{call_look, call_of, model_look, own_look};
-use super::log::{Log, Met};
-use super::open_turn::OpenTurn;
+use super::identity::{call_fingerprint, call_of, effect_fingerprint, model_fingerprint};
+use super::known_effects::{KnownEffects, Met};
 use super::policy::Retention;
-use super::writer::{Place, Writer};
+use super::writer::{JournalLocation, Writer};
 use crate::lock::lock;
 use crate::session::{Change, Changes};
+use crate::snapshot::OpenTurn;
 use crate::store::JournalKey;
-use crate::{SessionHandle, SessionId};
+use crate::{SessionHandle, SessionId, SnapshotId};
 
 /// One turn's journal. The store is asked when the turn's first effect is due, and not before.
 pub(crate) struct TurnJournal {
@@ -31,7 +31,7 @@ pub(crate) struct TurnJournal {
 }
 
 struct Live {
-    log: Log,
+    known: KnownEffects,
     /// The calls that this attempt makes.
     calls: HashMap<EffectId, Call>,
     /// Whether this attempt wrote that a call began which must not be made twice.
@@ -52,15 +52,15 @@ struct Call {
 }
 
 impl TurnJournal {
-    pub(crate) fn new(place: Place, session: SessionHandle, retention: Arc<Retention>) -> Self {
+    pub(crate) fn new(location: JournalLocation, session: SessionHandle, retention: Arc<Retention>) -> Self {
         let live = Live {
-            log: Log::new(place.key.clone()),
+            known: KnownEffects::new(location.key.clone()),
             calls: HashMap::new(),
             has_begun: false,
             failure: None,
         };
         Self {
-            writer: Writer::new(place),
+            writer: Writer::new(location),
             session,
             retention,
             taken_up: OnceCell::new(),
@@ -82,19 +82,26 @@ impl TurnJournal {
 
     /// The journal to drop when the turn is over, if there is one.
     pub(crate) fn written(&self) -> Option<JournalKey> {
-        self.writer.has_written().then(|| self.writer.place().key.clone())
+        self.writer
+            .has_written()
+            .then(|| self.writer.location().key.clone())
     }
 
     /// The turn as it began.
     pub(crate) fn beginning(&self) -> OpenTurn {
-        let place = self.writer.place();
-        OpenTurn::new(&place.key, place.past)
+        let location = self.writer.location();
+        OpenTurn::new(location.key.turn(), location.past)
     }
 
     /// The turn as it is now, if anything of it is written down.
     pub(crate) fn so_far(&self) -> Option<OpenTurn> {
         let key = self.written()?;
-        Some(OpenTurn::new(&key, self.writer.records()))
+        Some(OpenTurn::new(key.turn(), self.writer.records()))
+    }
+
+    /// The invocation wrote a snapshot while the turn ran; `to` is now the session's tip.
+    pub(crate) fn tip_moved(&self, to: Option<&SnapshotId>) {
+        self.writer.tip_moved(to);
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {
@@ -106,10 +113,10 @@ impl TurnJournal {
             let [past, since] = self.writer.take_up().await?;
             let mut live = self.live();
             for entry in past {
-                live.log.learn_past(entry);
+                live.known.learn_past(entry);
             }
             for entry in since {
-                live.log.learn(entry);
+                live.known.learn(entry);
             }
             Ok(())
         };
@@ -120,7 +127,7 @@ impl TurnJournal {
         let is_first = !self.writer.has_written();
         self.writer.append(entry).await?;
         if is_first {
-            self.retention.sweep(self.writer.place().journal()?).await;
+            self.retention.sweep(self.writer.location().journal()?).await;
         }
         Ok(())
     }
@@ -135,19 +142,19 @@ impl TurnJournal {
     /// The identity of an effect of the turn's own, and what is known of it.
     pub(crate) async fn calling_own(&self, name: &str, replay: Replay) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
-        self.meet(&own_look(name), own_look(name), None, replay)
+        self.meet(&effect_fingerprint(name), effect_fingerprint(name), None, replay)
     }
 
     fn meet(
         &self,
-        look: &str,
+        fingerprint: &str,
         call: String,
         asked_by: Option<EffectId>,
         replay: Replay,
     ) -> Result<(EffectId, ToolRecord)> {
         let Met { id, record, changes } = {
             let mut live = self.live();
-            let met = live.log.meet_call(look, &call, replay);
+            let met = live.known.meet_call(fingerprint, &call, replay);
             let started = Call {
                 what: call,
                 asked_by,
@@ -172,16 +179,15 @@ impl TurnJournal {
         }
         let must_remember = {
             let live = self.live();
-            live.has_begun || live.log.holds_calls_not_to_repeat()
+            live.has_begun || live.known.holds_calls_not_to_repeat()
         };
-        let place = self.writer.place();
         let put_away = async {
             // A worker that has lost the turn is refused here, before it drops what its heir wrote.
             self.writer.append(Entry::Abandoned).await?;
             if must_remember {
                 return Ok(());
             }
-            place.journal()?.clear(&place.scope, &place.key).await
+            self.writer.location().clear().await
         };
         if let Err(error) = put_away.await {
             tracing::warn!(%error, "the journal of a failed turn could not be put away");
@@ -215,7 +221,7 @@ impl TurnJournal {
 impl EffectJournal for TurnJournal {
     async fn asking(&self, effect: ModelEffect<'_>) -> Result<(EffectId, Option<ModelResponse>)> {
         self.take_up().await?;
-        let (id, reply, changes) = self.live().log.meet_model(&model_look(&effect));
+        let (id, reply, changes) = self.live().known.meet_model(&model_fingerprint(&effect));
         self.change_again(&changes)?;
         Ok((id, reply))
     }
@@ -239,8 +245,8 @@ impl EffectJournal for TurnJournal {
     async fn calling(&self, effect: ToolEffect<'_>) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
         let call = call_of(effect.request);
-        let look = call_look(effect.asked_by, effect.position, &call);
-        self.meet(&look, call, effect.asked_by.cloned(), effect.replay)
+        let fingerprint = call_fingerprint(effect.asked_by, effect.position, &call);
+        self.meet(&fingerprint, call, effect.asked_by.cloned(), effect.replay)
     }
 
     async fn started(&self, id: &EffectId) -> Result<()> {

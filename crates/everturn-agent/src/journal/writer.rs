@@ -4,37 +4,45 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use everturn_core::{Error, Reason, Result};
+use everturn_core::{Error, Result};
 use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
 use super::entry::{Batch, Entry};
 use crate::SnapshotId;
 use crate::lock::lock;
-use crate::store::{Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, Scope, SessionStore};
-
-/// Another worker has taken the turn up: this one has stopped before it did anything more.
-pub const TURN_TAKEN_OVER: Reason = Reason::new("turn-taken-over");
+use crate::store::{
+    Journal, JournalGuard, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER,
+};
+use crate::stored_session::TenantStore;
 
 /// How often another attempt may write while this one takes the turn up.
 const PATIENCE: usize = 16;
 
-/// Where a turn's journal is.
-pub(crate) struct Place {
-    pub(crate) store: Arc<dyn SessionStore>,
-    pub(crate) scope: Scope,
+/// Where a turn's journal is kept.
+pub(crate) struct JournalLocation {
+    pub(crate) tenant: TenantStore,
     pub(crate) key: JournalKey,
-    /// How many of its records are part of what the turn goes on from.
+    /// The number of its records whose effects are part of the snapshot that the turn continues from.
     pub(crate) past: u64,
-    /// What must hold for this attempt to go on.
+    /// What must hold for this attempt to go on, as the turn begins.
     pub(crate) guard: JournalGuard,
 }
 
-impl Place {
+impl JournalLocation {
     pub(super) fn journal(&self) -> Result<&dyn Journal> {
-        self.store
+        self.tenant
+            .store()
             .journal()
             .ok_or_else(|| Error::internal("the session store has stopped keeping journals"))
+    }
+
+    async fn read(&self) -> Result<Vec<JournalRecord>> {
+        self.journal()?.read(self.tenant.scope(), &self.key).await
+    }
+
+    pub(super) async fn clear(&self) -> Result<()> {
+        self.journal()?.clear(self.tenant.scope(), &self.key).await
     }
 }
 
@@ -43,11 +51,13 @@ impl Place {
 /// Records are written strictly one after the other, so a worker that has lost the turn cannot write past the record it
 /// lost. Entries that come while a record is being written share the next one: calls that run at once cost one write.
 pub(super) struct Writer {
-    place: Place,
+    location: JournalLocation,
+    /// What must hold for this attempt to go on, as of now.
+    guard: Mutex<JournalGuard>,
     /// Tells this attempt's records from those of others.
     by: String,
     waiting: Mutex<Waiting>,
-    turn: AsyncMutex<Sequence>,
+    sequence: AsyncMutex<Sequence>,
     /// How many records the journal has, once this attempt has written one.
     records: AtomicU64,
 }
@@ -66,18 +76,26 @@ struct Sequence {
 }
 
 impl Writer {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(location: JournalLocation) -> Self {
         Self {
-            place,
+            guard: Mutex::new(location.guard.clone()),
+            location,
             by: Uuid::new_v4().simple().to_string(),
             waiting: Mutex::default(),
-            turn: AsyncMutex::default(),
+            sequence: AsyncMutex::default(),
             records: AtomicU64::new(0),
         }
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn location(&self) -> &JournalLocation {
+        &self.location
+    }
+
+    /// The invocation wrote a snapshot while the turn ran: from now on that is the tip the turn continues from.
+    pub(super) fn tip_moved(&self, to: Option<&SnapshotId>) {
+        if let Precondition::Tip(tip) = &mut lock(&self.guard).precondition {
+            *tip = to.cloned();
+        }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -96,27 +114,26 @@ impl Writer {
 
     /// Whether another worker has the turn.
     pub(super) async fn is_lost(&self) -> bool {
-        self.turn.lock().await.is_lost
+        self.sequence.lock().await.is_lost
     }
 
-    /// Reads what earlier attempts wrote and, if that is anything, excludes them from now on. First comes what is part of
-    /// what the turn goes on from, then what came after.
+    /// Reads what earlier attempts wrote and, if that is anything, excludes them from now on. Returns first the entries
+    /// whose effects are part of the snapshot that the turn continues from, then those that came after.
     pub(super) async fn take_up(&self) -> Result<[Vec<Entry>; 2]> {
-        let mut sequence = self.turn.lock().await;
-        let journal = self.place.journal()?;
+        let mut sequence = self.sequence.lock().await;
         for _ in 0..PATIENCE {
-            let records = journal.read(&self.place.scope, &self.place.key).await?;
+            let records = self.location.read().await?;
             let Some(last) = records.last() else {
                 return Ok([Vec::new(), Vec::new()]);
             };
             sequence.next = last.sequence + 1;
             let claim = Batch {
                 by: self.by.clone(),
-                entries: vec![Entry::Claimed],
+                entries: vec![Entry::TakenUp],
             };
             match self.write(&mut sequence, &claim).await {
                 Ok(()) => {
-                    let after = records.partition_point(|record| record.sequence < self.place.past);
+                    let after = records.partition_point(|record| record.sequence < self.location.past);
                     let (past, since) = records.split_at(after);
                     return Ok([entries(past)?, entries(since)?]);
                 }
@@ -138,7 +155,7 @@ impl Writer {
             waiting.entries.push_back(Arc::new(entry));
             waiting.written + waiting.entries.len()
         };
-        let mut sequence = self.turn.lock().await;
+        let mut sequence = self.sequence.lock().await;
         if self.waiting().written >= number {
             return Ok(());
         }
@@ -160,7 +177,7 @@ impl Writer {
                 return Err(taken_over());
             }
             match self.write(sequence, batch).await {
-                Err(error) if error.is(RECORD_TAKEN) => self.look_who_wrote(sequence).await?,
+                Err(error) if error.is(RECORD_TAKEN) => self.find_who_wrote(sequence).await?,
                 written => return written,
             }
         }
@@ -171,22 +188,29 @@ impl Writer {
             sequence: sequence.next,
             body: batch.body()?,
         };
-        let Place {
-            scope, key, guard, ..
-        } = &self.place;
-        self.place
-            .journal()?
-            .append(scope, key, record, Some(guard))
-            .await?;
+        self.append_record(record).await?;
         sequence.next += 1;
         self.records.store(sequence.next, Ordering::Release);
         Ok(())
     }
 
+    async fn append_record(&self, record: JournalRecord) -> Result<()> {
+        let JournalLocation { tenant, key, .. } = &self.location;
+        let journal = self.location.journal()?;
+        loop {
+            let guard = lock(&self.guard).clone();
+            let appended = journal.append(tenant.scope(), key, record.clone(), Some(&guard));
+            match appended.await {
+                // The invocation itself wrote a snapshot while the record was on its way.
+                Err(error) if error.is(TIP_MOVED) && *lock(&self.guard) != guard => {}
+                appended => return appended,
+            }
+        }
+    }
+
     /// A number is taken: by this attempt, in a write whose answer nobody waited for, or by another.
-    async fn look_who_wrote(&self, sequence: &mut Sequence) -> Result<()> {
-        let Place { scope, key, .. } = &self.place;
-        let records = self.place.journal()?.read(scope, key).await?;
+    async fn find_who_wrote(&self, sequence: &mut Sequence) -> Result<()> {
+        let records = self.location.read().await?;
         let taken = records.iter().find(|record| record.sequence == sequence.next);
         let is_own = match taken {
             Some(record) => Batch::read(record)?.by == self.by,
@@ -207,13 +231,6 @@ fn entries(records: &[JournalRecord]) -> Result<Vec<Entry>> {
         entries.extend(Batch::read(record)?.entries);
     }
     Ok(entries)
-}
-
-/// Why a worker may write nothing more about a turn whose row says that it is over.
-pub(crate) fn turn_over(row: &SnapshotId) -> Error {
-    Error::aborted(format!("the turn is over: snapshot '{row}' holds its end"))
-        .with_reason(TURN_TAKEN_OVER)
-        .with_public()
 }
 
 fn taken_over() -> Error {

@@ -1,6 +1,5 @@
-//! The capability to keep what happened in turns that are not over.
+//! Journals: what turns that are not over have done so far.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,13 +7,17 @@ use everturn_core::{Error, Reason, Result};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Scope;
-use crate::{SessionId, Snapshot, SnapshotId};
+use super::{Precondition, Scope};
+use crate::snapshot::Lease;
+use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
-/// Somebody else has written the record of that number.
+/// Another worker has written the record of that number.
 pub const RECORD_TAKEN: Reason = Reason::new("journal-record-taken");
 
-/// Which turn a journal is about. Cloning is cheap.
+/// Another worker has taken the turn up, so this one has stopped before it did anything more.
+pub const TURN_TAKEN_OVER: Reason = Reason::new("turn-taken-over");
+
+/// The name of a turn's journal. Cloning is cheap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JournalKey {
     session: SessionId,
@@ -22,7 +25,7 @@ pub struct JournalKey {
 }
 
 impl JournalKey {
-    /// The journal of a turn of a session. `turn` is fit for a file name: letters, digits and dashes.
+    /// Names the journal of a turn of a session. `turn` is fit for a file name: letters, digits and dashes.
     pub fn new(session: SessionId, turn: impl Into<Arc<str>>) -> Self {
         Self {
             session,
@@ -30,12 +33,12 @@ impl JournalKey {
         }
     }
 
-    /// Whose turn it is. The session may have no row yet.
+    /// The session of the turn. It may have no snapshot yet.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// Which turn of the session.
+    /// The turn's name within the session.
     pub fn turn(&self) -> &str {
         &self.turn
     }
@@ -44,74 +47,95 @@ impl JournalKey {
 /// One record of a journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JournalRecord {
-    /// Its number in the journal, from zero.
+    /// The record's number in the journal, counted from zero.
     pub sequence: u64,
-    /// What it says.
+    /// The record's content.
     pub body: Value,
 }
 
-/// Judges from the row reserved for a turn, without its state, and the id of the session's latest row.
-type Judge = dyn Fn(Option<&Snapshot>, Option<&SnapshotId>) -> Result<()> + Send + Sync;
-
-/// What must be true of a session at the moment a record is written, so that a worker whose turn is over, or is another's,
-/// writes nothing more. Cloning is cheap.
-#[derive(Clone)]
+/// What must be true of a session when a record is written, so that a worker whose turn is over, or is another worker's,
+/// writes nothing more.
+///
+/// A turn has a snapshot reserved for it, by its id. The turn may act for as long as it could still write that snapshot:
+///
+/// | the reserved snapshot | a record may be written if |
+/// |---|---|
+/// | does not exist | the precondition holds |
+/// | is pending | its lease is this one, or it has none |
+/// | is completed, failed or aborted | never |
+///
+/// A guard is data, so a store may check it in whichever way its own atomic step allows; [`JournalGuard::check`] is there
+/// for stores that have the two snapshots at hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JournalGuard {
-    row: SnapshotId,
-    judge: Arc<Judge>,
+    /// The id of the snapshot that is reserved for the turn.
+    pub reserved: SnapshotId,
+    /// The lease of this worker on the background run that the turn may be part of.
+    pub lease: Lease,
+    /// What must hold as long as the reserved snapshot does not exist.
+    pub precondition: Precondition,
 }
 
 impl JournalGuard {
-    /// A guard that looks at `row`, the one reserved for the turn, and at the session's latest row.
-    ///
-    /// `judge` is called while the store writes, possibly more than once: it must be quick and change nothing.
-    pub fn new(
-        row: SnapshotId,
-        judge: impl Fn(Option<&Snapshot>, Option<&SnapshotId>) -> Result<()> + Send + Sync + 'static,
-    ) -> Self {
+    /// A guard for a turn that has a snapshot reserved.
+    pub fn new(reserved: SnapshotId, lease: Lease, precondition: Precondition) -> Self {
         Self {
-            row,
-            judge: Arc::new(judge),
+            reserved,
+            lease,
+            precondition,
         }
     }
 
-    /// The row to look at. The guard is given what of it [`Detail::Metadata`](super::Detail::Metadata) reads.
-    pub fn row(&self) -> &SnapshotId {
-        &self.row
-    }
-
-    /// Whether a record may be written.
+    /// Checks the guard, for a store that holds still meanwhile. `reserved` is the reserved snapshot of the `session`,
+    /// if it exists, as [`Detail::Metadata`](super::Detail::Metadata) reads it; `latest` is the id of the session's latest
+    /// snapshot.
     ///
     /// # Errors
-    /// Why not.
-    pub fn check(&self, row: Option<&Snapshot>, latest: Option<&SnapshotId>) -> Result<()> {
-        (self.judge)(row, latest)
+    /// `ABORTED` with [`TURN_TAKEN_OVER`] if the reserved snapshot is not this worker's; as [`Precondition::check`];
+    /// `DATA_LOSS` if the lease of the reserved snapshot cannot be read.
+    pub fn check(
+        &self,
+        session: &SessionId,
+        reserved: Option<&Snapshot>,
+        latest: Option<&SnapshotId>,
+    ) -> Result<()> {
+        match reserved {
+            None => self.precondition.check(session, latest),
+            Some(run) if run.status == SnapshotStatus::Pending && self.lease.holds(run)? => Ok(()),
+            Some(run) => Err(turn_over(run)),
+        }
     }
 }
 
-impl fmt::Debug for JournalGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("JournalGuard").field(&self.row).finish()
-    }
+/// The error of a worker that wants to write a record of a turn whose snapshot is not its own to write.
+fn turn_over(snapshot: &Snapshot) -> Error {
+    let id = &snapshot.snapshot_id;
+    let message = if snapshot.status == SnapshotStatus::Pending {
+        format!("the turn is another worker's: it holds the lease of snapshot '{id}'")
+    } else {
+        format!("the turn is over: snapshot '{id}' holds its end")
+    };
+    Error::aborted(message).with_reason(TURN_TAKEN_OVER).with_public()
 }
 
-/// Keeps journals: what happened in a turn before the turn is a row.
+/// Keeps journals: what happened in a turn before the turn's snapshot is written.
 ///
 /// # What it guarantees
 ///
 /// - **A number is written once.** Of several appends of one number, in any process, one succeeds and the others fail
-///   with `ABORTED` and [`RECORD_TAKEN`]; the record stays as it was written. Whoever loses a number has lost the turn to
-///   another worker: this is what keeps a worker that was only asleep from acting.
+///   with `ABORTED` and [`RECORD_TAKEN`]; the record stays as it was written. A worker that loses a number has lost the
+///   turn to another worker: this keeps a worker that was only asleep from acting.
 /// - **Guards inside the write.** A [`JournalGuard`] is checked in the same step as the record is written.
 /// - **Whole or not at all.** A record is read as it was written, or it is not there.
 /// - **Durable when `append` returns**, at the store's level of durability; every later read in any process sees it.
 /// - **Tenants are apart**, and a session's journals are deleted with the session.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Writes a record, if there is none of its number and the guard allows it.
+    /// Writes a record, if none has its number and the guard allows it.
     ///
     /// # Errors
-    /// What the guard fails with; `ABORTED` with [`RECORD_TAKEN`] if there is one; what the store fails with.
+    /// As [`JournalGuard::check`]; `ABORTED` with [`RECORD_TAKEN`] if the number is taken; the store's own errors.
     async fn append(
         &self,
         scope: &Scope,
@@ -120,19 +144,19 @@ pub trait Journal: Send + Sync {
         guard: Option<&JournalGuard>,
     ) -> Result<()>;
 
-    /// Every record of a journal, in the order of their numbers; none if there is no such journal.
+    /// Reads every record of a journal, in the order of their numbers; none if there is no such journal.
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>>;
 
     /// Drops a journal. One that is not there is no error.
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()>;
 
-    /// Drops the journals, of all tenants, to which nothing was added since `before`, and says how many there were.
+    /// Drops the journals, of all tenants, to which nothing was added since `before`, and returns their number.
     ///
-    /// These are of turns that failed and were never tried again. It is called now and then by agents that journal.
+    /// They belong to turns that failed and were never tried again. Agents with a journal call this now and then.
     async fn sweep(&self, before: Timestamp) -> Result<u64>;
 }
 
-/// The error of a number that is taken.
+/// The error of an append whose number is taken.
 pub fn record_taken(key: &JournalKey, sequence: u64) -> Error {
     Error::aborted(format!(
         "record {sequence} of a turn of session '{}' is written already: another worker has the turn",

@@ -100,7 +100,7 @@ impl MemoryStore {
         let mut scopes = self.tenants();
         let tenant = scopes.entry(scope.clone()).or_default();
         let existing = tenant.rows.get(id).map(AsRef::as_ref);
-        let Some(row) = mutation(existing)? else {
+        let Some(row) = mutation.apply(existing)? else {
             return Ok(None);
         };
         let row = admit(id, existing, row)?;
@@ -269,16 +269,6 @@ impl SessionStore for MemoryStore {
             .and_then(|tenant| tenant.read(&tenant.tip(session)?.1, detail)))
     }
 
-    async fn save(
-        &self,
-        scope: &Scope,
-        id: Option<&SnapshotId>,
-        precondition: Precondition,
-        mutation: Mutation,
-    ) -> Result<Option<Snapshot>> {
-        self.commit(scope, id, precondition, mutation, &[]).await
-    }
-
     async fn commit(
         &self,
         scope: &Scope,
@@ -406,9 +396,9 @@ impl Journal for MemoryStore {
         let mut scopes = self.tenants();
         let tenant = scopes.entry(scope.clone()).or_default();
         if let Some(guard) = guard {
-            let row = tenant.read(guard.row(), Detail::Metadata);
+            let reserved = tenant.rows.get(&guard.reserved).map(AsRef::as_ref);
             let tip = tenant.tip(key.session()).map(|(_, id)| id);
-            guard.check(row.as_ref(), tip)?;
+            guard.check(key.session(), reserved, tip)?;
         }
         let journal = tenant.journals.entry(key.clone()).or_default();
         match journal.records.entry(record.sequence) {

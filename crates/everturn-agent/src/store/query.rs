@@ -1,10 +1,10 @@
 //! Asking a store what it has.
 
-use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Detail;
+pub use crate::snapshot::Cursor;
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// How many rows a page has unless the caller says otherwise.
@@ -117,32 +117,6 @@ impl Default for SessionQuery {
             limit: DEFAULT_PAGE,
             after: None,
         }
-    }
-}
-
-/// A place in a listing: the row a page ended with. Rows written meanwhile do not move it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Cursor {
-    /// When the row was created.
-    #[schemars(with = "String")]
-    pub created_at: Timestamp,
-    /// The row.
-    pub snapshot_id: SnapshotId,
-}
-
-impl Cursor {
-    /// The place of a row.
-    pub fn at(snapshot: &Snapshot) -> Self {
-        Self {
-            created_at: snapshot.created_at,
-            snapshot_id: snapshot.snapshot_id.clone(),
-        }
-    }
-
-    /// The place as a sort key.
-    pub fn position(&self) -> (Timestamp, &SnapshotId) {
-        (self.created_at, &self.snapshot_id)
     }
 }
 

@@ -42,7 +42,7 @@ async fn go_on(agent: &Agent, from: &SnapshotId, text: &str) -> SnapshotId {
 
 async fn put(store: &MemoryStore, row: Snapshot) {
     let id = row.snapshot_id.clone();
-    let mutation: Mutation = Arc::new(move |_| Ok(Some(row.clone())));
+    let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
     store
         .save(&Scope::default(), Some(&id), Precondition::None, mutation)
         .await

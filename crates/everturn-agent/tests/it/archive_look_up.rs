@@ -1,6 +1,5 @@
 //! Finding snapshots and sessions in an archive.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::archive::Archive;
@@ -34,7 +33,7 @@ fn ids(rows: &[Snapshot]) -> Vec<SnapshotId> {
 async fn plant(store: &MemoryStore, rows: impl IntoIterator<Item = Snapshot>) {
     for row in rows {
         let id = row.snapshot_id.clone();
-        let mutation: Mutation = Arc::new(move |_| Ok(Some(row.clone())));
+        let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
         store
             .save(&Scope::default(), Some(&id), Precondition::None, mutation)
             .await
@@ -223,12 +222,12 @@ async fn what_is_not_there_is_not_found() {
 async fn an_agents_archive_shows_what_its_clients_see() {
     let store = MemoryStore::new();
     let beat = Timestamp::from_second(1_000).unwrap();
-    let mut silent = Snapshot {
+    let silent = Snapshot {
         status: SnapshotStatus::Pending,
         heartbeat_at: Some(beat),
+        bookkeeping: serde_json::from_value(json!({"backgroundRun": {}})).unwrap(),
         ..planted("silent", None, 1_000)
     };
-    silent.extra.insert("backgroundRun".to_owned(), json!({}));
     plant(&store, [silent]).await;
     let agent = replying("chef")
         .store(store.clone())
@@ -260,10 +259,7 @@ async fn an_agents_archive_shows_what_its_clients_see() {
         runs.each_ref().map(|run| run.status),
         [SnapshotStatus::Expired, SnapshotStatus::Pending]
     );
-    assert_eq!(
-        runs.map(|run| run.extra.contains_key("backgroundRun")),
-        [false, true]
-    );
+    assert_eq!(runs.map(|run| run.bookkeeping.is_empty()), [true, false]);
     assert_eq!(listed.items[0].status, SnapshotStatus::Expired);
     assert!(printed.contains("silent expired"), "{printed}");
     assert!(whole.items[0].state.as_ref().unwrap().messages.is_empty());

@@ -162,7 +162,7 @@ async fn runs_that_are_not_over_stay() {
         status: SnapshotStatus::Pending,
         ..Snapshot::new("run".into(), "s".into(), Timestamp::from_second(7_200).unwrap())
     };
-    let mutation: Mutation = Arc::new(move |_| Ok(Some(run.clone())));
+    let mutation = Mutation::new(move |_| Ok(Some(run.clone())));
     let scope = Scope::default();
     world
         .store

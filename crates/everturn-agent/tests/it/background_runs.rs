@@ -71,7 +71,7 @@ async fn a_detached_run_answers_at_once_streams_nothing_and_ends_on_its_row() {
     assert_eq!((output.message, output.state), (None, None));
     assert_eq!(pending.status, SnapshotStatus::Pending);
     assert_eq!((pending.state, pending.finish_reason), (None, None));
-    assert!(pending.heartbeat_at.is_some() && pending.extra.is_empty());
+    assert!(pending.heartbeat_at.is_some() && pending.bookkeeping.is_empty());
     assert_eq!(
         (done.status, done.finish_reason),
         (SnapshotStatus::Completed, Some(AgentFinishReason::Stop))

@@ -28,7 +28,7 @@ async fn put(store: &dyn SessionStore, id: &str, session: &str, status: Snapshot
             details: None,
         });
     }
-    let mutation: Mutation = Arc::new(move |_| Ok(Some(row.clone())));
+    let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
     store
         .save(&Scope::default(), Some(&id.into()), Precondition::None, mutation)
         .await
@@ -228,7 +228,7 @@ async fn a_dead_tip_is_walked_past_where_the_agent_allows_it() {
     let mut dead = Snapshot::new("two".into(), "s".into(), jiff::Timestamp::from_second(2).unwrap());
     dead.status = SnapshotStatus::Failed;
     dead.parent_id = Some("one".into());
-    let mutation: Mutation = Arc::new(move |_| Ok(Some(dead.clone())));
+    let mutation = Mutation::new(move |_| Ok(Some(dead.clone())));
     store
         .save(
             &Scope::default(),

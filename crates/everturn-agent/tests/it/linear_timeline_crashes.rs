@@ -47,7 +47,7 @@ type Rows = Vec<(String, bool)>;
 async fn rows(store: &MemoryStore) -> Rows {
     let rows = whole(store).await;
     assert!(
-        rows.iter().all(|row| row.extra.is_empty()),
+        rows.iter().all(|row| row.bookkeeping.is_empty()),
         "nothing is left to do: {rows:?}"
     );
     rows.iter().map(|row| (last_said(row), row.orphaned)).collect()
@@ -82,7 +82,7 @@ fn stored(rows: &[Snapshot]) -> MemoryStore {
     Fuse::never().process(async {
         for row in rows.iter().cloned() {
             let id = row.snapshot_id.clone();
-            let put: Mutation = Arc::new(move |_| Ok(Some(row.clone())));
+            let put = Mutation::new(move |_| Ok(Some(row.clone())));
             let scope = Scope::default();
             let saved = store.save(&scope, Some(&id), Precondition::None, put).await;
             saved.unwrap();
@@ -295,10 +295,10 @@ fn marks_that_could_not_be_written_are_made_up_for_by_the_next_turn_of_the_invoc
 fn an_unfinished_rewind_of_rows_that_are_gone_changes_nothing() {
     let made = session(SnapshotIds::Uuid);
     let store = stored(&made);
-    let forged: Mutation = Arc::new(|row| {
+    let forged = Mutation::new(|row| {
         let mut row = row.unwrap().clone();
         let rewind = serde_json::json!({"keep": "gone"});
-        row.extra.insert("unfinishedRewind".to_owned(), rewind);
+        row.bookkeeping = serde_json::from_value(serde_json::json!({ "unfinishedRewind": rewind })).unwrap();
         Ok(Some(row))
     });
     let scope = Scope::default();

@@ -84,7 +84,7 @@ async fn a_run_that_was_aborted_with_its_worker_gone_is_left_alone() {
         .get_snapshot(task.snapshot_id().clone())
         .await
         .unwrap();
-    assert!(shown.state.is_none() && shown.extra.is_empty());
+    assert!(shown.state.is_none() && shown.bookkeeping.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,5 @@
 //! Snapshots, read through the agent and through its companion action.
 
-use std::sync::Arc;
-
 use everturn_agent::store::{MemoryStore, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, Snapshot, SnapshotStatus};
 use everturn_core::{DynAction, JsonCall, Status};
@@ -54,7 +52,7 @@ async fn fields_of_other_versions_come_out_again() {
         "state": {"messages": [], "novelty": true},
     }))
     .unwrap();
-    let mutation: Mutation = Arc::new(move |_| Ok(Some(row.clone())));
+    let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
     store
         .save(
             &Scope::default(),

@@ -39,7 +39,7 @@ async fn a_lost_run_goes_on_elsewhere_from_the_last_committed_state() {
         texts(&row.state.unwrap().messages),
         ["one", "re: one", "two", "re: two"]
     );
-    assert!(row.extra.is_empty() && row.heartbeat_at.is_none());
+    assert!(row.bookkeeping.is_empty() && row.heartbeat_at.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,7 +77,7 @@ async fn a_worker_that_wakes_while_its_heir_works_stops_and_writes_nothing() {
     heir.gate.add_permits(1);
     heir.agent.idle().await;
 
-    assert_eq!(after.extra, held.extra, "the lease is the heir's");
+    assert_eq!(after.bookkeeping, held.bookkeeping, "the lease is the heir's");
     assert_eq!(zombie.store.saves(), 1, "the next beat found the row taken");
     assert_eq!(task.status().await.unwrap(), SnapshotStatus::Completed);
 }
@@ -106,7 +106,7 @@ async fn turns_that_were_finished_are_not_repeated() {
     assert_eq!(first.turns(), ["one", "two"]);
     assert_eq!(second.turns(), ["two", "three"]);
     assert_eq!(saves, 2, "the pending row, and one record of the finished turn");
-    assert!(raw.state.is_some() && shown.state.is_none() && shown.extra.is_empty());
+    assert!(raw.state.is_some() && shown.state.is_none() && shown.bookkeeping.is_empty());
     let row = second.agent.get_snapshot(id).await.unwrap();
     assert_eq!(row.status, SnapshotStatus::Completed);
     assert_eq!(
@@ -179,7 +179,7 @@ async fn an_abort_reaches_the_worker_that_took_the_run_over() {
     assert_eq!(abort.previous, SnapshotStatus::Pending);
     let row = second.row(task.snapshot_id()).await;
     assert_eq!(row.status, SnapshotStatus::Aborted);
-    assert!(row.finish_reason.is_some() && row.state.is_none() && row.extra.is_empty());
+    assert!(row.finish_reason.is_some() && row.state.is_none() && row.bookkeeping.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

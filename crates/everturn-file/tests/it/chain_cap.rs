@@ -1,8 +1,6 @@
 //! A cap on the length of a line of ancestors deletes the oldest.
 
-use std::sync::Arc;
-
-use everturn_agent::store::{Detail, Precondition, Scope, SessionStore};
+use everturn_agent::store::{Detail, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Status;
 use everturn_file::FileStore;
@@ -12,7 +10,7 @@ async fn save(store: &FileStore, id: &str, parent: Option<&str>, seconds: i64) {
     let created_at = Timestamp::from_second(seconds).unwrap();
     let mut row = Snapshot::new(SnapshotId::from(id), SessionId::from("s"), created_at);
     row.parent_id = parent.map(SnapshotId::from);
-    let mutation = Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+    let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
     store
         .save(&Scope::default(), Some(&id.into()), Precondition::None, mutation)
         .await

@@ -1,10 +1,11 @@
 //! What others left in the folder is read if it is a row, and in nobody's way if it is not.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::store::{Detail, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery};
+use everturn_agent::store::{
+    Detail, Mutation, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
+};
 use everturn_agent::{Snapshot, SnapshotId};
 use everturn_file::{Disk, FileStore, RealDisk};
 use jiff::Timestamp;
@@ -41,7 +42,7 @@ impl Fixture {
     async fn save(&self, id: &str, parent: Option<&str>, seconds: i64) {
         let mut row = Snapshot::new(id.into(), "s".into(), Timestamp::from_second(seconds).unwrap());
         row.parent_id = parent.map(SnapshotId::from);
-        let put = Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+        let put = Mutation::new(move |_| Ok(Some(row.clone())));
         self.store
             .save(&Scope::default(), Some(&id.into()), Precondition::None, put)
             .await

@@ -12,7 +12,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use everturn_agent::SnapshotStatus::{Aborted, Pending};
-use everturn_agent::store::{Detail, Order, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery};
+use everturn_agent::store::{
+    Detail, Mutation, Order, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
+};
 use everturn_agent::{Agent, AgentSession, Artifact, Snapshot, SnapshotId, custom_agent};
 use everturn_ai::{FinishReason, Message};
 use everturn_core::Registry;
@@ -270,7 +272,7 @@ async fn an_abort_by_the_npm_package_is_heard_here() {
     let mut row = Snapshot::new("run".into(), "s".into(), jiff::Timestamp::now());
     row.status = Pending;
     row.heartbeat_at = Some(row.created_at);
-    let put = std::sync::Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+    let put = Mutation::new(move |_| Ok(Some(row.clone())));
     store
         .save(&Scope::default(), Some(&"run".into()), Precondition::None, put)
         .await

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_agent::store::{Precondition, Scope, SessionStore};
+use everturn_agent::store::{Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{SessionState, Snapshot, SnapshotId};
 use everturn_ai::Message;
 use everturn_sqlite::SqliteStore;
@@ -61,7 +61,7 @@ impl Conversation {
         let tip = Precondition::Tip(self.last.clone());
         let row = self.turn();
         let id = row.snapshot_id.clone();
-        let mutation = std::sync::Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+        let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
         store
             .save(&Scope::default(), Some(&id), tip, mutation)
             .await

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_agent::store::{Precondition, Scope, SessionStore};
+use everturn_agent::store::{Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{Artifact, SessionId, SessionState, Snapshot, SnapshotId};
 use everturn_ai::{Message, Part};
 use everturn_sqlite::{Durability, SqliteStore};
@@ -38,7 +38,7 @@ async fn open(folder: &std::path::Path) -> SqliteStore {
 
 async fn save(store: &SqliteStore, row: Snapshot) {
     let id = row.snapshot_id.clone();
-    let put = Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+    let put = Mutation::new(move |_| Ok(Some(row.clone())));
     store
         .save(&Scope::default(), Some(&id), Precondition::None, put)
         .await

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use everturn_agent::patch::JsonPatch;
 use everturn_agent::store::{
-    Deletion, Detail, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
+    Deletion, Detail, Mutation, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
 };
 use everturn_agent::{Artifact, SessionState, Snapshot, SnapshotStatus};
 use everturn_ai::Message;
@@ -140,7 +140,7 @@ fn row(id: &str, second: i64, state: &SessionState) -> Snapshot {
 
 async fn save(store: &SqliteStore, row: Snapshot) -> everturn_core::Result<Option<Snapshot>> {
     let id = row.snapshot_id.clone();
-    let put = Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+    let put = Mutation::new(move |_| Ok(Some(row.clone())));
     store
         .save(&Scope::default(), Some(&id), Precondition::None, put)
         .await

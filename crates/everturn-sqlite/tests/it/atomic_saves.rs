@@ -1,7 +1,5 @@
 //! A save is one step, whoever else saves at the same time.
 
-use std::sync::Arc;
-
 use everturn_agent::SnapshotStatus;
 use everturn_agent::store::{Mutation, Precondition, SessionStore};
 use everturn_core::{Error, Reason, Status};
@@ -10,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Fixture, get, put, row, scope, set};
 
 fn increment() -> Mutation {
-    Arc::new(|existing| {
+    Mutation::new(|existing| {
         let mut row = existing.cloned().unwrap_or_else(|| row("counter", "s", 1));
         row.status = SnapshotStatus::Pending;
         let count = row.extra.get("count").and_then(Value::as_u64).unwrap_or(0);
@@ -78,8 +76,8 @@ async fn of_sixteen_turns_from_one_tip_exactly_one_commits() {
 #[tokio::test]
 async fn a_save_that_fails_or_panics_takes_nothing_of_its_neighbours_with_it() {
     let fixture = Fixture::new().await;
-    let failing: Mutation = Arc::new(|_| Err(Error::resource_exhausted("no pots left")));
-    let panicking: Mutation = Arc::new(|_| panic!("burnt"));
+    let failing = Mutation::new(|_| Err(Error::resource_exhausted("no pots left")));
+    let panicking = Mutation::new(|_| panic!("burnt"));
 
     let save = |id: &'static str, mutation: Mutation| {
         let store = fixture.store.clone();
@@ -116,7 +114,7 @@ async fn a_mutation_that_returns_nothing_writes_nothing() {
             &scope(),
             Some(&"x".into()),
             Precondition::None,
-            Arc::new(|_| Ok(None)),
+            Mutation::new(|_| Ok(None)),
         )
         .await;
 

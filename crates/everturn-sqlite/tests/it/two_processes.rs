@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use everturn_agent::SnapshotStatus::{Completed, Pending};
@@ -62,7 +61,7 @@ fn the_other_process() {
 }
 
 fn increment() -> Mutation {
-    Arc::new(|existing| {
+    Mutation::new(|existing| {
         let mut row = existing.cloned().unwrap_or_else(|| row("counter", "s", 1));
         row.status = Pending;
         let count = row.extra.get("count").and_then(Value::as_u64).unwrap_or(0);

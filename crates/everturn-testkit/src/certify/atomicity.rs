@@ -68,7 +68,7 @@ pub(super) async fn begin_counting(store: &dyn SessionStore) -> Verdict {
 
 /// One writer's increments.
 pub(super) async fn increment(store: &dyn SessionStore) -> Verdict {
-    let increment: Mutation = Arc::new(|row: Option<&Snapshot>| {
+    let increment = Mutation::new(|row: Option<&Snapshot>| {
         let mut row = row
             .cloned()
             .ok_or_else(|| Error::internal("the row is not there"))?;
@@ -78,7 +78,7 @@ pub(super) async fn increment(store: &dyn SessionStore) -> Verdict {
     for _ in 0..ROUNDS {
         let id = SnapshotId::from("counter");
         let saved = store
-            .save(&scope(), Some(&id), Precondition::None, Arc::clone(&increment))
+            .save(&scope(), Some(&id), Precondition::None, increment.clone())
             .await;
         saved.map_err(|error| format!("an increment failed: {error:?}"))?;
     }
@@ -234,7 +234,7 @@ pub(super) async fn end(
     id: &str,
     status: SnapshotStatus,
 ) -> Result<Option<Snapshot>, Error> {
-    let end: Mutation = Arc::new(move |row| {
+    let end = Mutation::new(move |row| {
         Ok(row
             .filter(|row| row.status == SnapshotStatus::Pending)
             .map(|row| Snapshot {

@@ -1,14 +1,12 @@
 //! Stores that break one promise each, to show that the kit can tell.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Order, Page,
-    PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream,
+    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation,
+    Order, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
+    SnapshotQuery, StatusStream, drop_journals,
 };
-use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_agent::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::Result;
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -43,6 +41,8 @@ pub enum Defect {
     LostCursor,
     /// Forgets fields it does not know.
     ForgetsUnknownFields,
+    /// Forgets what the framework notes for itself.
+    ForgetsBookkeeping,
     /// Finds the background runs of one tenant only.
     OverlooksRuns,
     /// Takes every background run for silent.
@@ -51,13 +51,15 @@ pub enum Defect {
     OverwrittenRecord,
     /// Writes a record whatever its guard says.
     UnguardedRecord,
+    /// Writes a record of a background run whoever holds its lease.
+    IgnoredLease,
     /// Keeps the journals of a session that was deleted.
     LeftoverJournals,
 }
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -71,10 +73,12 @@ impl Defect {
         Self::IdleDeletion,
         Self::LostCursor,
         Self::ForgetsUnknownFields,
+        Self::ForgetsBookkeeping,
         Self::OverlooksRuns,
         Self::DeafToHeartbeats,
         Self::OverwrittenRecord,
         Self::UnguardedRecord,
+        Self::IgnoredLease,
         Self::LeftoverJournals,
     ];
 
@@ -94,16 +98,21 @@ impl Defect {
             Self::IdleDeletion => "deleted rows are gone from every view",
             Self::LostCursor => "a session's rows are listed in order, page by page",
             Self::ForgetsUnknownFields => "unknown fields and part kinds survive",
+            Self::ForgetsBookkeeping => "what the framework notes in a snapshot survives",
             Self::OverlooksRuns => "background runs of all tenants are found until they are over",
             Self::DeafToHeartbeats => "silent background runs are told from others",
             Self::OverwrittenRecord => "a number of a journal is written once, whoever comes",
             Self::UnguardedRecord => "a record is written only if its guard allows it",
+            Self::IgnoredLease => "a record of a background run is written only under its lease",
             Self::LeftoverJournals => "a deleted session leaves no journal",
         }
     }
 
     /// The row as the defect leaves it.
     fn damaged(self, mut row: Snapshot) -> Snapshot {
+        if self == Self::ForgetsBookkeeping {
+            row.bookkeeping = Bookkeeping::default();
+        }
         match (self, &mut row.state) {
             (Self::TornWrite, Some(state)) if state.messages.len() > 40 => {
                 state.messages = state.messages.truncate_to(40);
@@ -152,7 +161,76 @@ impl DefectiveStore {
     /// The mutation, with the defect's damage done to what it returns.
     fn damaging(&self, mutation: Mutation) -> Mutation {
         let defect = self.defect;
-        Arc::new(move |existing| Ok(mutation(existing)?.map(|row| defect.damaged(row))))
+        Mutation::new(move |existing| Ok(mutation.apply(existing)?.map(|row| defect.damaged(row))))
+    }
+
+    async fn write(
+        &self,
+        scope: &Scope,
+        id: Option<&SnapshotId>,
+        precondition: Precondition,
+        mutation: Mutation,
+    ) -> Result<Option<Snapshot>> {
+        let scope = self.scope(scope);
+        match (self.defect, id) {
+            (Defect::LostUpdate, Some(id)) => {
+                let seen = self.store.get(&scope, id, Detail::Whole).await?;
+                let Some(row) = mutation.apply(seen.as_ref())? else {
+                    return Ok(None);
+                };
+                Self::dawdle().await;
+                self.store
+                    .save(
+                        &scope,
+                        Some(id),
+                        precondition,
+                        Mutation::new(move |_| Ok(Some(row.clone()))),
+                    )
+                    .await
+            }
+            (Defect::LockThatDoesNotExclude, Some(id)) => {
+                if let Precondition::Tip(expected) = &precondition
+                    && let Some(row) = mutation.apply(None)?
+                    && let Some(session) = &row.session_id
+                {
+                    let tip = self
+                        .store
+                        .latest(&scope, session, Detail::Metadata)
+                        .await?
+                        .map(|tip| tip.snapshot_id);
+                    if tip != *expected {
+                        return self.store.save(&scope, Some(id), precondition, mutation).await;
+                    }
+                    Self::dawdle().await;
+                }
+                self.store
+                    .save(&scope, Some(id), Precondition::None, mutation)
+                    .await
+            }
+            (Defect::UncheckedRewrite, Some(id)) => {
+                let is_new = self.store.get(&scope, id, Detail::Metadata).await?.is_none();
+                let checked = if is_new { precondition } else { Precondition::None };
+                self.store.save(&scope, Some(id), checked, mutation).await
+            }
+            (Defect::MutableEnding, Some(id)) => {
+                let before = self.store.get(&scope, id, Detail::Whole).await?;
+                let after = mutation.apply(before.as_ref())?;
+                if let (Some(before), Some(after)) = (&before, &after)
+                    && before.status != after.status
+                {
+                    self.store
+                        .delete(&scope, &Deletion::Snapshots(vec![id.clone()]))
+                        .await?;
+                }
+                let put = Mutation::new(move |_| Ok(after.clone()));
+                self.store.save(&scope, Some(id), precondition, put).await
+            }
+            _ => {
+                self.store
+                    .save(&scope, id, precondition, self.damaging(mutation))
+                    .await
+            }
+        }
     }
 
     async fn all_rows(&self, scope: &Scope, session: &SessionId) -> Result<Vec<Snapshot>> {
@@ -196,73 +274,19 @@ impl SessionStore for DefectiveStore {
         }
     }
 
-    async fn save(
+    async fn commit(
         &self,
         scope: &Scope,
         id: Option<&SnapshotId>,
         precondition: Precondition,
         mutation: Mutation,
+        journals: &[JournalKey],
     ) -> Result<Option<Snapshot>> {
-        let scope = self.scope(scope);
-        match (self.defect, id) {
-            (Defect::LostUpdate, Some(id)) => {
-                let seen = self.store.get(&scope, id, Detail::Whole).await?;
-                let Some(row) = mutation(seen.as_ref())? else {
-                    return Ok(None);
-                };
-                Self::dawdle().await;
-                self.store
-                    .save(
-                        &scope,
-                        Some(id),
-                        precondition,
-                        Arc::new(move |_| Ok(Some(row.clone()))),
-                    )
-                    .await
-            }
-            (Defect::LockThatDoesNotExclude, Some(id)) => {
-                if let Precondition::Tip(expected) = &precondition
-                    && let Some(row) = mutation(None)?
-                    && let Some(session) = &row.session_id
-                {
-                    let tip = self
-                        .store
-                        .latest(&scope, session, Detail::Metadata)
-                        .await?
-                        .map(|tip| tip.snapshot_id);
-                    if tip != *expected {
-                        return self.store.save(&scope, Some(id), precondition, mutation).await;
-                    }
-                    Self::dawdle().await;
-                }
-                self.store
-                    .save(&scope, Some(id), Precondition::None, mutation)
-                    .await
-            }
-            (Defect::UncheckedRewrite, Some(id)) => {
-                let is_new = self.store.get(&scope, id, Detail::Metadata).await?.is_none();
-                let checked = if is_new { precondition } else { Precondition::None };
-                self.store.save(&scope, Some(id), checked, mutation).await
-            }
-            (Defect::MutableEnding, Some(id)) => {
-                let before = self.store.get(&scope, id, Detail::Whole).await?;
-                let after = mutation(before.as_ref())?;
-                if let (Some(before), Some(after)) = (&before, &after)
-                    && before.status != after.status
-                {
-                    self.store
-                        .delete(&scope, &Deletion::Snapshots(vec![id.clone()]))
-                        .await?;
-                }
-                let put: Mutation = Arc::new(move |_| Ok(after.clone()));
-                self.store.save(&scope, Some(id), precondition, put).await
-            }
-            _ => {
-                self.store
-                    .save(&scope, id, precondition, self.damaging(mutation))
-                    .await
-            }
+        let saved = self.write(scope, id, precondition, mutation).await?;
+        if saved.is_some() {
+            drop_journals(self, scope, journals).await;
         }
+        Ok(saved)
     }
 
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
@@ -342,7 +366,15 @@ impl Journal for DefectiveStore {
     ) -> Result<()> {
         let scope = self.scope(scope);
         if self.defect != Defect::OverwrittenRecord {
-            let guard = guard.filter(|_| self.defect != Defect::UnguardedRecord);
+            let is_unguarded = match (self.defect, guard) {
+                (Defect::UnguardedRecord, _) => true,
+                (Defect::IgnoredLease, Some(guard)) => {
+                    let reserved = self.store.get(&scope, &guard.reserved, Detail::Metadata).await?;
+                    reserved.is_some_and(|run| run.status == SnapshotStatus::Pending)
+                }
+                _ => false,
+            };
+            let guard = guard.filter(|_| !is_unguarded);
             return self.store.append(&scope, key, record, guard).await;
         }
         let mut records = Journal::read(&self.store, &scope, key).await?;

@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use everturn_agent::SnapshotId;
 use everturn_agent::store::{
-    Deletion, Journal, JournalGuard, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, Scope,
+    Deletion, Journal, JournalGuard, JournalKey, JournalRecord, Lease, Precondition, RECORD_TAKEN, Scope,
     SessionStore,
 };
+use everturn_agent::{SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Status};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::row::{put, row, save, save_in, scope};
+use super::row::{background_run, put, row, save, save_in, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
     "a journal is read as it was written, in order" => a_journal_is_read_as_it_was_written,
     "a number of a journal is written once, whoever comes" => a_number_is_written_once,
     "a record is written only if its guard allows it" => a_guard_is_obeyed,
+    "a record of a background run is written only under its lease" => a_lease_is_obeyed,
     "journals of turns, sessions and tenants are apart" => journals_are_apart,
     "a dropped journal is gone and can be begun again" => a_dropped_journal_is_gone,
     "a commit drops the journals of its turns, and only a commit" => a_commit_drops_journals,
@@ -118,17 +119,10 @@ async fn a_guard_is_obeyed(store: Arc<dyn SessionStore>) -> Verdict {
     };
     let key = turn("s", "t");
     save_in(&*store, &Scope::new("stranger"), row("s", "own", 9)).await?;
-    // Allows a record while there is no row 'own' and the latest is the expected one.
+    // Allows a record while there is no snapshot 'own' and the latest is the expected one.
     let guard = |expected: Option<&'static str>| {
-        JournalGuard::new("own".into(), move |row, latest| {
-            if row.is_some_and(|row| row.state.is_some()) {
-                return Err(Error::internal("the guard was given a state"));
-            }
-            if row.is_none() && latest.map(SnapshotId::as_str) == expected {
-                return Ok(());
-            }
-            Err(Error::aborted("over"))
-        })
+        let tip = Precondition::Tip(expected.map(SnapshotId::from));
+        JournalGuard::new("own".into(), Lease::first(), tip)
     };
     let write = async |sequence: u64, expected: Option<&'static str>| {
         let record = JournalRecord {
@@ -159,6 +153,47 @@ async fn a_guard_is_obeyed(store: Arc<dyn SessionStore>) -> Verdict {
     );
     let read = bodies(journal, &scope(), &key).await?;
     ensure!(read == [(0, json!(0)), (1, json!(1))], "read {read:?}");
+    Ok(())
+}
+
+async fn a_lease_is_obeyed(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    let lease = Lease::first();
+    let guard = JournalGuard::new("run".into(), lease, Precondition::Tip(None));
+    let another = serde_json::json!({"worker": "00000000-0000-0000-0000-000000000001", "epoch": 2});
+    let unreadable = serde_json::json!({"epoch": "two"});
+    let mut sequence = 0;
+    for (status, lease, expected) in [
+        (SnapshotStatus::Pending, Some(json!(lease)), Ok(())),
+        (SnapshotStatus::Pending, None, Ok(())),
+        (SnapshotStatus::Pending, Some(another), Err(Status::Aborted)),
+        (SnapshotStatus::Pending, Some(unreadable), Err(Status::DataLoss)),
+        (SnapshotStatus::Aborted, Some(json!(lease)), Err(Status::Aborted)),
+    ] {
+        let mut run = row("s", "run", 1);
+        run.status = status;
+        run.bookkeeping = lease.as_ref().map(background_run).unwrap_or_default();
+        save(&*store, run).await?;
+
+        let record = JournalRecord {
+            sequence,
+            body: json!(sequence),
+        };
+        let written = journal
+            .append(&scope(), &turn("s", "t"), record, Some(&guard))
+            .await
+            .map_err(|error| error.status());
+
+        ensure!(
+            written == expected,
+            "a record of a run that is {status:?} under the lease {lease:?}: {written:?}"
+        );
+        sequence += u64::from(written.is_ok());
+    }
+    let read = bodies(journal, &scope(), &turn("s", "t")).await?;
+    ensure!(read.len() == 2, "read {read:?}");
     Ok(())
 }
 

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use everturn_agent::store::{Detail, Mutation, Precondition, Scope, SessionStore};
+use everturn_agent::store::{Bookkeeping, Detail, Lease, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{Artifact, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::{History, Message, Part};
 use everturn_core::{Error, Status};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
     "a row is read as it was written" => a_row_is_read_as_it_was_written,
     "unknown fields and part kinds survive" => unknown_fields_survive,
+    "what the framework notes in a snapshot survives" => bookkeeping_survives,
     "metadata is read without the state" => metadata_is_read_without_the_state,
     "a mutation sees the row, may decline and may fail" => a_mutation_sees_declines_and_fails,
     "a row that is over keeps its status" => a_final_row_keeps_its_status,
@@ -47,9 +48,18 @@ pub(super) fn state(session: &str, texts: &[&str]) -> SessionState {
     }
 }
 
+/// What the framework notes in the row of a background run with this lease.
+pub(super) fn background_run(lease: &Value) -> Bookkeeping {
+    let mut run = json!({"agent": "chef", "attempts": 1, "turns": 0, "novelty": [1]});
+    for (key, value) in lease.as_object().into_iter().flatten() {
+        run[key] = value.clone();
+    }
+    serde_json::from_value(json!({ "backgroundRun": run })).expect("any JSON is read as bookkeeping")
+}
+
 /// Puts a row there whatever was there before.
 pub(super) fn put(row: Snapshot) -> Mutation {
-    Arc::new(move |_| Ok(Some(row.clone())))
+    Mutation::new(move |_| Ok(Some(row.clone())))
 }
 
 pub(super) async fn save(store: &dyn SessionStore, row: Snapshot) -> Result<Snapshot, String> {
@@ -132,6 +142,37 @@ async fn unknown_fields_survive(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
+async fn bookkeeping_survives(store: Arc<dyn SessionStore>) -> Verdict {
+    let rewind = json!({"unfinishedRewind": {"keep": "a"}, "openTurn": {"journal": "j", "records": 1}});
+    let unreadable = json!({"backgroundRun": "of a later version", "openTurn": [1], "unfinishedRewind": {}});
+    let read = |notes| serde_json::from_value::<Bookkeeping>(notes).map_err(|error| error.to_string());
+    let notes = [
+        background_run(&json!(Lease::first())),
+        read(rewind)?,
+        read(unreadable)?,
+    ];
+    for (number, notes) in notes.into_iter().enumerate() {
+        let mut written = row("s", &format!("noted {number}"), 1);
+        written.status = SnapshotStatus::Pending;
+        written.bookkeeping = notes;
+        save(&*store, written.clone()).await?;
+
+        let metadata = store.get(&scope(), &written.snapshot_id, Detail::Metadata).await;
+        let metadata = metadata.map_err(|error| error.to_string())?;
+        let whole = get(&*store, written.snapshot_id.as_str()).await?;
+
+        for read in [metadata, whole] {
+            let read = read.map(|read| read.bookkeeping);
+            ensure!(
+                read.as_ref() == Some(&written.bookkeeping),
+                "wrote {:?}, read {read:?}",
+                written.bookkeeping
+            );
+        }
+    }
+    Ok(())
+}
+
 async fn metadata_is_read_without_the_state(store: Arc<dyn SessionStore>) -> Verdict {
     save(&*store, row("s", "a", 1)).await?;
 
@@ -151,7 +192,7 @@ async fn metadata_is_read_without_the_state(store: Arc<dyn SessionStore>) -> Ver
 
 async fn a_mutation_sees_declines_and_fails(store: Arc<dyn SessionStore>) -> Verdict {
     let id = SnapshotId::from("a");
-    let fresh: Mutation = Arc::new(|existing| match existing {
+    let fresh = Mutation::new(|existing| match existing {
         None => Ok(Some(row("s", "a", 1))),
         Some(_) => Err(Error::internal("a row that was never written was shown")),
     });
@@ -159,14 +200,19 @@ async fn a_mutation_sees_declines_and_fails(store: Arc<dyn SessionStore>) -> Ver
     ensure!(matches!(created, Ok(Some(_))), "creating a row: {created:?}");
 
     let declined = store
-        .save(&scope(), Some(&id), Precondition::None, Arc::new(|_| Ok(None)))
+        .save(
+            &scope(),
+            Some(&id),
+            Precondition::None,
+            Mutation::new(|_| Ok(None)),
+        )
         .await;
     ensure!(
         matches!(declined, Ok(None)),
         "a mutation that wrote nothing: {declined:?}"
     );
 
-    let failing: Mutation = Arc::new(|_| Err(Error::aborted("changed my mind")));
+    let failing = Mutation::new(|_| Err(Error::aborted("changed my mind")));
     let failed = store.save(&scope(), Some(&id), Precondition::None, failing).await;
     let status = failed.as_ref().err().map(Error::status);
     ensure!(

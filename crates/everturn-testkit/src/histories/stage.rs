@@ -219,7 +219,7 @@ impl Stage {
         let session = self.session(session);
         let row = self.model.pending(&session, SnapshotId::fresh(), self.now());
         let written = row.clone();
-        let mutation: Mutation = Arc::new(move |_| Ok(Some(written.clone())));
+        let mutation = Mutation::new(move |_| Ok(Some(written.clone())));
         self.store
             .save(
                 &Scope::default(),

@@ -138,7 +138,7 @@ impl End {
     /// What a row says of an errand that is over.
     pub fn of(row: &Snapshot) -> Self {
         assert_eq!(row.status, SnapshotStatus::Completed, "{:?}", row.error);
-        assert!(row.extra.is_empty() && row.heartbeat_at.is_none());
+        assert!(row.bookkeeping.is_empty() && row.heartbeat_at.is_none());
         if row.finish_reason != Some(AgentFinishReason::Interrupted) {
             assert_eq!(row.finish_reason, Some(AgentFinishReason::Stop));
             return Self::Done;

@@ -149,16 +149,6 @@ impl SessionStore for FaultyStore {
         self.inner.latest(scope, session, detail).await
     }
 
-    async fn save(
-        &self,
-        scope: &Scope,
-        id: Option<&SnapshotId>,
-        precondition: Precondition,
-        mutation: Mutation,
-    ) -> Result<Option<Snapshot>> {
-        self.commit(scope, id, precondition, mutation, &[]).await
-    }
-
     async fn commit(
         &self,
         scope: &Scope,
@@ -176,9 +166,9 @@ impl SessionStore for FaultyStore {
             return Err(Error::resource_exhausted("the disk is full"));
         }
         // A mutation must be pure: a store under contention runs it again.
-        let mutation: Mutation = Arc::new(move |row| {
-            let first = mutation(row)?;
-            let second = mutation(row)?;
+        let mutation = Mutation::new(move |row| {
+            let first = mutation.apply(row)?;
+            let second = mutation.apply(row)?;
             assert_eq!(first, second, "a mutation depends on something else than the row");
             Ok(second)
         });

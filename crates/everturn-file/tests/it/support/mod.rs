@@ -6,7 +6,7 @@ pub(crate) mod platter;
 use std::path::Path;
 use std::sync::Arc;
 
-use everturn_agent::store::{Detail, Precondition, Scope, SessionStore};
+use everturn_agent::store::{Detail, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
 use everturn_ai::Message;
 use everturn_core::{Error, Result};
@@ -39,7 +39,7 @@ pub(crate) async fn put(
     precondition: Precondition,
 ) -> Result<Option<Snapshot>> {
     let id = row.snapshot_id.clone();
-    let mutation = Arc::new(move |_: Option<&Snapshot>| Ok(Some(row.clone())));
+    let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
     store
         .save(&Scope::default(), Some(&id), precondition, mutation)
         .await

@@ -1,7 +1,6 @@
 //! What the tests of the store have in common.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use everturn_agent::store::{
     Detail, Mutation, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
@@ -72,7 +71,7 @@ pub(crate) fn said(texts: &[&str]) -> SessionState {
 }
 
 pub(crate) fn set(row: Snapshot) -> Mutation {
-    Arc::new(move |_| Ok(Some(row.clone())))
+    Mutation::new(move |_| Ok(Some(row.clone())))
 }
 
 pub(crate) async fn put(store: &dyn SessionStore, row: Snapshot) -> Result<Snapshot> {

@@ -1,37 +1,38 @@
-//! What earlier attempts at a turn did, and what this one has asked about. Pure: no store, no clock.
+//! The effects of a turn that earlier attempts journaled, and those that this attempt has come to. Pure: no store, no
+//! clock.
 
 use std::collections::{HashMap, HashSet};
 
 use everturn_ai::{EffectId, Message, ModelResponse, Replay, ToolOutcome, ToolRecord};
 
 use super::entry::Entry;
-use super::identity::{call_look, call_of, effect_id};
+use super::identity::{call_fingerprint, call_of, effect_id};
 use crate::session::Change;
 use crate::store::JournalKey;
 
-/// What is known about the effects of one turn.
-pub(super) struct Log {
+/// The effects of one turn, as far as they are known.
+pub(super) struct KnownEffects {
     key: JournalKey,
     replies: HashMap<EffectId, ModelResponse>,
     calls: HashMap<EffectId, Known>,
-    /// Every call that was asked for, by what was called with what, in order.
+    /// Every call that was asked for, in order, by the digest of its tool and input.
     asked: HashMap<String, Vec<EffectId>>,
-    /// The identities that this attempt has met.
+    /// The effects that this attempt has come to.
     met: HashSet<EffectId>,
-    /// How many calls ended.
+    /// The number of calls that ended.
     endings: usize,
-    /// How often this attempt has met each look.
+    /// How often this attempt has met each fingerprint.
     occurrences: HashMap<String, u64>,
 }
 
-/// What is known about one call.
+/// One call, as far as it is known.
 #[derive(Default)]
 struct Known {
     must_not_repeat: bool,
-    /// The number of its result among all.
+    /// The number of the result among all results, and the result.
     ended: Option<(usize, ToolOutcome)>,
     reply: Option<EffectId>,
-    /// What it changed in the session, until that is changed again.
+    /// The call's changes of the session, until they are made again.
     changes: Vec<Change>,
 }
 
@@ -39,11 +40,11 @@ struct Known {
 pub(super) struct Met {
     pub(super) id: EffectId,
     pub(super) record: ToolRecord,
-    /// What to change in the session in its place.
+    /// The changes of the session to make in place of the call.
     pub(super) changes: Vec<Change>,
 }
 
-impl Log {
+impl KnownEffects {
     pub(super) fn new(key: JournalKey) -> Self {
         Self {
             key,
@@ -56,15 +57,15 @@ impl Log {
         }
     }
 
-    /// Takes note of what an earlier attempt wrote.
+    /// Takes note of an entry that an earlier attempt wrote.
     pub(super) fn learn(&mut self, entry: Entry) {
         match entry {
-            Entry::Claimed => {}
+            Entry::TakenUp => {}
             Entry::Replied { effect, response } => {
                 let requests = response.message.iter().flat_map(Message::tool_requests);
                 for (position, request) in requests.enumerate() {
                     let call = call_of(request);
-                    let id = effect_id(&self.key, &call_look(Some(&effect), position, &call), 0);
+                    let id = effect_id(&self.key, &call_fingerprint(Some(&effect), position, &call), 0);
                     note(&mut self.asked, call, id);
                 }
                 self.replies.insert(effect, *response);
@@ -99,15 +100,15 @@ impl Log {
         }
     }
 
-    /// Takes note of what an earlier attempt wrote before the row that this one goes on from: the calls of its replies have
-    /// had their answers, and what was changed stays changed.
+    /// Takes note of an entry whose effect is part of the snapshot that this attempt continues from: the calls of a reply
+    /// are answered, and their changes of the session are made.
     pub(super) fn learn_past(&mut self, entry: Entry) {
         match entry {
             Entry::Replied { effect, response } => {
                 let requests = response.message.iter().flat_map(Message::tool_requests);
                 for (position, request) in requests.enumerate() {
-                    let look = call_look(Some(&effect), position, &call_of(request));
-                    self.met.insert(effect_id(&self.key, &look, 0));
+                    let fingerprint = call_fingerprint(Some(&effect), position, &call_of(request));
+                    self.met.insert(effect_id(&self.key, &fingerprint, 0));
                 }
             }
             Entry::Ended {
@@ -130,10 +131,10 @@ impl Log {
         }
     }
 
-    /// The identity of a model call, its reply if that is known, and what the calls that the reply asked for changed, in
-    /// the order in which they ended.
-    pub(super) fn meet_model(&mut self, look: &str) -> (EffectId, Option<ModelResponse>, Vec<Change>) {
-        let id = self.next(look);
+    /// Returns the identity of a model call, its reply if that is known, and the changes of the session by the calls that
+    /// the reply asked for, in the order in which these ended.
+    pub(super) fn meet_model(&mut self, fingerprint: &str) -> (EffectId, Option<ModelResponse>, Vec<Change>) {
+        let id = self.next(fingerprint);
         let Some(response) = self.replies.remove(&id) else {
             return (id, None, Vec::new());
         };
@@ -151,9 +152,9 @@ impl Log {
         (id, Some(response), changes)
     }
 
-    /// The identity of a call and what is known of it.
-    pub(super) fn meet_call(&mut self, look: &str, call: &str, replay: Replay) -> Met {
-        let own = self.next(look);
+    /// Returns the identity of a call and what is known of it.
+    pub(super) fn meet_call(&mut self, fingerprint: &str, call: &str, replay: Replay) -> Met {
+        let own = self.next(fingerprint);
         let id = match replay {
             Replay::Pure => {
                 return Met {
@@ -181,8 +182,8 @@ impl Log {
         Met { id, record, changes }
     }
 
-    /// Another identity under which an earlier attempt asked for the same call, if this attempt has gone another way and
-    /// does not come to it by itself.
+    /// Returns another identity under which an earlier attempt asked for the same call, if this attempt has gone another
+    /// way and does not come to that identity by itself.
     fn begun_before(&self, own: &EffectId, call: &str) -> Option<EffectId> {
         let asked = self.asked.get(call)?;
         if asked.contains(own) {
@@ -191,9 +192,9 @@ impl Log {
         asked.iter().find(|id| !self.met.contains(*id)).cloned()
     }
 
-    fn next(&mut self, look: &str) -> EffectId {
-        let occurrence = self.occurrences.entry(look.to_owned()).or_default();
-        let id = effect_id(&self.key, look, *occurrence);
+    fn next(&mut self, fingerprint: &str) -> EffectId {
+        let occurrence = self.occurrences.entry(fingerprint.to_owned()).or_default();
+        let id = effect_id(&self.key, fingerprint, *occurrence);
         *occurrence += 1;
         id
     }
@@ -218,12 +219,12 @@ mod tests {
 
     use super::*;
 
-    fn log(entries: impl IntoIterator<Item = Entry>) -> Log {
-        let mut log = Log::new(key());
+    fn effects(entries: impl IntoIterator<Item = Entry>) -> KnownEffects {
+        let mut effects = KnownEffects::new(key());
         for entry in entries {
-            log.learn(entry);
+            effects.learn(entry);
         }
-        log
+        effects
     }
 
     fn key() -> JournalKey {
@@ -234,8 +235,8 @@ mod tests {
         ToolRequest::new("pay", json!({"to": "ann"})).with_reference("1")
     }
 
-    fn reply(look: &str) -> (EffectId, Entry) {
-        let id = effect_id(&key(), look, 0);
+    fn reply(fingerprint: &str) -> (EffectId, Entry) {
+        let id = effect_id(&key(), fingerprint, 0);
         let response = ModelResponse::new(Message::model(everturn_ai::Part::from(pay())));
         let entry = Entry::Replied {
             effect: id.clone(),
@@ -244,8 +245,8 @@ mod tests {
         (id, entry)
     }
 
-    fn look(reply: &EffectId) -> String {
-        call_look(Some(reply), 0, &call_of(&pay()))
+    fn fingerprint(reply: &EffectId) -> String {
+        call_fingerprint(Some(reply), 0, &call_of(&pay()))
     }
 
     fn started(id: &EffectId) -> Entry {
@@ -274,9 +275,9 @@ mod tests {
 
     #[test]
     fn what_looks_the_same_is_told_apart_by_its_number() {
-        let mut log = log([]);
+        let mut effects = effects([]);
 
-        let (first, second) = (log.meet_model("a").0, log.meet_model("a").0);
+        let (first, second) = (effects.meet_model("a").0, effects.meet_model("a").0);
 
         assert_ne!(first, second);
         assert_eq!(first, effect_id(&key(), "a", 0));
@@ -285,19 +286,19 @@ mod tests {
     #[test]
     fn a_reply_is_known_once() {
         let (id, entry) = reply("a");
-        let mut log = log([entry]);
+        let mut effects = effects([entry]);
 
-        assert!(log.meet_model("b").1.is_none());
-        let (met, known, _) = log.meet_model("a");
+        assert!(effects.meet_model("b").1.is_none());
+        let (met, known, _) = effects.meet_model("a");
         assert_eq!(met, id);
         assert!(known.is_some());
-        assert!(log.meet_model("a").1.is_none());
+        assert!(effects.meet_model("a").1.is_none());
     }
 
     #[test]
     fn a_call_that_began_is_unknown_only_to_tools_that_must_not_run_twice() {
         let (reply_id, entry) = reply("a");
-        let id = effect_id(&key(), &look(&reply_id), 0);
+        let id = effect_id(&key(), &fingerprint(&reply_id), 0);
 
         for (replay, record) in [
             (Replay::Once, ToolRecord::Started),
@@ -305,8 +306,8 @@ mod tests {
             (Replay::Idempotent, ToolRecord::Nothing),
             (Replay::Pure, ToolRecord::Nothing),
         ] {
-            let mut log = log([entry.clone(), started(&id)]);
-            let met = log.meet_call(&look(&reply_id), &call_of(&pay()), replay);
+            let mut effects = effects([entry.clone(), started(&id)]);
+            let met = effects.meet_call(&fingerprint(&reply_id), &call_of(&pay()), replay);
 
             assert_eq!((met.id, met.record), (id.clone(), record), "{replay:?}");
         }
@@ -315,26 +316,26 @@ mod tests {
     #[test]
     fn a_call_that_failed_by_itself_may_be_made_again() {
         let (reply_id, entry) = reply("a");
-        let id = effect_id(&key(), &look(&reply_id), 0);
-        let mut log = log([entry, started(&id), Entry::Failed { effect: id.clone() }]);
+        let id = effect_id(&key(), &fingerprint(&reply_id), 0);
+        let mut effects = effects([entry, started(&id), Entry::Failed { effect: id.clone() }]);
 
-        let met = log.meet_call(&look(&reply_id), &call_of(&pay()), Replay::Once);
+        let met = effects.meet_call(&fingerprint(&reply_id), &call_of(&pay()), Replay::Once);
 
         assert_eq!((met.id, met.record), (id, ToolRecord::Nothing));
-        assert!(!log.holds_calls_not_to_repeat());
+        assert!(!effects.holds_calls_not_to_repeat());
     }
 
     #[test]
-    fn a_call_that_the_row_holds_is_not_the_one_that_is_asked_for_after_it() {
+    fn a_call_in_the_snapshot_is_not_the_one_that_is_asked_for_after_it() {
         let (past, entry) = reply("a");
-        let id = effect_id(&key(), &look(&past), 0);
-        let mut log = Log::new(key());
+        let id = effect_id(&key(), &fingerprint(&past), 0);
+        let mut effects = KnownEffects::new(key());
         for entry in [entry, started(&id), ended(&id, &past, "paid")] {
-            log.learn_past(entry);
+            effects.learn_past(entry);
         }
 
-        let (next, known, _) = log.meet_model("b");
-        let met = log.meet_call(&look(&next), &call_of(&pay()), Replay::Once);
+        let (next, known, _) = effects.meet_model("b");
+        let met = effects.meet_call(&fingerprint(&next), &call_of(&pay()), Replay::Once);
 
         assert!(known.is_none());
         assert_ne!(met.id, id);
@@ -342,10 +343,10 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_of_the_turns_own_that_the_row_holds_is_known_and_changes_nothing_again() {
+    fn an_own_effect_in_the_snapshot_is_known_and_changes_nothing_again() {
         let id = effect_id(&key(), "own", 0);
-        let mut log = Log::new(key());
-        log.learn_past(Entry::Ended {
+        let mut effects = KnownEffects::new(key());
+        effects.learn_past(Entry::Ended {
             effect: id.clone(),
             call: "own".to_owned(),
             reply: None,
@@ -353,7 +354,7 @@ mod tests {
             changes: vec![Change::Artifacts(Vec::new())],
         });
 
-        let met = log.meet_call("own", "own", Replay::Once);
+        let met = effects.meet_call("own", "own", Replay::Once);
 
         assert_eq!((met.id, met.record), (id, ToolRecord::Ended(finished("a table"))));
         assert!(met.changes.is_empty());
@@ -362,14 +363,14 @@ mod tests {
     #[test]
     fn an_attempt_that_went_another_way_does_not_repeat_what_was_begun() {
         let (old, entry) = reply("a");
-        let id = effect_id(&key(), &look(&old), 0);
-        let mut log = log([entry, started(&id)]);
-        let (new, known, _) = log.meet_model("another prompt");
+        let id = effect_id(&key(), &fingerprint(&old), 0);
+        let mut effects = effects([entry, started(&id)]);
+        let (new, known, _) = effects.meet_model("another prompt");
         assert!(known.is_none());
 
-        let first = log.meet_call(&look(&new), &call_of(&pay()), Replay::Once);
-        let second = log.meet_call(
-            &call_look(Some(&new), 1, &call_of(&pay())),
+        let first = effects.meet_call(&fingerprint(&new), &call_of(&pay()), Replay::Once);
+        let second = effects.meet_call(
+            &call_fingerprint(Some(&new), 1, &call_of(&pay())),
             &call_of(&pay()),
             Replay::Once,
         );
@@ -382,11 +383,11 @@ mod tests {
     #[test]
     fn keyed_calls_keep_their_key_when_the_attempt_goes_another_way() {
         let (old, entry) = reply("a");
-        let id = effect_id(&key(), &look(&old), 0);
-        let mut log = log([entry]);
-        let (new, ..) = log.meet_model("another prompt");
+        let id = effect_id(&key(), &fingerprint(&old), 0);
+        let mut effects = effects([entry]);
+        let (new, ..) = effects.meet_model("another prompt");
 
-        let met = log.meet_call(&look(&new), &call_of(&pay()), Replay::Keyed);
+        let met = effects.meet_call(&fingerprint(&new), &call_of(&pay()), Replay::Keyed);
 
         assert_eq!((met.id, met.record), (id, ToolRecord::Nothing));
     }
@@ -394,18 +395,18 @@ mod tests {
     #[test]
     fn an_abandoned_attempt_leaves_what_must_not_be_repeated() {
         let (reply_id, entry) = reply("a");
-        let id = effect_id(&key(), &look(&reply_id), 0);
-        let mut protected = log([
+        let id = effect_id(&key(), &fingerprint(&reply_id), 0);
+        let mut protected = effects([
             entry.clone(),
             started(&id),
             ended(&id, &reply_id, "paid"),
             Entry::Abandoned,
         ]);
-        let mut free = log([entry, ended(&id, &reply_id, "read"), Entry::Abandoned]);
+        let mut free = effects([entry, ended(&id, &reply_id, "read"), Entry::Abandoned]);
 
         assert!(protected.meet_model("a").1.is_none());
-        let kept = protected.meet_call(&look(&reply_id), &call_of(&pay()), Replay::Once);
-        let gone = free.meet_call(&look(&reply_id), &call_of(&pay()), Replay::Idempotent);
+        let kept = protected.meet_call(&fingerprint(&reply_id), &call_of(&pay()), Replay::Once);
+        let gone = free.meet_call(&fingerprint(&reply_id), &call_of(&pay()), Replay::Idempotent);
 
         assert_eq!(kept.record, ToolRecord::Ended(finished("paid")));
         assert_eq!(gone.record, ToolRecord::Nothing);
@@ -422,7 +423,7 @@ mod tests {
             outcome: Box::new(finished("x")),
             changes: vec![change(text)],
         };
-        let mut log = log([
+        let mut effects = effects([
             entry,
             started(&"b".into()),
             started(&"z".into()),
@@ -430,7 +431,7 @@ mod tests {
             changing("b", "second"),
         ]);
 
-        let (_, _, changes) = log.meet_model("a");
+        let (_, _, changes) = effects.meet_model("a");
 
         assert_eq!(changes, [change("first"), change("second")]);
     }

@@ -1,0 +1,393 @@
+//! The cursor of an invocation: which snapshot the next one follows, and under which precondition.
+
+mod new_snapshot;
+
+use std::sync::Arc;
+
+use everturn_core::Result;
+use jiff::{SignedDuration, Timestamp};
+
+pub(crate) use self::new_snapshot::Saved;
+use self::new_snapshot::{NewSnapshot, RewindDue};
+use crate::journal::{JournalLocation, turn_key};
+use crate::snapshot::{Lease, OpenTurn, Transition};
+use crate::store::{
+    Detail, JournalGuard, JournalKey, Precondition, Scope, StatusStream, drop_journals, tip_moved,
+};
+use crate::stored_session::StoredSession;
+use crate::turn_lock::{AwaitedLock, LockAnswer, QueuedTurn, TurnLock, TurnLockGuard};
+use crate::{
+    AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
+    SnapshotStatus, Timeline,
+};
+
+/// Where an invocation stands among the snapshots of its session.
+pub(crate) struct InvocationCursor {
+    session: StoredSession,
+    clock: Clock,
+    policy: Concurrency,
+    timeline: Timeline,
+    ids: SnapshotIds,
+    turn_lock: Arc<TurnLock>,
+    held: Option<TurnLockGuard>,
+    /// The snapshot that the next one follows.
+    last: Option<Predecessor>,
+    /// The session's latest snapshot as far as this invocation knows.
+    tip: Option<Predecessor>,
+    /// Whether the next snapshot goes to the tip; if not, it begins a branch.
+    at_tip: bool,
+    /// On a linear timeline, the rewind that the next snapshot carries out.
+    rewind: Option<RewindDue>,
+    /// The turn that another worker began and this one takes up first.
+    taken_up: Option<OpenTurn>,
+    /// The lease of the background run that the invocation is or may become.
+    lease: Lease,
+}
+
+/// What a snapshot's successor must know of it.
+#[derive(Debug, Clone, PartialEq)]
+struct Predecessor {
+    id: SnapshotId,
+    created_at: Timestamp,
+    index: Option<u64>,
+    turn_index: Option<u64>,
+    event: Option<SnapshotEvent>,
+    /// The turn that the snapshot was taken in the middle of.
+    turn: Option<OpenTurn>,
+}
+
+impl Predecessor {
+    /// # Errors
+    /// `DATA_LOSS` if the snapshot's open turn cannot be read.
+    fn of(snapshot: &Snapshot) -> Result<Self> {
+        Ok(Self {
+            id: snapshot.snapshot_id.clone(),
+            created_at: snapshot.created_at,
+            index: snapshot.index,
+            turn_index: snapshot.turn_index,
+            event: snapshot.event,
+            turn: snapshot.open_turn()?.cloned(),
+        })
+    }
+}
+
+impl InvocationCursor {
+    pub(crate) fn new(session: StoredSession, policy: Concurrency, clock: Clock) -> Self {
+        let turn_lock = Arc::new(TurnLock::of(&session));
+        Self {
+            session,
+            clock,
+            policy,
+            timeline: Timeline::default(),
+            ids: SnapshotIds::default(),
+            turn_lock,
+            held: None,
+            last: None,
+            tip: None,
+            at_tip: true,
+            rewind: None,
+            taken_up: None,
+            lease: Lease::first(),
+        }
+    }
+
+    /// Sets what resuming an earlier snapshot does to later ones, and how snapshots are named.
+    pub(crate) fn with_rules(self, timeline: Timeline, ids: SnapshotIds) -> Self {
+        Self {
+            timeline,
+            ids,
+            ..self
+        }
+    }
+
+    /// Continues from exactly this snapshot, where `latest` is the session's latest: below it, that begins a branch or, on
+    /// a linear timeline, a rewind.
+    ///
+    /// # Errors
+    /// `DATA_LOSS` if what the framework noted in a snapshot cannot be read.
+    pub(crate) fn resume_from(&mut self, snapshot: &Snapshot, latest: Option<&Snapshot>) -> Result<()> {
+        self.tip = latest.map(Predecessor::of).transpose()?;
+        self.follow(Predecessor::of(snapshot)?);
+        Ok(())
+    }
+
+    /// Makes the next snapshot follow an earlier one, or the tip.
+    fn follow(&mut self, snapshot: Predecessor) {
+        self.at_tip = Some(&snapshot.id) == self.tip_id();
+        let rewinds = !self.at_tip && self.timeline == Timeline::Linear;
+        self.rewind = rewinds.then(|| RewindDue::To(snapshot.id.clone()));
+        self.last = Some(snapshot);
+    }
+
+    /// Continues after the session's latest snapshot. `good` is that snapshot, or an older one in its place if nothing can
+    /// continue from it.
+    ///
+    /// # Errors
+    /// As [`InvocationCursor::resume_from`].
+    pub(crate) fn resume_latest(&mut self, good: Option<&Snapshot>, latest: Option<&Snapshot>) -> Result<()> {
+        self.last = good.map(Predecessor::of).transpose()?;
+        self.tip = latest.map(Predecessor::of).transpose()?;
+        self.at_tip = true;
+        Ok(())
+    }
+
+    /// Continues the background run behind `run`, whose parent is `parent`, beginning with the turn that was under way,
+    /// and keeps other invocations of this process from the session if none of them has it.
+    ///
+    /// # Errors
+    /// As [`InvocationCursor::resume_from`].
+    pub(crate) fn take_over(
+        &mut self,
+        run: &Snapshot,
+        parent: Option<&Snapshot>,
+        turn: Option<OpenTurn>,
+    ) -> Result<()> {
+        self.taken_up = turn;
+        self.lease = run.lease()?.unwrap_or_else(Lease::first);
+        self.last = parent.map(Predecessor::of).transpose()?;
+        self.tip = Some(Predecessor::of(run)?);
+        // The run writes its own snapshot, which is there; so nothing depends on the turn lock.
+        let _ = self.take_lock(&run.snapshot_id);
+        Ok(())
+    }
+
+    /// The tenant whose session this is.
+    pub(crate) fn scope(&self) -> &Scope {
+        self.session.tenant().scope()
+    }
+
+    pub(crate) fn can_watch(&self) -> bool {
+        self.session.tenant().store().can_watch()
+    }
+
+    /// The last snapshot that this invocation committed or resumed from.
+    pub(crate) fn last(&self) -> Option<&SnapshotId> {
+        self.last.as_ref().map(|last| &last.id)
+    }
+
+    /// The session's latest snapshot as far as this invocation knows.
+    pub(crate) fn tip_id(&self) -> Option<&SnapshotId> {
+        self.tip.as_ref().map(|tip| &tip.id)
+    }
+
+    /// Whether the next snapshot must land at the tip. A rewind must, so that it leaves behind nothing that it never saw.
+    fn is_exclusive(&self) -> bool {
+        (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
+    }
+
+    /// Asks for the session's turn lock, for a turn or a background run of that id.
+    ///
+    /// # Errors
+    /// `ABORTED` if the policy is to reject and another turn holds the session or has moved its tip.
+    pub(crate) fn take_lock(&mut self, turn: &SnapshotId) -> Result<LockAnswer> {
+        if !self.is_exclusive() || self.held.is_some() {
+            return Ok(LockAnswer::Granted);
+        }
+        let taken = self
+            .turn_lock
+            .try_take(turn)
+            .and_then(|guard| match self.turn_lock.tip() {
+                Some(tip) if Some(&tip) != self.tip_id() => {
+                    Err(tip_moved(self.session_id(), self.tip_id(), Some(&tip)))
+                }
+                _ => Ok(guard),
+            });
+        match taken {
+            Ok(guard) => {
+                self.held = Some(guard);
+                Ok(LockAnswer::Granted)
+            }
+            Err(_) if self.policy == Concurrency::Queue => Ok(LockAnswer::Queued(QueuedTurn {
+                session: self.session.clone(),
+                lock: Arc::clone(&self.turn_lock),
+                turn: turn.clone(),
+                known_tip: self.tip_id().cloned(),
+            })),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps the turn lock after waiting for it; returns the snapshot to continue from if the session moved on.
+    ///
+    /// # Errors
+    /// As [`InvocationCursor::resume_from`].
+    pub(crate) fn keep_lock(&mut self, awaited: AwaitedLock) -> Result<Option<Snapshot>> {
+        self.held = Some(awaited.guard);
+        let Some(snapshot) = awaited.moved_to else {
+            return Ok(None);
+        };
+        self.tip = Some(Predecessor::of(&snapshot)?);
+        // A rewind goes back to where it was asked to, whatever came after.
+        if self.rewind.is_some() {
+            return Ok(None);
+        }
+        self.last.clone_from(&self.tip);
+        Ok(Some(snapshot))
+    }
+
+    /// The number of the next turn among its ancestors. A turn that has only snapshots from its middle did not come to its
+    /// end and does not count.
+    pub(crate) fn next_turn(&self) -> u64 {
+        let number = |last: &Predecessor| match last.event {
+            Some(SnapshotEvent::ToolIterationEnd) => last.turn_index,
+            _ => last.turn_index.map(|turn| turn + 1),
+        };
+        self.last.as_ref().and_then(number).unwrap_or_default()
+    }
+
+    /// Lets other invocations have the session.
+    pub(crate) fn release_lock(&mut self) {
+        self.held = None;
+    }
+
+    fn precondition(&self) -> Precondition {
+        if self.is_exclusive() {
+            Precondition::Tip(self.tip_id().cloned())
+        } else {
+            Precondition::None
+        }
+    }
+
+    /// A new snapshot after the last one. It sorts after both its parent and the tip, whatever the clocks of other
+    /// processes say, so that the latest snapshot of a session is the one committed last.
+    pub(crate) fn row(&self, id: SnapshotId) -> Snapshot {
+        let after = |earlier: &Predecessor| earlier.created_at.saturating_add(SignedDuration::from_micros(1));
+        let floor = [&self.last, &self.tip]
+            .into_iter()
+            .flatten()
+            .filter_map(|earlier| after(earlier).ok())
+            .max();
+        let now = self.clock.now();
+        let created_at = floor.map_or(now, |floor| floor.max(now));
+        let next = |number: Option<u64>| number.map_or(0, |number| number + 1);
+        Snapshot {
+            parent_id: self.last().cloned(),
+            updated_at: Some(created_at),
+            index: Some(next(self.tip.as_ref().and_then(|tip| tip.index))),
+            turn_index: Some(self.next_turn()),
+            event: Some(SnapshotEvent::TurnEnd),
+            ..Snapshot::new(id, self.session_id().clone(), created_at)
+        }
+    }
+
+    fn session_id(&self) -> &SessionId {
+        self.session.id()
+    }
+
+    /// Where the journal is kept of a turn that begins in a conversation of that length; `None` if the store keeps none.
+    pub(crate) fn journal(
+        &self,
+        length: usize,
+        input: &AgentInput,
+        reserved: &SnapshotId,
+    ) -> Option<JournalLocation> {
+        self.session.tenant().store().journal()?;
+        let begun = self.open_turn(input);
+        // Turns that look the same may run side by side only where the agent wants it so.
+        let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
+        Some(JournalLocation {
+            tenant: self.session.tenant().clone(),
+            key: begun.map_or_else(
+                || turn_key(self.session_id(), self.last(), length, input, own),
+                |turn| JournalKey::new(self.session_id().clone(), turn.journal.as_str()),
+            ),
+            past: begun.map_or(0, |turn| turn.records),
+            guard: JournalGuard::new(reserved.clone(), self.lease, self.precondition()),
+        })
+    }
+
+    /// The turn that goes on with this input, if it began before: another worker's, or the one whose middle was resumed
+    /// without a message. Where identical turns may run side by side, the latter could be under way.
+    fn open_turn(&self, input: &AgentInput) -> Option<&OpenTurn> {
+        let resumed = || self.last.as_ref()?.turn.as_ref();
+        let goes_on = !input.has_payload() && self.policy != Concurrency::Fork;
+        self.taken_up.as_ref().or_else(|| resumed().filter(|_| goes_on))
+    }
+
+    /// The turn is over. The next one is another turn, unless this one failed in its middle and may go on from there.
+    pub(crate) fn turn_ended(&mut self, stands: bool) {
+        self.taken_up = None;
+        if let Some(last) = self.last.as_mut().filter(|_| stands) {
+            last.turn = None;
+        }
+    }
+
+    /// Drops the journals of turns that are over and have no snapshot.
+    pub(crate) fn forget(&self, journals: Vec<JournalKey>) -> impl Future<Output = ()> + Send + use<> {
+        let tenant = self.session.tenant().clone();
+        async move {
+            if let Some(journal) = tenant.store().journal() {
+                drop_journals(journal, tenant.scope(), &journals).await;
+            }
+        }
+    }
+
+    /// Writes a new snapshot, which holds the turns of these journals. Pass the outcome to [`InvocationCursor::wrote`].
+    pub(crate) fn create(
+        &self,
+        snapshot: Snapshot,
+        journals: Vec<JournalKey>,
+    ) -> impl Future<Output = Result<Saved>> + Send + use<> {
+        let named_by_content =
+            self.ids == SnapshotIds::ContentAddressed && snapshot.snapshot_id.is_content_addressed();
+        // On a linear timeline every snapshot is at the tip, also one that was there before.
+        let only_tip = self.tip_id().filter(|_| self.timeline == Timeline::Linear);
+        let new = NewSnapshot {
+            session: self.session.clone(),
+            precondition: self.precondition(),
+            rewind: self.rewind.clone(),
+            named_by_content,
+            only_tip: only_tip.cloned(),
+            snapshot,
+            journals,
+        };
+        new.write()
+    }
+
+    /// Moves to a snapshot that was saved: it is now the session's latest, unless it was there before and the session may
+    /// branch.
+    pub(crate) fn wrote(&mut self, saved: &Saved) {
+        if !saved.is_tip {
+            return self.follow(saved.predecessor.clone());
+        }
+        self.rewind = saved.unfinished.clone().map(RewindDue::Unfinished);
+        self.turn_lock.committed(&saved.row.snapshot_id);
+        self.tip = Some(saved.predecessor.clone());
+        self.at_tip = true;
+        if saved.row.status == SnapshotStatus::Completed {
+            self.last.clone_from(&self.tip);
+        }
+    }
+
+    /// Changes a snapshot, which then holds the turns of these journals.
+    pub(crate) fn change(
+        &self,
+        id: SnapshotId,
+        transition: Transition,
+        journals: Vec<JournalKey>,
+    ) -> impl Future<Output = Result<Option<Snapshot>>> + Send + use<> {
+        let tenant = self.session.tenant().clone();
+        async move {
+            tenant
+                .commit(&id, Precondition::None, transition, &journals)
+                .await
+        }
+    }
+
+    /// Reads a snapshot without its state.
+    pub(crate) fn read(
+        &self,
+        id: SnapshotId,
+    ) -> impl Future<Output = Result<Option<Snapshot>>> + Send + use<> {
+        let tenant = self.session.tenant().clone();
+        async move { tenant.get(&id, Detail::Metadata).await }
+    }
+
+    pub(crate) fn watch(&self, id: &SnapshotId) -> Option<StatusStream> {
+        self.session.tenant().watch(id)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}

@@ -1,0 +1,132 @@
+//! Writing a snapshot that an invocation adds to its session.
+
+use everturn_core::{Error, Result};
+
+use super::Predecessor;
+use crate::snapshot::{Rewind, Transition};
+use crate::store::{Detail, JournalKey, Precondition, drop_journals};
+use crate::stored_session::StoredSession;
+use crate::{Snapshot, SnapshotId};
+
+/// A snapshot to write, and everything that goes with it.
+pub(super) struct NewSnapshot {
+    pub(super) session: StoredSession,
+    pub(super) precondition: Precondition,
+    /// The rewind that it carries out.
+    pub(super) rewind: Option<RewindDue>,
+    /// Whether its id is the hash of its state, so that a stored snapshot with this id is the same one.
+    pub(super) named_by_content: bool,
+    /// The session's tip, if the session may not branch.
+    pub(super) only_tip: Option<SnapshotId>,
+    pub(super) snapshot: Snapshot,
+    /// The journals of the turns it holds.
+    pub(super) journals: Vec<JournalKey>,
+}
+
+/// A snapshot that is in the store.
+pub(crate) struct Saved {
+    pub(crate) row: Snapshot,
+    pub(super) predecessor: Predecessor,
+    /// Whether it was written now. A snapshot that is named by its content may have been there before.
+    pub(crate) is_new: bool,
+    /// The rewind that came with it and could not be finished.
+    pub(super) unfinished: Option<Rewind>,
+    /// Whether it is the session's latest.
+    pub(super) is_tip: bool,
+}
+
+/// A rewind that the next snapshot carries out.
+#[derive(Clone)]
+pub(super) enum RewindDue {
+    /// To this snapshot; nothing of it is written yet.
+    To(SnapshotId),
+    /// It is decided, and not every snapshot is marked that it leaves behind.
+    Unfinished(Rewind),
+}
+
+impl NewSnapshot {
+    pub(super) async fn write(self) -> Result<Saved> {
+        let Self {
+            session,
+            precondition,
+            rewind,
+            named_by_content,
+            only_tip,
+            snapshot,
+            journals,
+        } = self;
+        let id = snapshot.snapshot_id.clone();
+        // What few turns do is in boxes, so that the others do not carry it about.
+        let rewind = match rewind {
+            Some(RewindDue::To(to)) => Some(Box::pin(session.rewind_to(&to)).await?.extended_to(&id)),
+            Some(RewindDue::Unfinished(rewind)) => Some(rewind.extended_to(&id)),
+            None => None,
+        };
+        let mut written = snapshot.clone();
+        if let Some(rewind) = &rewind {
+            written.set_unfinished_rewind(rewind.clone());
+        }
+        let create = Transition::Create {
+            snapshot: Box::new(written),
+            named_by_content,
+        };
+        let saved = session.tenant().commit(&id, precondition, create, &journals);
+        if saved.await?.is_none() {
+            return Box::pin(continue_from_existing(&session, snapshot, only_tip, &journals)).await;
+        }
+        let unfinished = match rewind {
+            Some(rewind) => {
+                let finished = Box::pin(session.finish_rewind(&rewind, &snapshot)).await;
+                Some(rewind).filter(|_| !is_finished(&finished, &id))
+            }
+            None => None,
+        };
+        Ok(Saved {
+            predecessor: Predecessor::of(&snapshot)?,
+            row: snapshot,
+            is_new: true,
+            unfinished,
+            is_tip: true,
+        })
+    }
+}
+
+/// Continues from the existing snapshot instead of writing a duplicate. `tip` is the session's tip, if the session may not
+/// branch.
+async fn continue_from_existing(
+    session: &StoredSession,
+    snapshot: Snapshot,
+    tip: Option<SnapshotId>,
+    journals: &[JournalKey],
+) -> Result<Saved> {
+    let tenant = session.tenant();
+    let id = snapshot.snapshot_id;
+    let found = tenant.get(&id, Detail::Metadata).await?;
+    let found = found
+        .ok_or_else(|| Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again")))?;
+    if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
+        session.move_tip_to(&found, tip).await?;
+    }
+    if let Some(journal) = tenant.store().journal() {
+        drop_journals(journal, tenant.scope(), journals).await;
+    }
+    Ok(Saved {
+        predecessor: Predecessor::of(&found)?,
+        row: Snapshot {
+            state: snapshot.state,
+            ..found
+        },
+        is_new: false,
+        unfinished: None,
+        is_tip: tip.is_some(),
+    })
+}
+
+/// A rewind that could not be finished is no failure of the turn, which is durable: the snapshot says that there is more
+/// to do, and so will the next.
+fn is_finished(outcome: &Result<()>, tip: &SnapshotId) -> bool {
+    if let Err(error) = outcome {
+        tracing::warn!(%tip, %error, "not every snapshot could be marked that a rewind leaves behind");
+    }
+    outcome.is_ok()
+}

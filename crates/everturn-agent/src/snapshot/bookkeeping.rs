@@ -1,0 +1,229 @@
+//! What the framework notes in a snapshot for its own use.
+
+use everturn_core::{Error, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use super::{BackgroundRun, Lease, OpenTurn, Rewind, Snapshot};
+
+/// What the framework notes in a snapshot for itself: the background run behind it, the turn it is in the middle of, and
+/// the rewind it has not finished.
+///
+/// A store keeps it like every other field, under its own keys beside them, and looks at none of it. Clients never see it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bookkeeping {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    background_run: Option<Noted<BackgroundRun>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    open_turn: Option<Noted<OpenTurn>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unfinished_rewind: Option<Noted<Rewind>>,
+}
+
+impl Bookkeeping {
+    /// Whether nothing is noted.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A note, or the JSON in its place that this version cannot read. Either is written back as it came.
+#[derive(Debug, Clone, PartialEq)]
+enum Noted<T> {
+    Readable(Box<T>),
+    Unreadable { value: Box<Value>, fault: Box<str> },
+}
+
+impl<T> From<T> for Noted<T> {
+    fn from(note: T) -> Self {
+        Self::Readable(Box::new(note))
+    }
+}
+
+impl<T: Serialize> Serialize for Noted<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Readable(note) => note.serialize(serializer),
+            Self::Unreadable { value, .. } => value.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Noted<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Ok(match T::deserialize(&value) {
+            Ok(note) => Self::from(note),
+            Err(error) => Self::Unreadable {
+                fault: error.to_string().into(),
+                value: Box::new(value),
+            },
+        })
+    }
+}
+
+impl Snapshot {
+    /// The background run behind the snapshot; `None` if no worker of ours began one.
+    ///
+    /// # Errors
+    /// `DATA_LOSS` if the note cannot be read.
+    pub(crate) fn background_run(&self) -> Result<Option<&BackgroundRun>> {
+        self.read("backgroundRun", self.bookkeeping.background_run.as_ref())
+    }
+
+    /// The lease on the background run behind the snapshot.
+    ///
+    /// # Errors
+    /// As [`Snapshot::background_run`].
+    pub(crate) fn lease(&self) -> Result<Option<Lease>> {
+        Ok(self.background_run()?.map(|run| run.lease))
+    }
+
+    /// The turn that the snapshot was taken in the middle of.
+    ///
+    /// # Errors
+    /// `DATA_LOSS` if the note cannot be read.
+    pub(crate) fn open_turn(&self) -> Result<Option<&OpenTurn>> {
+        self.read("openTurn", self.bookkeeping.open_turn.as_ref())
+    }
+
+    /// The rewind that the snapshot has not finished.
+    ///
+    /// # Errors
+    /// `DATA_LOSS` if the note cannot be read.
+    pub(crate) fn unfinished_rewind(&self) -> Result<Option<&Rewind>> {
+        self.read("unfinishedRewind", self.bookkeeping.unfinished_rewind.as_ref())
+    }
+
+    /// Whether a rewind is noted as unfinished, readable or not.
+    pub(crate) fn has_unfinished_rewind(&self) -> bool {
+        self.bookkeeping.unfinished_rewind.is_some()
+    }
+
+    pub(crate) fn set_background_run(&mut self, run: BackgroundRun) {
+        self.bookkeeping.background_run = Some(run.into());
+    }
+
+    pub(crate) fn set_open_turn(&mut self, turn: OpenTurn) {
+        self.bookkeeping.open_turn = Some(turn.into());
+    }
+
+    pub(crate) fn set_unfinished_rewind(&mut self, rewind: Rewind) {
+        self.bookkeeping.unfinished_rewind = Some(rewind.into());
+    }
+
+    pub(crate) fn clear_unfinished_rewind(&mut self) {
+        self.bookkeeping.unfinished_rewind = None;
+    }
+
+    /// Removes the background run, and the state that was kept for whoever takes the run over.
+    pub(crate) fn clear_background_run(&mut self) {
+        if self.bookkeeping.background_run.take().is_some() {
+            self.state = None;
+        }
+    }
+
+    /// Removes everything that the framework noted for itself.
+    pub(crate) fn clear_bookkeeping(&mut self) {
+        self.clear_background_run();
+        self.bookkeeping = Bookkeeping::default();
+    }
+
+    /// Reads a note. One that cannot be read is not the same as none: treating it so would let a worker write to a run
+    /// that another version of the framework has leased to somebody else.
+    fn read<'a, T>(&self, key: &str, noted: Option<&'a Noted<T>>) -> Result<Option<&'a T>> {
+        match noted {
+            None => Ok(None),
+            Some(Noted::Readable(note)) => Ok(Some(note)),
+            Some(Noted::Unreadable { fault, .. }) => Err(Error::data_loss(format!(
+                "snapshot '{}' of session '{}' holds a '{key}' that cannot be read ({fault}): it is damaged, or was \
+                 written by another version of the framework",
+                self.snapshot_id,
+                self.session_id.as_ref().map_or("", crate::SessionId::as_str),
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_core::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    fn stored(key: &str, note: &Value) -> Value {
+        json!({
+            "snapshotId": "run", "sessionId": "dinner", "createdAt": "2026-01-02T03:04:05Z", "status": "pending",
+            key: note, "shelf": "top",
+        })
+    }
+
+    #[test]
+    fn notes_are_read_and_written_under_their_keys_with_fields_of_other_versions() {
+        let run = json!({
+            "agent": "chef", "worker": "00000000-0000-0000-0000-000000000001", "epoch": 2, "attempts": 3, "turns": 4,
+            "inputs": [{"message": {"role": "user", "content": [{"text": "soup"}]}}],
+            "turn": {"journal": "j", "records": 5, "novelty": 1}, "context": {"user": "ann"}, "tenant": "acme",
+            "novelty": 2,
+        });
+        let turn = json!({"journal": "j", "records": 5, "novelty": 3});
+        let rewind = json!({
+            "keep": "a", "fork": {"createdAt": "2026-01-02T03:04:05Z", "snapshotId": "b"}, "novelty": 4,
+        });
+        for (key, note) in [
+            ("backgroundRun", run),
+            ("openTurn", turn),
+            ("unfinishedRewind", rewind),
+        ] {
+            let stored = stored(key, &note);
+
+            let snapshot: Snapshot = serde_json::from_value(stored.clone()).unwrap();
+
+            assert_eq!(serde_json::to_value(&snapshot).unwrap(), stored);
+            assert_eq!(snapshot.extra.keys().collect::<Vec<_>>(), ["shelf"]);
+            assert_eq!(
+                snapshot.background_run().unwrap().is_some(),
+                key == "backgroundRun"
+            );
+            assert_eq!(snapshot.open_turn().unwrap().is_some(), key == "openTurn");
+            assert_eq!(
+                snapshot.unfinished_rewind().unwrap().is_some(),
+                key == "unfinishedRewind"
+            );
+        }
+    }
+
+    #[test]
+    fn a_note_that_cannot_be_read_is_an_error_that_names_the_snapshot_and_is_written_back() {
+        for key in ["backgroundRun", "openTurn", "unfinishedRewind"] {
+            let stored = stored(key, &json!({"format": 2}));
+
+            let snapshot: Snapshot = serde_json::from_value(stored.clone()).unwrap();
+            let error = match key {
+                "backgroundRun" => snapshot.background_run().map(drop),
+                "openTurn" => snapshot.open_turn().map(drop),
+                _ => snapshot.unfinished_rewind().map(drop),
+            }
+            .unwrap_err();
+
+            assert_eq!(error.status(), Status::DataLoss);
+            for word in ["'run'", "'dinner'", key] {
+                assert!(error.message().contains(word), "{error}");
+            }
+            assert_eq!(serde_json::to_value(&snapshot).unwrap(), stored);
+        }
+    }
+
+    #[test]
+    fn clearing_a_background_run_removes_the_state_that_was_kept_for_its_next_worker() {
+        let mut snapshot: Snapshot = serde_json::from_value(stored("backgroundRun", &json!({}))).unwrap();
+        snapshot.state = Some(crate::SessionState::default());
+
+        snapshot.clear_bookkeeping();
+
+        assert!(snapshot.state.is_none() && snapshot.bookkeeping.is_empty());
+    }
+}

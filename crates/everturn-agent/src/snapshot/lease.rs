@@ -1,0 +1,93 @@
+//! Who works on a background run, and what another worker needs to continue it.
+//!
+//! Both are kept in the run's pending snapshot. The worker of the run holds its *lease*: the snapshot names the worker and
+//! the epoch of the lease, and its heartbeat shows that the worker is alive. A *takeover* writes another worker and a
+//! higher epoch there, in one atomic step. Every later write of the first worker compares the lease inside the store's own
+//! step, finds another, and writes nothing, however long the worker slept.
+
+use std::sync::LazyLock;
+
+use everturn_ai::JsonObject;
+use everturn_core::Result;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{OpenTurn, Snapshot};
+use crate::AgentInput;
+use crate::scope::Scope;
+
+/// The name of this process in leases.
+static WORKER: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
+
+/// A worker's timed hold on a background run. It lapses when the run's heartbeat stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    worker: Uuid,
+    /// Grows with every takeover, so that two leases of one process differ too.
+    epoch: u64,
+}
+
+impl Lease {
+    /// The lease of this process on a run that it accepts.
+    pub fn first() -> Self {
+        Self {
+            worker: *WORKER,
+            epoch: 1,
+        }
+    }
+
+    /// The lease of this process on a run that it takes over from the holder of `self`.
+    pub(super) fn next(self) -> Self {
+        Self {
+            worker: *WORKER,
+            epoch: self.epoch + 1,
+        }
+    }
+
+    /// The number of the lease among all leases on the run, counted from one.
+    pub fn epoch(self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether no other worker holds the run behind a snapshot.
+    ///
+    /// A pending snapshot without a lease lost it to a writer who does not know leases. It counts as this worker's,
+    /// because only a run with a lease can be taken over.
+    ///
+    /// # Errors
+    /// `DATA_LOSS` if the snapshot's lease cannot be read.
+    pub(crate) fn holds(self, snapshot: &Snapshot) -> Result<bool> {
+        Ok(snapshot.lease()?.is_none_or(|lease| lease == self))
+    }
+}
+
+/// What a pending snapshot says to workers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BackgroundRun {
+    /// The agent whose run this is.
+    pub(crate) agent: String,
+    #[serde(flatten)]
+    pub(crate) lease: Lease,
+    /// The number of workers that have begun the rest of the run.
+    pub(crate) attempts: u32,
+    /// The number of turns of the invocation before the first of the inputs.
+    pub(crate) turns: usize,
+    /// The inputs that are left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) inputs: Vec<AgentInput>,
+    /// The turn on the first input, if it was under way when the run was accepted: the worker that takes it up continues
+    /// its journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) turn: Option<OpenTurn>,
+    /// The caller's context values that the agent records.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(crate) context: Map<String, Value>,
+    /// The tenant that came with the call, if the run is stored under another: agents that the run calls may work for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<Scope>,
+    /// Fields of other versions.
+    #[serde(flatten)]
+    pub(crate) extra: JsonObject,
+}

@@ -1,0 +1,48 @@
+//! What a store is given to write: a transition, or a function in the place of one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_core::Result;
+
+use super::{Snapshot, Transition};
+
+type Change = dyn Fn(Option<&Snapshot>) -> Result<Option<Snapshot>> + Send + Sync;
+
+/// Computes a snapshot from the one that is stored. Cloning is cheap.
+///
+/// Everturn itself makes mutations from the transitions in its `snapshot` module and from nothing else. Decorators of
+/// stores, and the tests of a store, make theirs with [`Mutation::new`].
+#[derive(Clone)]
+pub struct Mutation(Arc<Change>);
+
+impl Mutation {
+    /// A mutation that calls a function with the stored snapshot, if there is one. `Ok(None)` writes nothing.
+    ///
+    /// A store may call the function more than once, so it must depend on nothing but its argument and change nothing.
+    pub fn new(
+        change: impl Fn(Option<&Snapshot>) -> Result<Option<Snapshot>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(change))
+    }
+
+    /// Computes the snapshot to write in the place of the stored one; `None` if nothing is to be written.
+    ///
+    /// # Errors
+    /// Why the stored snapshot may not change like this. Nothing is then written.
+    pub fn apply(&self, current: Option<&Snapshot>) -> Result<Option<Snapshot>> {
+        (self.0)(current)
+    }
+}
+
+impl From<Transition> for Mutation {
+    fn from(transition: Transition) -> Self {
+        Self::new(move |current| transition.apply(current))
+    }
+}
+
+impl fmt::Debug for Mutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mutation")
+    }
+}

@@ -1,0 +1,71 @@
+//! The decision of a rewind, as the session's latest snapshot holds it until the rewind is finished.
+
+use std::collections::{HashMap, HashSet};
+
+use everturn_ai::JsonObject;
+use serde::{Deserialize, Serialize};
+
+use super::{Cursor, Snapshot};
+use crate::SnapshotId;
+
+/// Which snapshots a rewind keeps: those that lead from the session's beginning to one snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Rewind {
+    /// The last snapshot that is kept.
+    keep: SnapshotId,
+    /// The last snapshot before which nothing changes: there the kept snapshots part from those that were kept before.
+    /// `None` is the session's beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fork: Option<Cursor>,
+    /// Fields of other versions.
+    #[serde(flatten)]
+    extra: JsonObject,
+}
+
+impl Rewind {
+    pub(crate) fn new(keep: SnapshotId, fork: Option<Cursor>) -> Self {
+        Self {
+            keep,
+            fork,
+            extra: JsonObject::new(),
+        }
+    }
+
+    /// Like this rewind, but keeps the snapshots that lead to `tip`, which follows the one that is kept now.
+    pub(crate) fn extended_to(self, tip: &SnapshotId) -> Self {
+        Self {
+            keep: tip.clone(),
+            ..self
+        }
+    }
+
+    pub(crate) fn fork(&self) -> Option<&Cursor> {
+        self.fork.as_ref()
+    }
+
+    /// Which of the snapshots after the fork are kept; `None` if the one to keep is not there any more.
+    pub(crate) fn kept<'a>(&self, snapshots: &'a [Snapshot]) -> Option<HashSet<&'a SnapshotId>> {
+        let parents: HashMap<&SnapshotId, Option<&SnapshotId>> = snapshots
+            .iter()
+            .map(|snapshot| (&snapshot.snapshot_id, snapshot.parent_id.as_ref()))
+            .collect();
+        let ends_at_the_fork = self
+            .fork
+            .as_ref()
+            .is_some_and(|fork| fork.snapshot_id == self.keep);
+        if !ends_at_the_fork && !parents.contains_key(&self.keep) {
+            return None;
+        }
+        let mut kept = HashSet::new();
+        let mut next = Some(&self.keep);
+        while let Some((id, parent)) = next.and_then(|id| parents.get_key_value(id)) {
+            // Snapshots that form a circle were not written here, but must not be followed for ever.
+            if !kept.insert(*id) {
+                break;
+            }
+            next = *parent;
+        }
+        Some(kept)
+    }
+}

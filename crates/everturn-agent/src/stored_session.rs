@@ -1,0 +1,113 @@
+//! Handles on what is stored: a store with the tenant, and with the session, that its calls are about.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_core::Result;
+
+use crate::snapshot::Transition;
+use crate::store::{
+    Deletion, Detail, JournalKey, Page, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
+    SnapshotQuery, StatusStream,
+};
+use crate::{SessionId, Snapshot, SnapshotId};
+
+/// A store as one tenant sees it. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct TenantStore {
+    store: Arc<dyn SessionStore>,
+    scope: Scope,
+}
+
+impl TenantStore {
+    pub(crate) fn new(store: Arc<dyn SessionStore>, scope: Scope) -> Self {
+        Self { store, scope }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.store
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// The session with this id, whether it has snapshots or not.
+    pub(crate) fn session(&self, id: SessionId) -> StoredSession {
+        StoredSession {
+            tenant: self.clone(),
+            id,
+        }
+    }
+
+    pub(crate) async fn get(&self, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
+        self.store.get(&self.scope, id, detail).await
+    }
+
+    /// Changes a stored snapshot; returns it as written, or `None` if nothing was written.
+    ///
+    /// # Errors
+    /// As [`SessionStore::commit`].
+    pub(crate) async fn change(&self, id: &SnapshotId, transition: Transition) -> Result<Option<Snapshot>> {
+        self.commit(id, Precondition::None, transition, &[]).await
+    }
+
+    /// Like [`TenantStore::change`], under a precondition, for a snapshot that holds the turns of these journals.
+    pub(crate) async fn commit(
+        &self,
+        id: &SnapshotId,
+        precondition: Precondition,
+        transition: Transition,
+        journals: &[JournalKey],
+    ) -> Result<Option<Snapshot>> {
+        self.store
+            .commit(&self.scope, Some(id), precondition, transition.into(), journals)
+            .await
+    }
+
+    pub(crate) async fn list(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
+        self.store.list(&self.scope, query).await
+    }
+
+    pub(crate) async fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionSummary>> {
+        self.store.sessions(&self.scope, query).await
+    }
+
+    pub(crate) async fn children(&self, id: &SnapshotId) -> Result<Vec<Snapshot>> {
+        self.store.children(&self.scope, id).await
+    }
+
+    pub(crate) async fn delete(&self, deletion: &Deletion) -> Result<u64> {
+        self.store.delete(&self.scope, deletion).await
+    }
+
+    pub(crate) fn watch(&self, id: &SnapshotId) -> Option<StatusStream> {
+        self.store.watch(&self.scope, id)
+    }
+}
+
+impl fmt::Debug for TenantStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TenantStore")
+            .field("store", &self.store)
+            .field("scope", &self.scope)
+            .finish()
+    }
+}
+
+/// One session of one tenant in a store. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredSession {
+    tenant: TenantStore,
+    id: SessionId,
+}
+
+impl StoredSession {
+    pub(crate) fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    pub(crate) fn tenant(&self) -> &TenantStore {
+        &self.tenant
+    }
+}
