@@ -51,7 +51,7 @@ impl Opened {
         let bytes = body::read(&head.headers, body, &self.shared.limits).await?;
         let input: Option<Value> = serde_json::from_slice(&bytes).ok();
         let caller = self.shared.identify(&head, input.as_ref()).await?;
-        let held = Held {
+        let counted = Held {
             meter,
             permit: self.shared.admit(&caller)?,
         };
@@ -61,7 +61,7 @@ impl Opened {
         // The call is under way until the last of its answer was read.
         Ok(response.map(|body| {
             Body::new(body.map_frame(move |frame| {
-                let _under_way = &held;
+                let _under_way = &counted;
                 frame
             }))
         }))

@@ -1,0 +1,322 @@
+//! Where an MCP server is: a program to start, an address, or any stream of bytes.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use everturn_core::{Error, Result};
+use futures::future::BoxFuture;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::ProtocolVersion;
+use rmcp::service::{ClientInitializeError, RunningService, serve_client_with_lifecycle};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{IntoTransport, StreamableHttpClientTransport, TokioChildProcess};
+use rmcp::{ClientLifecycleMode, RoleClient};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
+use tokio::process::{ChildStderr, Command};
+
+use crate::fault;
+use crate::handler::Handler;
+
+/// What a child process inherits: enough to find programs and the user's files, and no secrets.
+const INHERITED: [&str; 10] = [
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "SYSTEMROOT",
+    "TEMP",
+    "TERM",
+    "TMPDIR",
+    "USER",
+];
+
+/// An MCP server that is a program: it is started, and spoken to over its standard input and output.
+///
+/// The program sees none of this process's environment but where programs, home and temporary files are, and what
+/// [`StdioServer::env`] gives it. What it writes to its standard error goes to the log.
+///
+/// ```
+/// use everturn_mcp::StdioServer;
+///
+/// let files = StdioServer::new("npx")
+///     .args(["-y", "@modelcontextprotocol/server-filesystem", "/srv/recipes"])
+///     .env("LOG_LEVEL", "info");
+/// # let _ = files;
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct StdioServer {
+    program: OsString,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    folder: Option<PathBuf>,
+}
+
+impl StdioServer {
+    /// A program, by its path or by its name in `PATH`.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        Self {
+            program: program.as_ref().to_owned(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            folder: None,
+        }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        let arguments = arguments.into_iter();
+        self.arguments
+            .extend(arguments.map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable of the program's environment.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment
+            .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets the folder that the program runs in; this process's if not given.
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).env_clear();
+        let inherited = INHERITED
+            .iter()
+            .filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.envs(inherited);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        command
+    }
+}
+
+impl fmt::Debug for StdioServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The values of variables are often secrets.
+        let variables: Vec<_> = self.environment.iter().map(|(name, _)| name).collect();
+        f.debug_struct("StdioServer")
+            .field("program", &self.program)
+            .field("arguments", &self.arguments)
+            .field("environment", &variables)
+            .finish_non_exhaustive()
+    }
+}
+
+type TokenSource = Arc<dyn Fn() -> BoxFuture<'static, Result<String>> + Send + Sync>;
+
+/// An MCP server at an address, spoken to over streamable HTTP.
+///
+/// ```
+/// use everturn_mcp::HttpServer;
+///
+/// let search = HttpServer::new("https://search.example/mcp").bearer("a token");
+/// # let _ = search;
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct HttpServer {
+    url: String,
+    headers: Vec<(String, String)>,
+    token: Option<TokenSource>,
+    client: Option<reqwest::Client>,
+}
+
+impl HttpServer {
+    /// A server at a URL.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            headers: Vec::new(),
+            token: None,
+            client: None,
+        }
+    }
+
+    /// Sends a bearer token with every request.
+    pub fn bearer(self, token: impl Into<String>) -> Self {
+        let token = token.into();
+        self.token_source(move || std::future::ready(Ok(token.clone())))
+    }
+
+    /// Sends a bearer token that a function provides, such as an OAuth access token.
+    ///
+    /// The function is asked when the connection is made, and again when the server has refused the token it gave: then
+    /// it should refresh the token. The refused call is made once more.
+    pub fn token_source<F, Fut>(mut self, source: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<String>> + Send + 'static,
+    {
+        self.token = Some(Arc::new(move || Box::pin(source())));
+        self
+    }
+
+    /// Sends a header with every request.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sends requests with a client of one's own, which knows about proxies, certificates and timeouts.
+    pub fn client(mut self, client: reqwest::Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    async fn config(&self) -> Result<StreamableHttpClientTransportConfig> {
+        let mut headers = HashMap::new();
+        for (name, value) in &self.headers {
+            let parsed = name.parse::<HeaderName>().ok();
+            let parsed = parsed.zip(HeaderValue::from_str(value).ok());
+            let (name, mut value) = parsed.ok_or_else(|| {
+                Error::invalid_argument(format!(
+                    "the header '{name}' or its value cannot be sent over HTTP"
+                ))
+            })?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        let mut config =
+            StreamableHttpClientTransportConfig::with_uri(self.url.as_str()).custom_headers(headers);
+        if let Some(source) = &self.token {
+            config = config.auth_header(source().await?);
+        }
+        Ok(config)
+    }
+}
+
+impl From<&str> for HttpServer {
+    fn from(url: &str) -> Self {
+        Self::new(url)
+    }
+}
+
+impl From<String> for HttpServer {
+    fn from(url: String) -> Self {
+        Self::new(url)
+    }
+}
+
+impl From<&str> for StdioServer {
+    fn from(program: &str) -> Self {
+        Self::new(program)
+    }
+}
+
+impl fmt::Debug for HttpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("HttpServer")
+            .field("url", &self.url)
+            .field("headers", &headers)
+            .field("has_token", &self.token.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A stream of bytes in both directions, such as a socket.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for T {}
+
+pub(crate) type OpenStream = Arc<dyn Fn() -> BoxFuture<'static, Result<Box<dyn ByteStream>>> + Send + Sync>;
+
+/// Where a server is.
+#[derive(Clone)]
+pub(crate) enum Endpoint {
+    Stdio(StdioServer),
+    Http(HttpServer),
+    Stream(OpenStream),
+}
+
+impl Endpoint {
+    /// Whether a refused token can be exchanged for another.
+    pub(crate) fn has_token(&self) -> bool {
+        matches!(self, Self::Http(server) if server.token.is_some())
+    }
+
+    /// Connects, in whichever version of the protocol the server speaks.
+    pub(crate) async fn connect(&self, name: &str, handler: Handler) -> Result<Running> {
+        let connecting = match self {
+            Self::Stdio(server) => {
+                let (process, errors) = start(server).map_err(|error| {
+                    let program = server.program.display();
+                    Error::unavailable(format!("MCP server '{name}': cannot start '{program}': {error}"))
+                })?;
+                if let Some(errors) = errors {
+                    log_errors(name, errors);
+                }
+                serve(handler, process)
+            }
+            Self::Http(server) => {
+                let client = server.client.clone().unwrap_or_default();
+                let config = server.config().await?;
+                serve(
+                    handler,
+                    StreamableHttpClientTransport::with_client(client, config),
+                )
+            }
+            Self::Stream(open) => serve(handler, open().await?),
+        };
+        connecting
+            .await
+            .map_err(|error| fault::not_connected(name, &error))
+    }
+}
+
+type Running = RunningService<RoleClient, Handler>;
+
+/// A connection in the making. It borrows nothing, which the compiler needs to see that it can be sent.
+fn serve<T, E, A>(
+    handler: Handler,
+    transport: T,
+) -> BoxFuture<'static, Result<Running, ClientInitializeError>>
+where
+    T: IntoTransport<RoleClient, E, A> + Send + 'static,
+    E: std::error::Error + Send + Sync + 'static,
+    A: 'static,
+{
+    // The stateless version if the server speaks it, else the handshake of the versions before.
+    let lifecycle = ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    };
+    Box::pin(serve_client_with_lifecycle(handler, transport, lifecycle))
+}
+
+fn start(server: &StdioServer) -> std::io::Result<(TokioChildProcess, Option<ChildStderr>)> {
+    TokioChildProcess::builder(server.command())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// Writes what a program says on its standard error to the log, until it ends.
+fn log_errors(name: &str, errors: ChildStderr) {
+    let server = name.to_owned();
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(errors).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            tracing::info!(%server, "{line}");
+        }
+    });
+}

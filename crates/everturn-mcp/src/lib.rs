@@ -1,0 +1,39 @@
+//! The Model Context Protocol (MCP), both ways.
+//!
+//! An application *uses* MCP servers: their tools, prompts and resources are registered beside its own ([`McpServers`]). And
+//! it *is* an MCP server: its tools, prompts, resources and agents are there for MCP clients ([`McpServer`]).
+//!
+//! Both speak the stateless version 2026-07-28 of the protocol and the versions with a handshake before it, whichever the
+//! other side speaks.
+//!
+//! | to | see |
+//! |---|---|
+//! | use a server that is a program, or at an address | [`StdioServer`], [`HttpServer`], [`McpServers::stream`] |
+//! | answer what older servers ask while they work | [`McpServers::on_elicitation`], [`McpServers::on_sampling`] |
+//! | know which servers are there | [`Connections`] |
+//! | be a server over standard input and output | [`McpServer::serve_stdio`] |
+//! | be one over HTTP, behind authentication | the feature `http`: an [`McpServer`] is a door of an `everturn_server::Server` |
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `http` | the MCP server at a path of Everturn's HTTP server |
+
+mod content;
+mod endpoint;
+mod fault;
+mod handler;
+mod link;
+mod question;
+mod remote_prompt;
+mod remote_resource;
+mod remote_server;
+mod remote_task;
+mod remote_tool;
+mod server;
+mod servers;
+mod settings;
+
+pub use self::endpoint::{ByteStream, HttpServer, StdioServer};
+pub use self::server::McpServer;
+pub use self::servers::{Connections, McpServers};
+pub use self::settings::{Answer, Elicitation, Sampled, Sampling};

@@ -1,0 +1,289 @@
+//! A server that is used: its connection, and what it offers in the registry.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use everturn_ai::ToolContext;
+use everturn_ai::prompt::remove_prompt;
+use everturn_core::{ActionType, Context, DynAction, Registry, Result, Status, WeakRegistry};
+use futures::future::BoxFuture;
+use rmcp::model::{ClientRequest, RequestMetaObject, ServerResult};
+use rmcp::service::RunningService;
+use rmcp::{RoleClient, ServiceError};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::endpoint::Endpoint;
+use crate::handler::Handler;
+use crate::link::Link;
+use crate::remote_resource::Address;
+use crate::settings::Settings;
+use crate::{fault, remote_prompt, remote_resource, remote_tool};
+
+/// One MCP server, connected when it is needed and again when it has gone away.
+pub(crate) struct RemoteServer {
+    pub(crate) name: Arc<str>,
+    endpoint: Endpoint,
+    settings: Arc<Settings>,
+    registry: WeakRegistry,
+    link: Mutex<Option<Arc<Link>>>,
+    offer: Mutex<Offer>,
+}
+
+/// What a server offers, as it was last listed and registered.
+type Offer = BTreeMap<Offered, Value>;
+
+/// One thing in the registry.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Offered {
+    Tool(String),
+    Prompt(String),
+    Resource(String),
+}
+
+impl RemoteServer {
+    pub(crate) fn new(name: &str, endpoint: Endpoint, settings: &Arc<Settings>, registry: &Registry) -> Self {
+        Self {
+            name: name.into(),
+            endpoint,
+            settings: Arc::clone(settings),
+            registry: registry.downgrade(),
+            link: Mutex::default(),
+            offer: Mutex::default(),
+        }
+    }
+
+    pub(crate) async fn connect(self: &Arc<Self>) -> Result<RunningService<RoleClient, Handler>> {
+        let server = Arc::downgrade(self);
+        let changed = move || {
+            if let Some(server) = server.upgrade() {
+                tokio::spawn(async move { server.list_again().await });
+            }
+        };
+        let handler = Handler::new(&self.name, &self.settings, Arc::new(changed));
+        self.endpoint.connect(&self.name, handler).await
+    }
+
+    /// The connection; a new one, with the lists read again, if there is none or the last one broke.
+    pub(crate) fn link(self: &Arc<Self>) -> BoxFuture<'_, Result<Arc<Link>>> {
+        Box::pin(self.linked())
+    }
+
+    async fn linked(self: &Arc<Self>) -> Result<Arc<Link>> {
+        let mut slot = self.link.lock().await;
+        if let Some(link) = slot.as_ref().filter(|link| link.is_open()) {
+            return Ok(Arc::clone(link));
+        }
+        // The old connection ends, and with it its process, before the next begins.
+        *slot = None;
+        let mut link = Link::open(self).await?;
+        link.listen(self);
+        self.list(Lists::read(&link)).await?;
+        let link = Arc::new(link);
+        *slot = Some(Arc::clone(&link));
+        Ok(link)
+    }
+
+    /// Whether there is a connection that looks usable.
+    pub(crate) async fn is_connected(&self) -> bool {
+        self.link.lock().await.as_ref().is_some_and(|link| link.is_open())
+    }
+
+    /// Ends the connection, and with it the server's process if it has one. The next use connects again.
+    pub(crate) async fn disconnect(&self) {
+        *self.link.lock().await = None;
+    }
+
+    /// Leaves a connection that failed to whoever still uses it.
+    async fn abandon(&self, link: &Arc<Link>) {
+        let mut slot = self.link.lock().await;
+        if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
+            *slot = None;
+        }
+    }
+
+    /// Makes a request. A token that the server refuses is exchanged once.
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        request: ClientRequest,
+        context: &Context,
+        caller: Option<&ToolContext>,
+    ) -> Result<ServerResult> {
+        let mut may_exchange_token = self.endpoint.has_token();
+        loop {
+            let link = match self.link().await {
+                Err(error) if may_exchange_token && error.status() == Status::Unauthenticated => {
+                    may_exchange_token = false;
+                    continue;
+                }
+                link => link?,
+            };
+            let error = match link.request(request.clone(), meta(context), caller).await {
+                Ok(result) => return Ok(result),
+                Err(error) => error,
+            };
+            if fault::is_disconnected(&error) {
+                self.abandon(&link).await;
+            }
+            if !(may_exchange_token && fault::is_unauthorized(&error)) {
+                return Err(fault::request_failed(&self.name, &error));
+            }
+            may_exchange_token = false;
+        }
+    }
+
+    /// Reads the lists again, after the server said that they changed.
+    pub(crate) async fn list_again(self: &Arc<Self>) {
+        let link = self.link.lock().await.clone();
+        let Some(link) = link else { return };
+        if let Err(error) = self.list(Lists::read(&link)).await {
+            tracing::warn!(server = %self.name, %error, "the changed lists of an MCP server cannot be read");
+        }
+    }
+
+    /// Reads the lists and registers what is on them: what is new is added, what changed replaced, what is gone removed.
+    async fn list(self: &Arc<Self>, reading: Reading) -> Result<()> {
+        // One reading at a time, so that an earlier one never replaces a later one.
+        let mut offer = self.offer.lock().await;
+        let lists = reading
+            .await
+            .map_err(|error| fault::request_failed(&self.name, &error))?;
+        let registry = self.registry.upgrade()?;
+        let mut listed = Offer::new();
+        let mut changes = Vec::new();
+        for tool in lists.tools {
+            let offered = Offered::Tool(self.name_of(&tool.name));
+            if note(&mut listed, &offer, &offered, json!(tool)) {
+                changes.push((offered, Change::Tool(tool)));
+            }
+        }
+        for prompt in lists.prompts {
+            let offered = Offered::Prompt(self.name_of(&prompt.name));
+            if note(&mut listed, &offer, &offered, json!(prompt)) {
+                changes.push((offered, Change::Prompt(prompt)));
+            }
+        }
+        for address in lists.addresses {
+            self.note_resource(&mut listed, &offer, address, &mut changes);
+        }
+        for gone in offer.keys().filter(|offered| !listed.contains_key(offered)) {
+            remove(&registry, gone);
+        }
+        for (offered, change) in changes {
+            if offer.contains_key(&offered) {
+                tracing::warn!(server = %self.name, ?offered, "an MCP server changed what it offers");
+                remove(&registry, &offered);
+            }
+            let registered = match change {
+                Change::Tool(tool) => remote_tool::register(self, &tool, &registry),
+                Change::Prompt(prompt) => remote_prompt::register(self, &prompt, &registry),
+                Change::Resource(name, address) => remote_resource::register(self, &name, address, &registry),
+            };
+            if let Err(error) = registered {
+                tracing::warn!(server = %self.name, ?offered, %error, "something of an MCP server is left out");
+            }
+        }
+        *offer = listed;
+        Ok(())
+    }
+
+    fn note_resource(
+        &self,
+        listed: &mut Offer,
+        offer: &Offer,
+        address: Address,
+        changes: &mut Vec<(Offered, Change)>,
+    ) {
+        let mut name = self.name_of(&address.name);
+        if listed.contains_key(&Offered::Resource(name.clone())) {
+            // Names of resources need not be unique, their addresses are.
+            name = self.name_of(address.text());
+        }
+        let offered = Offered::Resource(name.clone());
+        if note(listed, offer, &offered, address.fingerprint()) {
+            changes.push((offered, Change::Resource(name, address)));
+        }
+    }
+
+    /// What is in the registry under a name of this server.
+    pub(crate) fn registered(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
+        let key = action_type.key(&self.name_of(id));
+        self.registry.upgrade().ok()?.get(&key)
+    }
+
+    /// The name under which something of this server is known here.
+    pub(crate) fn name_of(&self, own: &str) -> String {
+        format!("{}/{own}", self.name)
+    }
+}
+
+type Reading = BoxFuture<'static, Result<Lists, ServiceError>>;
+
+/// Everything that a server lists.
+struct Lists {
+    tools: Vec<rmcp::model::Tool>,
+    prompts: Vec<rmcp::model::Prompt>,
+    addresses: Vec<Address>,
+}
+
+impl Lists {
+    fn read(link: &Link) -> Reading {
+        let (peer, capabilities) = (link.peer().clone(), link.capabilities());
+        Box::pin(async move {
+            let mut lists = Self {
+                tools: Vec::new(),
+                prompts: Vec::new(),
+                addresses: Vec::new(),
+            };
+            if capabilities.tools.is_some() {
+                lists.tools = peer.list_all_tools().await?;
+            }
+            if capabilities.prompts.is_some() {
+                lists.prompts = peer.list_all_prompts().await?;
+            }
+            if capabilities.resources.is_some() {
+                let resources = peer.list_all_resources().await?;
+                lists.addresses.extend(resources.iter().map(Address::of));
+                // Not every server that has resources has templates.
+                let templates = peer.list_all_resource_templates().await.unwrap_or_default();
+                lists.addresses.extend(templates.iter().map(Address::of_template));
+            }
+            Ok(lists)
+        })
+    }
+}
+
+enum Change {
+    Tool(rmcp::model::Tool),
+    Prompt(rmcp::model::Prompt),
+    Resource(String, Address),
+}
+
+/// Puts something on the list, and says whether it is new or has changed.
+fn note(listed: &mut Offer, offer: &Offer, offered: &Offered, description: Value) -> bool {
+    let is_news = offer.get(offered) != Some(&description);
+    listed.insert(offered.clone(), description);
+    is_news
+}
+
+fn remove(registry: &Registry, offered: &Offered) {
+    match offered {
+        Offered::Tool(name) => {
+            for kind in [ActionType::TOOL, ActionType::TOOL_V2] {
+                registry.remove(&kind.key(name));
+            }
+        }
+        Offered::Prompt(name) => remove_prompt(registry, name),
+        Offered::Resource(name) => {
+            registry.remove(&ActionType::RESOURCE.key(name));
+        }
+    }
+}
+
+/// What accompanies a request: the value `mcp._meta` of the context.
+fn meta(context: &Context) -> RequestMetaObject {
+    let given = context.value("mcp").and_then(|mcp| mcp.get("_meta"));
+    given
+        .and_then(|meta| serde_json::from_value(meta.clone()).ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,123 @@
+//! A tool of a server as a tool of ours.
+
+use std::sync::Arc;
+
+use everturn_ai::{JsonObject, Replay, Tool, ToolContext};
+use everturn_core::{Error, Registry, Result, Schema};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ServerResult, ToolAnnotations,
+};
+use serde_json::{Value, json};
+
+use crate::question::Question;
+use crate::remote_server::RemoteServer;
+use crate::remote_task::RemoteTask;
+use crate::{content, fault};
+
+/// Registers a listed tool.
+pub(crate) fn register(
+    server: &Arc<RemoteServer>,
+    listed: &rmcp::model::Tool,
+    registry: &Registry,
+) -> Result<()> {
+    tool(server, listed).register(registry)
+}
+
+fn tool(server: &Arc<RemoteServer>, listed: &rmcp::model::Tool) -> Tool {
+    let name = server.name_of(&listed.name);
+    let schema = Schema::from_json(Value::Object((*listed.input_schema).clone()));
+    if let Err(error) = &schema {
+        tracing::warn!(tool = %name, %error, "the schema of an MCP tool is not used");
+    }
+    let description = listed.description.clone().unwrap_or_default();
+    let call = {
+        let (server, tool) = (Arc::clone(server), listed.name.to_string());
+        move |input: Value, context: ToolContext| {
+            let (server, tool) = (Arc::clone(&server), tool.clone());
+            async move { call(&server, &tool, input, &context).await }
+        }
+    };
+    Tool::dynamic(name, description, schema.ok(), call)
+        .with_replay(replay(listed.annotations.as_ref()))
+        .with_metadata(metadata(server, listed))
+}
+
+/// What a server hints at is believed as far as it goes: a hint that is wrong repeats a call, it does not lose one.
+fn replay(annotations: Option<&ToolAnnotations>) -> Replay {
+    let Some(hints) = annotations else {
+        return Replay::Once;
+    };
+    if hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true) {
+        Replay::Idempotent
+    } else {
+        Replay::Once
+    }
+}
+
+fn metadata(server: &RemoteServer, listed: &rmcp::model::Tool) -> JsonObject {
+    let mut entries = JsonObject::new();
+    let origin = json!({ "server": server.name.as_ref(), "tool": listed.name, "title": listed.title });
+    entries.insert("mcp".to_owned(), origin);
+    entries.insert("originalName".to_owned(), listed.name.as_ref().into());
+    if let Some(annotations) = &listed.annotations {
+        entries.insert("annotations".to_owned(), json!(annotations));
+    }
+    entries
+}
+
+/// Calls the tool, or goes on with a call that asked something.
+async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &ToolContext) -> Result<Value> {
+    let question = Question::answered_by(context, &server.name);
+    let resumed = context.resumed_value().cloned().unwrap_or_default();
+    if let Some(question) = &question
+        && let Some(task) = &question.task_id
+    {
+        let task = RemoteTask::new(server, task);
+        task.answer(question.answers(&resumed)?, context).await?;
+        return Ok(output(task.finish(context).await?, context));
+    }
+    let mut params = CallToolRequestParams::new(tool.to_owned());
+    params.arguments = arguments(tool, input)?;
+    if let Some(question) = question {
+        params.input_responses = Some(question.answers(&resumed)?);
+        params.request_state = question.request_state;
+    }
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    let result = server.request(request, context.context(), Some(context)).await?;
+    match result {
+        ServerResult::CallToolResult(result) => Ok(output(result, context)),
+        ServerResult::InputRequiredResult(asked) => {
+            let mut question = Question::new(&server.name, asked.input_requests)?;
+            question.request_state = asked.request_state;
+            Err(question.interrupt())
+        }
+        ServerResult::CreateTaskResult(created) => {
+            let task = RemoteTask::new(server, &created.task.task_id);
+            Ok(output(task.finish(context).await?, context))
+        }
+        _ => Err(fault::unexpected(&server.name, "the result of a tool")),
+    }
+}
+
+fn arguments(tool: &str, input: Value) -> Result<Option<JsonObject>> {
+    match input {
+        Value::Null => Ok(None),
+        Value::Object(arguments) => Ok(Some(arguments)),
+        other => Err(Error::invalid_argument(format!(
+            "the MCP tool '{tool}' takes an object of arguments, not {other}"
+        ))),
+    }
+}
+
+/// The output of a call; content that is not text is attached beside it.
+fn output(result: CallToolResult, context: &ToolContext) -> Value {
+    let (text, rest) = content::text_and_rest(result.content);
+    for part in rest {
+        context.attach(part);
+    }
+    if result.is_error == Some(true) {
+        return json!({ "error": text.unwrap_or_else(|| "the tool failed".to_owned()) });
+    }
+    let structured = result.structured_content;
+    structured.unwrap_or_else(|| text.map_or(Value::Null, content::read_text))
+}

@@ -1,0 +1,191 @@
+//! An application as an MCP server.
+
+mod agents;
+mod asking;
+#[cfg(feature = "http")]
+mod http;
+mod prompts;
+mod resources;
+mod session;
+mod tasks;
+mod tools;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::{Context, Descriptor, Error, Exposure, Registry, Result};
+use rmcp::model::RequestStateCodec;
+use rmcp::service::serve_server;
+use rmcp::transport::IntoTransport;
+use rmcp::{RoleServer, transport};
+
+use self::session::Session;
+use crate::ByteStream;
+
+/// How long an agent is waited for before its call becomes a task.
+const TASK_AFTER: Duration = Duration::from_secs(5);
+
+/// The tools, prompts, resources and agents of an application for MCP clients. Cloning is cheap.
+///
+/// It speaks the stateless version 2026-07-28 of the protocol and the versions with a handshake before it, whichever the
+/// client speaks.
+///
+/// | here | for clients |
+/// |---|---|
+/// | a tool | a tool of the same name |
+/// | an agent | a tool that takes `{message, sessionId?}` and answers with text and `{sessionId, snapshotId, finishReason}` |
+/// | a prompt, a resource | the same |
+/// | an interrupt | a question to the user; put `message` and `schema` into its data to choose the form |
+///
+/// ```no_run
+/// use everturn_ai::{Tool, ToolContext};
+/// use everturn_core::{Registry, Result};
+/// use everturn_mcp::McpServer;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// let double = Tool::new("double", "Doubles a number.", |n: i64, _cx: ToolContext| async move { Ok(n * 2) });
+/// double.register(&registry)?;
+///
+/// McpServer::new(&registry).name("maths", "1.0.0").serve_stdio().await
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a server serves once it is given a transport"]
+pub struct McpServer(Arc<Exposed>);
+
+type Filter = Arc<dyn Fn(&Descriptor) -> bool + Send + Sync>;
+
+/// What is exposed, and how.
+#[derive(Clone)]
+struct Exposed {
+    registry: Registry,
+    name: String,
+    version: String,
+    instructions: Option<String>,
+    filter: Filter,
+    /// The circumstances of calls whose transport brings none.
+    context: Context,
+    exposure: Exposure,
+    task_after: Duration,
+    /// Seals what clients carry from a question to its answer.
+    codec: Arc<RequestStateCodec>,
+    #[cfg(feature = "http")]
+    hosts: Vec<String>,
+    #[cfg(feature = "http")]
+    origins: Vec<String>,
+}
+
+impl McpServer {
+    /// A server of everything that is in a registry: tools, prompts, resources and agents.
+    pub fn new(registry: &Registry) -> Self {
+        let key = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes);
+        Self(Arc::new(Exposed {
+            registry: registry.clone(),
+            name: "everturn".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instructions: None,
+            filter: Arc::new(|_| true),
+            context: Context::new(),
+            exposure: Exposure::Public,
+            task_after: TASK_AFTER,
+            codec: Arc::new(RequestStateCodec::try_new(key.concat()).expect("32 bytes are enough for a key")),
+            #[cfg(feature = "http")]
+            hosts: Vec::new(),
+            #[cfg(feature = "http")]
+            origins: Vec::new(),
+        }))
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Exposed)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// The server's name and version, as clients show them.
+    pub fn name(self, name: impl Into<String>, version: impl Into<String>) -> Self {
+        self.edit(|exposed| {
+            exposed.name = name.into();
+            exposed.version = version.into();
+        })
+    }
+
+    /// What a model should know about using this server.
+    pub fn instructions(self, instructions: impl Into<String>) -> Self {
+        self.edit(|exposed| exposed.instructions = Some(instructions.into()))
+    }
+
+    /// Exposes only what the filter lets through: tools, prompts, resources and agents, by their descriptors.
+    pub fn only(self, filter: impl Fn(&Descriptor) -> bool + Send + Sync + 'static) -> Self {
+        self.edit(|exposed| exposed.filter = Arc::new(filter))
+    }
+
+    /// The circumstances of calls over standard input and output, such as whose conversations they see.
+    pub fn context(self, context: Context) -> Self {
+        self.edit(|exposed| exposed.context = context)
+    }
+
+    /// How much of an error clients are told, where the HTTP server does not say; public text only by default.
+    pub fn exposure(self, exposure: Exposure) -> Self {
+        self.edit(|exposed| exposed.exposure = exposure)
+    }
+
+    /// How long an agent is waited for before its call goes on in the background as a task, for clients that know tasks
+    /// and agents with a store; 5 seconds by default.
+    pub fn task_after(self, time: Duration) -> Self {
+        self.edit(|exposed| exposed.task_after = time)
+    }
+
+    /// The key under which the state of a question is sealed, of at least 32 bytes; random by default.
+    ///
+    /// Processes that serve the same clients need the same key: a question asked by one may be answered to another.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the key is too short.
+    pub fn state_key(self, key: impl Into<Vec<u8>>) -> Result<Self> {
+        let codec = RequestStateCodec::try_new(key)
+            .map_err(|error| Error::invalid_argument(format!("the key cannot be used: {error}")))?;
+        Ok(self.edit(|exposed| exposed.codec = Arc::new(codec)))
+    }
+
+    /// Serves over standard input and output until the client leaves. Nothing else may write to standard output.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if the client does not begin as the protocol wants it.
+    pub async fn serve_stdio(self) -> Result<()> {
+        Box::pin(self.serve(transport::stdio())).await
+    }
+
+    /// Serves over any stream of bytes, such as a socket, until the client leaves.
+    ///
+    /// # Errors
+    /// As [`McpServer::serve_stdio`].
+    pub async fn serve_stream(self, stream: impl ByteStream) -> Result<()> {
+        Box::pin(self.serve(tokio::io::split(stream))).await
+    }
+
+    async fn serve<T, E, A>(self, transport: T) -> Result<()>
+    where
+        T: IntoTransport<RoleServer, E, A> + Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+        A: 'static,
+    {
+        let serving = serve_server(Session(self.0), transport).await;
+        let serving = serving.map_err(|error| {
+            Error::unavailable(format!("the MCP client did not begin as it should: {error}"))
+        })?;
+        let ended = serving.waiting().await;
+        ended.map_err(|error| Error::internal(format!("serving the MCP client failed: {error}")))?;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer")
+            .field("name", &self.0.name)
+            .field("version", &self.0.version)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,270 @@
+//! Tools: listed with their schemas, called with arguments.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use everturn_ai::{
+    JsonObject, ModelResponseChunk, MultipartToolResponse, Part, Replay, Tool, ToolContext, ToolRequest,
+    interrupt_data, lookup_tool, metadata,
+};
+use everturn_core::{ActionType, Descriptor, Emitter, Error, Result, Schema};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion, ToolAnnotations,
+};
+use serde_json::{Value, json};
+
+use super::agents;
+use super::asking::{Answered, Asking};
+use super::session::Request;
+use crate::content;
+
+/// Under this name goes the input of a tool that does not take an object: the protocol knows no other arguments.
+const INPUT: &str = "input";
+
+/// Everything that can be called: tools, and agents under the names that tools leave free.
+pub(super) async fn list(request: &Request<'_>) -> Result<Vec<rmcp::model::Tool>> {
+    let all = request.exposed.registry.list().await?;
+    let exposed: Vec<&Descriptor> = all
+        .values()
+        .filter(|descriptor| (request.exposed.filter)(descriptor))
+        .collect();
+    let mut listed = BTreeMap::new();
+    for kind in [ActionType::TOOL, ActionType::TOOL_V2] {
+        let of_kind = exposed.iter().filter(|descriptor| descriptor.action_type == kind);
+        for descriptor in of_kind {
+            let entry = listed.entry(descriptor.name.clone());
+            entry.or_insert_with(|| described(descriptor));
+        }
+    }
+    let agents = exposed
+        .iter()
+        .filter(|descriptor| descriptor.action_type == ActionType::AGENT);
+    for descriptor in agents {
+        let entry = listed.entry(descriptor.name.clone());
+        entry.or_insert_with(|| agents::described(descriptor));
+    }
+    Ok(listed.into_values().collect())
+}
+
+fn described(descriptor: &Descriptor) -> rmcp::model::Tool {
+    let schema = arguments_schema(descriptor.input_schema.as_ref());
+    let description = descriptor.description.clone().unwrap_or_default();
+    let mut tool = rmcp::model::Tool::new(descriptor.name.clone(), description, Arc::new(schema));
+    // What a tool of the other form returns is described beside it.
+    let output = if descriptor.action_type == ActionType::TOOL_V2 {
+        descriptor.metadata.get("originalOutputSchema")
+    } else {
+        descriptor.output_schema.as_ref().map(Schema::as_json)
+    };
+    tool.output_schema = output
+        .and_then(Value::as_object)
+        .filter(|schema| takes_object(schema))
+        .map(|schema| Arc::new(schema.clone()));
+    tool.annotations = annotations(descriptor);
+    tool
+}
+
+/// The hints of a tool of another MCP server as they are, else what a tool of ours says about being called again.
+fn annotations(descriptor: &Descriptor) -> Option<ToolAnnotations> {
+    let given = descriptor.metadata.get("annotations");
+    if let Some(given) = given.and_then(|given| serde_json::from_value(given.clone()).ok()) {
+        return Some(given);
+    }
+    let declared = descriptor.metadata.get("tool")?.get("replay")?;
+    match serde_json::from_value(declared.clone()).ok()? {
+        Replay::Pure => Some(ToolAnnotations::new().read_only(true)),
+        Replay::Idempotent | Replay::Keyed => Some(ToolAnnotations::new().idempotent(true)),
+        _ => None,
+    }
+}
+
+fn takes_object(schema: &JsonObject) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "object")
+}
+
+fn arguments_schema(schema: Option<&Schema>) -> JsonObject {
+    let schema = schema.map_or(&Value::Bool(true), Schema::as_json);
+    match schema.as_object() {
+        Some(schema) if takes_object(schema) => schema.clone(),
+        _ => {
+            let wrapped = json!({ "type": "object", "properties": { INPUT: schema }, "required": [INPUT] });
+            wrapped.as_object().cloned().unwrap_or_default()
+        }
+    }
+}
+
+fn input(tool: &Tool, arguments: Option<JsonObject>) -> Value {
+    let mut arguments = arguments.unwrap_or_default();
+    let schema = tool
+        .input_schema()
+        .and_then(|schema| schema.as_json().as_object());
+    if schema.is_some_and(takes_object) {
+        Value::Object(arguments)
+    } else {
+        arguments.remove(INPUT).unwrap_or_default()
+    }
+}
+
+/// Calls a tool or an agent.
+pub(super) async fn call(request: &Request<'_>, params: CallToolRequestParams) -> Result<CallToolResponse> {
+    for kind in [ActionType::TOOL, ActionType::TOOL_V2] {
+        let key = kind.key(&params.name);
+        if request.exposed.action(&key).await?.is_some() {
+            let tool = lookup_tool(&request.exposed.registry, &key).await?;
+            return call_tool(request, &tool, params).await;
+        }
+    }
+    let agent = request
+        .exposed
+        .action(&ActionType::AGENT.key(&params.name))
+        .await?;
+    let missing = || Error::not_found(format!("there is no tool '{}'", params.name)).with_public();
+    let agent = agent.ok_or_else(missing)?;
+    agents::call(request, &agent, params).await
+}
+
+async fn call_tool(
+    request: &Request<'_>,
+    tool: &Tool,
+    params: CallToolRequestParams,
+) -> Result<CallToolResponse> {
+    let asking = Asking::of_tool(request, tool.name(), params.arguments.as_ref());
+    let answered = asking.answered(params.request_state.as_deref(), params.input_responses)?;
+    let input = input(tool, params.arguments);
+    let mut part = Part::from(ToolRequest::new(tool.short_name(), input.clone()));
+    if let Some(answered) = answered {
+        let answer = match answered {
+            Answered::Declined(why) => return Ok(failed(&why)),
+            Answered::With { mut answers, data } => {
+                part = part.with_metadata_entry(metadata::RESOLVED_INTERRUPT, data);
+                answers.remove(0)
+            }
+        };
+        if !tool.is_restartable() {
+            // The answer is what the tool returns.
+            let answer = agents::spoken(answer);
+            tool.respond(&part, &answer)?;
+            let response = MultipartToolResponse {
+                output: Some(answer),
+                ..MultipartToolResponse::default()
+            };
+            return Ok(succeeded(request, response).into());
+        }
+        part = part.with_metadata_entry(metadata::RESUMED, answer);
+    }
+    let emitter = progress(request, |chunk: &ModelResponseChunk| {
+        let mut responses = chunk.content.iter().filter_map(Part::as_tool_response);
+        responses.find_map(|response| response.output.as_ref()).map(step)
+    });
+    let context = ToolContext::for_request(request.context.clone(), part, emitter);
+    match tool.run_in(Some(input), context).await {
+        Ok(response) => Ok(succeeded(request, response).into()),
+        Err(error) => match interrupt_data(&error) {
+            Some(data) => asking.ask(&[("answer".to_owned(), question(tool, data))], Value::Null),
+            None => Ok(failed(&error.to_wire(request.exposure()).message)),
+        },
+    }
+}
+
+/// What a tool asks. One that can only be answered returns the answer, so its output is the form.
+fn question(tool: &Tool, data: &Value) -> Value {
+    match (tool.is_restartable(), tool.output_schema()) {
+        (false, Some(schema)) => json!({ "message": data, "schema": schema.as_json() }),
+        _ => data.clone(),
+    }
+}
+
+/// The result of a call: a string as text, anything else as text and as it is.
+fn succeeded(request: &Request<'_>, response: MultipartToolResponse) -> CallToolResult {
+    let mut content = Vec::new();
+    let mut structured = None;
+    match response.output {
+        None | Some(Value::Null) => {}
+        Some(Value::String(text)) => content.push(ContentBlock::text(text)),
+        Some(output) => {
+            content.push(ContentBlock::text(output.to_string()));
+            structured = Some(output);
+        }
+    }
+    content.extend(response.content.iter().filter_map(content::block));
+    let mut result = CallToolResult::success(content);
+    // Versions before this one know objects only.
+    let version = request.rmcp.protocol_version();
+    let takes_anything = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+    result.structured_content = structured.filter(|output| takes_anything || output.is_object());
+    result
+}
+
+/// A call that failed, in words that the model can read.
+pub(super) fn failed(message: &str) -> CallToolResponse {
+    CallToolResult::error(vec![ContentBlock::text(message)]).into()
+}
+
+/// One step of progress.
+pub(super) struct Step {
+    progress: Option<f64>,
+    total: Option<f64>,
+    pub(super) message: Option<String>,
+}
+
+impl Step {
+    pub(super) fn message(message: impl Into<String>) -> Self {
+        Self {
+            progress: None,
+            total: None,
+            message: Some(message.into()),
+        }
+    }
+}
+
+/// What a tool streams, as progress: numbers if it counts, else text.
+fn step(partial: &Value) -> Step {
+    let number = |key: &str| partial.get(key).and_then(Value::as_f64);
+    let message = match (partial, partial.get("message")) {
+        (Value::String(text), _) | (_, Some(Value::String(text))) => Some(Cow::Borrowed(text.as_str())),
+        _ if number("progress").is_some() => None,
+        _ => Some(Cow::Owned(partial.to_string())),
+    };
+    Step {
+        progress: number("progress"),
+        total: number("total"),
+        message: message.map(Cow::into_owned),
+    }
+}
+
+/// Sends what is streamed to a client that wants to know of progress; to others, nothing.
+pub(super) fn progress<C: Send + 'static>(
+    request: &Request<'_>,
+    read: impl Fn(&C) -> Option<Step> + Send + Sync + 'static,
+) -> Emitter<C> {
+    let Some(token) = request.rmcp.meta.get_progress_token() else {
+        return Emitter::silent();
+    };
+    let peer = request.rmcp.peer.clone();
+    let count = Arc::new(AtomicU64::new(0));
+    Emitter::new(move |chunk| {
+        let step = read(&chunk).map(|step| notification(token.clone(), step, &count));
+        let peer = peer.clone();
+        async move {
+            if let Some(step) = step
+                && let Err(error) = peer.notify_progress(step).await
+            {
+                tracing::debug!(%error, "progress found no receiver");
+            }
+            Ok(())
+        }
+    })
+}
+
+fn notification(token: ProgressToken, step: Step, count: &AtomicU64) -> ProgressNotificationParam {
+    // Progress must grow; a tool that does not count is counted.
+    #[expect(clippy::cast_precision_loss, reason = "nobody reports so often")]
+    let counted = (count.fetch_add(1, Ordering::Relaxed) + 1) as f64;
+    let mut notification = ProgressNotificationParam::new(token, step.progress.unwrap_or(counted));
+    notification.total = step.total;
+    notification.message = step.message;
+    notification
+}

@@ -1,0 +1,204 @@
+//! The servers that an application uses.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_core::{ActionType, DynAction, Error, Plugin, Registry, Result};
+use futures::future::{BoxFuture, join_all};
+
+use crate::endpoint::{ByteStream, Endpoint, HttpServer, StdioServer};
+use crate::remote_server::RemoteServer;
+use crate::settings::{Answer, Elicitation, Sampled, Sampling, Settings};
+
+/// MCP servers whose tools, prompts and resources become an application's.
+///
+/// The tool `read` of the server `files` is the tool `files/read`; `files/*` names all its tools. Prompts and resources
+/// are named likewise. A server is connected when the application is built or, if it cannot be reached then, when it is
+/// first needed; it is connected again when it has gone away. What it offers is registered anew when it says that it
+/// changed. A server that fails does not stop the others.
+///
+/// ```no_run
+/// use everturn_ai::Generate;
+/// use everturn_core::{Registry, Result};
+/// use everturn_mcp::{HttpServer, McpServers, StdioServer};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// let servers = McpServers::new()
+///     .stdio("files", StdioServer::new("npx").args(["-y", "@modelcontextprotocol/server-filesystem", "/srv/recipes"]))
+///     .http("search", HttpServer::new("https://search.example/mcp").bearer("a token"));
+/// servers.install(&registry).await?;
+///
+/// let reply = Generate::new(&registry).prompt("What can I cook?").tool("files/*").tool("search/query").await?;
+/// # let _ = reply;
+/// # Ok(()) }
+/// ```
+#[derive(Default)]
+#[must_use = "servers are used once they are installed"]
+pub struct McpServers {
+    endpoints: Vec<(String, Endpoint)>,
+    settings: Settings,
+}
+
+impl McpServers {
+    /// No servers yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn with(mut self, name: impl Into<String>, endpoint: Endpoint) -> Self {
+        self.endpoints.push((name.into(), endpoint));
+        self
+    }
+
+    /// Adds a server that is a program.
+    pub fn stdio(self, name: impl Into<String>, server: impl Into<StdioServer>) -> Self {
+        self.with(name, Endpoint::Stdio(server.into()))
+    }
+
+    /// Adds a server at an address.
+    pub fn http(self, name: impl Into<String>, server: impl Into<HttpServer>) -> Self {
+        self.with(name, Endpoint::Http(server.into()))
+    }
+
+    /// Adds a server at the other end of any stream of bytes, such as a socket; `connect` opens one.
+    pub fn stream<F, Fut, S>(self, name: impl Into<String>, connect: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<S>> + Send + 'static,
+        S: ByteStream,
+    {
+        let connect = Arc::new(connect);
+        let open = move || -> BoxFuture<'static, Result<Box<dyn ByteStream>>> {
+            let connect = Arc::clone(&connect);
+            Box::pin(async move { Ok(Box::new(connect().await?) as Box<dyn ByteStream>) })
+        };
+        self.with(name, Endpoint::Stream(Arc::new(open)))
+    }
+
+    /// Answers what servers of protocol versions before 2026-07-28 ask while they work.
+    ///
+    /// Without a handler they are told that the user declines. Servers of newer versions are not concerned: what their
+    /// tools ask becomes an interrupt, which can be answered at any later time.
+    pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Elicitation) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Answer>> + Send + 'static,
+    {
+        self.settings.elicitation = Some(Arc::new(move |asked| Box::pin(handler(asked))));
+        self
+    }
+
+    /// Generates what servers ask for, at this application's expense. Without a handler no server is offered that.
+    ///
+    /// The protocol deprecates sampling. A handler decides which servers may use which models, and how much.
+    pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Sampling) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Sampled>> + Send + 'static,
+    {
+        self.settings.sampling = Some(Arc::new(move |asked| Box::pin(handler(asked))));
+        self
+    }
+
+    /// Connects all servers at once and registers what they offer.
+    ///
+    /// A server that cannot be reached is logged and tried again when it is first needed. The servers stay connected as
+    /// long as the registry, or the returned handle, is there.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS` if there is a plugin, or another server, of a server's name; `INVALID_ARGUMENT` for a name that
+    /// is empty or has a slash in it.
+    pub async fn install(&self, registry: &Registry) -> Result<Connections> {
+        let settings = Arc::new(self.settings.clone());
+        let mut servers = Vec::with_capacity(self.endpoints.len());
+        for (name, endpoint) in &self.endpoints {
+            if name.is_empty() || name.contains('/') {
+                return Err(Error::invalid_argument(format!(
+                    "'{name}' cannot be the name of an MCP server: it must not be empty and must not contain '/'"
+                )));
+            }
+            let server = Arc::new(RemoteServer::new(name, endpoint.clone(), &settings, registry));
+            registry.install(Arc::new(Installed {
+                name: name.clone(),
+                server: Arc::clone(&server),
+            }))?;
+            servers.push(server);
+        }
+        join_all(servers.iter().map(connect)).await;
+        Ok(Connections { servers })
+    }
+}
+
+async fn connect(server: &Arc<RemoteServer>) {
+    if let Err(error) = server.link().await {
+        tracing::warn!(server = %server.name, %error, "an MCP server is not there; it is tried again when it is needed");
+    }
+}
+
+/// The servers of an application, once they are installed. Cloning is cheap.
+#[derive(Clone)]
+pub struct Connections {
+    servers: Vec<Arc<RemoteServer>>,
+}
+
+impl Connections {
+    /// The names of the servers that are connected.
+    pub async fn connected(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for server in &self.servers {
+            if server.is_connected().await {
+                names.push(server.name.to_string());
+            }
+        }
+        names
+    }
+
+    /// Ends all connections and the processes behind them. A later use connects again.
+    pub async fn disconnect(&self) {
+        join_all(self.servers.iter().map(|server| server.disconnect())).await;
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.servers.iter().map(|server| &server.name).collect();
+        f.debug_tuple("Connections").field(&names).finish()
+    }
+}
+
+impl fmt::Debug for McpServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.endpoints.iter().map(|(name, _)| name).collect();
+        f.debug_struct("McpServers")
+            .field("servers", &names)
+            .field("settings", &self.settings)
+            .finish()
+    }
+}
+
+/// One server as a plugin: what it offers is in the registry while it is connected, so it is asked only when it is not.
+struct Installed {
+    name: String,
+    server: Arc<RemoteServer>,
+}
+
+impl Plugin for Installed {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        action_type: &'a ActionType,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+        Box::pin(async move {
+            if self.server.is_connected().await {
+                return Ok(None);
+            }
+            self.server.link().await?;
+            Ok(self.server.registered(action_type, id))
+        })
+    }
+}
