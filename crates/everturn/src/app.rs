@@ -240,6 +240,12 @@ impl Everturn {
         served
     }
 
+    /// Everything in the application for MCP clients, to be set up further: what is exposed, and over which transport.
+    #[cfg(feature = "mcp")]
+    pub fn mcp_server(&self) -> everturn_mcp::McpServer {
+        everturn_mcp::McpServer::new(&self.registry)
+    }
+
     /// A generation without a session.
     pub fn generate(&self) -> Generate {
         Generate::new(&self.registry)

@@ -49,6 +49,7 @@
 //! | `server` | yes | agents and flows over HTTP: `Everturn::serve` |
 //! | `client` | no | agents and flows on another machine: `RemoteAgent` |
 //! | `websocket` | no | whole conversations on one WebSocket, for the client |
+//! | `mcp` | no | tools of MCP servers, and an application as an MCP server |
 //! | `jwt` | no | callers known by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
 //! | `file` | no | the durable store of readable JSON files |
@@ -64,6 +65,7 @@
 //! | [`ai`] | messages, models, tools, generate, prompts, middleware |
 //! | [`agent`] | agents, sessions, snapshots, stores, archives, chats |
 //! | `client` | agents and flows on another machine |
+//! | `mcp` | MCP servers: to use, and to be |
 //! | `server` | routes, context providers, limits, durable streams |
 
 mod app;
@@ -77,6 +79,8 @@ pub use everturn_core as core;
 pub use everturn_file as file;
 #[cfg(feature = "macros")]
 pub use everturn_macros::tool;
+#[cfg(feature = "mcp")]
+pub use everturn_mcp as mcp;
 #[cfg(feature = "server")]
 pub use everturn_server as server;
 #[cfg(feature = "sqlite")]
@@ -135,4 +139,6 @@ mod pages {
     struct History;
     #[doc = include_str!("../../../docs/background.md")]
     struct Background;
+    #[doc = include_str!("../../../docs/mcp.md")]
+    struct Mcp;
 }
