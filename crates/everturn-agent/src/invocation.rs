@@ -2,7 +2,6 @@
 
 mod agent_session;
 mod background;
-mod boundary;
 mod broadcast;
 mod client;
 mod conversation;

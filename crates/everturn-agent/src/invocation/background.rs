@@ -80,7 +80,7 @@ impl Background {
         }
     }
 
-    pub(super) fn row(&self) -> Option<&SnapshotId> {
+    pub(super) fn snapshot(&self) -> Option<&SnapshotId> {
         self.run.as_ref().map(|run| &run.row)
     }
 
@@ -133,9 +133,9 @@ async fn beat(beats: Option<&mut Interval>) -> AgentEvent {
 }
 
 impl<S: CustomState> Driver<S> {
-    /// Writes the pending row of a detached run, as soon as the session is ours.
-    pub(super) fn write_pending(&mut self, id: SnapshotId, inputs: Vec<AgentInput>) {
-        let Some(ledger) = &self.ledger else {
+    /// Writes the pending snapshot of the run, under the id that was reserved for it.
+    pub(super) fn write_pending(&mut self, inputs: Vec<AgentInput>) {
+        let (Some(ledger), Some(id)) = (&self.ledger, self.turns.reserved().cloned()) else {
             return;
         };
         let now = ledger.now();
@@ -144,7 +144,10 @@ impl<S: CustomState> Driver<S> {
             status: SnapshotStatus::Pending,
             heartbeat_at: Some(row.created_at.max(now)),
             event: Some(SnapshotEvent::InvocationEnd),
-            state: self.snapshots.boundary().beside().cloned(),
+            state: self
+                .snapshots
+                .takeover
+                .unsaved(|| SessionState::beginning(self.session.session_id())),
             ..row
         };
         let run = BackgroundRun {
@@ -183,7 +186,7 @@ impl<S: CustomState> Driver<S> {
         });
     }
 
-    /// The client hears nothing any more; from now on chunks are for those who watch the run.
+    /// From now on chunks are for those who watch the run.
     pub(super) fn play_to_watchers(&mut self) {
         self.broadcast.expect();
         self.outbox.play_to_watchers();
@@ -325,6 +328,6 @@ pub(super) fn no_subscription() -> Error {
 }
 
 /// Why a detach did not come about.
-pub(super) fn no_pending_row(error: Error) -> Error {
+pub(super) fn no_pending_snapshot(error: Error) -> Error {
     error.context("the pending snapshot could not be saved")
 }

@@ -80,10 +80,6 @@ impl Client {
         }
     }
 
-    pub(super) fn has_detached(&self) -> bool {
-        self.detached
-    }
-
     /// From now on the client's departure changes nothing.
     pub(super) fn let_go(&mut self) {
         self.followed = false;

@@ -20,16 +20,17 @@ use super::broadcast::Broadcast;
 use super::client::Client;
 use super::function::{Function, Report};
 use super::journals::Journals;
-use super::machine::{Event, Machine, StoreSupport, TurnOutcome};
+use super::machine::{Commit, Event, Machine, StoreSupport, TurnOutcome};
 use super::opening::Opening;
 use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
 use super::snapshots::{RowWritten, Snapshots};
-use super::turns::{Admissions, Turns};
+use super::turns::Turns;
 use super::wire::{Wire, WireEvent};
 use crate::cursor::{InvocationCursor, Saved};
 use crate::session::Core;
 use crate::snapshot::{BackgroundRun, Lease};
 use crate::transform::shown_chunk;
+use crate::turn_lock::AwaitedLock;
 use crate::{
     AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState,
     SnapshotEvent, SnapshotId,
@@ -49,7 +50,8 @@ pub(crate) struct Driver<S> {
     pub(super) wire: Wire,
     pub(super) function: Function,
     pub(super) turns: Turns,
-    pub(super) admissions: Admissions,
+    /// The wait for the turn lock.
+    pub(super) lock_queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,
     pub(super) ledger: Option<InvocationCursor>,
     pub(super) writes: FuturesUnordered<BoxFuture<'static, Written>>,
     pub(super) background: Background,
@@ -61,8 +63,6 @@ pub(crate) struct Driver<S> {
     /// The state to give back, once it was shaped.
     pub(super) shown: Option<SessionState>,
     pub(super) result: Option<Result<AgentResult>>,
-    /// Why the work is being cancelled.
-    pub(super) why: Option<Error>,
 }
 
 /// A store's answer to a command.
@@ -80,7 +80,7 @@ pub(super) enum Written {
 enum Happened {
     Event(AgentEvent),
     Written(Written),
-    Admitted(Box<Result<crate::turn_lock::AwaitedLock>>),
+    LockAwaited(Box<Result<AwaitedLock>>),
     Wire(WireEvent),
     Function(Report),
 }
@@ -180,7 +180,7 @@ impl<S: CustomState> Driver<S> {
             wire: Wire::new(emitter),
             function,
             turns: Turns::default(),
-            admissions: Admissions::default(),
+            lock_queue: None,
             ledger,
             writes: FuturesUnordered::new(),
             background: Background::new(definition.heartbeat.interval),
@@ -190,7 +190,6 @@ impl<S: CustomState> Driver<S> {
             last_good,
             shown: None,
             result: None,
-            why: None,
             definition,
             session,
             outbox,
@@ -227,7 +226,7 @@ impl<S: CustomState> Driver<S> {
             biased;
             event = self.client.next() => Happened::Event(event),
             Some(written) = self.writes.next() => Happened::Written(written),
-            admitted = self.admissions.next() => Happened::Admitted(Box::new(admitted)),
+            awaited = lock_awaited(&mut self.lock_queue) => Happened::LockAwaited(Box::new(awaited)),
             event = self.background.next() => Happened::Event(event),
             event = self.wire.flush() => Happened::Wire(event),
             never = self.broadcast.work() => match never {},
@@ -240,7 +239,7 @@ impl<S: CustomState> Driver<S> {
         match happened {
             Happened::Event(event) => Some(event),
             Happened::Written(written) => self.written(written),
-            Happened::Admitted(admitted) => self.admitted(*admitted),
+            Happened::LockAwaited(awaited) => Some(self.lock_awaited(*awaited)),
             Happened::Wire(WireEvent::Broken(error)) => Some(Event::ClientGone(error)),
             Happened::Wire(WireEvent::Empty) => Some(self.drained()),
             Happened::Function(Report::Signal(signal)) => self.signalled(signal),
@@ -256,14 +255,14 @@ impl<S: CustomState> Driver<S> {
                 self.turns.ask(answer);
                 Some(Event::NextInput)
             }
-            Signal::IterationDone {
+            Signal::RoundDone {
                 turn,
                 conversation,
                 settled,
             } => {
                 if self.turns.is_running(turn) {
                     self.snapshots.wait(*conversation, settled);
-                    return Some(Event::IterationEnded);
+                    return Some(Event::RoundEnded);
                 }
                 // The turn did not wait for its generation, which may have been dropped since.
                 let _ = settled.send(Ok(()));
@@ -277,9 +276,6 @@ impl<S: CustomState> Driver<S> {
                 };
                 if let Some(ledger) = &mut self.ledger {
                     ledger.turn_ended(ended == TurnOutcome::Succeeded);
-                }
-                if ended == TurnOutcome::Failed {
-                    self.snapshots.turn_left(self.session.state());
                 }
                 self.tell_watchers_of_turn_end(&outcome);
                 self.turns.end(outcome, settled);
@@ -328,20 +324,13 @@ impl<S: CustomState> Driver<S> {
     fn returned(&mut self, result: Result<AgentResult>) -> AgentEvent {
         let event = Event::Returned(result.as_ref().map(|_| ()).map_err(Clone::clone));
         self.result = Some(result);
-        match self.admissions.give_up_start() {
-            // A turn that still waits for the session never began.
-            Some(input) => {
-                self.raised.push_back(event);
-                Event::TurnRefused(input)
-            }
-            None => event,
-        }
+        event
     }
 
     fn written(&mut self, written: Written) -> Option<AgentEvent> {
         Some(match written {
             Written::Row(written) => self.row_written(written),
-            Written::NoRow => Event::TurnCommitted,
+            Written::NoRow => Event::TurnCommitted(Commit::Nothing),
             Written::Pending(Ok(saved)) => {
                 if let Some(ledger) = &mut self.ledger {
                     ledger.wrote(&saved);
@@ -374,20 +363,26 @@ impl<S: CustomState> Driver<S> {
         })
     }
 
-    /// Remembers why work is about to be cancelled, for whoever is cancelled.
+    /// Follows where a worker would take the run over.
     fn note(&mut self, event: &AgentEvent) {
-        let why = match event {
-            Event::ClientGone(error) | Event::TransformFailed(error) | Event::InputRejected(error) => {
-                error.clone()
-            }
-            Event::AbortSeen => Error::aborted("the run was aborted"),
-            Event::LeaseLost => {
-                // Watchers go on with the worker that has the run now.
-                self.broadcast.close();
-                Error::aborted("another worker has taken the run over")
-            }
-            _ => return,
-        };
-        self.why.get_or_insert(why);
+        if matches!(event, Event::LeaseLost) {
+            // Watchers go on with the worker that has the run now.
+            self.broadcast.close();
+        }
+        let (session, written) = (&self.session, self.snapshots.written.take());
+        let state = || written.unwrap_or_else(|| session.state());
+        self.snapshots.takeover.note(event, state);
+    }
+}
+
+/// Waits for the turn lock, if it is waited for; else for ever.
+async fn lock_awaited(queue: &mut Option<BoxFuture<'static, Result<AwaitedLock>>>) -> Result<AwaitedLock> {
+    match queue {
+        Some(waiting) => {
+            let awaited = waiting.await;
+            *queue = None;
+            awaited
+        }
+        None => std::future::pending().await,
     }
 }

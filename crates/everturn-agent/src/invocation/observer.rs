@@ -40,6 +40,6 @@ impl<S: CustomState> GenerateObserver for ConversationObserver<S> {
         };
         let conversation = conversation_so_far(&self.turn, history, messages);
         let outbox = self.turn.outbox();
-        outbox.iteration_done(self.turn.turn_index(), conversation).await
+        outbox.round_done(self.turn.turn_index(), conversation).await
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Signal {
     NextTurn(Answer<Option<TurnStart>>),
     /// The tools that a model asked for in this turn have answered; the generation waits until this conversation is saved, if it is to
     /// be.
-    IterationDone {
+    RoundDone {
         turn: usize,
         // In a box, because it is large, and every queue has room for many signals.
         conversation: Box<Messages>,
@@ -295,8 +295,8 @@ impl Outbox {
     ///
     /// # Errors
     /// What the store fails with; `CANCELLED` if the invocation is over.
-    pub(crate) async fn iteration_done(&self, turn: usize, conversation: Messages) -> Result<()> {
-        self.ask(|settled| Signal::IterationDone {
+    pub(crate) async fn round_done(&self, turn: usize, conversation: Messages) -> Result<()> {
+        self.ask(|settled| Signal::RoundDone {
             turn,
             conversation: Box::new(conversation),
             settled,

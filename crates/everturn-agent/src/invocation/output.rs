@@ -2,7 +2,7 @@
 
 use everturn_core::{Error, Result};
 
-use super::background::{no_pending_row, no_store, no_subscription};
+use super::background::{no_pending_snapshot, no_store, no_subscription};
 use super::machine::{Cause, Event, Resolution};
 use super::{AgentEvent, Driver};
 use crate::cursor::InvocationCursor;
@@ -38,13 +38,13 @@ impl<S: CustomState> Driver<S> {
     pub(super) fn output(&mut self, resolution: Resolution<Error>) -> Result<AgentOutput> {
         match resolution {
             Resolution::Completed => Ok(self.completed()),
-            Resolution::Failed(cause) => Ok(self.failed(&error(cause))),
+            Resolution::Failed(cause) => Ok(self.failed(&error_of(cause))),
             Resolution::Detached => Ok(AgentOutput {
-                snapshot_id: self.background.row().cloned(),
+                snapshot_id: self.background.snapshot().cloned(),
                 finish_reason: Some(AgentFinishReason::Detached),
                 ..self.identity()
             }),
-            Resolution::Rejected(cause) => Err(error(cause)),
+            Resolution::Rejected(cause) => Err(error_of(cause)),
         }
     }
 
@@ -96,14 +96,15 @@ impl<S: CustomState> Driver<S> {
     }
 }
 
-fn error(cause: Cause<Error>) -> Error {
+/// The error that the caller, or cancelled work, is told.
+pub(super) fn error_of(cause: Cause<Error>) -> Error {
     match cause {
         Cause::Function(error)
         | Cause::Transform(error)
-        | Cause::InvalidInput(error)
+        | Cause::LockRefused(error)
         | Cause::ClientGone(error) => error,
         Cause::DetachWithoutStore => no_store(),
         Cause::DetachWithoutSubscription => no_subscription(),
-        Cause::PendingRow(error) => no_pending_row(error),
+        Cause::PendingSnapshot(error) => no_pending_snapshot(error),
     }
 }

@@ -6,8 +6,7 @@ use everturn_ai::{History, Messages};
 use everturn_core::{Error, Result};
 use futures::FutureExt;
 
-use super::boundary::Boundary;
-use super::machine::Event;
+use super::machine::{Commit, Event, TakeoverPoint};
 use super::outbox::Answer;
 use super::{AgentEvent, Driver, Written};
 use crate::content_id::SNAPSHOT_ID_ENTRY;
@@ -19,20 +18,20 @@ use crate::{
 
 /// The invocation's rows, as far as the driver must remember them.
 pub(super) struct Snapshots {
-    /// The state of the row that the next one goes on from.
-    previous: Option<SessionState>,
-    /// How many turns came since that row and have none of their own.
+    /// The state in the newest snapshot, and the one from which a worker would take the run over.
+    pub(super) takeover: TakeoverPoint<SessionState>,
+    /// The state in the snapshot that was just written, until its event is noted.
+    pub(super) written: Option<SessionState>,
+    /// How many turns came since the newest snapshot and have none of their own.
     unsaved_turns: u64,
-    /// Where the turn under way began, or where the next one begins.
-    boundary: Boundary<SessionState>,
-    /// Every row written, in order.
+    /// Every snapshot written, in order.
     created: Vec<SnapshotId>,
-    /// Generations that wait for a row, in order.
-    iterations: VecDeque<Iteration>,
+    /// Rounds whose generations wait for a snapshot, in order.
+    rounds: VecDeque<Round>,
 }
 
-/// A generation whose tools have answered.
-struct Iteration {
+/// A round whose tools have answered.
+struct Round {
     /// What was said so far; gone once it is on its way to the store.
     conversation: Option<Messages>,
     settled: Answer<()>,
@@ -47,38 +46,29 @@ pub(super) struct RowWritten {
 }
 
 impl Snapshots {
-    /// Begins after a row with the `previous` state, if there is one; `unsaved` is what came since.
-    pub(super) fn after(previous: Option<SessionState>, unsaved: Option<SessionState>) -> Self {
+    /// Begins after the snapshot with the `newest` state, if there is one; `unsaved` is the state to begin with where it
+    /// differs from that.
+    pub(super) fn after(newest: Option<SessionState>, unsaved: Option<SessionState>) -> Self {
         Self {
-            previous,
+            takeover: TakeoverPoint::new(newest, unsaved),
+            written: None,
             unsaved_turns: 0,
-            boundary: unsaved.map_or(Boundary::InRow, Boundary::Beside),
             created: Vec::new(),
-            iterations: VecDeque::new(),
+            rounds: VecDeque::new(),
         }
     }
 
-    /// Where the turn under way began, or where the next one begins.
-    pub(super) fn boundary(&self) -> &Boundary<SessionState> {
-        &self.boundary
-    }
-
-    /// A turn is over and has no row.
-    pub(super) fn turn_left(&mut self, state: SessionState) {
-        self.boundary.turn_left(state);
-    }
-
     pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<()>) {
-        self.iterations.push_back(Iteration {
+        self.rounds.push_back(Round {
             conversation: Some(conversation),
             settled,
         });
     }
 
-    pub(super) fn settle_iteration(&mut self, outcome: Result<(), Error>) {
-        if let Some(iteration) = self.iterations.pop_front() {
+    pub(super) fn settle_round(&mut self, outcome: Result<(), Error>) {
+        if let Some(round) = self.rounds.pop_front() {
             // The generation may have been dropped while it waited.
-            let _ = iteration.settled.send(outcome);
+            let _ = round.settled.send(outcome);
         }
     }
 
@@ -93,20 +83,16 @@ impl<S: CustomState> Driver<S> {
         if self.ledger.is_none() {
             self.last_good = Some(state.clone());
         }
-        match self.save(SnapshotEvent::TurnEnd, state.clone()) {
+        match self.save(SnapshotEvent::TurnEnd, state) {
             Ok(true) => {}
             Ok(false) => {
                 self.snapshots.unsaved_turns += 1;
-                self.snapshots.turn_left(state);
                 if let Some(ledger) = &mut self.ledger {
                     ledger.turn_ended(true);
                 }
                 self.forget_journals();
             }
-            Err(error) => {
-                self.snapshots.turn_left(state);
-                self.raised.push_back(Event::CommitFailed(error));
-            }
+            Err(error) => self.raised.push_back(Event::CommitFailed(error)),
         }
     }
 
@@ -118,25 +104,25 @@ impl<S: CustomState> Driver<S> {
                 let forgotten = ledger.forget(journals).map(|()| Written::NoRow);
                 self.writes.push(forgotten.boxed());
             }
-            _ => self.raised.push_back(Event::TurnCommitted),
+            _ => self.raised.push_back(Event::TurnCommitted(Commit::Nothing)),
         }
     }
 
-    pub(super) fn commit_iteration(&mut self) {
-        let waiting = self.snapshots.iterations.front_mut();
-        let saved = match waiting.and_then(|iteration| iteration.conversation.take()) {
+    pub(super) fn commit_round(&mut self) {
+        let waiting = self.snapshots.rounds.front_mut();
+        let saved = match waiting.and_then(|round| round.conversation.take()) {
             Some(conversation) => {
                 let state = self.session.state_with(conversation);
                 self.save(SnapshotEvent::ToolIterationEnd, state)
             }
             None => Ok(false),
         };
-        self.answer_unless_written(saved, Event::IterationCommitted);
+        self.answer_unless_written(saved, Event::RoundCommitted(Commit::Nothing));
     }
 
     pub(super) fn commit_end(&mut self) {
         let saved = self.save(SnapshotEvent::InvocationEnd, self.session.state());
-        self.answer_unless_written(saved, Event::EndCommitted);
+        self.answer_unless_written(saved, Event::EndCommitted(Commit::Nothing));
     }
 
     fn answer_unless_written(&mut self, saved: Result<bool>, committed: AgentEvent) {
@@ -162,7 +148,7 @@ impl<S: CustomState> Driver<S> {
         let moment = SnapshotMoment {
             event,
             state: &state,
-            previous: self.snapshots.previous.as_ref(),
+            previous: self.snapshots.takeover.newest(),
             index: row.index.unwrap_or_default(),
             turn_index: turn_index.unwrap_or_default(),
         };
@@ -227,9 +213,6 @@ impl<S: CustomState> Driver<S> {
         let saved = match saved {
             Ok(saved) => saved,
             Err(error) => {
-                if event == SnapshotEvent::TurnEnd {
-                    self.snapshots.turn_left(self.session.state());
-                }
                 return Event::CommitFailed(error.context(match event {
                     SnapshotEvent::TurnEnd => "the turn could not be saved",
                     SnapshotEvent::ToolIterationEnd => "the tools' answers could not be saved",
@@ -249,14 +232,8 @@ impl<S: CustomState> Driver<S> {
                 _ => {}
             }
         }
-        let before = std::mem::replace(&mut self.snapshots.previous, row.state);
+        self.snapshots.written = row.state;
         self.snapshots.unsaved_turns = 0;
-        match event {
-            SnapshotEvent::ToolIterationEnd => self.snapshots.boundary.row_written_inside(|| {
-                before.unwrap_or_else(|| SessionState::beginning(self.session.session_id()))
-            }),
-            _ => self.snapshots.boundary.row_written(),
-        }
         if is_new {
             self.report(&row.snapshot_id, event);
         }
@@ -264,10 +241,10 @@ impl<S: CustomState> Driver<S> {
             SnapshotEvent::TurnEnd => {
                 self.journals.begin();
                 self.turns.committed(row.snapshot_id);
-                Event::TurnCommitted
+                Event::TurnCommitted(Commit::Snapshot)
             }
-            SnapshotEvent::ToolIterationEnd => Event::IterationCommitted,
-            SnapshotEvent::InvocationEnd => Event::EndCommitted,
+            SnapshotEvent::ToolIterationEnd => Event::RoundCommitted(Commit::Snapshot),
+            SnapshotEvent::InvocationEnd => Event::EndCommitted(Commit::Snapshot),
         }
     }
 

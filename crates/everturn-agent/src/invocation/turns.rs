@@ -1,13 +1,10 @@
-//! The turn under way, and the wait for the session that may come before it.
+//! The turn under way.
 
 use everturn_core::{Error, Result};
-use futures::FutureExt;
-use futures::future::BoxFuture;
 
 use super::outbox::Answer;
 use super::turn::TurnStart;
-use crate::turn_lock::{AwaitedLock, QueuedTurn};
-use crate::{AgentFinishReason, AgentInput, SnapshotId};
+use crate::{AgentFinishReason, SnapshotId};
 
 /// The function's turn loop, as far as the driver must remember it.
 #[derive(Default)]
@@ -20,10 +17,12 @@ pub(super) struct Turns {
     begun: usize,
     /// The number of the turn that runs.
     running: Option<usize>,
-    /// The row reserved for the turn under way.
+    /// Whether the turn that began last is yet to be settled.
+    unsettled: bool,
+    /// The id reserved for the turn under way, or for the background run.
     reserved: Option<SnapshotId>,
-    /// The row that holds the last turn, if it was written.
-    row: Option<SnapshotId>,
+    /// The snapshot that holds the last turn, if it was written.
+    snapshot: Option<SnapshotId>,
     /// Why the last turn ended, if it succeeded and said so.
     reason: Option<AgentFinishReason>,
 }
@@ -39,7 +38,12 @@ impl Turns {
 
     /// How many turns are over; the one under way, if any, is the next.
     pub(super) fn over(&self) -> usize {
-        self.begun - usize::from(self.reserved.is_some())
+        self.begun - usize::from(self.unsettled)
+    }
+
+    /// Reserves a snapshot id for the next turn, or for the background run.
+    pub(super) fn reserve(&mut self) -> SnapshotId {
+        self.reserved.insert(SnapshotId::fresh()).clone()
     }
 
     /// A loop waits; one that waited before has stopped.
@@ -58,22 +62,30 @@ impl Turns {
         }
     }
 
-    /// The number of the turn that begins now.
-    pub(super) fn begin(&mut self, reserved: Option<SnapshotId>) -> usize {
-        self.reserved = reserved;
-        self.row = None;
+    /// Begins a turn and returns its number.
+    pub(super) fn begin(&mut self) -> usize {
+        self.snapshot = None;
         self.reason = None;
+        self.unsettled = true;
         let number = self.begun;
         self.running = Some(number);
         self.begun += 1;
         number
     }
 
+    /// Counts a turn that could not begin, and tells the loop that waits for it.
+    pub(super) fn fail(&mut self, error: Error) {
+        self.begun += 1;
+        self.snapshot = None;
+        self.reason = None;
+        self.answer(Err(error));
+    }
+
     /// The turn that was begun did not take place.
     pub(super) fn take_back(&mut self) {
         self.begun -= 1;
         self.running = None;
-        self.reserved = None;
+        self.unsettled = false;
     }
 
     /// Whether the turn of this number has begun and not ended.
@@ -83,10 +95,6 @@ impl Turns {
 
     pub(super) fn is_under_way(&self) -> bool {
         self.running.is_some()
-    }
-
-    pub(super) fn is_first(&self) -> bool {
-        self.begun == 0
     }
 
     pub(super) fn end(
@@ -99,8 +107,8 @@ impl Turns {
         self.settling = settled;
     }
 
-    pub(super) fn committed(&mut self, row: SnapshotId) {
-        self.row = Some(row);
+    pub(super) fn committed(&mut self, snapshot: SnapshotId) {
+        self.snapshot = Some(snapshot);
     }
 
     pub(super) fn settle(&mut self, outcome: Result<(), Error>) {
@@ -109,61 +117,20 @@ impl Turns {
         }
         if let Some(settling) = self.settling.take() {
             // The loop may have been dropped while it waited.
-            let _ = settling.send(outcome.map(|()| self.row.clone()));
+            let _ = settling.send(outcome.map(|()| self.snapshot.clone()));
         }
-        self.reserved = None;
+        self.unsettled = false;
     }
 
     pub(super) fn reserved(&self) -> Option<&SnapshotId> {
         self.reserved.as_ref()
     }
 
-    pub(super) fn row(&self) -> Option<&SnapshotId> {
-        self.row.as_ref()
+    pub(super) fn snapshot(&self) -> Option<&SnapshotId> {
+        self.snapshot.as_ref()
     }
 
     pub(super) fn reason(&self) -> Option<AgentFinishReason> {
         self.reason
-    }
-}
-
-/// Turns and detached runs that wait for the session.
-#[derive(Default)]
-pub(super) struct Admissions {
-    waiting: Option<BoxFuture<'static, Result<AwaitedLock>>>,
-    /// The turn to start once the session is ours.
-    pub(super) start: Option<(AgentInput, SnapshotId)>,
-    /// The pending row to write once the session is ours.
-    pub(super) detach: Option<(SnapshotId, Vec<AgentInput>)>,
-}
-
-impl Admissions {
-    pub(super) fn wait(&mut self, turn: QueuedTurn) {
-        self.waiting = Some(turn.wait().boxed());
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
-    }
-
-    /// The next admission; waits for ever where none is due.
-    pub(super) async fn next(&mut self) -> Result<AwaitedLock> {
-        match &mut self.waiting {
-            Some(waiting) => {
-                let admitted = waiting.await;
-                self.waiting = None;
-                admitted
-            }
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Stops waiting on behalf of a turn and gives its input back.
-    pub(super) fn give_up_start(&mut self) -> Option<AgentInput> {
-        let (input, _) = self.start.take()?;
-        if self.detach.is_none() {
-            self.waiting = None;
-        }
-        Some(input)
     }
 }

@@ -1,4 +1,13 @@
 //! A client sends inputs and receives chunks.
+//!
+//! ```text
+//!                asks          input          lock granted          ends           committed
+//!   Between ──────────► Asking ─────► Locking ─────────────► InTurn ─────► Committing ─────────► Between
+//!                                  (with a store)             │  ▲
+//!                                                 round ended │  │ snapshot written
+//!                                                             ▼  │
+//!                                                            Saving
+//! ```
 
 use std::collections::VecDeque;
 
@@ -8,16 +17,18 @@ use super::draining::Draining;
 use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
 use super::stopping::Stopping;
-use super::{Cause, Command, EndOfInput, Event, StoreSupport, TurnOutcome, TurnRow};
+use super::{Cause, Command, EndOfInput, Event, StoreSupport, TurnOutcome, TurnSnapshot};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Attached<I, E> {
     store: StoreSupport,
-    /// Whether the end of the invocation may become a row.
+    /// Whether the end of the invocation may become a snapshot.
     keeps_end: bool,
     function: Function<I, E>,
     queue: VecDeque<I>,
     input: InputSide,
+    /// How many turns have begun.
+    begun: usize,
 }
 
 /// What the agent function is doing. It asks only while the queue is empty and the input open: otherwise it was
@@ -27,9 +38,11 @@ enum Function<I, E> {
     /// It runs code of its own, outside any turn.
     Between,
     Asking,
+    /// It asks, and its turn on this input waits for the session's turn lock.
+    Locking(I),
     /// It runs a turn on this input.
     InTurn(I),
-    /// The same, while a row inside the turn is being written.
+    /// The same, while a snapshot inside the turn is being written.
     Saving(I, Saving<E>),
     /// Its turn succeeded and is being made durable.
     Committing(Meanwhile<E>),
@@ -41,7 +54,7 @@ enum InputSide {
     Closed,
 }
 
-impl<I: Clone, E> Attached<I, E> {
+impl<I: Clone, E: Clone> Attached<I, E> {
     pub(super) fn new(store: StoreSupport) -> Self {
         Self {
             store,
@@ -49,6 +62,7 @@ impl<I: Clone, E> Attached<I, E> {
             function: Function::Between,
             queue: VecDeque::new(),
             input: InputSide::Open,
+            begun: 0,
         }
     }
 
@@ -61,13 +75,13 @@ impl<I: Clone, E> Attached<I, E> {
 
     pub(super) fn handle(self, event: Event<I, E>) -> Step<I, E> {
         match event {
-            Event::IterationEnded | Event::TurnEnded(_) | Event::NextInput | Event::Returned(_)
+            Event::RoundEnded | Event::TurnEnded(_) | Event::NextInput | Event::Returned(_)
                 if matches!(self.function, Function::Saving(..)) =>
             {
                 self.note_while_saving(event)
             }
-            Event::IterationEnded => self.save_iteration(),
-            Event::IterationCommitted => self.saved(Ok(())),
+            Event::RoundEnded => self.save_round(),
+            Event::RoundCommitted(_) => self.saved(Ok(())),
             Event::CommitFailed(error) if matches!(self.function, Function::Saving(..)) => {
                 self.saved(Err(error))
             }
@@ -75,13 +89,13 @@ impl<I: Clone, E> Attached<I, E> {
             Event::InputClosed => self.close_input(),
             Event::Detach(inputs) => self.detach(inputs),
             Event::NextInput => self.ask(),
+            Event::LockGranted => self.locked(),
+            Event::LockRefused(error) => self.refused(error),
             Event::TurnRefused(input) => self.take_back(input),
             Event::TurnEnded(outcome) => self.end_turn(outcome),
-            Event::TurnCommitted => self.settle(Ok(())),
+            Event::TurnCommitted(_) => self.settle(Ok(())),
             Event::CommitFailed(error) => self.settle(Err(error)),
             Event::Returned(result) => self.finish(result),
-            // What a client sends to a function that is done does not matter.
-            Event::InputRejected(error) if !self.has_returned() => self.stop(Cause::InvalidInput(error)),
             Event::ClientGone(error) => self.stop(Cause::ClientGone(error)),
             Event::TransformFailed(error) => self.stop(Cause::Transform(error)),
             _ => Step::to(self),
@@ -104,6 +118,7 @@ impl<I: Clone, E> Attached<I, E> {
         match &mut self.function {
             Function::Committing(meanwhile @ Meanwhile::Running) => *meanwhile = Meanwhile::Asking,
             function @ Function::Between => *function = Function::Asking,
+            // A turn that waits for the lock, or is on its way, answers this request too.
             _ => {}
         }
         self.feed()
@@ -115,11 +130,12 @@ impl<I: Clone, E> Attached<I, E> {
             return Step::to(self);
         }
         if let Some(input) = self.queue.pop_front() {
-            self.function = Function::InTurn(input.clone());
-            Step::to(self).emit(Command::StartTurn {
-                input,
-                row: TurnRow::Own,
-            })
+            if self.store == StoreSupport::None {
+                // The client keeps the state, so there is no session that two turns could share.
+                return self.start(input);
+            }
+            self.function = Function::Locking(input);
+            Step::to(self).emit(Command::TakeLock)
         } else if self.input == InputSide::Closed {
             self.function = Function::Between;
             Step::to(self).emit(Command::EndInput(EndOfInput::Closed))
@@ -128,21 +144,59 @@ impl<I: Clone, E> Attached<I, E> {
         }
     }
 
-    fn take_back(mut self, input: I) -> Step<I, E> {
-        if matches!(self.function, Function::InTurn(_)) {
-            self.function = Function::Between;
-            self.queue.push_front(input);
-        }
-        Step::to(self)
+    fn start(mut self, input: I) -> Step<I, E> {
+        self.begun += 1;
+        self.function = Function::InTurn(input.clone());
+        Step::to(self).emit(Command::StartTurn {
+            input,
+            snapshot: TurnSnapshot::Own,
+        })
     }
 
-    fn save_iteration(mut self) -> Step<I, E> {
+    fn locked(self) -> Step<I, E> {
+        match self.function {
+            Function::Locking(ref input) => {
+                let input = input.clone();
+                self.start(input)
+            }
+            _ => Step::to(self),
+        }
+    }
+
+    /// The turn cannot have the session. If it is the first, nothing has happened yet and the caller gets the error itself;
+    /// later it is a turn that failed.
+    fn refused(mut self, error: E) -> Step<I, E> {
+        if !matches!(self.function, Function::Locking(_)) {
+            return Step::to(self);
+        }
+        let told = Command::FailTurn(error.clone());
+        self.function = Function::Between;
+        if self.begun > 0 {
+            Step::to(self)
+                .emit(Command::SendTurnEnd(TurnOutcome::Failed))
+                .emit(told)
+        } else {
+            self.stop(Cause::LockRefused(error)).preceded_by([told])
+        }
+    }
+
+    fn take_back(mut self, input: I) -> Step<I, E> {
+        if !matches!(self.function, Function::InTurn(_)) {
+            return Step::to(self);
+        }
+        self.function = Function::Between;
+        self.begun -= 1;
+        self.queue.push_front(input);
+        Step::to(self).emit(Command::ReleaseLock)
+    }
+
+    fn save_round(mut self) -> Step<I, E> {
         match self.function {
             Function::InTurn(input) => {
                 self.function = Function::Saving(input, Saving::begin());
-                Step::to(self).emit(Command::CommitIteration)
+                Step::to(self).emit(Command::CommitRound)
             }
-            _ => Step::to(self).emit(Command::SettleIteration(Ok(()))),
+            _ => Step::to(self).emit(Command::SettleRound(Ok(()))),
         }
     }
 
@@ -153,8 +207,8 @@ impl<I: Clone, E> Attached<I, E> {
         Step::to(self)
     }
 
-    /// The row inside the turn landed or failed: takes up what happened meanwhile.
-    fn saved(mut self, row: Result<(), E>) -> Step<I, E> {
+    /// The snapshot inside the turn was written or failed: takes up what happened meanwhile.
+    fn saved(mut self, snapshot: Result<(), E>) -> Step<I, E> {
         let Function::Saving(input, Saving { waiting, turn }) = self.function else {
             return Step::to(self);
         };
@@ -167,8 +221,8 @@ impl<I: Clone, E> Attached<I, E> {
                 };
                 self.function = Function::Saving(input, saving);
                 return Step::to(self)
-                    .emit(Command::SettleIteration(row))
-                    .emit(Command::CommitIteration);
+                    .emit(Command::SettleRound(snapshot))
+                    .emit(Command::CommitRound);
             }
             TurnMeanwhile::Running => {
                 self.function = Function::InTurn(input);
@@ -181,11 +235,9 @@ impl<I: Clone, E> Attached<I, E> {
             TurnMeanwhile::Ended(TurnOutcome::Failed, meanwhile) => {
                 self.go_on(meanwhile, TurnOutcome::Failed, Ok(()))
             }
-            TurnMeanwhile::Abandoned(result) => self
-                .conclude(result)
-                .preceded_by([Command::SendTurnEnd(TurnOutcome::Failed)]),
+            TurnMeanwhile::Abandoned(result) => self.abandon(result),
         };
-        next.preceded_by(settle_all(row, waiting))
+        next.preceded_by(settle_all(snapshot, waiting))
     }
 
     fn end_turn(mut self, outcome: TurnOutcome) -> Step<I, E> {
@@ -197,12 +249,7 @@ impl<I: Clone, E> Attached<I, E> {
                 self.function = Function::Committing(Meanwhile::Running);
                 Step::to(self).emit(Command::CommitTurn)
             }
-            TurnOutcome::Failed => {
-                self.function = Function::Between;
-                Step::to(self)
-                    .emit(Command::SendTurnEnd(TurnOutcome::Failed))
-                    .emit(Command::SettleTurn(Ok(())))
-            }
+            TurnOutcome::Failed => self.go_on(Meanwhile::Running, TurnOutcome::Failed, Ok(())),
         }
     }
 
@@ -232,10 +279,15 @@ impl<I: Clone, E> Attached<I, E> {
             }
             Meanwhile::Returned(result) => self.conclude(result),
         };
-        next.preceded_by([Command::SendTurnEnd(outcome), Command::SettleTurn(settled)])
+        // Between two turns others may have the session, also if the next one is about to ask for it again.
+        next.preceded_by([
+            Command::SendTurnEnd(outcome),
+            Command::SettleTurn(settled),
+            Command::ReleaseLock,
+        ])
     }
 
-    /// The function is done: what remains is to save the end, if it may be a row, and to answer.
+    /// The function is done: what remains is to save the end, if it may be a snapshot, and to answer.
     fn conclude(self, result: Result<(), E>) -> Step<I, E> {
         if self.keeps_end && result.is_ok() {
             Concluding::begin(self.store)
@@ -244,13 +296,18 @@ impl<I: Clone, E> Attached<I, E> {
         }
     }
 
+    /// The function returned from the middle of its turn. Whoever counts turns must see this one end all the same.
+    fn abandon(self, result: Result<(), E>) -> Step<I, E> {
+        self.conclude(result)
+            .preceded_by([Command::SendTurnEnd(TurnOutcome::Failed), Command::ReleaseLock])
+    }
+
     fn finish(mut self, result: Result<(), E>) -> Step<I, E> {
         match self.function {
             Function::Between | Function::Asking => self.conclude(result),
-            // Whoever counts turns must see this one end, though the function did not wait for it.
-            Function::InTurn(_) => self
-                .conclude(result)
-                .preceded_by([Command::SendTurnEnd(TurnOutcome::Failed)]),
+            // The turn never began, and nobody can run its input.
+            Function::Locking(_) => self.conclude(result).preceded_by([Command::LeaveQueue]),
+            Function::InTurn(_) => self.abandon(result),
             Function::Saving(..) => self.note_while_saving(Event::Returned(result)),
             Function::Committing(_) => {
                 self.function = Function::Committing(Meanwhile::Returned(result));
@@ -265,10 +322,11 @@ impl<I: Clone, E> Attached<I, E> {
         }
         self.queue.extend(inputs);
         let step = match self.function {
-            Function::Between => Detaching::write(Meanwhile::Running, None, self.queue),
-            Function::Asking => Detaching::write(Meanwhile::Asking, None, self.queue),
-            Function::InTurn(input) => Detaching::write(Meanwhile::Running, Some(input), self.queue),
-            Function::Saving(input, saving) => Detaching::await_iteration(input, saving, self.queue),
+            Function::Between => Detaching::begin(Meanwhile::Running, self.queue),
+            Function::Asking => Detaching::begin(Meanwhile::Asking, self.queue),
+            Function::Locking(input) => Detaching::await_lock(input, self.queue),
+            Function::InTurn(input) => Detaching::in_turn(input, self.queue),
+            Function::Saving(input, saving) => Detaching::await_round(input, saving, self.queue),
             Function::Committing(meanwhile) => Detaching::await_commit(meanwhile, self.queue),
         };
         step.preceded_by([Command::SuppressWire])
@@ -279,17 +337,12 @@ impl<I: Clone, E> Attached<I, E> {
         let step = match self.function {
             Function::Between | Function::InTurn(_) => stopping.begin(Meanwhile::Running),
             Function::Asking => stopping.begin(Meanwhile::Asking),
+            Function::Locking(_) => stopping
+                .begin(Meanwhile::Asking)
+                .preceded_by([Command::LeaveQueue]),
             Function::Saving(_, saving) => stopping.begin_while_saving(saving),
             Function::Committing(meanwhile) => stopping.with_commit_in_flight().begin(meanwhile),
         };
         step.preceded_by([Command::SuppressWire])
-    }
-
-    fn has_returned(&self) -> bool {
-        match &self.function {
-            Function::Committing(meanwhile) => matches!(meanwhile, Meanwhile::Returned(_)),
-            Function::Saving(_, saving) => saving.has_returned(),
-            _ => false,
-        }
     }
 }

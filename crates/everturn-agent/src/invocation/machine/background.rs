@@ -1,16 +1,16 @@
-//! The work goes on without a client, and its end is written to the pending row.
+//! The work goes on without a client, and its end is written to the pending snapshot.
 
 use std::collections::VecDeque;
 
 use super::state::{Phase, Step};
-use super::{Command, EndOfInput, Ending, Event, TurnRow};
+use super::{Cancellation, Command, EndOfInput, Ending, Event, TurnSnapshot};
 
 /// All inputs are known, so a function that asks is answered at once, or as soon as it is recorded how far the run came.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Background<I> {
     queue: VecDeque<I>,
     function: Function,
-    /// Whether a turn has ended that the row still counts among those to be run.
+    /// Whether a turn has ended that the snapshot still counts among those to be run.
     unrecorded: bool,
 }
 
@@ -19,7 +19,7 @@ enum Function {
     /// It runs code of its own, outside any turn.
     Between,
     InTurn,
-    /// It asks, and is answered when the row says which turns are done.
+    /// It asks, and is answered when the snapshot says which turns are done.
     Recording,
 }
 
@@ -35,7 +35,7 @@ impl<I: Clone> Background<I> {
         }
     }
 
-    /// Goes on where another worker stopped: keeps the lease on the row and listens for an abort.
+    /// Continues where another worker stopped: keeps the lease on the run and listens for an abort.
     pub(super) fn take_over<E>(queue: VecDeque<I>) -> Step<I, E> {
         Step::to(Self::new(queue, TurnAtDetach::None))
             .emit(Command::StartHeartbeat)
@@ -56,7 +56,7 @@ impl<I: Clone> Background<I> {
                 self.unrecorded = true;
                 Step::to(self).emit(Command::SettleTurn(Ok(())))
             }
-            Event::IterationEnded => Step::to(self).emit(Command::SettleIteration(Ok(()))),
+            Event::RoundEnded => Step::to(self).emit(Command::SettleRound(Ok(()))),
             Event::HeartbeatDue => Step::to(self).emit(Command::Beat),
             Event::AbortSeen => self.wind_down(WindingDown::Aborted),
             Event::LeaseLost => self.wind_down(WindingDown::Fenced),
@@ -86,7 +86,7 @@ impl<I: Clone> Background<I> {
         self.function = Function::InTurn;
         Step::to(self).emit(Command::StartTurn {
             input,
-            row: TurnRow::Pending,
+            snapshot: TurnSnapshot::OfRun,
         })
     }
 
@@ -99,22 +99,22 @@ impl<I: Clone> Background<I> {
     }
 }
 
-/// What became of the turn that ran when a detach was accepted, by the time its row was written.
+/// What became of the turn that ran when a detach was accepted, by the time the pending snapshot was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum TurnAtDetach {
     /// There was none.
     None,
     Running,
-    /// It ended; the row still counts it among those to be run.
+    /// It ended; the snapshot still counts it among those to be run.
     Ended,
 }
 
 /// Background work was cancelled; the function has yet to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum WindingDown {
-    /// The row is aborted; it gets a finish reason when the function is done.
+    /// The snapshot is aborted; it gets a finish reason when the function is done.
     Aborted,
-    /// The row is another worker's, and nothing more is written to it.
+    /// Another worker has the run, and this one writes nothing more.
     Fenced,
 }
 
@@ -123,14 +123,17 @@ impl WindingDown {
         Step::to(self)
             .emit(Command::StopHeartbeat)
             .emit(Command::UnsubscribeStatus)
-            .emit(Command::CancelWork)
+            .emit(Command::CancelWork(match self {
+                Self::Aborted => Cancellation::Aborted,
+                Self::Fenced => Cancellation::Fenced,
+            }))
     }
 
     pub(super) fn handle<I, E>(self, event: Event<I, E>) -> Step<I, E> {
         match (self, event) {
             (_, Event::NextInput) => Step::to(self).emit(Command::EndInput(EndOfInput::Cancelled)),
             (_, Event::TurnEnded(_)) => Step::to(self).emit(Command::SettleTurn(Ok(()))),
-            (_, Event::IterationEnded) => Step::to(self).emit(Command::SettleIteration(Ok(()))),
+            (_, Event::RoundEnded) => Step::to(self).emit(Command::SettleRound(Ok(()))),
             (_, Event::LeaseLost) => Step::to(Self::Fenced),
             (Self::Aborted, Event::Returned(result)) => Finalizing::begin(Ending::Aborted(result.err())),
             (Self::Fenced, Event::Returned(_)) => Step::to(Phase::Released).emit(Command::Release),
@@ -139,13 +142,13 @@ impl WindingDown {
     }
 }
 
-/// The final write of a detached run is under way.
+/// The final write of a background run is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Finalizing;
 
 impl Finalizing {
     pub(super) fn begin<I, E>(ending: Ending<E>) -> Step<I, E> {
-        Step::to(Self).emit(Command::FinalizeRow(ending))
+        Step::to(Self).emit(Command::Finalize(ending))
     }
 
     pub(super) fn handle<I, E>(self, event: &Event<I, E>) -> Step<I, E> {

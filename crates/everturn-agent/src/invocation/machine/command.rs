@@ -5,30 +5,41 @@ use super::TurnOutcome;
 /// Something the driver must do. Commands are executed in the order given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Command<I, E> {
-    /// Hand the input to the waiting turn loop, with a turn context whose snapshot id is that of `row`. Answered by
-    /// `TurnEnded`, or by `TurnRefused` if nobody waits any more; by neither if the work is cancelled first.
+    /// Reserve a new snapshot id, for a turn or a background run, and ask for the session's turn lock under it. Answered
+    /// by `LockGranted` or `LockRefused`: at once, unless turns that find the lock taken wait for it. An invocation that
+    /// holds the lock already is granted it again.
+    TakeLock,
+    /// Wait for the turn lock no longer. `TakeLock` is then not answered.
+    LeaveQueue,
+    /// Let other turns have the session. Holding no lock is fine.
+    ReleaseLock,
+    /// Hand the input to the waiting turn loop, with a turn context that names the snapshot. Answered by `TurnEnded`, or by
+    /// `TurnRefused` if no loop waits any more.
     StartTurn {
         /// The turn's input.
         input: I,
         /// Where the turn's state will be found.
-        row: TurnRow,
+        snapshot: TurnSnapshot,
     },
-    /// Tell the waiting turn loop that no input comes; nobody waiting is fine.
+    /// Tell the waiting turn loop that its turn could not begin, with this error. The turn counts as one of the
+    /// invocation's. Nobody waiting is fine.
+    FailTurn(E),
+    /// Tell the waiting turn loop that no input comes. Nobody waiting is fine.
     EndInput(EndOfInput),
-    /// Make the turn that just succeeded durable: write its row if there is a store and the snapshot policy wants one,
+    /// Make the turn that just succeeded durable: write its snapshot if there is a store and the snapshot policy wants one,
     /// and take the session's state as the last good one. Answered by `TurnCommitted` or `CommitFailed`, at once where
     /// there is nothing to write.
     CommitTurn,
-    /// Write a row in the middle of the turn, for the generation that reported `IterationEnded` first of those that
-    /// wait, if the snapshot policy wants one. Answered by `IterationCommitted` or `CommitFailed`.
-    CommitIteration,
-    /// Let the generation go on that reported `IterationEnded` first of those that wait; on `Err`, it fails with this
-    /// error. Nobody waiting is fine.
-    SettleIteration(Result<(), E>),
-    /// Write a row for the end of the invocation, if the snapshot policy wants one. Answered by `EndCommitted` or
+    /// Write a snapshot in the middle of the turn, for the generation that reported `RoundEnded` first of those that wait,
+    /// if the snapshot policy wants one. Answered by `RoundCommitted` or `CommitFailed`.
+    CommitRound,
+    /// Let the generation go on that reported `RoundEnded` first of those that wait; on `Err`, it fails with this error.
+    /// Nobody waiting is fine.
+    SettleRound(Result<(), E>),
+    /// Write a snapshot for the end of the invocation, if the snapshot policy wants one. Answered by `EndCommitted` or
     /// `CommitFailed`.
     CommitEnd,
-    /// Queue the `turnEnd` chunk behind every chunk of its turn: with the row's id and the turn's reason if it
+    /// Queue the `turnEnd` chunk behind every chunk of its turn: with the snapshot's id and the turn's reason if it
     /// succeeded, with `failed` and no id if not.
     SendTurnEnd(TurnOutcome),
     /// Let the turn loop that reported `TurnEnded` go on: with the outcome it reported, or, on `Err`, with this error
@@ -41,41 +52,39 @@ pub(crate) enum Command<I, E> {
     /// Let the queued chunks reach the client, then apply the state transform to the output's state. Answered by
     /// `Drained` or `TransformFailed`.
     Drain,
-    /// Cancel the work's context: tools, model calls and the function see it. A turn that did not begin yet does not
-    /// begin any more: the turn loop that waits for it ends with a cancellation error.
-    CancelWork,
+    /// Cancel the work's context for this reason: tools, model calls and the function see it.
+    CancelWork(Cancellation<E>),
 
-    /// Write the row of the detached run, a child of the last committed row, ignoring the caller's cancellation; if that
-    /// one is in the middle of a turn, the row says where the turn began. Stop following that cancellation and writing turn
-    /// rows. Answered by `PendingWritten` or `PendingFailed`.
+    /// The invocation goes on without its client: raise `ClientGone` no more, and show chunks to those who watch the run.
+    LetClientGo,
+    /// Write the pending snapshot of the run under the reserved id, as a child of the last committed snapshot. It holds the
+    /// state at the [takeover point](super::TakeoverPoint) if that snapshot does not. Answered by `PendingWritten` or
+    /// `PendingFailed`.
     WritePending {
-        /// The row's id.
-        id: PendingId,
         /// Every input accepted and not committed, the running turn's first: what another worker would have to run.
         inputs: Vec<I>,
     },
-    /// Record in the pending row, if it is still ours, the live state and the inputs that are left, so that a worker
-    /// that takes the run over does not repeat the turns that ended. Answered by `ProgressRecorded`, `AbortSeen` or
-    /// `LeaseLost`.
+    /// Record in the pending snapshot, if the run is still this worker's, the live state and the inputs that are left, so
+    /// that a worker that takes the run over does not repeat the turns that ended. Answered by `ProgressRecorded`,
+    /// `AbortSeen` or `LeaseLost`.
     RecordProgress {
         /// The inputs that were not run yet.
         inputs: Vec<I>,
     },
-    /// Raise `HeartbeatDue` at every interval from now on; the row just written counts as the first beat.
+    /// Raise `HeartbeatDue` at every interval from now on; the snapshot just written counts as the first beat.
     StartHeartbeat,
     /// Raise `HeartbeatDue` no more.
     StopHeartbeat,
-    /// Watch the pending row's status, beginning with the current one, and raise `AbortSeen` when it is `aborted`.
+    /// Watch the pending snapshot's status, beginning with the current one, and raise `AbortSeen` when it is `aborted`.
     SubscribeStatus,
-    /// Watch the row's status no more.
+    /// Watch the status no more.
     UnsubscribeStatus,
-    /// Renew the heartbeat of the row if it is still pending and ours. If not, raise `AbortSeen` or `LeaseLost`; other
-    /// errors are logged and otherwise ignored. Needs no answer.
+    /// Renew the heartbeat if the snapshot is still pending and the run this worker's. If not, raise `AbortSeen` or
+    /// `LeaseLost`; other errors are logged and otherwise ignored. Needs no answer.
     Beat,
-    /// Rewrite the pending row with the run's end and the live state, in one atomic step that keeps the status of a
-    /// row that is already `aborted` and writes nothing if the lease was lost. Answered by `FinalizeWritten` or
-    /// `FinalizeFailed`.
-    FinalizeRow(Ending<E>),
+    /// Rewrite the pending snapshot with the run's end and the live state, in one atomic step that keeps the status
+    /// `aborted` and writes nothing if the lease was lost. Answered by `FinalizeWritten` or `FinalizeFailed`.
+    Finalize(Ending<E>),
 
     /// Give the caller its answer; nothing goes to the client after it. If the caller is gone, drop the answer.
     Resolve(Resolution<E>),
@@ -86,11 +95,11 @@ pub(crate) enum Command<I, E> {
 
 /// Where the state of a turn is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum TurnRow {
-    /// In a row of its own, under an id reserved when the turn starts.
+pub(crate) enum TurnSnapshot {
+    /// In a snapshot of its own, under the id that was reserved with the turn lock.
     Own,
-    /// In the row of the detached run.
-    Pending,
+    /// In the pending snapshot of the background run.
+    OfRun,
 }
 
 /// Why the turn loop gets no further input.
@@ -102,16 +111,18 @@ pub(crate) enum EndOfInput {
     Cancelled,
 }
 
-/// The id under which the row of a detached run is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum PendingId {
-    /// The one reserved for the running turn, so that what its turn context promised holds.
-    OfRunningTurn,
-    /// A new one.
-    Fresh,
+/// Why work is cancelled.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Cancellation<E> {
+    /// The invocation cannot complete.
+    Stopped(Cause<E>),
+    /// The background run was aborted.
+    Aborted,
+    /// Another worker has the background run.
+    Fenced,
 }
 
-/// How a detached run ended.
+/// How a background run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Ending<E> {
     /// The function returned normally.
@@ -129,7 +140,7 @@ pub(crate) enum Resolution<E> {
     Completed,
     /// An output that says `failed`, with the last good state.
     Failed(Cause<E>),
-    /// An output that names the pending row.
+    /// An output that names the pending snapshot.
     Detached,
     /// An error and no output.
     Rejected(Cause<E>),
@@ -142,14 +153,14 @@ pub(crate) enum Cause<E> {
     Function(E),
     /// A stream or state transform failed.
     Transform(E),
-    /// The client sent something that is no valid input.
-    InvalidInput(E),
+    /// The first turn was refused the session's turn lock.
+    LockRefused(E),
     /// The caller cancelled, disconnected, or ran out of time.
     ClientGone(E),
     /// A detach needs a store, and the agent has none.
     DetachWithoutStore,
     /// A detach needs a store that pushes status changes, and the agent's does not.
     DetachWithoutSubscription,
-    /// The pending row of a detach could not be written.
-    PendingRow(E),
+    /// The pending snapshot of a detach could not be written.
+    PendingSnapshot(E),
 }

@@ -16,9 +16,9 @@ impl Concluding {
         Step::to(Self { store }).emit(Command::CommitEnd)
     }
 
-    pub(super) fn handle<I: Clone, E>(self, event: Event<I, E>) -> Step<I, E> {
+    pub(super) fn handle<I: Clone, E: Clone>(self, event: Event<I, E>) -> Step<I, E> {
         match event {
-            Event::EndCommitted => Draining::begin(self.store, Ok(())),
+            Event::EndCommitted(_) => Draining::begin(self.store, Ok(())),
             // A client is never told that something is durable when it is not.
             Event::CommitFailed(error) => Draining::begin(self.store, Err(error)),
             Event::ClientGone(error) => Self::stop(Cause::ClientGone(error)),
@@ -31,7 +31,7 @@ impl Concluding {
         }
     }
 
-    fn stop<I, E>(cause: Cause<E>) -> Step<I, E> {
+    fn stop<I, E: Clone>(cause: Cause<E>) -> Step<I, E> {
         Stopping::because(cause)
             .with_end_in_flight()
             .begin(Meanwhile::Returned(Ok(())))

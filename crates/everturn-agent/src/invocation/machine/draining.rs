@@ -12,7 +12,7 @@ pub(super) struct Draining<E> {
     result: Result<(), E>,
 }
 
-impl<E> Draining<E> {
+impl<E: Clone> Draining<E> {
     pub(super) fn begin<I>(store: StoreSupport, result: Result<(), E>) -> Step<I, E> {
         Step::to(Self { store, result }).emit(Command::Drain)
     }
@@ -49,7 +49,7 @@ impl<E> Draining<E> {
         if let Err(cause) = self.store.admit_detach() {
             return self.fail(cause);
         }
-        Detaching::write(Meanwhile::Returned(self.result), None, VecDeque::new())
+        Detaching::begin(Meanwhile::Returned(self.result), VecDeque::new())
             .preceded_by([Command::SuppressWire])
     }
 }

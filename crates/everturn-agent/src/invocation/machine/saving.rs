@@ -1,17 +1,17 @@
-//! A row is being written in the middle of a turn, for a generation that waits for it.
+//! A snapshot is being written in the middle of a turn, for a generation that waits for it.
 
 use super::state::Meanwhile;
 use super::{Command, Event, TurnOutcome};
 
-/// One such row is in flight at a time, because each goes on from the one before.
+/// One such snapshot is in flight at a time, because each is the child of the one before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Saving<E> {
-    /// How many rounds of tools ended since, and wait for their rows.
+    /// How many rounds have ended since and wait for their snapshots.
     pub(super) waiting: usize,
     pub(super) turn: TurnMeanwhile<E>,
 }
 
-/// What became of the turn while the row was being written. Its generation may have been dropped, so it need not wait.
+/// What became of the turn while the snapshot was being written. Its generation may have been dropped, so it need not wait.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum TurnMeanwhile<E> {
     Running,
@@ -32,7 +32,7 @@ impl<E> Saving<E> {
     /// Takes note of what the function does meanwhile.
     pub(super) fn note<I>(mut self, event: Event<I, E>) -> Self {
         match event {
-            Event::IterationEnded => self.waiting += 1,
+            Event::RoundEnded => self.waiting += 1,
             Event::TurnEnded(outcome) => self.turn = TurnMeanwhile::Ended(outcome, Meanwhile::Running),
             Event::NextInput => {
                 if let TurnMeanwhile::Ended(_, meanwhile) = &mut self.turn {
@@ -51,17 +51,13 @@ impl<E> Saving<E> {
         }
         self
     }
-
-    pub(super) fn has_returned(&self) -> bool {
-        matches!(
-            self.turn,
-            TurnMeanwhile::Abandoned(_) | TurnMeanwhile::Ended(_, Meanwhile::Returned(_))
-        )
-    }
 }
 
-/// Lets the generation go on whose row was written or failed, and those that waited behind it without one.
-pub(super) fn settle_all<I, E>(row: Result<(), E>, waiting: usize) -> impl Iterator<Item = Command<I, E>> {
-    let without_row = std::iter::repeat_with(|| Command::SettleIteration(Ok(()))).take(waiting);
-    std::iter::once(Command::SettleIteration(row)).chain(without_row)
+/// Lets the generation go on whose snapshot was written or failed, then those that waited behind it, without a snapshot.
+pub(super) fn settle_all<I, E>(
+    snapshot: Result<(), E>,
+    waiting: usize,
+) -> impl Iterator<Item = Command<I, E>> {
+    let without_snapshot = std::iter::repeat_with(|| Command::SettleRound(Ok(()))).take(waiting);
+    std::iter::once(Command::SettleRound(snapshot)).chain(without_snapshot)
 }

@@ -14,7 +14,7 @@ pub(crate) struct Machine<I, E> {
     phase: Phase<I, E>,
 }
 
-impl<I: Clone, E> Machine<I, E> {
+impl<I: Clone, E: Clone> Machine<I, E> {
     /// An invocation with a client at the other end; its function is about to run.
     pub(crate) fn new(store: StoreSupport) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl<I: Clone, E> Machine<I, E> {
         }
     }
 
-    /// A detached run that this worker claimed from another: nobody listens, and `inputs` are all there will be. Its
+    /// A background run that this worker took over from another: nobody listens, and `inputs` are all there will be. Its
     /// function is about to run on the last committed state.
     pub(crate) fn take_over(inputs: Vec<I>) -> (Self, Vec<Command<I, E>>) {
         let Step { phase, commands } = Background::take_over(inputs.into());
@@ -68,9 +68,9 @@ impl<I: Clone, E> Machine<I, E> {
 pub(crate) enum StoreSupport {
     /// There is no store; the client keeps the state.
     None,
-    /// Rows can be written, but nobody is told when their status changes.
+    /// Snapshots can be written, but nobody is told when their status changes.
     WithoutSubscription,
-    /// Rows can be written and watched.
+    /// Snapshots can be written and watched.
     WithSubscription,
 }
 
@@ -96,13 +96,13 @@ pub(super) enum Phase<I, E> {
     Draining(Draining<E>),
     /// The work was cancelled before any detach; the function has yet to return.
     Stopping(Stopping<E>),
-    /// A detach was accepted; its pending row is not yet written.
+    /// A detach was accepted; its pending snapshot is not yet written.
     Detaching(Detaching<I, E>),
     /// The work goes on without a client.
     Background(Background<I>),
     /// Background work was cancelled; the function has yet to return.
     WindingDown(WindingDown),
-    /// The final write of a detached run is under way.
+    /// The final write of a background run is under way.
     Finalizing(Finalizing),
     /// All is done.
     Released,

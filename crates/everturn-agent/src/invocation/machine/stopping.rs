@@ -3,7 +3,7 @@
 use super::draining::resolve;
 use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
-use super::{Cause, Command, EndOfInput, Event, Resolution, TurnOutcome};
+use super::{Cancellation, Cause, Command, EndOfInput, Event, Resolution, TurnOutcome};
 
 /// Rests only while the function runs or a write is in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,18 +18,18 @@ pub(super) struct Stopping<E> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Write {
     None,
-    /// The row of the last turn.
+    /// The snapshot of the last turn.
     Turn,
-    /// A row inside the turn, while so many others wait that get none, and the turn may have ended.
-    Iteration {
+    /// A snapshot inside the turn, while so many other rounds wait that get none, and the turn may have ended.
+    Round {
         waiting: usize,
         ended: Option<TurnOutcome>,
     },
-    /// The row of the invocation's end.
+    /// The snapshot of the invocation's end.
     End,
 }
 
-impl<E> Stopping<E> {
+impl<E: Clone> Stopping<E> {
     pub(super) fn because(cause: Cause<E>) -> Self {
         let client_gone = matches!(cause, Cause::ClientGone(_));
         Self {
@@ -58,7 +58,7 @@ impl<E> Stopping<E> {
         self
     }
 
-    /// Cancels the work while a row inside its turn is being written.
+    /// Cancels the work while a snapshot inside its turn is being written.
     pub(super) fn begin_while_saving<I>(mut self, saving: Saving<E>) -> Step<I, E> {
         let Saving { waiting, turn } = saving;
         let (ended, meanwhile) = match turn {
@@ -66,17 +66,23 @@ impl<E> Stopping<E> {
             TurnMeanwhile::Ended(outcome, meanwhile) => (Some(outcome), meanwhile),
             TurnMeanwhile::Abandoned(result) => (None, Meanwhile::Returned(result)),
         };
-        self.write = Write::Iteration { waiting, ended };
+        self.write = Write::Round { waiting, ended };
         self.begin(meanwhile)
     }
 
     /// Cancels the work, or what is left of it.
     pub(super) fn begin<I>(mut self, function: Meanwhile<E>) -> Step<I, E> {
         match function {
-            Meanwhile::Running => Step::to(self).emit(Command::CancelWork),
-            Meanwhile::Asking => Step::to(self)
-                .emit(Command::CancelWork)
-                .emit(Command::EndInput(EndOfInput::Cancelled)),
+            Meanwhile::Running => {
+                let cancel = self.cancel();
+                Step::to(self).emit(cancel)
+            }
+            Meanwhile::Asking => {
+                let cancel = self.cancel();
+                Step::to(self)
+                    .emit(cancel)
+                    .emit(Command::EndInput(EndOfInput::Cancelled))
+            }
             Meanwhile::Returned(result) => {
                 if let Err(error) = result {
                     // It failed before the work was cancelled, so not because of that.
@@ -87,12 +93,19 @@ impl<E> Stopping<E> {
         }
     }
 
+    fn cancel<I>(&self) -> Command<I, E> {
+        Command::CancelWork(Cancellation::Stopped(self.cause.clone()))
+    }
+
     pub(super) fn handle<I>(mut self, event: Event<I, E>) -> Step<I, E> {
         match event {
             Event::NextInput => Step::to(self).emit(Command::EndInput(EndOfInput::Cancelled)),
-            Event::IterationEnded => self.pass_iteration(),
+            Event::RoundEnded => self.pass_round(),
             Event::TurnEnded(outcome) => self.end_turn(outcome),
-            Event::TurnCommitted | Event::IterationCommitted | Event::EndCommitted => self.settle(Ok(())),
+            Event::TurnRefused(_) => Step::to(self).emit(Command::ReleaseLock),
+            Event::TurnCommitted(_) | Event::RoundCommitted(_) | Event::EndCommitted(_) => {
+                self.settle(Ok(()))
+            }
             Event::CommitFailed(error) => self.settle(Err(error)),
             Event::Returned(result) => self.finish(result),
             Event::ClientGone(_) => {
@@ -103,48 +116,52 @@ impl<E> Stopping<E> {
         }
     }
 
-    /// Cancelled work leaves no rows inside its turn. Those that wait are settled in order.
-    fn pass_iteration<I>(mut self) -> Step<I, E> {
-        if let Write::Iteration { waiting, .. } = &mut self.write {
+    /// Cancelled work leaves no snapshots inside its turn. Rounds that wait are settled in order.
+    fn pass_round<I>(mut self) -> Step<I, E> {
+        if let Write::Round { waiting, .. } = &mut self.write {
             *waiting += 1;
             return Step::to(self);
         }
-        Step::to(self).emit(Command::SettleIteration(Ok(())))
+        Step::to(self).emit(Command::SettleRound(Ok(())))
     }
 
     fn end_turn<I>(mut self, outcome: TurnOutcome) -> Step<I, E> {
-        if let Write::Iteration { ended, .. } = &mut self.write {
+        if let Write::Round { ended, .. } = &mut self.write {
             *ended = Some(outcome);
             return Step::to(self);
         }
-        if outcome == TurnOutcome::Succeeded && self.rows_are_written() {
+        if outcome == TurnOutcome::Succeeded && self.writes_snapshots() {
             Step::to(self.with_commit_in_flight()).emit(Command::CommitTurn)
         } else {
-            Step::to(self).emit(Command::SettleTurn(Ok(())))
+            Step::to(self)
+                .emit(Command::SettleTurn(Ok(())))
+                .emit(Command::ReleaseLock)
         }
     }
 
-    /// A detach suspends turn rows, and its failure does not bring them back.
-    fn rows_are_written(&self) -> bool {
-        !matches!(self.cause, Cause::PendingRow(_))
+    /// A detach ends the snapshots of turns, and its failure does not bring them back.
+    fn writes_snapshots(&self) -> bool {
+        !matches!(self.cause, Cause::PendingSnapshot(_))
     }
 
-    fn settle<I>(mut self, row: Result<(), E>) -> Step<I, E> {
+    fn settle<I>(mut self, snapshot: Result<(), E>) -> Step<I, E> {
         match std::mem::replace(&mut self.write, Write::None) {
             Write::None => Step::to(self),
             Write::End => self.resolve_when_done(),
-            Write::Turn => self.resolve_when_done().preceded_by([Command::SettleTurn(row)]),
-            Write::Iteration { waiting, ended } => {
+            Write::Turn => self
+                .resolve_when_done()
+                .preceded_by([Command::SettleTurn(snapshot), Command::ReleaseLock]),
+            Write::Round { waiting, ended } => {
                 let next = match ended {
-                    Some(TurnOutcome::Succeeded) if self.rows_are_written() => {
+                    Some(TurnOutcome::Succeeded) if self.writes_snapshots() => {
                         Step::to(self.with_commit_in_flight()).emit(Command::CommitTurn)
                     }
                     Some(_) => self
                         .resolve_when_done()
-                        .preceded_by([Command::SettleTurn(Ok(()))]),
+                        .preceded_by([Command::SettleTurn(Ok(())), Command::ReleaseLock]),
                     None => self.resolve_when_done(),
                 };
-                next.preceded_by(settle_all(row, waiting))
+                next.preceded_by(settle_all(snapshot, waiting))
             }
         }
     }
@@ -167,7 +184,7 @@ impl<E> Stopping<E> {
     fn resolution(self, result: Result<(), E>) -> Resolution<E> {
         match (self.cause, result) {
             (Cause::ClientGone(_), Err(error)) => Resolution::Rejected(Cause::Function(error)),
-            (cause @ (Cause::ClientGone(_) | Cause::InvalidInput(_)), _) => Resolution::Rejected(cause),
+            (cause @ (Cause::ClientGone(_) | Cause::LockRefused(_)), _) => Resolution::Rejected(cause),
             (cause, _) if self.client_gone => Resolution::Rejected(cause),
             (cause, _) => Resolution::Failed(cause),
         }

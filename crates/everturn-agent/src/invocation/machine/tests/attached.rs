@@ -6,30 +6,30 @@ use super::*;
 fn an_input_that_waits_starts_a_turn_when_the_function_asks() {
     let mut machine = after(attached(), [Event::Input("one")]);
 
-    assert_eq!(machine.handle(Event::NextInput), [start("one")]);
+    assert_eq!(machine.take(Event::NextInput), [start("one")]);
 }
 
 #[test]
 fn a_function_that_waits_gets_the_next_input_when_it_arrives() {
     let mut machine = after(attached(), [Event::NextInput]);
 
-    assert_eq!(machine.handle(Event::Input("one")), [start("one")]);
+    assert_eq!(machine.take(Event::Input("one")), [start("one")]);
 }
 
 #[test]
 fn an_input_that_arrives_during_a_turn_waits_for_it_to_be_committed() {
     let mut machine = in_turn();
 
-    assert_eq!(machine.handle(Event::Input("two")), []);
-    assert_eq!(machine.handle(SUCCEEDED), [Command::CommitTurn]);
+    assert_eq!(machine.take(Event::Input("two")), []);
+    assert_eq!(machine.take(SUCCEEDED), [Command::CommitTurn]);
     assert_eq!(
-        machine.handle(Event::TurnCommitted),
+        machine.take(COMMITTED),
         [
             Command::SendTurnEnd(TurnOutcome::Succeeded),
             Command::SettleTurn(Ok(()))
         ]
     );
-    assert_eq!(machine.handle(Event::NextInput), [start("two")]);
+    assert_eq!(machine.take(Event::NextInput), [start("two")]);
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_turn_that_cannot_be_saved_fails_with_the_stores_error() {
     let mut machine = committing();
 
     assert_eq!(
-        machine.handle(Event::CommitFailed("disk full")),
+        machine.take(Event::CommitFailed("disk full")),
         [
             Command::SendTurnEnd(TurnOutcome::Failed),
             Command::SettleTurn(Err("disk full"))
@@ -50,7 +50,7 @@ fn a_failed_turn_is_not_saved_and_its_end_is_sent() {
     let mut machine = in_turn();
 
     assert_eq!(
-        machine.handle(FAILED),
+        machine.take(FAILED),
         [
             Command::SendTurnEnd(TurnOutcome::Failed),
             Command::SettleTurn(Ok(()))
@@ -62,25 +62,25 @@ fn a_failed_turn_is_not_saved_and_its_end_is_sent() {
 fn a_function_may_go_on_after_a_failed_turn_and_complete() {
     let mut machine = after(in_turn(), [Event::Input("two"), FAILED]);
 
-    assert_eq!(machine.handle(Event::NextInput), [start("two")]);
+    assert_eq!(machine.take(Event::NextInput), [start("two")]);
 
-    let mut machine = after(machine, [SUCCEEDED, Event::TurnCommitted, RETURNED]);
-    assert_eq!(machine.handle(Event::Drained), resolve(Resolution::Completed));
+    let mut machine = after(machine, [SUCCEEDED, COMMITTED, RETURNED]);
+    assert_eq!(machine.take(Event::Drained), resolve(Resolution::Completed));
 }
 
 #[test]
 fn queued_inputs_are_run_before_the_end_of_input_is_told() {
     let mut machine = after(attached(), [Event::Input("one"), Event::InputClosed]);
 
-    assert_eq!(machine.handle(Event::NextInput), [start("one")]);
+    assert_eq!(machine.take(Event::NextInput), [start("one")]);
 
-    let mut machine = after(machine, [SUCCEEDED, Event::TurnCommitted]);
+    let mut machine = after(machine, [SUCCEEDED, COMMITTED]);
     assert_eq!(
-        machine.handle(Event::NextInput),
+        machine.take(Event::NextInput),
         [Command::EndInput(EndOfInput::Closed)]
     );
     assert_eq!(
-        machine.handle(Event::NextInput),
+        machine.take(Event::NextInput),
         [Command::EndInput(EndOfInput::Closed)]
     );
 }
@@ -90,7 +90,7 @@ fn a_function_that_waits_is_told_when_the_input_closes() {
     let mut machine = after(attached(), [Event::NextInput]);
 
     assert_eq!(
-        machine.handle(Event::InputClosed),
+        machine.take(Event::InputClosed),
         [Command::EndInput(EndOfInput::Closed)]
     );
 }
@@ -99,8 +99,8 @@ fn a_function_that_waits_is_told_when_the_input_closes() {
 fn an_invocation_without_turns_completes() {
     let mut machine = attached();
 
-    assert_eq!(machine.handle(RETURNED), [Command::Drain]);
-    assert_eq!(machine.handle(Event::Drained), resolve(Resolution::Completed));
+    assert_eq!(machine.take(RETURNED), [Command::Drain]);
+    assert_eq!(machine.take(Event::Drained), resolve(Resolution::Completed));
     assert!(machine.is_released());
 }
 
@@ -108,9 +108,9 @@ fn an_invocation_without_turns_completes() {
 fn an_error_of_the_function_is_a_failed_output_after_its_last_chunks() {
     let mut machine = after(in_turn(), [FAILED]);
 
-    assert_eq!(machine.handle(Event::Returned(Err("boom"))), [Command::Drain]);
+    assert_eq!(machine.take(Event::Returned(Err("boom"))), [Command::Drain]);
     assert_eq!(
-        machine.handle(Event::Drained),
+        machine.take(Event::Drained),
         resolve(Resolution::Failed(Cause::Function("boom")))
     );
 }
@@ -119,9 +119,9 @@ fn an_error_of_the_function_is_a_failed_output_after_its_last_chunks() {
 fn inputs_left_when_the_function_returns_are_discarded() {
     let mut machine = after(attached(), [Event::Input("one"), Event::Input("two")]);
 
-    assert_eq!(machine.handle(RETURNED), [Command::Drain]);
-    assert_eq!(machine.handle(Event::Input("three")), []);
-    assert_eq!(machine.handle(Event::Drained), resolve(Resolution::Completed));
+    assert_eq!(machine.take(RETURNED), [Command::Drain]);
+    assert_eq!(machine.take(Event::Input("three")), []);
+    assert_eq!(machine.take(Event::Drained), resolve(Resolution::Completed));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_panic_inside_a_turn_ends_the_turn_for_the_client() {
     let mut machine = in_turn();
 
     assert_eq!(
-        machine.handle(Event::Returned(Err("panicked"))),
+        machine.take(Event::Returned(Err("panicked"))),
         [Command::SendTurnEnd(TurnOutcome::Failed), Command::Drain]
     );
 }
@@ -138,9 +138,9 @@ fn a_panic_inside_a_turn_ends_the_turn_for_the_client() {
 fn a_function_that_returns_during_a_commit_waits_for_it() {
     let mut machine = committing();
 
-    assert_eq!(machine.handle(RETURNED), []);
+    assert_eq!(machine.take(RETURNED), []);
     assert_eq!(
-        machine.handle(Event::TurnCommitted),
+        machine.take(COMMITTED),
         [
             Command::SendTurnEnd(TurnOutcome::Succeeded),
             Command::SettleTurn(Ok(())),
@@ -153,9 +153,9 @@ fn a_function_that_returns_during_a_commit_waits_for_it() {
 fn a_function_that_asks_during_a_commit_is_answered_after_it() {
     let mut machine = after(committing(), [Event::Input("two")]);
 
-    assert_eq!(machine.handle(Event::NextInput), []);
+    assert_eq!(machine.take(Event::NextInput), []);
     assert_eq!(
-        machine.handle(Event::TurnCommitted),
+        machine.take(COMMITTED),
         [
             Command::SendTurnEnd(TurnOutcome::Succeeded),
             Command::SettleTurn(Ok(())),
@@ -168,13 +168,13 @@ fn a_function_that_asks_during_a_commit_is_answered_after_it() {
 fn an_input_nobody_took_keeps_its_place() {
     let mut machine = after(in_turn(), [Event::Input("two"), Event::TurnRefused("one")]);
 
-    assert_eq!(machine.handle(Event::NextInput), [start("one")]);
+    assert_eq!(machine.take(Event::NextInput), [start("one")]);
 }
 
 #[test]
 fn asking_twice_is_asking_once() {
     let mut machine = after(attached(), [Event::NextInput, Event::NextInput]);
 
-    assert_eq!(machine.handle(Event::Input("one")), [start("one")]);
-    assert_eq!(machine.handle(Event::Input("two")), []);
+    assert_eq!(machine.take(Event::Input("one")), [start("one")]);
+    assert_eq!(machine.take(Event::Input("two")), []);
 }

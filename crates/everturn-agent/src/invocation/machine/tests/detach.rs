@@ -7,17 +7,14 @@ fn a_detach_silences_the_wire_before_its_input_can_run() {
     let mut machine = after(attached(), [Event::NextInput]);
 
     assert_eq!(
-        machine.handle(Event::Detach(vec!["one"])),
+        machine.take(Event::Detach(vec!["one"])),
         [
             Command::SuppressWire,
-            Command::WritePending {
-                id: PendingId::Fresh,
-                inputs: vec!["one"]
-            }
+            Command::WritePending { inputs: vec!["one"] }
         ]
     );
     assert_eq!(
-        machine.handle(Event::PendingWritten),
+        machine.take(Event::PendingWritten),
         [
             Command::StartHeartbeat,
             Command::SubscribeStatus,
@@ -28,15 +25,14 @@ fn a_detach_silences_the_wire_before_its_input_can_run() {
 }
 
 #[test]
-fn the_pending_row_takes_the_running_turns_id_and_records_all_that_is_not_committed() {
+fn the_pending_takes_the_running_turns_id_and_records_all_that_is_not_committed() {
     let mut machine = after(in_turn(), [Event::Input("two")]);
 
     assert_eq!(
-        machine.handle(Event::Detach(vec!["three"])),
+        machine.take(Event::Detach(vec!["three"])),
         [
             Command::SuppressWire,
             Command::WritePending {
-                id: PendingId::OfRunningTurn,
                 inputs: vec!["one", "two", "three"]
             },
         ]
@@ -48,7 +44,7 @@ fn a_detach_alone_starts_no_turn() {
     let mut machine = after(attached(), [Event::NextInput, Event::Detach(vec![])]);
 
     assert_eq!(
-        machine.handle(Event::PendingWritten),
+        machine.take(Event::PendingWritten),
         [
             Command::StartHeartbeat,
             Command::SubscribeStatus,
@@ -59,21 +55,15 @@ fn a_detach_alone_starts_no_turn() {
 }
 
 #[test]
-fn a_turn_end_write_in_flight_lands_before_the_pending_row_is_written() {
+fn a_turn_end_write_in_flight_lands_before_the_pending_is_written() {
     let mut machine = committing();
 
+    assert_eq!(machine.take(Event::Detach(vec!["two"])), [Command::SuppressWire]);
     assert_eq!(
-        machine.handle(Event::Detach(vec!["two"])),
-        [Command::SuppressWire]
-    );
-    assert_eq!(
-        machine.handle(Event::TurnCommitted),
+        machine.take(COMMITTED),
         [
             Command::SettleTurn(Ok(())),
-            Command::WritePending {
-                id: PendingId::Fresh,
-                inputs: vec!["two"]
-            }
+            Command::WritePending { inputs: vec!["two"] }
         ]
     );
 }
@@ -83,30 +73,27 @@ fn a_turn_end_write_that_fails_under_a_detach_fails_the_turn_only() {
     let mut machine = after(committing(), [Event::Detach(vec!["two"])]);
 
     assert_eq!(
-        machine.handle(Event::CommitFailed("disk full")),
+        machine.take(Event::CommitFailed("disk full")),
         [
             Command::SettleTurn(Err("disk full")),
-            Command::WritePending {
-                id: PendingId::Fresh,
-                inputs: vec!["two"]
-            },
+            Command::WritePending { inputs: vec!["two"] },
         ]
     );
 }
 
 #[test]
-fn a_turn_that_ends_while_the_pending_row_is_written_gets_no_row_and_no_turn_end() {
+fn a_turn_that_ends_while_the_pending_is_written_gets_no_row_and_no_turn_end() {
     let mut machine = after(in_turn(), [Event::Detach(vec!["two"])]);
 
-    assert_eq!(machine.handle(SUCCEEDED), [Command::SettleTurn(Ok(()))]);
-    assert_eq!(machine.handle(Event::NextInput), []);
+    assert_eq!(machine.take(SUCCEEDED), [Command::SettleTurn(Ok(()))]);
+    assert_eq!(machine.take(Event::NextInput), []);
     assert_eq!(
-        machine.handle(Event::PendingWritten).last(),
+        machine.take(Event::PendingWritten).last(),
         Some(&record(&["two"])),
         "the row still counts it among those to be run"
     );
     assert_eq!(
-        machine.handle(Event::ProgressRecorded),
+        machine.take(Event::ProgressRecorded),
         [start_in_background("two")]
     );
 }
@@ -123,7 +110,7 @@ fn a_turn_that_did_not_begin_before_a_detach_runs_in_the_background() {
     );
 
     assert_eq!(
-        machine.handle(Event::PendingWritten).last(),
+        machine.take(Event::PendingWritten).last(),
         Some(&start_in_background("one"))
     );
 }
@@ -136,14 +123,14 @@ fn asking_again_for_a_turn_that_is_on_its_way_is_asking_once() {
     );
 
     assert_eq!(
-        machine.handle(Event::PendingWritten),
+        machine.take(Event::PendingWritten),
         [
             Command::StartHeartbeat,
             Command::SubscribeStatus,
             Command::Resolve(Resolution::Detached)
         ]
     );
-    assert_eq!(machine.handle(Event::NextInput), []);
+    assert_eq!(machine.take(Event::NextInput), []);
 }
 
 #[test]
@@ -151,13 +138,13 @@ fn a_detach_read_before_the_function_finished_wins() {
     let mut machine = after(in_turn(), [Event::Detach(vec![]), SUCCEEDED, RETURNED]);
 
     assert_eq!(
-        machine.handle(Event::PendingWritten),
+        machine.take(Event::PendingWritten),
         [
             Command::Resolve(Resolution::Detached),
-            Command::FinalizeRow(Ending::Completed)
+            Command::Finalize(Ending::Completed)
         ]
     );
-    assert_eq!(machine.handle(Event::FinalizeWritten), [Command::Release]);
+    assert_eq!(machine.take(Event::FinalizeWritten), [Command::Release]);
 }
 
 #[test]
@@ -165,20 +152,14 @@ fn a_detach_read_before_the_output_is_out_still_leaves_a_row() {
     let mut machine = after(attached(), [Event::Returned(Err("boom"))]);
 
     assert_eq!(
-        machine.handle(Event::Detach(vec!["one"])),
-        [
-            Command::SuppressWire,
-            Command::WritePending {
-                id: PendingId::Fresh,
-                inputs: vec![]
-            }
-        ]
+        machine.take(Event::Detach(vec!["one"])),
+        [Command::SuppressWire, Command::WritePending { inputs: vec![] }]
     );
     assert_eq!(
-        machine.handle(Event::PendingWritten),
+        machine.take(Event::PendingWritten),
         [
             Command::Resolve(Resolution::Detached),
-            Command::FinalizeRow(Ending::Failed("boom"))
+            Command::Finalize(Ending::Failed("boom"))
         ]
     );
 }
@@ -188,13 +169,10 @@ fn a_detach_after_a_return_waits_for_the_last_commit() {
     let mut machine = after(committing(), [RETURNED, Event::Detach(vec!["two"])]);
 
     assert_eq!(
-        machine.handle(Event::TurnCommitted),
+        machine.take(COMMITTED),
         [
             Command::SettleTurn(Ok(())),
-            Command::WritePending {
-                id: PendingId::Fresh,
-                inputs: vec![]
-            }
+            Command::WritePending { inputs: vec![] }
         ]
     );
 }
@@ -203,9 +181,9 @@ fn a_detach_after_a_return_waits_for_the_last_commit() {
 fn a_client_that_leaves_after_its_detach_was_read_does_not_cancel_the_work() {
     let mut machine = after(in_turn(), [Event::Detach(vec![])]);
 
-    assert_eq!(machine.handle(Event::ClientGone("disconnected")), []);
+    assert_eq!(machine.take(Event::ClientGone("disconnected")), []);
     assert_eq!(
-        machine.handle(Event::PendingWritten).last(),
+        machine.take(Event::PendingWritten).last(),
         Some(&Command::Resolve(Resolution::Detached))
     );
 }
@@ -214,9 +192,9 @@ fn a_client_that_leaves_after_its_detach_was_read_does_not_cancel_the_work() {
 fn a_transform_that_fails_after_a_detach_fails_nothing() {
     let mut machine = after(in_turn(), [Event::Detach(vec![])]);
 
-    assert_eq!(machine.handle(Event::TransformFailed("leak")), []);
+    assert_eq!(machine.take(Event::TransformFailed("leak")), []);
     assert_eq!(
-        machine.handle(Event::PendingWritten).last(),
+        machine.take(Event::PendingWritten).last(),
         Some(&Command::Resolve(Resolution::Detached))
     );
 }
@@ -225,8 +203,8 @@ fn a_transform_that_fails_after_a_detach_fails_nothing() {
 fn nothing_is_read_after_a_detach() {
     let mut machine = in_background();
 
-    assert_eq!(machine.handle(Event::Input("three")), []);
-    assert_eq!(machine.handle(Event::Detach(vec!["four"])), []);
+    assert_eq!(machine.take(Event::Input("three")), []);
+    assert_eq!(machine.take(Event::Detach(vec!["four"])), []);
     assert_eq!(machine, in_background());
 }
 
@@ -238,11 +216,11 @@ fn a_detach_without_a_store_cancels_the_work_and_fails_the_output() {
     );
 
     assert_eq!(
-        machine.handle(Event::Detach(vec![])),
-        [Command::SuppressWire, Command::CancelWork]
+        machine.take(Event::Detach(vec![])),
+        [Command::SuppressWire, cancel(Cause::DetachWithoutStore)]
     );
     assert_eq!(
-        machine.handle(Event::Returned(Err("cancelled"))),
+        machine.take(Event::Returned(Err("cancelled"))),
         resolve(Resolution::Failed(Cause::DetachWithoutStore))
     );
 }
@@ -255,7 +233,7 @@ fn a_detach_on_a_store_that_cannot_push_fails_the_output() {
     );
 
     assert_eq!(
-        machine.handle(RETURNED),
+        machine.take(RETURNED),
         resolve(Resolution::Failed(Cause::DetachWithoutSubscription))
     );
 }
@@ -265,32 +243,32 @@ fn a_refused_detach_after_the_function_succeeded_still_fails_the_output() {
     let mut machine = after(Machine::new(StoreSupport::None), [RETURNED]);
 
     assert_eq!(
-        machine.handle(Event::Detach(vec![])),
+        machine.take(Event::Detach(vec![])),
         silently_resolve(Resolution::Failed(Cause::DetachWithoutStore))
     );
 }
 
 #[test]
-fn a_pending_row_that_cannot_be_written_cancels_the_work_and_fails_the_output() {
+fn a_pending_that_cannot_be_written_cancels_the_work_and_fails_the_output() {
     let mut machine = after(in_turn(), [Event::Detach(vec!["two"])]);
 
     assert_eq!(
-        machine.handle(Event::PendingFailed("disk full")),
-        [Command::CancelWork]
+        machine.take(Event::PendingFailed("disk full")),
+        [cancel(Cause::PendingSnapshot("disk full"))]
     );
-    assert_eq!(machine.handle(SUCCEEDED), [Command::SettleTurn(Ok(()))]);
+    assert_eq!(machine.take(SUCCEEDED), [Command::SettleTurn(Ok(()))]);
     assert_eq!(
-        machine.handle(Event::NextInput),
+        machine.take(Event::NextInput),
         [Command::EndInput(EndOfInput::Cancelled)]
     );
     assert_eq!(
-        machine.handle(RETURNED),
-        resolve(Resolution::Failed(Cause::PendingRow("disk full")))
+        machine.take(RETURNED),
+        resolve(Resolution::Failed(Cause::PendingSnapshot("disk full")))
     );
 }
 
 #[test]
-fn a_pending_row_that_fails_for_a_client_that_left_is_an_error() {
+fn a_pending_that_fails_for_a_client_that_left_is_an_error() {
     let mut machine = after(
         in_turn(),
         [
@@ -301,7 +279,7 @@ fn a_pending_row_that_fails_for_a_client_that_left_is_an_error() {
     );
 
     assert_eq!(
-        machine.handle(RETURNED),
-        resolve(Resolution::Rejected(Cause::PendingRow("disk full")))
+        machine.take(RETURNED),
+        resolve(Resolution::Rejected(Cause::PendingSnapshot("disk full")))
     );
 }

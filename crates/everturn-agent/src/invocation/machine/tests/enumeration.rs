@@ -26,7 +26,7 @@ impl Explored {
             self.commands.insert(std::mem::discriminant(&command));
             match command {
                 Command::Resolve(resolution) => drop(self.resolutions.insert(resolution)),
-                Command::FinalizeRow(ending) => drop(self.endings.insert(ending)),
+                Command::Finalize(ending) => drop(self.endings.insert(ending)),
                 _ => {}
             }
         }
@@ -91,7 +91,7 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
     );
     assert_eq!(
         explored.commands.len(),
-        20,
+        25,
         "every command but the one for ends is used"
     );
     assert_eq!(
@@ -101,11 +101,13 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
             Resolution::Detached,
             Resolution::Failed(Cause::Function("function")),
             Resolution::Failed(Cause::Transform("transform")),
-            Resolution::Failed(Cause::PendingRow("store")),
+            Resolution::Failed(Cause::PendingSnapshot("store")),
+            Resolution::Failed(Cause::PendingSnapshot("busy")),
             Resolution::Rejected(Cause::Function("function")),
             Resolution::Rejected(Cause::Transform("transform")),
-            Resolution::Rejected(Cause::PendingRow("store")),
-            Resolution::Rejected(Cause::InvalidInput("invalid")),
+            Resolution::Rejected(Cause::PendingSnapshot("store")),
+            Resolution::Rejected(Cause::PendingSnapshot("busy")),
+            Resolution::Rejected(Cause::LockRefused("busy")),
             Resolution::Rejected(Cause::ClientGone("gone")),
         ])
     );
@@ -121,10 +123,10 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
 }
 
 #[test]
-fn every_order_of_events_with_rows_for_ends_ends_well() {
+fn every_order_of_events_with_snapshots_of_ends_ends_well() {
     let explored = explore(World::keeping_ends(StoreSupport::WithSubscription));
 
-    assert_eq!(explored.commands.len(), 21, "every command is used");
+    assert_eq!(explored.commands.len(), 26, "every command is used");
     for expected in [
         Resolution::Completed,
         Resolution::Detached,
@@ -134,14 +136,6 @@ fn every_order_of_events_with_rows_for_ends_ends_well() {
     ] {
         assert!(explored.resolutions.contains(&expected), "{expected:?}");
     }
-}
-
-#[test]
-fn every_order_of_events_with_rows_only_inside_turns_ends_well() {
-    let explored = explore(World::keeping_no_turns(StoreSupport::WithSubscription));
-
-    assert!(explored.resolutions.contains(&Resolution::Detached));
-    assert_eq!(explored.endings.len(), 4);
 }
 
 #[test]

@@ -2,18 +2,18 @@
 
 use super::*;
 
-const SAVED: Order = Command::SettleIteration(Ok(()));
+const SAVED: Order = Command::SettleRound(Ok(()));
 
-fn write_pending(id: PendingId, inputs: Vec<&'static str>) -> Order {
-    Command::WritePending { id, inputs }
+fn write_pending(inputs: Vec<&'static str>) -> Order {
+    Command::WritePending { inputs }
 }
 
 #[test]
 fn a_generation_goes_on_when_its_row_is_durable() {
     let mut machine = in_turn();
 
-    assert_eq!(machine.handle(Event::IterationEnded), [Command::CommitIteration]);
-    assert_eq!(machine.handle(Event::IterationCommitted), [SAVED]);
+    assert_eq!(machine.take(Event::RoundEnded), [Command::CommitRound]);
+    assert_eq!(machine.take(ROUND_COMMITTED), [SAVED]);
     assert_eq!(machine, in_turn());
 }
 
@@ -22,11 +22,11 @@ fn a_row_that_cannot_be_written_fails_its_generation() {
     let mut machine = saving();
 
     assert_eq!(
-        machine.handle(Event::CommitFailed("disk full")),
-        [Command::SettleIteration(Err("disk full"))]
+        machine.take(Event::CommitFailed("disk full")),
+        [Command::SettleRound(Err("disk full"))]
     );
     assert_eq!(
-        machine.handle(FAILED),
+        machine.take(FAILED),
         [
             Command::SendTurnEnd(TurnOutcome::Failed),
             Command::SettleTurn(Ok(()))
@@ -38,32 +38,26 @@ fn a_row_that_cannot_be_written_fails_its_generation() {
 fn generations_side_by_side_have_their_rows_one_after_the_other() {
     let mut machine = saving();
 
-    assert_eq!(machine.handle(Event::IterationEnded), []);
-    assert_eq!(
-        machine.handle(Event::IterationCommitted),
-        [SAVED, Command::CommitIteration]
-    );
-    assert_eq!(machine.handle(Event::IterationCommitted), [SAVED]);
+    assert_eq!(machine.take(Event::RoundEnded), []);
+    assert_eq!(machine.take(ROUND_COMMITTED), [SAVED, Command::CommitRound]);
+    assert_eq!(machine.take(ROUND_COMMITTED), [SAVED]);
 }
 
 #[test]
 fn a_turn_that_ends_while_a_row_inside_it_is_written_is_saved_after_it() {
-    let mut machine = after(saving(), [Event::IterationEnded]);
+    let mut machine = after(saving(), [Event::RoundEnded]);
 
-    assert_eq!(machine.handle(SUCCEEDED), []);
-    assert_eq!(
-        machine.handle(Event::IterationCommitted),
-        [SAVED, SAVED, Command::CommitTurn]
-    );
+    assert_eq!(machine.take(SUCCEEDED), []);
+    assert_eq!(machine.take(ROUND_COMMITTED), [SAVED, SAVED, Command::CommitTurn]);
 }
 
 #[test]
 fn a_turn_that_fails_while_a_row_inside_it_is_written_ends_after_it() {
     let mut machine = after(saving(), [FAILED, Event::NextInput]);
 
-    assert_eq!(machine.handle(Event::Input("two")), []);
+    assert_eq!(machine.take(Event::Input("two")), []);
     assert_eq!(
-        machine.handle(Event::IterationCommitted),
+        machine.take(ROUND_COMMITTED),
         [
             SAVED,
             Command::SendTurnEnd(TurnOutcome::Failed),
@@ -77,11 +71,11 @@ fn a_turn_that_fails_while_a_row_inside_it_is_written_ends_after_it() {
 fn a_function_that_returns_while_a_row_inside_its_turn_is_written_waits_for_it() {
     let mut machine = saving();
 
-    assert_eq!(machine.handle(RETURNED), []);
+    assert_eq!(machine.take(RETURNED), []);
     assert_eq!(
-        machine.handle(Event::CommitFailed("disk full")),
+        machine.take(Event::CommitFailed("disk full")),
         [
-            Command::SettleIteration(Err("disk full")),
+            Command::SettleRound(Err("disk full")),
             Command::SendTurnEnd(TurnOutcome::Failed),
             Command::Drain,
         ]
@@ -89,34 +83,25 @@ fn a_function_that_returns_while_a_row_inside_its_turn_is_written_waits_for_it()
 }
 
 #[test]
-fn the_pending_row_goes_on_from_the_row_inside_the_turn() {
+fn the_pending_goes_on_from_the_row_inside_the_turn() {
     let mut machine = saving();
 
+    assert_eq!(machine.take(Event::Detach(vec!["two"])), [Command::SuppressWire]);
     assert_eq!(
-        machine.handle(Event::Detach(vec!["two"])),
-        [Command::SuppressWire]
+        machine.take(ROUND_COMMITTED),
+        [SAVED, write_pending(vec!["one", "two"])]
     );
-    assert_eq!(
-        machine.handle(Event::IterationCommitted),
-        [SAVED, write_pending(PendingId::OfRunningTurn, vec!["one", "two"])]
-    );
-    assert_eq!(machine.handle(Event::IterationEnded), [SAVED]);
+    assert_eq!(machine.take(Event::RoundEnded), [SAVED]);
 }
 
 #[test]
-fn a_turn_that_ends_before_the_pending_row_is_begun_has_a_row_of_its_own() {
+fn a_turn_that_ends_before_the_pending_is_begun_has_a_row_of_its_own() {
     let mut machine = after(saving(), [Event::Detach(vec!["two"]), SUCCEEDED]);
 
+    assert_eq!(machine.take(ROUND_COMMITTED), [SAVED, Command::CommitTurn]);
     assert_eq!(
-        machine.handle(Event::IterationCommitted),
-        [SAVED, Command::CommitTurn]
-    );
-    assert_eq!(
-        machine.handle(Event::TurnCommitted),
-        [
-            Command::SettleTurn(Ok(())),
-            write_pending(PendingId::Fresh, vec!["two"])
-        ]
+        machine.take(COMMITTED),
+        [Command::SettleTurn(Ok(())), write_pending(vec!["two"])]
     );
 }
 
@@ -125,11 +110,11 @@ fn a_detach_is_carried_out_also_if_the_row_inside_the_turn_fails() {
     let mut machine = after(saving(), [Event::Detach(vec![]), FAILED]);
 
     assert_eq!(
-        machine.handle(Event::CommitFailed("disk full")),
+        machine.take(Event::CommitFailed("disk full")),
         [
-            Command::SettleIteration(Err("disk full")),
+            Command::SettleRound(Err("disk full")),
             Command::SettleTurn(Ok(())),
-            write_pending(PendingId::Fresh, vec![]),
+            write_pending(vec![]),
         ]
     );
 }
@@ -139,12 +124,12 @@ fn a_row_inside_a_turn_lands_although_the_client_left() {
     let mut machine = saving();
 
     assert_eq!(
-        machine.handle(Event::ClientGone("disconnected")),
-        [Command::SuppressWire, Command::CancelWork]
+        machine.take(Event::ClientGone("disconnected")),
+        [Command::SuppressWire, cancel(Cause::ClientGone("disconnected"))]
     );
-    assert_eq!(machine.handle(Event::Returned(Err("cancelled"))), []);
+    assert_eq!(machine.take(Event::Returned(Err("cancelled"))), []);
     assert_eq!(
-        machine.handle(Event::IterationCommitted),
+        machine.take(ROUND_COMMITTED),
         [
             SAVED,
             Command::Resolve(Resolution::Rejected(Cause::Function("cancelled"))),
@@ -157,29 +142,26 @@ fn a_row_inside_a_turn_lands_although_the_client_left() {
 fn a_turn_that_succeeds_though_its_client_left_is_saved_after_the_row_inside_it() {
     let mut machine = after(saving(), [Event::ClientGone("disconnected"), SUCCEEDED]);
 
-    assert_eq!(
-        machine.handle(Event::IterationCommitted),
-        [SAVED, Command::CommitTurn]
-    );
+    assert_eq!(machine.take(ROUND_COMMITTED), [SAVED, Command::CommitTurn]);
 }
 
 #[test]
 fn no_row_is_written_inside_a_turn_of_the_background() {
     let mut machine = in_background();
 
-    assert_eq!(machine.handle(Event::IterationEnded), [SAVED]);
+    assert_eq!(machine.take(Event::RoundEnded), [SAVED]);
 }
 
 #[test]
 fn no_row_is_written_inside_a_turn_that_was_cancelled() {
     let mut machine = after(in_turn(), [Event::ClientGone("disconnected")]);
 
-    assert_eq!(machine.handle(Event::IterationEnded), [SAVED]);
+    assert_eq!(machine.take(Event::RoundEnded), [SAVED]);
 }
 
 #[test]
 fn no_row_is_written_for_a_generation_that_outlives_its_turn() {
     let mut machine = after(in_turn(), [SUCCEEDED]);
 
-    assert_eq!(machine.handle(Event::IterationEnded), [SAVED]);
+    assert_eq!(machine.take(Event::RoundEnded), [SAVED]);
 }

@@ -6,16 +6,16 @@ use super::*;
 fn the_end_is_saved_before_the_last_chunks_are_awaited() {
     let mut machine = attached().keeping_ends();
 
-    assert_eq!(machine.handle(RETURNED), [Command::CommitEnd]);
-    assert_eq!(machine.handle(Event::EndCommitted), [Command::Drain]);
-    assert_eq!(machine.handle(Event::Drained), resolve(Resolution::Completed));
+    assert_eq!(machine.take(RETURNED), [Command::CommitEnd]);
+    assert_eq!(machine.take(END_COMMITTED), [Command::Drain]);
+    assert_eq!(machine.take(Event::Drained), resolve(Resolution::Completed));
 }
 
 #[test]
 fn the_end_of_a_function_that_failed_is_not_saved() {
     let mut machine = attached().keeping_ends();
 
-    assert_eq!(machine.handle(Event::Returned(Err("boom"))), [Command::Drain]);
+    assert_eq!(machine.take(Event::Returned(Err("boom"))), [Command::Drain]);
 }
 
 #[test]
@@ -25,19 +25,16 @@ fn the_end_is_saved_after_the_last_turn() {
         [Event::NextInput, Event::Input("one"), SUCCEEDED, RETURNED],
     );
 
-    assert_eq!(
-        machine.handle(Event::TurnCommitted).last(),
-        Some(&Command::CommitEnd)
-    );
+    assert_eq!(machine.take(COMMITTED).last(), Some(&Command::CommitEnd));
 }
 
 #[test]
 fn an_end_that_cannot_be_saved_fails_the_output() {
     let mut machine = concluding();
 
-    assert_eq!(machine.handle(Event::CommitFailed("disk full")), [Command::Drain]);
+    assert_eq!(machine.take(Event::CommitFailed("disk full")), [Command::Drain]);
     assert_eq!(
-        machine.handle(Event::Drained),
+        machine.take(Event::Drained),
         resolve(Resolution::Failed(Cause::Function("disk full")))
     );
 }
@@ -47,11 +44,11 @@ fn a_client_that_leaves_while_the_end_is_saved_is_answered_after_it() {
     let mut machine = concluding();
 
     assert_eq!(
-        machine.handle(Event::ClientGone("disconnected")),
+        machine.take(Event::ClientGone("disconnected")),
         [Command::SuppressWire]
     );
     assert_eq!(
-        machine.handle(Event::EndCommitted),
+        machine.take(END_COMMITTED),
         resolve(Resolution::Rejected(Cause::ClientGone("disconnected")))
     );
 }
@@ -60,22 +57,16 @@ fn a_client_that_leaves_while_the_end_is_saved_is_answered_after_it() {
 fn a_detach_while_the_end_is_saved_still_leaves_a_row() {
     let mut machine = concluding();
 
+    assert_eq!(machine.take(Event::Detach(vec!["one"])), [Command::SuppressWire]);
     assert_eq!(
-        machine.handle(Event::Detach(vec!["one"])),
-        [Command::SuppressWire]
+        machine.take(Event::CommitFailed("disk full")),
+        [Command::WritePending { inputs: vec![] }]
     );
     assert_eq!(
-        machine.handle(Event::CommitFailed("disk full")),
-        [Command::WritePending {
-            id: PendingId::Fresh,
-            inputs: vec![]
-        }]
-    );
-    assert_eq!(
-        machine.handle(Event::PendingWritten),
+        machine.take(Event::PendingWritten),
         [
             Command::Resolve(Resolution::Detached),
-            Command::FinalizeRow(Ending::Completed)
+            Command::Finalize(Ending::Completed)
         ]
     );
 }
@@ -88,7 +79,7 @@ fn a_refused_detach_while_the_end_is_saved_fails_the_output() {
     );
 
     assert_eq!(
-        machine.handle(Event::EndCommitted),
+        machine.take(END_COMMITTED),
         resolve(Resolution::Failed(Cause::DetachWithoutSubscription))
     );
 }

@@ -1,8 +1,8 @@
-//! Every race as a row, and every order of events as a path.
+//! Every race as a test, and every order of events as a path.
 
 use super::{
-    Cause, Command, EndOfInput, Ending, Event, Machine, PendingId, Resolution, StoreSupport, TurnOutcome,
-    TurnRow,
+    Cancellation, Cause, Command, Commit, EndOfInput, Ending, Event, Machine, Resolution, StoreSupport,
+    TurnOutcome, TurnSnapshot,
 };
 
 mod attached;
@@ -12,6 +12,7 @@ mod enumeration;
 mod inside_a_turn;
 mod invocation_end;
 mod stopping;
+mod turn_lock;
 mod world;
 
 type Invocation = Machine<&'static str, &'static str>;
@@ -20,6 +21,9 @@ type Order = Command<&'static str, &'static str>;
 
 const SUCCEEDED: Happening = Event::TurnEnded(TurnOutcome::Succeeded);
 const FAILED: Happening = Event::TurnEnded(TurnOutcome::Failed);
+const COMMITTED: Happening = Event::TurnCommitted(Commit::Snapshot);
+const ROUND_COMMITTED: Happening = Event::RoundCommitted(Commit::Snapshot);
+const END_COMMITTED: Happening = Event::EndCommitted(Commit::Snapshot);
 const RETURNED: Happening = Event::Returned(Ok(()));
 
 fn attached() -> Invocation {
@@ -36,9 +40,9 @@ fn committing() -> Invocation {
     after(in_turn(), [SUCCEEDED])
 }
 
-/// An attached invocation whose turn on `"one"` waits for a row inside it.
+/// An attached invocation whose turn on `"one"` waits for a snapshot inside it.
 fn saving() -> Invocation {
-    after(in_turn(), [Event::IterationEnded])
+    after(in_turn(), [Event::RoundEnded])
 }
 
 /// An attached invocation whose function returned normally and whose end is being saved.
@@ -51,29 +55,55 @@ fn draining() -> Invocation {
     after(attached(), [RETURNED])
 }
 
-/// A detached run whose function runs a turn on `"one"`, with `"two"` in the queue.
+/// A background run whose function runs a turn on `"one"`, with `"two"` in the queue.
 fn in_background() -> Invocation {
     after(in_turn(), [Event::Detach(vec!["two"]), Event::PendingWritten])
 }
 
 fn after<const N: usize>(mut machine: Invocation, events: [Happening; N]) -> Invocation {
     for event in events {
-        machine.handle(event);
+        machine.take(event);
     }
     machine
+}
+
+/// What most tests see of a machine: nobody else wants the session.
+trait Unrivalled {
+    /// Handles an event and grants the turn lock if it is asked for. Commands about the lock are left out.
+    fn take(&mut self, event: Happening) -> Vec<Order>;
+}
+
+impl Unrivalled for Invocation {
+    fn take(&mut self, event: Happening) -> Vec<Order> {
+        let mut commands = self.handle(event);
+        if commands.contains(&Command::TakeLock) {
+            commands.extend(self.handle(Event::LockGranted));
+        }
+        commands.retain(|command| {
+            !matches!(
+                command,
+                Command::TakeLock | Command::LeaveQueue | Command::ReleaseLock | Command::LetClientGo
+            )
+        });
+        commands
+    }
+}
+
+fn cancel(cause: Cause<&'static str>) -> Order {
+    Command::CancelWork(Cancellation::Stopped(cause))
 }
 
 fn start(input: &'static str) -> Order {
     Command::StartTurn {
         input,
-        row: TurnRow::Own,
+        snapshot: TurnSnapshot::Own,
     }
 }
 
 fn start_in_background(input: &'static str) -> Order {
     Command::StartTurn {
         input,
-        row: TurnRow::Pending,
+        snapshot: TurnSnapshot::OfRun,
     }
 }
 

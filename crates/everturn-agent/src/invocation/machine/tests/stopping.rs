@@ -7,12 +7,12 @@ fn a_client_that_leaves_cancels_the_turn_and_gets_no_output() {
     let mut machine = in_turn();
 
     assert_eq!(
-        machine.handle(Event::ClientGone("disconnected")),
-        [Command::SuppressWire, Command::CancelWork]
+        machine.take(Event::ClientGone("disconnected")),
+        [Command::SuppressWire, cancel(Cause::ClientGone("disconnected"))]
     );
-    assert_eq!(machine.handle(FAILED), [Command::SettleTurn(Ok(()))]);
+    assert_eq!(machine.take(FAILED), [Command::SettleTurn(Ok(()))]);
     assert_eq!(
-        machine.handle(RETURNED),
+        machine.take(RETURNED),
         resolve(Resolution::Rejected(Cause::ClientGone("disconnected")))
     );
 }
@@ -22,7 +22,7 @@ fn an_error_of_a_function_whose_client_left_is_rejected_with_that_error() {
     let mut machine = after(in_turn(), [Event::ClientGone("disconnected")]);
 
     assert_eq!(
-        machine.handle(Event::Returned(Err("cancelled"))),
+        machine.take(Event::Returned(Err("cancelled"))),
         resolve(Resolution::Rejected(Cause::Function("cancelled")))
     );
 }
@@ -31,10 +31,10 @@ fn an_error_of_a_function_whose_client_left_is_rejected_with_that_error() {
 fn a_turn_that_succeeds_though_its_client_left_is_still_saved() {
     let mut machine = after(in_turn(), [Event::ClientGone("disconnected")]);
 
-    assert_eq!(machine.handle(SUCCEEDED), [Command::CommitTurn]);
-    assert_eq!(machine.handle(RETURNED), []);
+    assert_eq!(machine.take(SUCCEEDED), [Command::CommitTurn]);
+    assert_eq!(machine.take(RETURNED), []);
     assert_eq!(
-        machine.handle(Event::TurnCommitted),
+        machine.take(COMMITTED),
         [
             Command::SettleTurn(Ok(())),
             Command::Resolve(Resolution::Rejected(Cause::ClientGone("disconnected"))),
@@ -48,7 +48,7 @@ fn a_commit_in_flight_when_the_client_leaves_still_lands() {
     let mut machine = after(committing(), [Event::ClientGone("disconnected"), RETURNED]);
 
     assert_eq!(
-        machine.handle(Event::CommitFailed("disk full")),
+        machine.take(Event::CommitFailed("disk full")),
         [
             Command::SettleTurn(Err("disk full")),
             Command::Resolve(Resolution::Rejected(Cause::ClientGone("disconnected"))),
@@ -62,15 +62,15 @@ fn a_function_that_waits_when_the_client_leaves_is_released() {
     let mut machine = after(attached(), [Event::NextInput]);
 
     assert_eq!(
-        machine.handle(Event::ClientGone("disconnected")),
+        machine.take(Event::ClientGone("disconnected")),
         [
             Command::SuppressWire,
-            Command::CancelWork,
+            cancel(Cause::ClientGone("disconnected")),
             Command::EndInput(EndOfInput::Cancelled)
         ]
     );
     assert_eq!(
-        machine.handle(Event::NextInput),
+        machine.take(Event::NextInput),
         [Command::EndInput(EndOfInput::Cancelled)]
     );
 }
@@ -80,7 +80,7 @@ fn a_client_that_leaves_with_chunks_unread_is_rejected() {
     let mut machine = draining();
 
     assert_eq!(
-        machine.handle(Event::ClientGone("disconnected")),
+        machine.take(Event::ClientGone("disconnected")),
         silently_resolve(Resolution::Rejected(Cause::ClientGone("disconnected")))
     );
 }
@@ -89,7 +89,7 @@ fn a_client_that_leaves_with_chunks_unread_is_rejected() {
 fn a_detach_after_the_client_left_is_not_accepted() {
     let mut machine = after(in_turn(), [Event::ClientGone("disconnected")]);
 
-    assert_eq!(machine.handle(Event::Detach(vec!["two"])), []);
+    assert_eq!(machine.take(Event::Detach(vec!["two"])), []);
 }
 
 #[test]
@@ -97,12 +97,12 @@ fn a_failing_transform_silences_the_wire_cancels_the_work_and_fails_the_output()
     let mut machine = in_turn();
 
     assert_eq!(
-        machine.handle(Event::TransformFailed("leak")),
-        [Command::SuppressWire, Command::CancelWork]
+        machine.take(Event::TransformFailed("leak")),
+        [Command::SuppressWire, cancel(Cause::Transform("leak"))]
     );
-    assert_eq!(machine.handle(FAILED), [Command::SettleTurn(Ok(()))]);
+    assert_eq!(machine.take(FAILED), [Command::SettleTurn(Ok(()))]);
     assert_eq!(
-        machine.handle(Event::Returned(Err("cancelled"))),
+        machine.take(Event::Returned(Err("cancelled"))),
         resolve(Resolution::Failed(Cause::Transform("leak")))
     );
 }
@@ -115,7 +115,7 @@ fn the_first_transform_error_wins() {
     );
 
     assert_eq!(
-        machine.handle(RETURNED),
+        machine.take(RETURNED),
         resolve(Resolution::Failed(Cause::Transform("first")))
     );
 }
@@ -128,7 +128,7 @@ fn a_transform_failure_without_a_client_is_an_error() {
     );
 
     assert_eq!(
-        machine.handle(RETURNED),
+        machine.take(RETURNED),
         resolve(Resolution::Rejected(Cause::Transform("leak")))
     );
 }
@@ -138,7 +138,7 @@ fn a_transform_that_fails_on_the_last_chunks_fails_a_successful_function() {
     let mut machine = draining();
 
     assert_eq!(
-        machine.handle(Event::TransformFailed("leak")),
+        machine.take(Event::TransformFailed("leak")),
         silently_resolve(Resolution::Failed(Cause::Transform("leak")))
     );
 }
@@ -148,7 +148,7 @@ fn a_transform_that_fails_on_the_last_chunks_does_not_hide_the_functions_error()
     let mut machine = after(attached(), [Event::Returned(Err("boom"))]);
 
     assert_eq!(
-        machine.handle(Event::TransformFailed("leak")),
+        machine.take(Event::TransformFailed("leak")),
         silently_resolve(Resolution::Failed(Cause::Function("boom")))
     );
 }
@@ -161,36 +161,11 @@ fn an_error_returned_during_a_commit_stays_the_cause_when_a_transform_fails_too(
     );
 
     assert_eq!(
-        machine.handle(Event::TurnCommitted),
+        machine.take(COMMITTED),
         [
             Command::SettleTurn(Ok(())),
             Command::Resolve(Resolution::Failed(Cause::Function("boom"))),
             Command::Release,
         ]
-    );
-}
-
-#[test]
-fn an_invalid_input_rejects_the_invocation_whatever_the_function_says() {
-    let mut machine = in_turn();
-
-    assert_eq!(
-        machine.handle(Event::InputRejected("not an input")),
-        [Command::SuppressWire, Command::CancelWork]
-    );
-    assert_eq!(
-        machine.handle(Event::Returned(Err("cancelled"))),
-        resolve(Resolution::Rejected(Cause::InvalidInput("not an input")))
-    );
-}
-
-#[test]
-fn an_invalid_input_after_the_function_is_done_does_not_matter() {
-    let mut machine = after(committing(), [RETURNED]);
-
-    assert_eq!(machine.handle(Event::InputRejected("not an input")), []);
-    assert_eq!(
-        after(draining(), [Event::InputRejected("not an input")]),
-        draining()
     );
 }

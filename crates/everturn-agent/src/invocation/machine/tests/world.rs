@@ -5,6 +5,7 @@ mod conversation;
 mod happenings;
 mod orders;
 mod rest;
+mod turn_lock;
 
 use self::conversation::Conversation;
 use super::*;
@@ -16,8 +17,8 @@ type Objection = Result<(), String>;
 /// How many inputs a client sends at most.
 const INPUTS: u8 = 3;
 
-/// How many generations wait for a row at the same time at most.
-const ITERATIONS: u8 = 2;
+/// How many generations wait for a snapshot at the same time at most.
+const ROUNDS: u8 = 2;
 
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
@@ -48,7 +49,7 @@ pub(super) enum Move {
 pub(super) struct World {
     machine: Machine<u8, &'static str>,
     conversation: Conversation,
-    /// A detached run claimed from another worker: no client, no answer.
+    /// A background run taken over from another worker: no client, no answer.
     taken_over: bool,
 
     input: Input,
@@ -64,24 +65,35 @@ pub(super) struct World {
     /// A turn is on its way to the function and has not begun.
     offer: Option<u8>,
 
+    has_store: bool,
+    /// The turn lock was asked for and not answered.
+    lock_asked: bool,
+    lock_held: bool,
+    /// The first turn was refused the lock.
+    refused: bool,
+    /// A snapshot id is reserved.
+    reserved: bool,
+    /// The client is no longer followed.
+    let_go: bool,
+
     committing: bool,
-    /// A row inside the turn is being written.
+    /// A snapshot inside the turn is being written.
     saving: bool,
-    /// How many generations wait for `SettleIteration`.
-    iterations: u8,
-    /// How the turn ended while a row inside it was being written.
+    /// How many generations wait for `SettleRound`.
+    rounds: u8,
+    /// How the turn ended while a snapshot inside it was being written.
     ended_while_saving: Option<TurnOutcome>,
     keeps_end: bool,
-    end_row: Row,
-    /// The row of the end failed, and no detach had made up for it.
+    end: Write,
+    /// The snapshot of the end failed, and no detach had made up for it.
     end_failed_in_time: bool,
     draining: bool,
     /// How far the run came is being recorded.
     recording: bool,
-    /// A background turn ended, and the row still counts it among those to be run.
+    /// A background turn ended, and the snapshot still counts it among those to be run.
     unrecorded: bool,
-    pending_row: Row,
-    final_write: Row,
+    pending: Write,
+    final_write: Write,
 
     wire_open: bool,
     /// How the turn ended whose `turnEnd` must be sent at once.
@@ -99,7 +111,6 @@ pub(super) struct World {
 enum Input {
     Open,
     Closed,
-    Invalid,
     Detached,
 }
 
@@ -114,7 +125,7 @@ enum Function {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Row {
+enum Write {
     Unwritten,
     InFlight,
     Written,
@@ -130,22 +141,18 @@ enum Watch {
 
 impl World {
     pub(super) fn attached(store: StoreSupport) -> Self {
-        Self::around(Machine::new(store))
+        Self {
+            has_store: store != StoreSupport::None,
+            ..Self::around(Machine::new(store))
+        }
     }
 
-    /// An invocation whose end may become a row.
+    /// An invocation whose end may become a snapshot.
     pub(super) fn keeping_ends(store: StoreSupport) -> Self {
         Self {
             keeps_end: true,
             ..Self::around(Machine::new(store).keeping_ends())
         }
-    }
-
-    /// An invocation whose turns get rows only in their middle.
-    pub(super) fn keeping_no_turns(store: StoreSupport) -> Self {
-        let mut world = Self::attached(store);
-        world.conversation.keeps_turns = false;
-        world
     }
 
     pub(super) fn taken_over() -> Self {
@@ -163,13 +170,16 @@ impl World {
             sent,
             run,
             wire_open: false,
-            pending_row: Row::Written,
+            lock_held: true,
+            reserved: true,
+            let_go: true,
+            pending: Write::Written,
             ..Self::around(machine)
         };
         for command in &commands {
             world
                 .execute(command)
-                .expect("a takeover starts by watching its row");
+                .expect("a takeover starts by watching its snapshot");
         }
         world
     }
@@ -187,18 +197,24 @@ impl World {
             function: Function::Running,
             asked_in_vain: false,
             offer: None,
+            has_store: true,
+            lock_asked: false,
+            lock_held: false,
+            refused: false,
+            reserved: false,
+            let_go: false,
             committing: false,
             saving: false,
-            iterations: 0,
+            rounds: 0,
             ended_while_saving: None,
             keeps_end: false,
-            end_row: Row::Unwritten,
+            end: Write::Unwritten,
             end_failed_in_time: false,
             draining: false,
             recording: false,
             unrecorded: false,
-            pending_row: Row::Unwritten,
-            final_write: Row::Unwritten,
+            pending: Write::Unwritten,
+            final_write: Write::Unwritten,
             wire_open: true,
             turn_end_due: None,
             cancelled: false,
@@ -231,7 +247,7 @@ impl World {
         if self.function == Function::Asking && self.offer.is_some() {
             moves.push(Move::BeginTurn);
         }
-        if self.conversation.is_recorded() && self.final_write != Row::Written && !self.taken_over {
+        if self.conversation.is_recorded() && self.final_write != Write::Written && !self.taken_over {
             moves.push(Move::Crash);
         }
         moves
@@ -257,6 +273,7 @@ impl World {
             }
             Move::Raise(event) => {
                 self.note(&event);
+                self.conversation.note(&event);
                 let commands = self.machine.handle(event);
                 for command in &commands {
                     self.execute(command)?;
@@ -277,6 +294,6 @@ impl World {
     fn write_in_flight(&self) -> bool {
         self.committing
             || self.saving
-            || [self.end_row, self.pending_row, self.final_write].contains(&Row::InFlight)
+            || [self.end, self.pending, self.final_write].contains(&Write::InFlight)
     }
 }

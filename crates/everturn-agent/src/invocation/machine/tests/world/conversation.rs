@@ -1,23 +1,19 @@
-//! What is said in the session and what of it is in rows, kept as the driver keeps it.
+//! The conversation, and what of it is in snapshots.
 
-use super::{Objection, ensure};
-use crate::invocation::boundary::Boundary;
+use super::{Happening, Objection, ensure};
+use crate::invocation::machine::TakeoverPoint;
 
 /// A conversation is the inputs whose turns began, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Conversation {
     live: Vec<u8>,
-    /// What the newest row holds.
-    row: Vec<u8>,
-    boundary: Boundary<Vec<u8>>,
-    /// Whether turns get rows of their own.
-    pub(super) keeps_turns: bool,
-    /// What the run's row is about to say, and what it says.
+    takeover: TakeoverPoint<Vec<u8>>,
+    /// What the pending snapshot is about to say, and what it says.
     recording: Option<Record>,
     recorded: Option<Record>,
 }
 
-/// What a pending row says: where to begin, and what is left.
+/// What a pending snapshot says: where to begin, and what is left.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Record {
     begin: Vec<u8>,
@@ -28,9 +24,7 @@ impl Conversation {
     pub(super) fn new() -> Self {
         Self {
             live: Vec::new(),
-            row: Vec::new(),
-            boundary: Boundary::InRow,
-            keeps_turns: true,
+            takeover: TakeoverPoint::new(None, None),
             recording: None,
             recorded: None,
         }
@@ -47,33 +41,15 @@ impl Conversation {
         Ok(())
     }
 
-    /// A turn ended without a row.
-    pub(super) fn turn_left(&mut self) {
-        self.boundary.turn_left(self.live.clone());
+    pub(super) fn note(&mut self, event: &Happening) {
+        self.takeover.note(event, || self.live.clone());
     }
 
-    pub(super) fn turn_committed(&mut self) {
-        if self.keeps_turns {
-            self.row_written();
-        } else {
-            self.turn_left();
-        }
-    }
-
-    pub(super) fn row_written(&mut self) {
-        self.row.clone_from(&self.live);
-        self.boundary.row_written();
-    }
-
-    pub(super) fn row_written_inside(&mut self) {
-        let before = std::mem::replace(&mut self.row, self.live.clone());
-        self.boundary.row_written_inside(|| before);
-    }
-
-    /// The run's row is being written.
-    pub(super) fn record_boundary(&mut self, left: &[u8]) {
+    /// The pending snapshot is being written.
+    pub(super) fn record_takeover_point(&mut self, left: &[u8]) {
+        let newest = || self.takeover.newest().cloned().unwrap_or_default();
         self.recording = Some(Record {
-            begin: self.boundary.beside().unwrap_or(&self.row).clone(),
+            begin: self.takeover.unsaved(Vec::new).unwrap_or_else(newest),
             left: left.to_vec(),
         });
     }
@@ -106,7 +82,7 @@ impl Conversation {
         }
         let heir = Self {
             live: begin.clone(),
-            row: begin.clone(),
+            takeover: TakeoverPoint::new(Some(begin), None),
             recorded: self.recorded.clone(),
             ..Self::new()
         };

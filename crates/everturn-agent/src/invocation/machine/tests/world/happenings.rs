@@ -16,10 +16,6 @@ impl World {
                 events.push(Event::Detach(vec![self.sent, self.sent + 1]));
             }
         }
-        // A turn that may not begin can be a reason to reject, too.
-        if self.input == Input::Open || (self.input == Input::Closed && self.offer.is_some()) {
-            events.push(Event::InputRejected("invalid"));
-        }
         if !self.client_gone {
             events.push(Event::ClientGone("gone"));
         }
@@ -28,14 +24,17 @@ impl World {
 
     pub(super) fn function_events(&self, events: &mut Vec<Happening>) {
         let returns = [Event::Returned(Ok(())), Event::Returned(Err("function"))];
-        if self.function == Function::InTurn && self.iterations < ITERATIONS {
-            events.push(Event::IterationEnded);
+        if self.function == Function::InTurn && self.rounds < ROUNDS {
+            events.push(Event::RoundEnded);
         }
         match self.function {
             Function::Running => {
                 events.push(Event::NextInput);
                 match self.offer {
-                    Some(input) => events.push(Event::TurnRefused(input)),
+                    // The turn loop was dropped: before the turn was handed to it, or after.
+                    Some(input) => {
+                        events.extend([Event::TurnRefused(input), Event::TurnEnded(TurnOutcome::Failed)]);
+                    }
                     None => events.extend(returns),
                 }
             }
@@ -44,32 +43,40 @@ impl World {
                 events.push(Event::TurnEnded(TurnOutcome::Failed));
                 events.extend(returns);
             }
-            // A turn that may not begin.
-            Function::Asking if self.offer.is_some() => events.push(Event::TurnEnded(TurnOutcome::Failed)),
             Function::Asking | Function::Unsettled | Function::Returned(_) => {}
         }
     }
 
     pub(super) fn answers(&self, events: &mut Vec<Happening>) {
+        if self.lock_asked {
+            events.extend([Event::LockGranted, Event::LockRefused("busy")]);
+        }
+        let commits = [Commit::Snapshot, Commit::Nothing];
+        let commits = commits
+            .into_iter()
+            .filter(|commit| self.has_store || *commit == Commit::Nothing);
         if self.committing {
-            events.extend([Event::TurnCommitted, Event::CommitFailed("store")]);
+            events.extend(commits.clone().map(Event::TurnCommitted));
         }
         if self.saving {
-            events.extend([Event::IterationCommitted, Event::CommitFailed("store")]);
+            events.extend(commits.clone().map(Event::RoundCommitted));
         }
-        if self.end_row == Row::InFlight {
-            events.extend([Event::EndCommitted, Event::CommitFailed("store")]);
+        if self.end == Write::InFlight {
+            events.extend(commits.map(Event::EndCommitted));
+        }
+        if self.committing || self.saving || self.end == Write::InFlight {
+            events.push(Event::CommitFailed("store"));
         }
         if self.draining {
             events.push(Event::Drained);
         }
-        if self.pending_row == Row::InFlight {
+        if self.pending == Write::InFlight {
             events.extend([Event::PendingWritten, Event::PendingFailed("store")]);
         }
         if self.recording {
             events.push(Event::ProgressRecorded);
         }
-        if self.final_write == Row::InFlight {
+        if self.final_write == Write::InFlight {
             events.extend([Event::FinalizeWritten, Event::FinalizeFailed("store")]);
         }
         // Also after they were stopped: what was on its way still arrives.
@@ -89,42 +96,38 @@ impl World {
                 self.input = Input::Detached;
             }
             Event::InputClosed => self.input = Input::Closed,
-            Event::InputRejected(_) => self.input = Input::Invalid,
             Event::ClientGone(_) => self.client_gone = true,
             Event::TransformFailed(_) => self.transform_failed = true,
             Event::NextInput => {
                 self.function = Function::Asking;
                 self.asked_in_vain = false;
             }
+            Event::LockGranted => {
+                self.lock_asked = false;
+                self.lock_held = true;
+            }
+            Event::LockRefused(_) => self.lock_refused(),
             Event::TurnRefused(_) => {
                 self.offer = None;
                 self.run -= 1;
             }
             Event::TurnEnded(outcome) => {
-                if *outcome == TurnOutcome::Failed {
-                    self.conversation.turn_left();
+                self.unrecorded |= self.pending != Write::Unwritten;
+                if self.offer.take().is_none() {
+                    self.function = Function::Unsettled;
                 }
-                self.unrecorded |= self.pending_row != Row::Unwritten;
-                self.offer = None;
-                self.function = Function::Unsettled;
                 if self.saving {
                     self.ended_while_saving = Some(*outcome);
                 } else {
                     self.turn_end_due = (*outcome == TurnOutcome::Failed).then_some(TurnOutcome::Failed);
                 }
             }
-            Event::IterationEnded => self.iterations += 1,
-            Event::IterationCommitted => {
-                self.conversation.row_written_inside();
-                self.saved();
-            }
-            Event::EndCommitted => {
-                self.conversation.row_written();
-                self.end_row = Row::Written;
-            }
+            Event::RoundEnded => self.rounds += 1,
+            Event::RoundCommitted(_) => self.saved(),
+            Event::EndCommitted(_) => self.end = Write::Written,
             Event::CommitFailed(_) if self.saving => self.saved(),
-            Event::CommitFailed(_) if self.end_row == Row::InFlight => {
-                self.end_row = Row::Failed;
+            Event::CommitFailed(_) if self.end == Write::InFlight => {
+                self.end = Write::Failed;
                 self.end_failed_in_time = self.input != Input::Detached;
             }
             Event::Returned(result) => {
@@ -137,30 +140,42 @@ impl World {
                 self.function = Function::Returned(*result);
             }
             Event::Drained => self.draining = false,
-            Event::TurnCommitted => {
-                self.conversation.turn_committed();
+            Event::TurnCommitted(_) => {
                 self.committing = false;
                 self.turn_end_due = Some(TurnOutcome::Succeeded);
             }
             Event::CommitFailed(_) => {
-                self.conversation.turn_left();
                 self.committing = false;
                 self.turn_end_due = Some(TurnOutcome::Failed);
             }
             Event::PendingWritten => {
                 self.conversation.recorded();
-                self.pending_row = Row::Written;
+                self.pending = Write::Written;
             }
-            Event::PendingFailed(_) => self.pending_row = Row::Failed,
+            Event::PendingFailed(_) => self.pending = Write::Failed,
             Event::ProgressRecorded => {
                 self.conversation.recorded();
                 self.recording = false;
             }
-            Event::FinalizeWritten => self.final_write = Row::Written,
-            Event::FinalizeFailed(_) => self.final_write = Row::Failed,
+            Event::FinalizeWritten => self.final_write = Write::Written,
+            Event::FinalizeFailed(_) => self.final_write = Write::Failed,
             Event::AbortSeen => self.abort_seen_in_time |= self.result().is_none(),
             Event::LeaseLost => self.lease_lost_in_time |= self.result().is_none(),
             Event::HeartbeatDue => {}
+        }
+    }
+
+    /// The first turn of an attached invocation that is refused the lock is its client's to hear as an error; a later one
+    /// is a failed turn. A run that is refused the lock has no pending snapshot.
+    fn lock_refused(&mut self) {
+        self.lock_asked = false;
+        self.reserved = self.lock_held;
+        if self.let_go {
+            self.pending = Write::Failed;
+        } else if self.run == 0 {
+            self.refused = true;
+        } else {
+            self.turn_end_due = Some(TurnOutcome::Failed);
         }
     }
 

@@ -6,22 +6,26 @@ impl World {
     pub(super) fn execute(&mut self, command: &Order) -> Objection {
         ensure!(!self.released, "{command:?} after release");
         match command {
-            Command::StartTurn { input, row } => self.start_turn(*input, *row),
+            Command::TakeLock => self.take_lock(),
+            Command::LeaveQueue => self.leave_queue(),
+            Command::ReleaseLock => self.release_lock(),
+            Command::StartTurn { input, snapshot } => self.start_turn(*input, *snapshot),
+            Command::FailTurn(_) => self.fail_turn(),
             Command::EndInput(end) => self.end_input(*end),
-            Command::CommitIteration => {
-                ensure!(self.function == Function::InTurn, "a row inside no turn");
-                ensure!(self.iterations > 0, "a row that nobody waits for");
-                ensure!(!self.write_in_flight(), "two rows at once");
+            Command::CommitRound => {
+                ensure!(self.function == Function::InTurn, "a snapshot inside no turn");
+                ensure!(self.rounds > 0, "a snapshot that nobody waits for");
+                ensure!(!self.write_in_flight(), "two snapshots at once");
                 ensure!(
-                    self.pending_row == Row::Unwritten && !self.cancelled,
-                    "a row inside a turn that leaves none"
+                    self.pending == Write::Unwritten && !self.cancelled,
+                    "a snapshot inside a turn that leaves none"
                 );
                 self.saving = true;
                 Ok(())
             }
-            Command::SettleIteration(_) => {
-                ensure!(self.iterations > 0 && !self.saving, "settled too early or twice");
-                self.iterations -= 1;
+            Command::SettleRound(_) => {
+                ensure!(self.rounds > 0 && !self.saving, "settled too early or twice");
+                self.rounds -= 1;
                 Ok(())
             }
             Command::CommitEnd => {
@@ -30,10 +34,10 @@ impl World {
                     "no end to be saved"
                 );
                 ensure!(
-                    self.end_row == Row::Unwritten && !self.write_in_flight(),
-                    "two rows at once"
+                    self.end == Write::Unwritten && !self.write_in_flight(),
+                    "two snapshots at once"
                 );
-                self.end_row = Row::InFlight;
+                self.end = Write::InFlight;
                 Ok(())
             }
             Command::CommitTurn => {
@@ -42,8 +46,12 @@ impl World {
                     "commit without a turn"
                 );
                 ensure!(
-                    self.pending_row == Row::Unwritten,
-                    "a turn row after the pending row"
+                    self.pending == Write::Unwritten,
+                    "a turn's snapshot after the pending one"
+                );
+                ensure!(
+                    self.lock_held == self.has_store,
+                    "a turn's snapshot without the lock"
                 );
                 self.committing = true;
                 Ok(())
@@ -67,7 +75,8 @@ impl World {
             Command::SuppressWire => {
                 let reason = self.client_gone
                     || self.transform_failed
-                    || matches!(self.input, Input::Detached | Input::Invalid);
+                    || self.refused
+                    || self.input == Input::Detached;
                 ensure!(reason && self.wire_open, "wire silenced without reason");
                 self.wire_open = false;
                 Ok(())
@@ -80,28 +89,42 @@ impl World {
                 self.draining = true;
                 Ok(())
             }
-            Command::CancelWork => {
-                ensure!(!self.cancelled && self.result().is_none(), "nothing to cancel");
-                self.cancelled = true;
-                if self.offer.take().is_some() && self.function == Function::Asking {
-                    self.function = Function::Running;
-                }
-                Ok(())
-            }
-            Command::WritePending { id, inputs } => self.write_pending(*id, inputs),
+            Command::CancelWork(reason) => self.cancel(reason),
+            Command::LetClientGo => self.let_client_go(),
+            Command::WritePending { inputs } => self.write_pending(inputs),
             Command::RecordProgress { inputs } => self.record_progress(inputs),
             Command::StartHeartbeat => advance(&mut self.heartbeat, Watch::NotYet, Watch::On),
             Command::StopHeartbeat => advance(&mut self.heartbeat, Watch::On, Watch::Off),
             Command::SubscribeStatus => advance(&mut self.subscription, Watch::NotYet, Watch::On),
             Command::UnsubscribeStatus => advance(&mut self.subscription, Watch::On, Watch::Off),
             Command::Beat => advance(&mut self.heartbeat, Watch::On, Watch::On),
-            Command::FinalizeRow(ending) => self.finalize(ending),
+            Command::Finalize(ending) => self.finalize(ending),
             Command::Resolve(resolution) => self.resolve(resolution),
             Command::Release => self.release(),
         }
     }
 
-    fn start_turn(&mut self, input: u8, row: TurnRow) -> Objection {
+    fn cancel(&mut self, reason: &Cancellation<&'static str>) -> Objection {
+        ensure!(!self.cancelled && self.result().is_none(), "nothing to cancel");
+        self.cancelled = true;
+        match reason {
+            Cancellation::Stopped(cause) => self.plausible(cause)?,
+            Cancellation::Aborted => ensure!(self.abort_seen_in_time, "nobody aborted"),
+            Cancellation::Fenced => ensure!(self.lease_lost_in_time, "nobody took over"),
+        }
+        Ok(())
+    }
+
+    fn let_client_go(&mut self) -> Objection {
+        ensure!(
+            self.input == Input::Detached && !self.wire_open && !self.let_go,
+            "let go of a client that is still served"
+        );
+        self.let_go = true;
+        Ok(())
+    }
+
+    fn start_turn(&mut self, input: u8, snapshot: TurnSnapshot) -> Objection {
         ensure!(
             self.function == Function::Asking || self.asked_in_vain,
             "two turns at once"
@@ -116,15 +139,16 @@ impl World {
             input == self.run && input < self.sent,
             "input {input} out of order"
         );
-        match row {
-            TurnRow::Own => ensure!(
-                self.pending_row == Row::Unwritten && self.wire_open,
-                "own row in background"
+        ensure!(self.lock_held == self.has_store, "a turn without the lock");
+        match snapshot {
+            TurnSnapshot::Own => ensure!(
+                self.pending == Write::Unwritten && self.wire_open,
+                "own snapshot in background"
             ),
-            TurnRow::Pending => {
+            TurnSnapshot::OfRun => {
                 ensure!(
-                    self.pending_row == Row::Written && !self.wire_open,
-                    "background turn before its row"
+                    self.pending == Write::Written && !self.wire_open,
+                    "background turn before its snapshot"
                 );
                 ensure!(
                     !self.unrecorded && !self.recording,
@@ -154,26 +178,22 @@ impl World {
             }
             EndOfInput::Cancelled => ensure!(self.cancelled, "nobody cancelled"),
         }
-        if self.function == Function::Asking {
-            self.function = Function::Running;
-        }
-        self.asked_in_vain = false;
+        self.leave_loop();
         Ok(())
     }
 
-    fn write_pending(&mut self, id: PendingId, inputs: &[u8]) -> Objection {
-        ensure!(self.pending_row == Row::Unwritten, "a second pending row");
-        ensure!(!self.write_in_flight(), "the pending row overtook another");
+    fn write_pending(&mut self, inputs: &[u8]) -> Objection {
+        ensure!(self.pending == Write::Unwritten, "a second pending snapshot");
+        ensure!(!self.write_in_flight(), "the pending snapshot overtook another");
+        ensure!(
+            self.lock_held && self.reserved && self.let_go,
+            "a pending snapshot without lock or id"
+        );
         ensure!(
             !self.wire_open && !self.cancelled,
-            "a pending row without a detach"
+            "a pending snapshot without a detach"
         );
-        let in_turn = self.function == Function::InTurn || self.offer.is_some();
-        ensure!(
-            (id == PendingId::OfRunningTurn) == in_turn,
-            "wrong id for the pending row"
-        );
-        let accepted = self.run - u8::from(in_turn)..self.sent;
+        let accepted = self.run - u8::from(self.is_in_turn())..self.sent;
         let expected: Vec<u8> = if self.result().is_some() {
             Vec::new()
         } else {
@@ -181,28 +201,31 @@ impl World {
         };
         ensure!(
             inputs == expected,
-            "the pending row records {inputs:?} instead of {expected:?}"
+            "the pending snapshot records {inputs:?} instead of {expected:?}"
         );
-        self.conversation.record_boundary(inputs);
-        self.pending_row = Row::InFlight;
+        self.conversation.record_takeover_point(inputs);
+        self.pending = Write::InFlight;
         Ok(())
     }
 
     fn record_progress(&mut self, inputs: &[u8]) -> Objection {
-        ensure!(self.pending_row == Row::Written, "no row to record progress in");
+        ensure!(
+            self.pending == Write::Written,
+            "no snapshot to record progress in"
+        );
         ensure!(
             self.unrecorded && !self.recording,
             "there is nothing new to record"
         );
         ensure!(
-            self.final_write == Row::Unwritten && !self.lease_lost_in_time,
+            self.final_write == Write::Unwritten && !self.lease_lost_in_time,
             "progress after the end"
         );
         let expected: Vec<u8> = (self.run..self.sent).collect();
         ensure!(!inputs.is_empty(), "a write for nothing: no turn follows");
         ensure!(
             inputs == expected,
-            "the row records {inputs:?} as left instead of {expected:?}"
+            "the snapshot records {inputs:?} as left instead of {expected:?}"
         );
         self.conversation.record_progress(inputs);
         self.recording = true;
@@ -211,8 +234,8 @@ impl World {
     }
 
     fn finalize(&mut self, ending: &Ending<&'static str>) -> Objection {
-        ensure!(self.pending_row == Row::Written, "no row to finalize");
-        ensure!(self.final_write == Row::Unwritten, "a second final write");
+        ensure!(self.pending == Write::Written, "no snapshot to finalize");
+        ensure!(self.final_write == Write::Unwritten, "a second final write");
         ensure!(
             self.heartbeat != Watch::On && self.subscription != Watch::On,
             "still watching"
@@ -228,7 +251,7 @@ impl World {
             Err(error) => Ending::Failed(error),
         };
         ensure!(*ending == expected, "ended as {ending:?} instead of {expected:?}");
-        self.final_write = Row::InFlight;
+        self.final_write = Write::InFlight;
         Ok(())
     }
 
@@ -237,12 +260,9 @@ impl World {
         match resolution {
             Resolution::Completed => {
                 ensure!(self.result() == Some(Ok(())), "completed without the function");
+                ensure!(self.end != Write::Failed, "completed, and its end is not durable");
                 ensure!(
-                    self.end_row != Row::Failed,
-                    "completed, and its end is not durable"
-                );
-                ensure!(
-                    self.end_row == Row::Written || !self.keeps_end,
+                    self.end == Write::Written || !self.keeps_end,
                     "completed without its end"
                 );
                 ensure!(
@@ -255,13 +275,10 @@ impl World {
                 self.plausible(cause)?;
             }
             Resolution::Rejected(cause) => {
-                ensure!(
-                    self.client_gone || self.input == Input::Invalid,
-                    "rejected a client that listens"
-                );
+                ensure!(self.client_gone || self.refused, "rejected a client that listens");
                 self.plausible(cause)?;
             }
-            Resolution::Detached => ensure!(self.pending_row == Row::Written, "detached without a row"),
+            Resolution::Detached => ensure!(self.pending == Write::Written, "detached without a snapshot"),
         }
         self.resolution = Some(resolution.clone());
         Ok(())
@@ -269,12 +286,12 @@ impl World {
 
     fn plausible(&self, cause: &Cause<&'static str>) -> Objection {
         let happened = match cause {
-            Cause::Function(_) => self.result() == Some(Err("function")) || self.end_row == Row::Failed,
+            Cause::Function(_) => self.result() == Some(Err("function")) || self.end == Write::Failed,
             Cause::Transform(_) => self.transform_failed,
-            Cause::InvalidInput(_) => self.input == Input::Invalid,
+            Cause::LockRefused(_) => self.refused,
             Cause::ClientGone(_) => self.client_gone,
             Cause::DetachWithoutStore | Cause::DetachWithoutSubscription => self.input == Input::Detached,
-            Cause::PendingRow(_) => self.pending_row == Row::Failed,
+            Cause::PendingSnapshot(_) => self.pending == Write::Failed,
         };
         ensure!(happened, "{cause:?} did not happen");
         Ok(())

@@ -15,16 +15,18 @@ impl World {
         );
         self.turn_end_due = None;
 
+        ensure!(self.rounds == 0 || self.saving, "a generation waits for nothing");
+
         ensure!(
-            self.iterations == 0 || self.saving,
-            "a generation waits for nothing"
+            !self.lock_held || self.released || self.let_go || self.is_in_turn() || self.write_in_flight(),
+            "the turn lock is held for nothing"
         );
 
         let drains = self.draining && self.wire_open;
         match self.function {
             Function::Returned(_) => {
                 ensure!(
-                    self.released || self.write_in_flight() || drains,
+                    self.released || self.write_in_flight() || self.lock_asked || drains,
                     "nothing to wait for, yet no end"
                 );
             }
@@ -37,17 +39,14 @@ impl World {
                 let answered = self.offer.is_some();
                 let recorded_first = self.recording && !self.cancelled;
                 ensure!(
-                    answered || self.write_in_flight() || more_may_come || recorded_first,
+                    answered || self.write_in_flight() || self.lock_asked || more_may_come || recorded_first,
                     "the function asks and is not answered"
                 );
             }
             Function::Running | Function::InTurn => {
                 let left = self.client_gone && self.input != Input::Detached;
                 ensure!(self.cancelled || !left, "the client left and the work goes on");
-                ensure!(
-                    self.cancelled || self.input != Input::Invalid,
-                    "a bad input was ignored"
-                );
+                ensure!(self.cancelled || !self.refused, "a refused turn was ignored");
                 ensure!(
                     self.cancelled || !(self.lease_lost_in_time || self.abort_seen_in_time),
                     "aborted work goes on"
@@ -76,19 +75,21 @@ fn every_event() -> Vec<Happening> {
         Event::Input(0),
         Event::Detach(vec![0]),
         Event::InputClosed,
-        Event::InputRejected("late"),
         Event::ClientGone("late"),
         Event::NextInput,
+        Event::LockGranted,
+        Event::LockRefused("late"),
         Event::TurnRefused(0),
         Event::TurnEnded(TurnOutcome::Succeeded),
         Event::TurnEnded(TurnOutcome::Failed),
-        Event::IterationCommitted,
-        Event::EndCommitted,
+        Event::RoundEnded,
+        Event::RoundCommitted(Commit::Snapshot),
+        Event::EndCommitted(Commit::Snapshot),
         Event::Returned(Ok(())),
         Event::Returned(Err("late")),
         Event::TransformFailed("late"),
         Event::Drained,
-        Event::TurnCommitted,
+        Event::TurnCommitted(Commit::Snapshot),
         Event::CommitFailed("late"),
         Event::PendingWritten,
         Event::PendingFailed("late"),

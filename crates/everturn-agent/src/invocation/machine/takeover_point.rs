@@ -1,0 +1,76 @@
+//! The session state from which a worker continues a run that it has taken over.
+
+use super::{Commit, Event};
+
+/// Follows an invocation's events and knows at which state its current turn began or, between turns, its next one begins.
+///
+/// Snapshots may be written in the middle of a turn. They do not move the takeover point: the turn's input runs again from
+/// where the turn began, and what has happened since is in the turn's journal.
+///
+/// | event | newest snapshot | takeover point |
+/// |---|---|---|
+/// | a turn ended, however | stays | the state that the turn left |
+/// | a turn or the invocation's end was committed with a snapshot | that one | in the newest snapshot |
+/// | a turn or the invocation's end was committed without one | stays | stays |
+/// | a round was committed with a snapshot | that one | the state in the snapshot before, if the point was there; else it stays |
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TakeoverPoint<S> {
+    newest: Option<S>,
+    point: Point<S>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Point<S> {
+    /// The newest snapshot holds the state; without any snapshot, it is the beginning of the session.
+    InNewest,
+    /// The beginning of the session, and there is a snapshot that holds something else.
+    Beginning,
+    /// A state that the newest snapshot does not hold.
+    Beside(S),
+}
+
+impl<S> TakeoverPoint<S> {
+    /// Begins after the snapshot with the `newest` state, if there is one. `unsaved` is the state to begin with where it
+    /// differs from that.
+    pub(crate) fn new(newest: Option<S>, unsaved: Option<S>) -> Self {
+        Self {
+            newest,
+            point: unsaved.map_or(Point::InNewest, Point::Beside),
+        }
+    }
+
+    /// Takes note of an event. `state` is the state in the snapshot that the event reports, if it reports one, and else the
+    /// session's live state.
+    pub(crate) fn note<I, E>(&mut self, event: &Event<I, E>, state: impl FnOnce() -> S) {
+        match event {
+            Event::TurnEnded(_) => self.point = Point::Beside(state()),
+            Event::TurnCommitted(Commit::Snapshot) | Event::EndCommitted(Commit::Snapshot) => {
+                self.newest = Some(state());
+                self.point = Point::InNewest;
+            }
+            Event::RoundCommitted(Commit::Snapshot) => {
+                let before = self.newest.replace(state());
+                if matches!(self.point, Point::InNewest) {
+                    self.point = before.map_or(Point::Beginning, Point::Beside);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the state in the newest snapshot, if there is a snapshot.
+    pub(crate) fn newest(&self) -> Option<&S> {
+        self.newest.as_ref()
+    }
+}
+
+impl<S: Clone> TakeoverPoint<S> {
+    /// Returns the state that a pending snapshot must hold, if the newest snapshot does not hold it.
+    pub(crate) fn unsaved(&self, beginning: impl FnOnce() -> S) -> Option<S> {
+        match &self.point {
+            Point::InNewest => None,
+            Point::Beginning => Some(beginning()),
+            Point::Beside(state) => Some(state.clone()),
+        }
+    }
+}
