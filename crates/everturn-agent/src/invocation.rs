@@ -11,18 +11,14 @@ mod effect;
 mod execute;
 mod function;
 mod generate;
-mod hand_off;
 mod journals;
 mod machine;
-mod observer;
 mod opening;
 mod outbox;
 mod output;
 mod prompt_turn;
 mod snapshots;
 mod turn;
-mod turns;
-mod wire;
 
 use std::sync::Arc;
 
@@ -31,13 +27,13 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 pub use self::agent_session::AgentSession;
+pub use self::client::HandOff;
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
 pub(crate) use self::driver::Driver;
 use self::driver::{AgentEvent, Written};
 pub use self::effect::TurnEffect;
 pub use self::generate::TurnGenerate;
-pub use self::hand_off::HandOff;
 pub(crate) use self::opening::Opening;
 use self::opening::open;
 pub(crate) use self::prompt_turn::prompt_function;

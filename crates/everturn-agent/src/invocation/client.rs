@@ -1,28 +1,34 @@
-//! The client's side of an invocation: what it sends, and whether it is still there.
+//! The client of an invocation: the inputs it sends, the chunks it is sent, whether it is still there.
 
-use everturn_core::{Context, Error, Inputs, Result};
+use std::collections::VecDeque;
+use std::fmt;
+
+use everturn_core::{Context, Emitter, Error, Inputs, Result, Sending};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::AgentEvent;
 use super::machine::Event;
-use crate::{AgentInput, AgentOutput, HandOff};
+use super::outbox::Receipt;
+use crate::{AgentInput, AgentOutput, AgentStreamChunk};
 
+/// The client's side of an invocation.
 pub(super) struct Client {
-    /// Gone when no more is read.
+    /// `None` once nothing more is read.
     inputs: Option<Inputs<AgentInput>>,
     context: Context,
-    /// Gone once the client has its answer.
+    /// `None` once the client has its answer.
     answer: Option<oneshot::Sender<Result<AgentOutput>>>,
     /// Whether the client's departure ends the work.
     followed: bool,
     /// Whether the client has asked for the work to go on without it.
     detached: bool,
-    // Kept, because they are looked at whenever anything happens and are dear to begin anew.
-    /// Whether the caller hands the invocation off.
+    // The two futures are kept because each event of the invocation polls them, and they are expensive to create.
+    /// Completes when the caller hands the invocation off.
     handed_off: BoxFuture<'static, ()>,
-    /// Why the caller's invocation is over.
+    /// Completes with the reason when the caller's context has ended.
     ended: BoxFuture<'static, Error>,
 }
 
@@ -44,7 +50,7 @@ impl Client {
         }
     }
 
-    /// Nobody: the client of a run that another worker lost left long ago.
+    /// Returns the client of a run that was taken over: it left long ago.
     pub(super) fn departed(context: Context) -> Self {
         Self {
             inputs: None,
@@ -61,7 +67,7 @@ impl Client {
         &self.context
     }
 
-    /// The next thing the client says or, if it says nothing, its departure; waits for ever once neither matters.
+    /// Waits for the client's next input or, if there is none, for its departure; for ever once neither matters.
     pub(super) async fn next(&mut self) -> AgentEvent {
         let may_be_handed_off = self.answer.is_some() && !self.detached;
         let answer = self.answer.as_mut().filter(|_| self.followed);
@@ -80,7 +86,7 @@ impl Client {
         }
     }
 
-    /// From now on the client's departure changes nothing.
+    /// Ignores the client's departure from now on.
     pub(super) fn let_go(&mut self) {
         self.followed = false;
     }
@@ -89,7 +95,7 @@ impl Client {
     pub(super) fn answer(&mut self, output: Result<AgentOutput>) {
         self.inputs = None;
         if let Some(answer) = self.answer.take() {
-            // A client that left meanwhile is owed nothing.
+            // The client may have left meanwhile.
             let _ = answer.send(output);
         }
     }
@@ -123,7 +129,7 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
     }
 }
 
-/// Waits until nobody waits for the output any more, and says why.
+/// Waits until nobody waits for the output any more, and returns the reason.
 async fn departure(
     ended: &mut BoxFuture<'static, Error>,
     answer: Option<&mut oneshot::Sender<Result<AgentOutput>>>,
@@ -142,5 +148,141 @@ fn without_directive(input: AgentInput) -> AgentInput {
     AgentInput {
         detach: None,
         ..input
+    }
+}
+
+/// The queue of chunks on their way to the client, in order. One chunk is sent at a time. A slow client holds up the queue
+/// and the code that waits for its chunk to be taken, and nothing else.
+pub(super) struct Wire {
+    emitter: Emitter<AgentStreamChunk>,
+    queue: VecDeque<(Option<AgentStreamChunk>, Taken)>,
+    sending: Option<(Sending, Taken)>,
+    state: State,
+}
+
+/// Dropped when the chunk was taken, which releases the code that waits for it.
+type Taken = Option<Receipt>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The driver waits for the queue to become empty.
+    Draining,
+    /// Nothing more is sent.
+    Silent,
+}
+
+pub(super) enum WireEvent {
+    /// Everything queued before the drain was taken.
+    Empty,
+    /// The client takes no more chunks.
+    Broken(Error),
+}
+
+impl Wire {
+    pub(super) fn new(emitter: Emitter<AgentStreamChunk>) -> Self {
+        Self {
+            emitter,
+            queue: VecDeque::new(),
+            sending: None,
+            state: State::Open,
+        }
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        self.state == State::Silent
+    }
+
+    /// Queues a chunk, or only a receipt for all chunks before it.
+    pub(super) fn queue(&mut self, chunk: Option<AgentStreamChunk>, taken: Taken) {
+        // Where nobody listens, a chunk counts as taken at once: its receipt is dropped here.
+        if self.state != State::Silent && self.emitter.is_streaming() {
+            self.queue.push_back((chunk, taken));
+        }
+    }
+
+    /// Drops the queue, sends nothing more, and releases all code that waits for a chunk.
+    pub(super) fn silence(&mut self) {
+        self.state = State::Silent;
+        self.queue.clear();
+        self.sending = None;
+    }
+
+    /// Makes [`Wire::flush`] report when everything queued so far was taken.
+    pub(super) fn drain(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Draining;
+        }
+    }
+
+    /// Sends the queued chunks. May be dropped at any time without losing a chunk.
+    pub(super) async fn flush(&mut self) -> WireEvent {
+        loop {
+            if let Some((sending, _)) = &mut self.sending {
+                let sent = sending.await;
+                self.sending = None;
+                if let Err(error) = sent {
+                    return WireEvent::Broken(error);
+                }
+            }
+            match self.queue.pop_front() {
+                Some((Some(chunk), taken)) => {
+                    self.sending = Some((self.emitter.send(chunk), taken));
+                }
+                Some((None, taken)) => drop(taken),
+                None if self.state == State::Draining => {
+                    self.state = State::Open;
+                    return WireEvent::Empty;
+                }
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Lets the caller of an invocation detach it as if the client had asked for it; an extension of the context.
+///
+/// A server that shuts down hands its turns off so that they end elsewhere: the client is answered with the pending
+/// snapshot, which holds all that another worker needs to continue. An agent that cannot be detached fails its invocation
+/// instead.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use everturn_agent::HandOff;
+/// use everturn_core::Context;
+/// use tokio_util::sync::CancellationToken;
+///
+/// let ending = CancellationToken::new();
+/// let context = Context::new().with_extension(Arc::new(HandOff::when(ending.clone())));
+/// // … run agents in the context, and when the time has come:
+/// ending.cancel();
+/// # let _ = context;
+/// ```
+pub struct HandOff(CancellationToken);
+
+impl HandOff {
+    /// Creates a hand-off that detaches when the token is cancelled.
+    pub fn when(token: CancellationToken) -> Self {
+        Self(token)
+    }
+
+    /// Waits until the caller hands the invocation off; for ever if it cannot.
+    pub(crate) fn requested(context: &Context) -> impl Future<Output = ()> + Send + use<> {
+        let hand_off = context.extension::<Self>();
+        async move {
+            match hand_off {
+                Some(hand_off) => hand_off.0.cancelled().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for HandOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandOff")
+            .field("requested", &self.0.is_cancelled())
+            .finish()
     }
 }

@@ -1,4 +1,4 @@
-//! The agent's function, running in a task of its own.
+//! The agent's function: its task, and its turn loop as far as the driver must remember it.
 
 use std::time::Duration;
 
@@ -9,20 +9,22 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use super::outbox::{ChunkSignal, Signal};
-use crate::AgentResult;
+use super::outbox::{Answer, ChunkSignal, Signal};
+use super::turn::TurnStart;
+use crate::{AgentFinishReason, AgentResult, SnapshotId};
 
+/// The task in which the agent's function runs, and the queue of its signals.
 pub(super) struct Function {
     signals: mpsc::UnboundedReceiver<Signal>,
-    /// What was found behind a chunk and is no chunk.
+    /// A signal that [`Function::next_chunk`] found instead of a chunk.
     found: Option<Signal>,
-    /// Gone once the function has returned.
+    /// `None` once the function has returned.
     task: Option<AbortOnDropHandle<Result<AgentResult>>>,
     /// When a cancelled function is dropped.
     dropped_at: Option<Instant>,
 }
 
-/// What the function says.
+/// What the function reports.
 pub(super) enum Report {
     Signal(Signal),
     Returned(Result<AgentResult>),
@@ -46,12 +48,12 @@ impl Function {
         }
     }
 
-    /// Gives cancelled work this long to end by itself.
+    /// Drops the function after this time, unless it returns before.
     pub(super) fn drop_after(&mut self, grace: Duration) {
         self.dropped_at.get_or_insert(Instant::now() + grace);
     }
 
-    /// A chunk that the function sent right after the last one, if there is one already.
+    /// Returns the next chunk, if the function has sent one already and nothing else before it.
     pub(super) fn next_chunk(&mut self) -> Option<ChunkSignal> {
         match self.signals.try_recv().ok()? {
             Signal::Chunk(signal) => Some(signal),
@@ -62,7 +64,7 @@ impl Function {
         }
     }
 
-    /// The next thing the function says: everything it signalled before it returned, then that it returned.
+    /// Waits for the function's next report: every signal it gave before it returned, then that it returned.
     pub(super) async fn next(&mut self) -> Report {
         if let Some(signal) = self.found.take() {
             return Report::Signal(signal);
@@ -92,5 +94,134 @@ impl Function {
         Report::Returned(
             joined.unwrap_or_else(|_| Err(Error::cancelled("the work was cancelled and did not end"))),
         )
+    }
+}
+
+/// The turns of the invocation, as far as the driver must remember them.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// Answers the turn loop that waits for a turn.
+    asking: Option<Answer<Option<TurnStart>>>,
+    /// Answers the turn loop that waits for its turn to be settled.
+    settling: Option<Answer<Option<SnapshotId>>>,
+    /// How many turns have begun in this invocation.
+    begun: usize,
+    /// The number of the turn that runs.
+    running: Option<usize>,
+    /// Whether the turn that began last is yet to be settled.
+    unsettled: bool,
+    /// The id reserved for the turn under way, or for the background run.
+    reserved: Option<SnapshotId>,
+    /// The snapshot that holds the last turn, if it was written.
+    snapshot: Option<SnapshotId>,
+    /// Why the last turn ended, if it succeeded and said so.
+    reason: Option<AgentFinishReason>,
+}
+
+impl Turns {
+    /// Returns the turns of an invocation of which other workers have run `begun`.
+    pub(super) fn after(begun: usize) -> Self {
+        Self {
+            begun,
+            ..Self::default()
+        }
+    }
+
+    /// Returns how many turns are over. The turn under way, if any, does not count.
+    pub(super) fn over(&self) -> usize {
+        self.begun - usize::from(self.unsettled)
+    }
+
+    /// Reserves a snapshot id for the next turn, or for the background run.
+    pub(super) fn reserve(&mut self) -> SnapshotId {
+        self.reserved.insert(SnapshotId::fresh()).clone()
+    }
+
+    /// Keeps the answer for the turn loop that asks. A loop that asked before has stopped waiting.
+    pub(super) fn ask(&mut self, answer: Answer<Option<TurnStart>>) {
+        self.asking = Some(answer);
+    }
+
+    /// Takes the answer for the turn loop that waits for a turn, if one still does.
+    pub(super) fn waiting(&mut self) -> Option<Answer<Option<TurnStart>>> {
+        self.asking.take().filter(|asking| !asking.is_closed())
+    }
+
+    pub(super) fn answer(&mut self, answer: Result<Option<TurnStart>>) {
+        if let Some(asking) = self.asking.take() {
+            let _ = asking.send(answer);
+        }
+    }
+
+    /// Begins a turn and returns its number.
+    pub(super) fn begin(&mut self) -> usize {
+        self.snapshot = None;
+        self.reason = None;
+        self.unsettled = true;
+        let number = self.begun;
+        self.running = Some(number);
+        self.begun += 1;
+        number
+    }
+
+    /// Counts a turn that could not begin, and tells the loop that waits for it.
+    pub(super) fn fail(&mut self, error: Error) {
+        self.begun += 1;
+        self.snapshot = None;
+        self.reason = None;
+        self.answer(Err(error));
+    }
+
+    /// Takes back the beginning of a turn that nobody ran.
+    pub(super) fn take_back(&mut self) {
+        self.begun -= 1;
+        self.running = None;
+        self.unsettled = false;
+    }
+
+    /// Returns whether the turn of this number has begun and not ended.
+    pub(super) fn is_running(&self, number: usize) -> bool {
+        self.running == Some(number)
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub(super) fn end(
+        &mut self,
+        outcome: Result<Option<AgentFinishReason>>,
+        settled: Option<Answer<Option<SnapshotId>>>,
+    ) {
+        self.running = None;
+        self.reason = outcome.unwrap_or_default();
+        self.settling = settled;
+    }
+
+    pub(super) fn committed(&mut self, snapshot: SnapshotId) {
+        self.snapshot = Some(snapshot);
+    }
+
+    pub(super) fn settle(&mut self, outcome: Result<(), Error>) {
+        if outcome.is_err() {
+            self.reason = None;
+        }
+        if let Some(settling) = self.settling.take() {
+            // The loop may have been dropped while it waited.
+            let _ = settling.send(outcome.map(|()| self.snapshot.clone()));
+        }
+        self.unsettled = false;
+    }
+
+    pub(super) fn reserved(&self) -> Option<&SnapshotId> {
+        self.reserved.as_ref()
+    }
+
+    pub(super) fn snapshot(&self) -> Option<&SnapshotId> {
+        self.snapshot.as_ref()
+    }
+
+    pub(super) fn reason(&self) -> Option<AgentFinishReason> {
+        self.reason
     }
 }

@@ -1,20 +1,20 @@
-//! Asking a model from a turn of one's own.
+//! Asking a model from a turn.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, OnceLock};
 
+use async_trait::async_trait;
 use everturn_ai::prompt::with_prompt_state;
-use everturn_ai::{Generate, Generated, History};
-use everturn_core::Result;
+use everturn_ai::{Generate, GenerateObserver, Generated, History, Messages, with_observer};
+use everturn_core::{Context, Result};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::observer::ConversationObserver;
-use super::prompt_turn::remember;
+use super::prompt_turn::{conversation_so_far, remember};
 use crate::{CustomState, Turn};
 
 impl<S: CustomState> Turn<S> {
-    /// A generation in this turn: with the agent's models and tools, and this turn's circumstances.
+    /// Begins a generation in this turn, with the agent's models and tools and the turn's context.
     pub fn generate(&self) -> TurnGenerate<S> {
         let session = self.session().clone();
         let context = with_prompt_state(self.context().clone(), move || session.custom_json());
@@ -29,30 +29,30 @@ impl<S: CustomState> Turn<S> {
     }
 }
 
-/// A generation that a turn asks for. Everything of [`Generate`] is reached through [`TurnGenerate::with`].
+/// A generation that a turn asks for. All options of [`Generate`] are reached through [`TurnGenerate::with`].
 #[must_use = "a generation does nothing until it is awaited"]
 pub struct TurnGenerate<S, T = Value> {
     turn: Turn<S>,
     generate: Generate<T>,
-    /// What the model is asked from, if that is the conversation.
+    /// The conversation that the model is asked from; empty until [`TurnGenerate::history`] is called.
     history: Arc<OnceLock<History>>,
 }
 
 impl<S: CustomState, T: 'static> TurnGenerate<S, T> {
-    /// Generates from the conversation so far, and adds to it what the model and its tools say.
+    /// Generates from the conversation so far, and adds the messages of the model and its tools to it.
     pub fn history(mut self) -> Self {
         let history = self.history.get_or_init(|| self.turn.messages());
         self.generate = self.generate.messages(history);
         self
     }
 
-    /// Streams chunks to the client as they come.
+    /// Streams the model's chunks to the client as they come.
     pub fn stream(self) -> Self {
         let emitter = self.turn.emitter();
         self.with(|generate| generate.emitter(emitter))
     }
 
-    /// Says more about the generation.
+    /// Changes the options of the generation.
     pub fn with<U>(self, change: impl FnOnce(Generate<T>) -> Generate<U>) -> TurnGenerate<S, U> {
         TurnGenerate {
             turn: self.turn,
@@ -80,5 +80,40 @@ impl<S: CustomState, T: 'static> IntoFuture for TurnGenerate<S, T> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
+    }
+}
+
+/// Reports the turn's conversation to its invocation after each round, so that it can be saved before the model sees the
+/// answers of the tools.
+pub(super) struct ConversationObserver<S> {
+    turn: Turn<S>,
+    /// The conversation that the model is asked from. A generation without it is not reported.
+    history: Arc<OnceLock<History>>,
+}
+
+impl<S: CustomState> ConversationObserver<S> {
+    /// Adds an observer to the turn's context if the invocation may save rounds. The observer reports generations from
+    /// `history`, once that is known.
+    pub(super) fn install(turn: &Turn<S>, history: &Arc<OnceLock<History>>, context: Context) -> Context {
+        if !turn.outbox().keeps_rounds() {
+            return context;
+        }
+        let observer = Self {
+            turn: turn.clone(),
+            history: Arc::clone(history),
+        };
+        with_observer(context, Arc::new(observer))
+    }
+}
+
+#[async_trait]
+impl<S: CustomState> GenerateObserver for ConversationObserver<S> {
+    async fn tool_iteration_end(&self, messages: &Messages) -> Result<()> {
+        let Some(history) = self.history.get() else {
+            return Ok(());
+        };
+        let conversation = conversation_so_far(&self.turn, history, messages);
+        let outbox = self.turn.outbox();
+        outbox.round_done(self.turn.turn_index(), conversation).await
     }
 }

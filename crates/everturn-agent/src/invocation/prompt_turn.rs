@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::AgentFunction;
 use super::conversation::{conversation_of, marked};
-use super::observer::ConversationObserver;
+use super::generate::ConversationObserver;
 use crate::{AgentInput, CustomState, Resume, Turn, validate_resume};
 
 /// The function of an agent around a prompt; `input` is for conversations that bring none of their own.
