@@ -1,4 +1,4 @@
-//! The session as an agent's function sees it: the one that runs the turns.
+//! The session as an agent's function sees it, and the loop that runs its turns.
 
 use std::fmt;
 use std::future::Future;
@@ -14,14 +14,14 @@ use super::outbox::Outbox;
 use super::turn::TurnStart;
 use crate::{AgentResult, AgentStreamChunk, CustomState, Session, SessionState, Turn, TurnResult};
 
-/// What an agent's function is given: the [`Session`], and the turns to run on it. Cloning is cheap.
+/// The argument of an agent's function: the [`Session`], and the turns to run on it. Cloning is cheap.
 pub struct AgentSession<S = Value> {
     session: Session<S>,
     context: Context,
     outbox: Outbox,
 }
 
-/// What a turn's span records as its output.
+/// The output that a turn's span records.
 #[derive(Serialize)]
 struct TurnOutput {
     state: SessionState,
@@ -42,8 +42,7 @@ impl<S: CustomState> AgentSession<S> {
     /// [`Turn::snapshot_id`], and only then the client learns that the turn is over.
     ///
     /// # Errors
-    /// What `handler` fails with, or what the store fails with if the turn could not be saved; the client then learns
-    /// that the turn failed. The function may return that error and fail, or call `run` again: inputs still waiting
+    /// The error of `handler`, or of the store if the turn could not be saved; the client then learns that the turn failed. The function may return that error and fail, or call `run` again: inputs still waiting
     /// are then processed, on the session as the failed turn left it. `CANCELLED` or `DEADLINE_EXCEEDED` if the
     /// invocation is over.
     pub async fn run<F, Fut, R>(&self, mut handler: F) -> Result<()>
@@ -76,7 +75,7 @@ impl<S: CustomState> AgentSession<S> {
         let context = self.context.clone().with_extension(Arc::clone(&place));
         let context = match &journal {
             Some(journal) => journal.enter_turn(context),
-            // An agent that is called from another's turn has its own session, or none that is kept.
+            // The caller's context may hold the journal of another agent's turn, which is not this turn's.
             None => without_journal(context),
         };
         let (session, outbox) = (&self.session, &self.outbox);
@@ -111,13 +110,13 @@ impl<S: CustomState> AgentSession<S> {
         )
         .await;
         if let Err(error) = &outcome {
-            // The handler's error is what the caller gets, whatever becomes of the report.
+            // The caller gets the handler's error, whatever the report comes to.
             let _ = report.settle(Err(error.clone())).await;
         }
         outcome
     }
 
-    /// The session's last message and all its artifacts: what most agents return.
+    /// Returns the session's last message and all its artifacts, as most agents do at their end.
     pub fn result(&self) -> AgentResult {
         let state = self.session.state();
         AgentResult {
@@ -127,8 +126,7 @@ impl<S: CustomState> AgentSession<S> {
         }
     }
 
-    /// Tells the client what the agent is doing, in a type of the agent's own, and waits until it is taken; between
-    /// turns, and before and after them.
+    /// Streams a status of the agent's own type to the client, outside any turn, and waits until the client has taken it.
     ///
     /// # Errors
     /// As [`Turn::send_status`].
@@ -137,12 +135,12 @@ impl<S: CustomState> AgentSession<S> {
         self.outbox.send(AgentStreamChunk::status(status)).await
     }
 
-    /// The circumstances: who calls, and whether the work is cancelled.
+    /// Returns the context of the invocation: who calls, and whether the work is cancelled.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// The session alone.
+    /// Returns the session alone.
     pub fn session(&self) -> &Session<S> {
         &self.session
     }

@@ -1,4 +1,4 @@
-//! A run that goes on without its client: its row, its signs of life, its end.
+//! A background run: its pending snapshot, its heartbeat, its end.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     SnapshotId, SnapshotStatus, TurnEnd,
 };
 
-/// What a detached run has beside its work.
+/// The background run that the invocation has become, if it has.
 pub(super) struct Background {
     every: Duration,
     run: Option<Run>,
@@ -98,7 +98,7 @@ impl Background {
         self.statuses = statuses;
     }
 
-    /// The next thing that happens to the run's row.
+    /// Waits until the run is aborted, or a heartbeat is due.
     pub(super) async fn next(&mut self) -> AgentEvent {
         tokio::select! {
             biased;
@@ -170,7 +170,7 @@ impl<S: CustomState> Driver<S> {
         );
     }
 
-    /// The run is this worker's from now on.
+    /// Notes that this worker has the run from now on.
     pub(super) fn go_to_background(&mut self, row: SnapshotId, lease: Lease) {
         let scope = self
             .ledger
@@ -186,15 +186,15 @@ impl<S: CustomState> Driver<S> {
         });
     }
 
-    /// From now on chunks are for those who watch the run.
+    /// Shows chunks to the watchers of the run from now on.
     pub(super) fn play_to_watchers(&mut self) {
         self.broadcast.expect();
         self.outbox.play_to_watchers();
-        // Watchers were not told what the custom state was before.
+        // The watchers do not know the custom state, so the next patch must be a whole document.
         self.session.arm_patcher();
     }
 
-    /// Nobody counts the turns of a run on the wire, but those who watch it want to know where one ends.
+    /// Tells the watchers of the run where a turn ends.
     pub(super) fn tell_watchers_of_turn_end(&mut self, outcome: &Result<Option<AgentFinishReason>>) {
         if !self.broadcast.wants() {
             return;
@@ -206,7 +206,7 @@ impl<S: CustomState> Driver<S> {
                 Err(_) => Some(AgentFinishReason::Failed),
             },
         };
-        // What fails here has failed on its own account; the run goes on unwatched.
+        // A transform that fails here fails nobody's turn; the run goes on unwatched.
         if let Some(Event::TransformFailed(error)) = self.show(AgentStreamChunk::turn_end(end).into()) {
             tracing::warn!(%error, "a background run is no longer shown");
         }
@@ -269,7 +269,7 @@ impl<S: CustomState> Driver<S> {
             self.raised.push_back(Event::FinalizeWritten);
             return;
         };
-        // A run that failed or was aborted may be tried again from where it began.
+        // A run that failed or was aborted may be tried again from its beginning, with its journals.
         let journals = match &ending {
             Ending::Completed => self.journals.written(),
             _ => Vec::new(),
@@ -315,19 +315,19 @@ fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: Sess
     }
 }
 
-/// Why a detach is refused.
+/// The error of a detach from an agent without a store.
 pub(super) fn no_store() -> Error {
     Error::failed_precondition("a detach needs a session store, and the agent has none")
 }
 
-/// Why a detach is refused.
+/// The error of a detach where nobody would notice an abort.
 pub(super) fn no_subscription() -> Error {
     Error::failed_precondition(
-        "a detach needs a store that tells when a row changes, and the agent's does not",
+        "a detach needs a store that tells when a snapshot changes, and the agent's does not",
     )
 }
 
-/// Why a detach did not come about.
+/// The error of a detach whose pending snapshot could not be saved.
 pub(super) fn no_pending_snapshot(error: Error) -> Error {
     error.context("the pending snapshot could not be saved")
 }

@@ -1,4 +1,4 @@
-//! What watchers of a detached run are shown: its chunks, in a log that belongs to nobody's connection.
+//! The stream of a background run: its chunks, written to a stream log for the watchers of the run.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -11,8 +11,8 @@ use futures::future::BoxFuture;
 use super::outbox::Receipt;
 use crate::AgentStreamChunk;
 
-/// The run's stream, and what is on its way there. It is begun with the first chunk; a stream that cannot be written is
-/// over, and the run is none the worse for it.
+/// The run's stream, and the chunks on their way to it. The stream is opened with the first chunk. If it cannot be written,
+/// it ends, and the run goes on.
 pub(super) struct Broadcast {
     log: Arc<dyn StreamLog>,
     state: State,
@@ -21,16 +21,16 @@ pub(super) struct Broadcast {
     writer: Option<Box<dyn StreamWriter>>,
 }
 
-/// Whoever waits for a chunk to be taken.
+/// Dropped when the chunk was taken, which releases the code that waits for it.
 type Taken = Option<Receipt>;
 
-/// A chunk that is being written; it has the writer until it is done.
+/// A chunk that is being written. It holds the writer until it is done.
 type Writing = BoxFuture<'static, Result<Box<dyn StreamWriter>>>;
 
 enum State {
-    /// There is no detached run.
+    /// The invocation has a client, and no stream.
     Off,
-    /// There will be one as soon as its row is written; chunks wait for that.
+    /// The pending snapshot is being written; chunks wait for it.
     Expected,
     On(StreamKey),
     Over,
@@ -47,17 +47,17 @@ impl Broadcast {
         }
     }
 
-    /// Chunks are for watchers from now on.
+    /// Queues chunks from now on.
     pub(super) fn expect(&mut self) {
         self.state = State::Expected;
     }
 
-    /// The run has a name: what waits may be written.
+    /// Writes queued chunks from now on, to the stream of this name.
     pub(super) fn begin(&mut self, key: StreamKey) {
         self.state = State::On(key);
     }
 
-    /// Nothing more is shown, whoever waits is released, and readers learn that there is no more.
+    /// Drops the queue, shows nothing more, and breaks the stream off for its readers.
     pub(super) fn close(&mut self) {
         self.state = State::Over;
         self.queue.clear();
@@ -69,22 +69,22 @@ impl Broadcast {
         matches!(self.state, State::Expected | State::On(_))
     }
 
-    /// Queues a chunk, or only the wish to know when all before it were taken.
+    /// Queues a chunk, or only a receipt for all chunks before it.
     pub(super) fn queue(&mut self, chunk: Option<&AgentStreamChunk>, taken: Taken) {
         match chunk.map(JsonText::of) {
             _ if !self.wants() => {}
             Some(Ok(text)) => self.queue.push_back((text, taken)),
-            // Watchers must not miss a chunk without noticing.
+            // A stream that is broken off is noticed by its readers; one with a gap is not.
             Some(Err(_)) => self.close(),
             None => match self.queue.back_mut() {
                 Some((_, last @ None)) => *last = taken,
-                // Behind somebody else's wish, or behind nothing: there is no slow reader to wait for.
+                // The log takes chunks as fast as they come, so a receipt without a chunk need not wait.
                 _ => drop(taken),
             },
         }
     }
 
-    /// Writes what is queued. May be dropped at any time without losing a chunk.
+    /// Writes the queued chunks. May be dropped at any time without losing a chunk.
     pub(super) async fn work(&mut self) -> Infallible {
         loop {
             self.settle().await;
@@ -94,7 +94,7 @@ impl Broadcast {
         }
     }
 
-    /// Ends the stream, after all that is queued. One that was dropped instead is known to be broken off.
+    /// Writes the queued chunks and ends the stream. A stream that is dropped instead counts as broken off.
     pub(super) async fn finish(mut self) {
         loop {
             self.settle().await;
@@ -115,7 +115,6 @@ impl Broadcast {
             return;
         };
         let written = writing.await;
-        // Dropping it tells whoever waited.
         drop(self.writing.take());
         match written {
             Ok(writer) => self.writer = Some(writer),

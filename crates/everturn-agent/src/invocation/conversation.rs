@@ -1,13 +1,13 @@
-//! What of a request becomes part of the conversation.
+//! Telling the conversation in a model's request from the prompt around it.
 
 use everturn_ai::messages::Segment;
 use everturn_ai::prompt::{PromptPiece, RenderedPrompt};
 use everturn_ai::{Feature, History, Message, Messages, Part, Role, metadata};
 
-/// Marks messages of the prompt in a request. It reaches the model's request and never a stored conversation.
+/// The metadata entry that marks the prompt's messages in a request. It never reaches a stored conversation.
 const PREAMBLE: &str = "_everturn_prompt";
 
-/// The request's messages, with the prompt's own marked. The conversation stays shared.
+/// Returns the messages of a rendered prompt with the prompt's own marked. The conversation among them stays shared.
 pub(super) fn marked(rendered: &RenderedPrompt) -> Messages {
     let mut request = Messages::new();
     for piece in rendered.pieces() {
@@ -25,9 +25,9 @@ pub(super) fn marked(rendered: &RenderedPrompt) -> Messages {
     request
 }
 
-/// What the request holds beside the prompt: the conversation, tool calls and their answers.
+/// Returns the request's messages without the prompt's: the conversation, tool calls and their answers.
 ///
-/// A segment that is shared with the conversation is kept without being looked at, so this costs what the turn added.
+/// A segment that is shared with `history` is kept without reading it, so this costs as much as the turn added.
 pub(super) fn conversation_of(request: &Messages, history: &History) -> Messages {
     let mut kept = Messages::new();
     let mut start = 0;
@@ -58,8 +58,8 @@ pub(super) fn conversation_of(request: &Messages, history: &History) -> Messages
     kept
 }
 
-/// Whether a message was said in the conversation: it is not the prompt's, nor a system message that a middleware put
-/// in front of it.
+/// Returns whether a message belongs to the conversation: it is neither the prompt's nor a system message that a middleware
+/// added.
 fn is_said(message: &Message, history: &History) -> bool {
     if message.metadata_entry(PREAMBLE).is_some() {
         return false;
@@ -69,7 +69,7 @@ fn is_said(message: &Message, history: &History) -> bool {
             && history.iter().any(|known| known.is_same(message))
 }
 
-/// The message as it was said: what the request added to it, to tell the model the output's form, is not part of it.
+/// Returns the message without the instructions that the request added to it about the output's form.
 fn as_said(message: &Message, history: &History) -> Message {
     if message.tally().messages_with(Feature::OutputInstructions) == 0 {
         return message.clone();
@@ -77,7 +77,7 @@ fn as_said(message: &Message, history: &History) -> Message {
     let is_said = |part: &&Part| part.purpose() != Some(metadata::PURPOSE_OUTPUT);
     let said: Vec<Part> = message.content().iter().filter(is_said).cloned().collect();
     let said = message.clone().with_content(said);
-    // The words go to the latest user message. Taking the conversation's own keeps the conversation shared.
+    // Instructions are added to the latest user message. Returning the conversation's own message keeps it shared.
     let latest = history.iter().rev().find(|known| known.role() == Role::User);
     latest.filter(|latest| **latest == said).cloned().unwrap_or(said)
 }

@@ -1,4 +1,4 @@
-//! What an agent is, once defined.
+//! The definition of an agent, as its invocations need it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use crate::{
     AgentResult, AgentSession, Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
 };
 
-/// An agent's function: runs the turns of one invocation and says what came of it.
+/// An agent's function: runs the turns of one invocation and returns its result.
 pub(crate) type AgentFunction<S> =
     dyn Fn(AgentSession<S>) -> BoxFuture<'static, Result<AgentResult>> + Send + Sync;
 
 pub(crate) type ScopeOf = Arc<dyn Fn(&Context) -> Scope + Send + Sync>;
 
-/// Signs of life of background work.
+/// How often the worker of a background run renews its heartbeat, and when it counts as lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// How often a background run gives one.
+    /// The time between two heartbeats.
     pub interval: Duration,
-    /// After how long a silence the run is reported as expired, and may be taken over: the lease of its worker. It must
-    /// be longer than the interval; twice that forgives one sign of life that was lost.
+    /// The time without a heartbeat after which the run is reported as expired and may be taken over. It must be longer
+    /// than the interval; twice the interval forgives one lost heartbeat.
     pub expiry: Duration,
 }
 
 impl Heartbeat {
     /// # Errors
-    /// `INVALID_ARGUMENT` if every run would be taken for dead.
+    /// `INVALID_ARGUMENT` if every run would count as expired between two heartbeats.
     pub(crate) fn check(self) -> Result<()> {
         if self.interval.is_zero() || self.expiry <= self.interval {
             return Err(Error::invalid_argument(
@@ -55,7 +55,7 @@ impl Default for Heartbeat {
     }
 }
 
-/// How long cancelled work may go on by itself before it is dropped, unless an agent says otherwise.
+/// How long cancelled work may take to end by itself before it is dropped, unless the agent sets another time.
 pub(crate) const CANCELLATION_GRACE: Duration = Duration::from_secs(5);
 
 /// Everything an invocation needs to know about its agent.
@@ -77,24 +77,25 @@ pub(crate) struct Definition<S> {
     pub(crate) resume_past_failures: bool,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) worker_loss: WorkerLoss,
-    /// Which of a caller's values the agent's background runs record.
+    /// The names of the caller's values that background runs record.
     pub(crate) recorded_context: Vec<String>,
     pub(crate) cancellation_grace: Duration,
     pub(crate) clock: Clock,
     /// How long journals are kept; `None` if none are written.
     pub(crate) journals: Option<Arc<Retention>>,
-    /// What the agent's prompt is rendered with where the conversation brings nothing of its own.
+    /// The input of the agent's prompt in conversations that bring none of their own.
     pub(crate) prompt_input: Option<Arc<Value>>,
-    /// The drivers of invocations under way; each ends with its connection, or with its background run.
+    /// The drivers of all invocations under way. Each ends with its connection, or with its background run.
     pub(crate) invocations: TaskTracker,
-    /// Those of them that are background runs.
+    /// The background runs among them.
     pub(crate) runs: Runs,
-    /// Where those who watch background runs read what these send.
+    /// The log in which background runs are watched.
     pub(crate) run_log: Arc<dyn StreamLog>,
 }
 
 impl<S> Definition<S> {
-    /// Whose rows an invocation in this context may see: what the agent says, else what the caller brought.
+    /// Returns the tenant whose snapshots an invocation in this context may see: the one that the agent's own function
+    /// names, else the one that the caller brought.
     pub(crate) fn scope(&self, context: &Context) -> Scope {
         match &self.scope {
             Some(scope) => scope(context),
@@ -102,7 +103,7 @@ impl<S> Definition<S> {
         }
     }
 
-    /// What a background run records of its caller.
+    /// Returns the caller's values that a background run records.
     pub(crate) fn recorded_context(&self, context: &Context) -> Map<String, Value> {
         self.recorded_context
             .iter()

@@ -1,8 +1,8 @@
-//! Executes what the machine decides.
+//! The driver: executes what the machine decides.
 //!
-//! One driver per invocation, in a task of its own. It turns what happens around it into events, hands them to the
-//! [machine](super::machine) one at a time, and executes the commands that come back. It decides nothing. What waits (a
-//! store, a slow client, the session's claim) runs beside it and reports back as an event.
+//! Each invocation has one driver, in a task of its own. It turns what happens around it into events, hands them to the
+//! [machine](super::machine) one at a time, and executes the commands that come back. It decides nothing. Work that waits
+//! (for a store, a slow client, the turn lock) runs beside it and reports back as an event.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ use crate::{
 
 pub(super) type AgentEvent = Event<AgentInput, Error>;
 
-/// One invocation under way. It is large, and lives in a box so that it is not moved about.
+/// One invocation under way. It is boxed because it is large.
 pub(crate) struct Driver<S> {
     pub(super) machine: Machine<AgentInput, Error>,
-    /// Events that follow from commands; they come before anything from outside.
+    /// Answers that commands have at once. They are handled before anything from outside.
     pub(super) raised: VecDeque<AgentEvent>,
     pub(super) definition: Arc<Definition<S>>,
     pub(super) session: Arc<Core<S>>,
@@ -56,9 +56,9 @@ pub(crate) struct Driver<S> {
     pub(super) broadcast: Broadcast,
     pub(super) snapshots: Snapshots,
     pub(super) journals: Journals,
-    /// The state to give back if the invocation fails; kept where the client keeps the state.
+    /// The state for the output of an invocation that fails; only where the client keeps the state.
     pub(super) last_good: Option<SessionState>,
-    /// The state to give back, once it was shaped.
+    /// The state for the output, once the state transform was applied.
     pub(super) shown: Option<SessionState>,
     pub(super) result: Option<Result<AgentResult>>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Driver<S> {
 /// A store's answer to a command.
 pub(super) enum Written {
     Row(RowWritten),
-    /// The turn gets no row, and nothing of it is left.
+    /// The turn gets no snapshot, and its journal was dropped.
     NoRow,
     Pending(Result<Box<Saved>>),
     Final(Result<bool>),
@@ -74,7 +74,7 @@ pub(super) enum Written {
     Beat(Rewritten),
 }
 
-/// What happened, where it is not an event of the machine's already.
+/// Something that happened around the driver.
 enum Happened {
     Event(AgentEvent),
     Written(Written),
@@ -113,7 +113,7 @@ impl<S: CustomState> Driver<S> {
         Self::assemble(definition, opening, client, emitter, machine)
     }
 
-    /// Starts the agent's function on a run that another worker lost, with what is left of its inputs and no client.
+    /// Starts the agent's function on a run that was taken over, with the inputs that are left and without a client.
     ///
     /// # Errors
     /// As [`Driver::start`].
@@ -208,7 +208,7 @@ impl<S: CustomState> Driver<S> {
         self.broadcast.finish().await;
     }
 
-    /// The next event; `None` if what happened was none.
+    /// Waits for something to happen and returns it as an event; `None` if the machine need not know.
     async fn next_event(&mut self) -> Option<AgentEvent> {
         if let Some(event) = self.raised.pop_front() {
             return Some(event);
@@ -217,8 +217,8 @@ impl<S: CustomState> Driver<S> {
         self.interpret(happened)
     }
 
-    /// The next thing that happens. Of several that have happened, the client's input is first, then its departure,
-    /// then answers to commands, then the function: so a detach that could be read wins over everything.
+    /// Waits for something to happen. Of several things the client's input comes first, then its departure, then answers to
+    /// commands, then the function: so a detach that could be read wins over everything.
     async fn next(&mut self) -> Happened {
         tokio::select! {
             biased;
@@ -232,7 +232,7 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    /// Makes an event of what happened, if it is one.
+    /// Returns the event that the machine must know of, if there is one.
     fn interpret(&mut self, happened: Happened) -> Option<AgentEvent> {
         match happened {
             Happened::Event(event) => Some(event),
@@ -262,7 +262,7 @@ impl<S: CustomState> Driver<S> {
                     self.snapshots.wait(*conversation, settled);
                     return Some(Event::RoundEnded);
                 }
-                // The turn did not wait for its generation, which may have been dropped since.
+                // The turn ended without waiting for this generation, so its round cannot become a snapshot any more.
                 let _ = settled.send(Ok(()));
                 None
             }
@@ -282,10 +282,10 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    /// Passes on a chunk and those that were sent right after it: what a model says in one go reaches the client in one.
+    /// Passes on a chunk and those that were sent right after it, so that a burst of chunks is one event.
     fn show_all(&mut self, first: ChunkSignal) -> Option<AgentEvent> {
         let mut failed = self.show(first);
-        // Not for ever, though: there is a client to listen to.
+        // Bounded, because the client's inputs must be read too.
         for _ in 1..MODEL_CHUNKS {
             if failed.is_some() {
                 break;
@@ -296,7 +296,7 @@ impl<S: CustomState> Driver<S> {
         failed
     }
 
-    /// Passes a chunk on to the client or, once that is gone, to those who watch the run.
+    /// Passes a chunk on to the client or, after a detach, to the watchers of the run.
     pub(super) fn show(&mut self, signal: ChunkSignal) -> Option<AgentEvent> {
         let ChunkSignal { chunk, taken } = signal;
         let unheard = self.wire.is_silent() && !self.broadcast.wants();
@@ -313,7 +313,7 @@ impl<S: CustomState> Driver<S> {
         None
     }
 
-    /// A transform failed: nothing more is shown to anybody.
+    /// Shows nothing more to anybody, because a transform failed.
     fn hide(&mut self, error: Error) -> AgentEvent {
         self.broadcast.close();
         Event::TransformFailed(error)
@@ -364,7 +364,7 @@ impl<S: CustomState> Driver<S> {
     /// Follows where a worker would take the run over.
     fn note(&mut self, event: &AgentEvent) {
         if matches!(event, Event::LeaseLost) {
-            // Watchers go on with the worker that has the run now.
+            // The watchers continue with the stream of the worker that took the run over.
             self.broadcast.close();
         }
         let (session, written) = (&self.session, self.snapshots.written.take());
@@ -373,7 +373,7 @@ impl<S: CustomState> Driver<S> {
     }
 }
 
-/// Waits for the turn lock, if it is waited for; else for ever.
+/// Waits for the turn lock if it was asked for; else for ever.
 async fn lock_awaited(queue: &mut Option<BoxFuture<'static, Result<AwaitedLock>>>) -> Result<AwaitedLock> {
     match queue {
         Some(waiting) => {

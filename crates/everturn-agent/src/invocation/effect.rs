@@ -1,4 +1,4 @@
-//! Effects of a turn's own.
+//! Effects that a turn's own code has and that must not happen twice.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::journal::TurnJournal;
 use crate::{CustomState, Turn};
 
 impl<S: CustomState> Turn<S> {
-    /// Something that this turn does and that must not be done twice: its outcome is written down, where the agent's store
-    /// keeps journals, and a turn that is taken up again gets the outcome instead of doing it again.
+    /// Begins an effect of this turn that must not happen twice. Where the agent's store keeps journals, its outcome is
+    /// recorded, and a turn that runs again is given the outcome instead of repeating the effect.
     ///
-    /// Effects of one name are told apart by their order, so a turn must come to them in the same order on every attempt.
+    /// Effects of one name are told apart by their order, so every attempt at the turn must run them in the same order.
     ///
     /// ```
     /// use everturn_agent::{AgentSession, custom_agent, store::MemoryStore};
@@ -61,7 +61,7 @@ impl<S: CustomState> Turn<S> {
 
 type Reconcile = Box<dyn FnOnce(EffectId) -> BoxFuture<'static, Result<Reconciliation<Value>>> + Send>;
 
-/// An effect of a turn's own; see [`Turn::effect`].
+/// An effect of a turn that must not happen twice; see [`Turn::effect`].
 #[must_use = "an effect does not take place until it is run"]
 pub struct TurnEffect {
     name: String,
@@ -72,7 +72,7 @@ pub struct TurnEffect {
 }
 
 impl TurnEffect {
-    /// How to find out what came of the effect, if its process died while it was under way and it must not be repeated.
+    /// Sets the function that finds out the outcome of an effect that must not be repeated, if its process died during it.
     pub fn reconcile<T, F, Fut>(self, reconcile: F) -> Self
     where
         T: Serialize,
@@ -88,12 +88,12 @@ impl TurnEffect {
         }
     }
 
-    /// Has the effect take place, unless it is known what came of it. `work` is given its identity.
+    /// Runs `work` with the effect's identity, unless its outcome is known already.
     ///
-    /// An error of `work` says that nothing happened.
+    /// An error of `work` means that the effect did not happen.
     ///
     /// # Errors
-    /// What `work` fails with; `FAILED_PRECONDITION` with [`reason::OUTCOME_UNKNOWN`] if it began in an earlier attempt, must
+    /// The error of `work`; `FAILED_PRECONDITION` with [`reason::OUTCOME_UNKNOWN`] if it began in an earlier attempt, must
     /// not be repeated, and nobody knows what came of it; `INTERNAL` if its outcome is not plain data, or is no `T`.
     pub async fn run<T, F, Fut>(self, work: F) -> Result<T>
     where

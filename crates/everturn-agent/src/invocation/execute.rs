@@ -75,7 +75,7 @@ impl<S: CustomState> Driver<S> {
         self.raised.push_front(answer);
     }
 
-    /// The wait for the turn lock is over. If the session moved on meanwhile, so does this invocation.
+    /// Keeps the turn lock after the wait for it. If the session moved on meanwhile, its new state is loaded.
     pub(super) fn lock_awaited(&mut self, awaited: Result<AwaitedLock>) -> AgentEvent {
         let taken = awaited.and_then(|awaited| {
             let moved_to = self.ledger.as_mut().map(|ledger| ledger.keep_lock(awaited));
@@ -99,7 +99,7 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    /// Hands the turn to the loop that waits for it, if one still does.
+    /// Hands the turn to the turn loop that waits for it, if one still does.
     fn start_turn(&mut self, input: AgentInput, snapshot: TurnSnapshot) {
         let Some(waiting) = self.turns.waiting() else {
             self.raised.push_front(Event::TurnRefused(input));
@@ -126,7 +126,7 @@ impl<S: CustomState> Driver<S> {
             report: TurnReport::new(self.outbox.clone()),
         };
         if let Err(Ok(Some(mut start))) = waiting.send(Ok(Some(start))) {
-            // The loop was dropped between the two looks at it.
+            // The turn loop was dropped just now.
             start.report.waive();
             self.turns.take_back();
             self.raised.push_front(Event::TurnRefused(start.input));
@@ -147,7 +147,7 @@ impl<S: CustomState> Driver<S> {
         self.announce(AgentStreamChunk::turn_end(end));
     }
 
-    /// Shows the client a chunk of the driver's own.
+    /// Sends the client a chunk that is not the function's.
     pub(super) fn announce(&mut self, chunk: AgentStreamChunk) {
         if !self.wire.is_silent() {
             let failed = self.show(chunk.into());
@@ -165,7 +165,7 @@ impl<S: CustomState> Driver<S> {
         self.function.drop_after(self.definition.cancellation_grace);
     }
 
-    /// The client hears nothing any more; from now on chunks are for those who watch the run.
+    /// Stops following the client; chunks are for the watchers of the run from now on.
     fn let_client_go(&mut self) {
         self.client.let_go();
         self.play_to_watchers();

@@ -1,4 +1,4 @@
-//! The journals of the turns since the last row.
+//! The journals of the turns since the newest snapshot.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use crate::{AgentInput, CustomState, Session, SnapshotId};
 pub(super) struct Journals(Vec<Arc<TurnJournal>>);
 
 impl Journals {
-    /// A row holds everything so far.
+    /// Forgets the journals, because a snapshot now holds their turns.
     pub(super) fn begin(&mut self) {
         self.0.clear();
     }
 
-    /// The journals that hold anything.
+    /// Returns the journals that have records in the store.
     pub(super) fn written(&self) -> Vec<JournalKey> {
         self.0.iter().filter_map(|journal| journal.written()).collect()
     }
 
-    /// The turn under way as it began, if it is written down.
+    /// Returns the beginning of the turn under way, if it has a journal.
     pub(super) fn begun(&self) -> Option<OpenTurn> {
         self.0.last().map(|journal| journal.beginning())
     }
 
-    /// The turn under way as it is now, if anything of it is written down.
+    /// Returns the turn under way with its records so far, if there are any.
     pub(super) fn under_way(&self) -> Option<OpenTurn> {
         self.0.last()?.so_far()
     }
@@ -39,7 +39,7 @@ impl Journals {
         }
     }
 
-    /// The journals that hold anything, which are then no longer followed.
+    /// Forgets the journals and returns those that have records in the store.
     pub(super) fn take(&mut self) -> Vec<JournalKey> {
         let written = self.written();
         self.0.clear();
@@ -48,7 +48,7 @@ impl Journals {
 }
 
 impl<S: CustomState> Driver<S> {
-    /// The journal of the turn that begins, if what happens in it is written down.
+    /// Opens the journal of the turn that begins, if the agent and its store keep journals.
     pub(super) fn journal_for(
         &mut self,
         input: &AgentInput,

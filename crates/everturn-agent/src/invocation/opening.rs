@@ -1,4 +1,4 @@
-//! What an invocation starts from: the rules of `init`.
+//! The start of an invocation: the rules of `init`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::store::Detail;
 use crate::stored_session::TenantStore;
 use crate::{AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
 
-/// Where an invocation starts.
+/// The session and the state from which an invocation starts.
 pub(crate) struct Opening {
     pub(crate) session_id: SessionId,
     pub(crate) state: SessionState,
-    /// Where the session's rows go; `None` if the client keeps the state.
+    /// Which snapshot the next one follows; `None` if the client keeps the state.
     pub(crate) ledger: Option<InvocationCursor>,
-    /// Whether the state holds something that no row does: what the prompt is rendered with from now on.
+    /// Whether the state differs from the resumed snapshot: it holds a new prompt input.
     pub(crate) differs_from_row: bool,
 }
 
-/// Finds out where an invocation starts. Nothing is written, and nothing runs if this fails.
+/// Finds the state from which an invocation starts. Nothing is written, and nothing runs if this fails.
 pub(crate) async fn open<S: CustomState>(
     definition: &Definition<S>,
     init: AgentInit,
@@ -50,7 +50,7 @@ pub(crate) async fn open<S: CustomState>(
             };
             match (init.snapshot_id, init.session_id) {
                 (None, None) => stored.begin(),
-                // In boxes: an invocation that begins anew needs none of what finds an old one.
+                // Boxed, so that an invocation of a fresh session does not carry these large futures.
                 (Some(id), session_id) => Box::pin(stored.resume(id, session_id)).await?,
                 (None, Some(session_id)) => Box::pin(stored.resume_latest(session_id)).await?,
             }
@@ -63,9 +63,9 @@ pub(crate) async fn open<S: CustomState>(
     Ok(opening)
 }
 
-/// The client keeps the state.
+/// Starts from the state that the client sent.
 fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
-    // How an agent is wired is not for strangers to know, so these messages are not public.
+    // These messages are not public: they tell whether the agent has a store.
     let refused = |field: &str| {
         Error::failed_precondition(format!(
             "Cannot use '{field}' with agent '{agent}': it has no store; send the 'state' of the last output instead"
@@ -91,7 +91,7 @@ fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
     })
 }
 
-/// The agent keeps the state.
+/// Starts from the agent's store.
 struct Stored<'a, S> {
     definition: &'a Definition<S>,
     tenant: TenantStore,
@@ -165,7 +165,7 @@ fn read<T>(answer: Result<T>) -> Result<T> {
     answer.map_err(|error| error.context("the session could not be loaded"))
 }
 
-/// A store that answers with a stranger's row must not be believed.
+/// Checks that the store answered with a snapshot of the session that it was asked for.
 fn check_answer(row: &Snapshot, session_id: &SessionId) -> Result<()> {
     if row.session_id.as_ref() == Some(session_id) {
         return Ok(());
@@ -176,7 +176,7 @@ fn check_answer(row: &Snapshot, session_id: &SessionId) -> Result<()> {
     )))
 }
 
-/// The nearest completed ancestor of a row.
+/// Returns the nearest completed ancestor of a snapshot.
 async fn last_completed(tenant: &TenantStore, row: &Snapshot) -> Result<Option<Snapshot>> {
     let mut seen = HashSet::from([row.snapshot_id.clone()]);
     let mut parent = row.parent_id.clone();
@@ -197,7 +197,7 @@ async fn last_completed(tenant: &TenantStore, row: &Snapshot) -> Result<Option<S
     Ok(None)
 }
 
-/// A conversation has one prompt input from its beginning: given then, or the agent's own.
+/// Sets the prompt input of a conversation that has none: the given one, else the agent's own. It never changes later.
 fn settle_prompt_input(
     state: &mut SessionState,
     given: Option<Value>,

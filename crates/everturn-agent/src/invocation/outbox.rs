@@ -1,9 +1,9 @@
 //! The way from an agent's function to the driver of its invocation.
 //!
-//! Everything takes one queue, so that what the function did first arrives first: a patch precedes whatever is sent
-//! after it, and all of a turn's chunks precede its end. Code that cannot wait (a change of the custom state) leaves its
-//! chunk there and goes on; code that can waits until the client's side has taken it, and a model until there is room for
-//! another of its chunks.
+//! Everything passes one queue and so arrives in the order in which it happened: a patch before the chunks that were sent
+//! after it, and all of a turn's chunks before the turn's end. Code that cannot wait (a change of the custom state) leaves
+//! its chunk in the queue and goes on. Code that can wait does so until the client's side has taken its chunk; a model waits
+//! only if too many of its chunks are on their way.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -18,41 +18,41 @@ use super::turn::TurnStart;
 use crate::session::Publisher;
 use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId};
 
-/// How many chunks of a model's may be on their way to the client. A model that sends many at once is then not stopped at
-/// each of them, and a slow client still slows it down.
+/// How many chunks of a model may be on their way to the client. The model does not wait at each chunk, and a slow client
+/// still slows it down.
 pub(crate) const MODEL_CHUNKS: usize = 32;
 
 /// What an agent's function tells the driver.
 pub(crate) enum Signal {
-    /// There is something for the client.
+    /// A chunk for the client.
     Chunk(ChunkSignal),
-    /// Something that must not be shown could not be withheld in any other way than by failing.
+    /// A change could not be shown as it must be; the invocation fails.
     Fault(Error),
     /// The function is ready for a turn; the answer is `None` when no more come.
     NextTurn(Answer<Option<TurnStart>>),
-    /// The tools that a model asked for in this turn have answered; the generation waits until this conversation is saved, if it is to
-    /// be.
+    /// A round of this turn ended: its tools have answered. The generation waits until this conversation is saved, or need
+    /// not be.
     RoundDone {
         turn: usize,
-        // In a box, because it is large, and every queue has room for many signals.
+        // Boxed because it is large: the queue reserves room for many signals of this size.
         conversation: Box<Messages>,
         settled: Answer<()>,
     },
-    /// The turn's handler is done; the answer is the row that holds the turn, if one was written.
+    /// The turn's handler returned. The answer is the snapshot that holds the turn, if one was written.
     TurnDone {
         outcome: Result<Option<AgentFinishReason>>,
         settled: Option<Answer<Option<SnapshotId>>>,
     },
 }
 
-/// Send this to the client, if it is anything, and say when it and all before it were taken.
+/// A chunk for the client, or only a receipt for all chunks before it.
 pub(crate) struct ChunkSignal {
     pub(crate) chunk: Option<Box<AgentStreamChunk>>,
     pub(crate) taken: Option<Receipt>,
 }
 
 impl From<AgentStreamChunk> for ChunkSignal {
-    /// A chunk that nobody waits for.
+    /// Makes a signal of a chunk that nobody waits for.
     fn from(chunk: AgentStreamChunk) -> Self {
         Self {
             chunk: Some(Box::new(chunk)),
@@ -61,12 +61,12 @@ impl From<AgentStreamChunk> for ChunkSignal {
     }
 }
 
-/// Dropped when a chunk was taken, or is not sent after all: that releases whoever waits for it.
+/// Releases the code that waits for a chunk. It is dropped when the chunk was taken, or is not sent after all.
 #[expect(dead_code, reason = "they are held to be dropped")]
 pub(crate) enum Receipt {
-    /// Somebody waits for this very chunk.
+    /// Code waits for this very chunk.
     Awaited(oneshot::Sender<()>),
-    /// There is room for another chunk.
+    /// A model waits for room for another chunk.
     Room(OwnedSemaphorePermit),
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum Receipt {
 #[repr(u8)]
 enum Audience {
     Client,
-    /// Those who watch a run that has no client any more.
+    /// The watchers of a background run.
     Watchers,
     Nobody,
 }
@@ -106,7 +106,7 @@ impl Shared {
     }
 
     fn signal(&self, signal: Signal) {
-        // The driver outlives the function except when the process shuts down; then nobody is owed anything.
+        // The driver outlives the function, except when the process shuts down and the signal no longer matters.
         let _ = self.signals.send(signal);
     }
 }
@@ -128,7 +128,7 @@ impl Publisher for Shared {
 }
 
 impl Outbox {
-    /// A queue whose senders stop waiting when `work` is cancelled.
+    /// Creates a queue whose senders stop waiting when `work` is cancelled.
     pub(crate) fn new(
         work: CancellationToken,
         streaming: bool,
@@ -150,12 +150,12 @@ impl Outbox {
         )
     }
 
-    /// From now on chunks are dropped here; everything else still passes.
+    /// Drops chunks from now on; all other signals still pass.
     pub(crate) fn silence(&self) {
         self.play_to(Audience::Nobody);
     }
 
-    /// From now on chunks are for those who watch the run.
+    /// Passes chunks to the watchers of the run from now on.
     pub(crate) fn play_to_watchers(&self) {
         self.play_to(Audience::Watchers);
     }
@@ -172,17 +172,17 @@ impl Outbox {
         self.0.is_silenced()
     }
 
-    /// The way by which the session tells its client of changes.
+    /// Returns the way by which the session tells its client of changes.
     pub(crate) fn publisher(&self) -> Arc<dyn Publisher> {
         Arc::<Shared>::clone(&self.0)
     }
 
-    /// Whether the ends of rounds may become snapshots.
+    /// Returns whether the ends of rounds may become snapshots.
     pub(crate) fn keeps_rounds(&self) -> bool {
         self.0.keeps_rounds
     }
 
-    /// Cancels the work; whoever waits here is told why.
+    /// Cancels the work, and tells the reason to the code that waits here.
     pub(crate) fn end(&self, why: Error) {
         // The first reason stays.
         let _ = self.0.end.set(why);
@@ -196,7 +196,7 @@ impl Outbox {
     /// Leaves a chunk in the queue and waits until the client's side has taken it.
     ///
     /// # Errors
-    /// Why the work was cancelled, if it is before that.
+    /// The reason of the cancellation, if the work is cancelled before that.
     pub(crate) async fn send(&self, chunk: AgentStreamChunk) -> Result<()> {
         self.pass(Some(Box::new(chunk))).await
     }
@@ -221,7 +221,7 @@ impl Outbox {
         tokio::select! {
             biased;
             () = self.0.work.cancelled() => Err(self.why_ended()),
-            // A driver that drops the chunk instead of sending it has released the sender too.
+            // The sender is also dropped if the chunk is not sent after all: either way there is nothing to wait for.
             _ = wait => Ok(()),
         }
     }
@@ -270,7 +270,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Where the chunks of a generation go; silent if nobody listens.
+    /// Returns the emitter for the chunks of a generation; it is silent if nobody listens.
     pub(crate) fn model_emitter(&self) -> Emitter<ModelResponseChunk> {
         let listened_to = self.plays_to(Audience::Watchers) || self.0.streaming && !self.is_silenced();
         if !listened_to {
@@ -286,15 +286,15 @@ impl Outbox {
         )
     }
 
-    /// Asks for the next turn; `None` when no more come.
+    /// Waits for the next turn; `None` when no more come.
     pub(crate) async fn next_turn(&self) -> Result<Option<TurnStart>> {
         self.ask(Signal::NextTurn).await
     }
 
-    /// Reports a conversation whose tools have answered and waits until it is saved, if it is to be.
+    /// Reports the end of a round and waits until the conversation is saved, or need not be.
     ///
     /// # Errors
-    /// What the store fails with; `CANCELLED` if the invocation is over.
+    /// The store's error; `CANCELLED` if the invocation is over.
     pub(crate) async fn round_done(&self, turn: usize, conversation: Messages) -> Result<()> {
         self.ask(|settled| Signal::RoundDone {
             turn,
@@ -304,7 +304,7 @@ impl Outbox {
         .await
     }
 
-    /// Reports the end of a turn's handler and waits for the row that holds the turn.
+    /// Reports that the turn's handler returned, and waits for the snapshot that holds the turn.
     pub(crate) async fn turn_done(
         &self,
         outcome: Result<Option<AgentFinishReason>>,
@@ -323,7 +323,7 @@ impl Outbox {
         wait.await.unwrap_or_else(|_| Err(self.why_ended()))
     }
 
-    /// Why the work was cancelled.
+    /// Returns the reason for which the work was cancelled.
     pub(crate) fn why_ended(&self) -> Error {
         self.0
             .end

@@ -1,4 +1,4 @@
-//! What the caller of an invocation gets.
+//! The output of an invocation.
 
 use everturn_core::{Error, Result};
 
@@ -11,7 +11,7 @@ use crate::transform::shown_state;
 use crate::{AgentFinishReason, AgentOutput, AgentResult, CustomState, SessionState};
 
 impl<S: CustomState> Driver<S> {
-    /// Every chunk was taken: shapes the state that goes with the output.
+    /// Applies the state transform to the output's state, after every chunk was taken.
     pub(super) fn drained(&mut self) -> AgentEvent {
         if self.ledger.is_some() || !matches!(self.result, Some(Ok(_))) {
             return Event::Drained;
@@ -71,8 +71,8 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    /// A failed output holds the last good state. If that cannot be shown either, it holds none: what went wrong first
-    /// is what the caller must learn.
+    /// Returns the output of an invocation that failed, with the last good state. If the transform fails on that state too,
+    /// the output holds none: the caller must learn of the first error.
     fn failed(&mut self, error: &Error) -> AgentOutput {
         let state = self
             .last_good
@@ -86,7 +86,7 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    /// How the invocation ended: what the function says, else what the last turn said.
+    /// Returns the finish reason that the function gives, else that of the last turn.
     pub(super) fn finish_reason(&self) -> Option<AgentFinishReason> {
         let said = self
             .result
@@ -96,7 +96,7 @@ impl<S: CustomState> Driver<S> {
     }
 }
 
-/// The error that the caller, or cancelled work, is told.
+/// Returns the error that the caller and the cancelled work are told.
 pub(super) fn error_of(cause: Cause<Error>) -> Error {
     match cause {
         Cause::Function(error)

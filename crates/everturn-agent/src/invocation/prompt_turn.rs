@@ -1,4 +1,4 @@
-//! One turn of an agent around a prompt.
+//! One turn of a prompt agent: render the prompt around the conversation, ask the model, remember its answer.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use super::conversation::{conversation_of, marked};
 use super::generate::ConversationObserver;
 use crate::{AgentInput, CustomState, Resume, Turn, validate_resume};
 
-/// The function of an agent around a prompt; `input` is for conversations that bring none of their own.
+/// Returns the function of a prompt agent. `input` is the prompt input of conversations that bring none of their own.
 pub(crate) fn prompt_function<S: CustomState>(prompt: Prompt, input: Arc<Value>) -> Arc<AgentFunction<S>> {
     Arc::new(move |session| {
         let (prompt, input) = (prompt.clone(), Arc::clone(&input));
@@ -24,7 +24,7 @@ pub(crate) fn prompt_function<S: CustomState>(prompt: Prompt, input: Arc<Value>)
                 .run(|turn| prompt_turn(turn, prompt.clone(), Arc::clone(&input)))
                 .await?;
             let mut result = session.result();
-            // A model that was blocked may have said nothing, and the user's own words are no answer.
+            // A blocked model may have said nothing; the user's own message is then the last, and no answer.
             result.message = result.message.filter(|message| message.role() != Role::User);
             Ok(result)
         })
@@ -73,10 +73,9 @@ async fn prompt_turn<S: CustomState>(
     Ok(reply.finish_reason)
 }
 
-/// Refuses what no turn can be made of, before the model is asked.
+/// Refuses an input that no turn can be run on, before the model is asked.
 ///
-/// Where tools have answered and the model has not, as in a snapshot from the middle of a turn, there is something to go
-/// on with although nobody says anything.
+/// An input may be empty where tools have answered and the model has not, as in a snapshot from the middle of a turn.
 fn check_input(input: &AgentInput, history: &History) -> Result<()> {
     let awaits_model = history.last().is_some_and(|message| message.role() == Role::Tool);
     if !input.has_payload() && !awaits_model {
@@ -103,7 +102,7 @@ fn check_input(input: &AgentInput, history: &History) -> Result<()> {
     Ok(())
 }
 
-/// Answers to interrupts, if the input brings any.
+/// Returns the answers to interrupts, if the input brings any.
 fn answers(input: &AgentInput) -> Option<&Resume> {
     input
         .resume
@@ -111,10 +110,10 @@ fn answers(input: &AgentInput) -> Option<&Resume> {
         .filter(|resume| !(resume.respond.is_empty() && resume.restart.is_empty()))
 }
 
-/// The conversation as it was when the turn began that was interrupted, and what was said since.
+/// Splits the conversation at the beginning of the interrupted turn.
 ///
-/// The prompt stands where it stood then. Around the whole conversation, a prompt that speaks after it would come
-/// between a tool request and its answer.
+/// The prompt is rendered around the first part, as it was then. Rendered around the whole conversation, a prompt that ends
+/// with messages of its own would put them between a tool request and its answer.
 fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
     let since_user = history
         .iter()
@@ -136,10 +135,10 @@ fn resume_options(resume: &Resume) -> ResumeOptions {
     }
 }
 
-/// Makes what was said, by tools and by the model, part of the conversation; `history` is what the model was asked
+/// Adds the messages of the model and its tools to the conversation; `history` is the conversation that the model was asked
 /// from.
 ///
-/// What others added to the session meanwhile, such as a tool that leaves a message, is kept before the answer.
+/// Messages that other code added to the session meanwhile, for example a tool, are kept before the answer.
 pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply: &ModelResponse) {
     let request = reply.request.as_ref().map(|request| &request.messages);
     let mut conversation = conversation_so_far(turn, history, request.unwrap_or(&history.into()));
@@ -147,7 +146,7 @@ pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply:
     turn.set_messages(conversation);
 }
 
-/// What was said up to this request, and what others added to the session meanwhile.
+/// Returns the conversation up to this request, and the messages that other code added to the session meanwhile.
 pub(super) fn conversation_so_far<S: CustomState>(
     turn: &Turn<S>,
     history: &History,
@@ -161,7 +160,7 @@ pub(super) fn conversation_so_far<S: CustomState>(
     conversation
 }
 
-/// Shows the client which tool requests wait for an answer.
+/// Streams the tool requests that wait for an answer to the client.
 async fn send_interrupts<S: CustomState>(turn: &Turn<S>, reply: &ModelResponse) -> Result<()> {
     if reply.finish_reason != Some(FinishReason::Interrupted) {
         return Ok(());

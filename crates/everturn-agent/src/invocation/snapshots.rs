@@ -1,4 +1,4 @@
-//! Which moments of the invocation become rows, and what follows when they have.
+//! The snapshots of an invocation: the snapshot policy is asked, and what it wants is written.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::{
     SnapshotIds, SnapshotMoment,
 };
 
-/// The invocation's rows, as far as the driver must remember them.
+/// The snapshots of the invocation, as far as the driver must remember them.
 pub(super) struct Snapshots {
     /// The state in the newest snapshot, and the one from which a worker would take the run over.
     pub(super) takeover: TakeoverPoint<SessionState>,
@@ -32,15 +32,15 @@ pub(super) struct Snapshots {
 
 /// A round whose tools have answered.
 struct Round {
-    /// What was said so far; gone once it is on its way to the store.
+    /// The conversation so far; `None` once it is being written.
     conversation: Option<Messages>,
     settled: Answer<()>,
 }
 
-/// A row on its way to the store.
+/// The outcome of writing a snapshot.
 pub(super) struct RowWritten {
     event: SnapshotEvent,
-    /// The row's messages without its name in the last of them.
+    /// The snapshot's messages, without the snapshot's id in the last one.
     messages: History,
     saved: Result<Box<Saved>>,
 }
@@ -96,7 +96,7 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    /// The turn is over without a row: what was written down for it goes, and then the turn may go on.
+    /// Drops the journals of a turn that gets no snapshot.
     fn forget_journals(&mut self) {
         let journals = self.journals.take();
         match &self.ledger {
@@ -133,7 +133,7 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    /// Begins to write a row if there is a store and the policy wants one; says whether it did.
+    /// Begins to write a snapshot if there is a store and the policy wants one; returns whether it did.
     fn save(&mut self, event: SnapshotEvent, state: SessionState) -> Result<bool> {
         let Some(ledger) = &self.ledger else {
             return Ok(false);
@@ -189,7 +189,7 @@ impl<S: CustomState> Driver<S> {
         }
         let journals = match event {
             SnapshotEvent::TurnEnd => self.journals.written(),
-            // The turn is not over, or its own row was there before.
+            // The turn is still under way, or its own snapshot has dropped them.
             _ => Vec::new(),
         };
         let written = ledger.create(row, journals).map(move |saved| {
@@ -203,7 +203,7 @@ impl<S: CustomState> Driver<S> {
         Ok(true)
     }
 
-    /// A row is in the store, or could not be written.
+    /// Takes note of a snapshot that was written, or could not be.
     pub(super) fn row_written(&mut self, written: RowWritten) -> AgentEvent {
         let RowWritten {
             event,
@@ -258,18 +258,18 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    /// Whether clients are told of rows beyond what the default policy tells them.
+    /// Returns whether the client is told of each snapshot; under the default policy the `turnEnd` chunks tell of all.
     fn reports_snapshots(&self) -> bool {
         self.ledger.is_some() && !self.definition.snapshots.is_default()
     }
 
-    /// The rows of this invocation, if the client is to know.
+    /// Returns the ids of this invocation's snapshots, if the client is told of them.
     pub(super) fn reported_rows(&self) -> Option<Vec<SnapshotId>> {
         self.reports_snapshots().then(|| self.snapshots.created.clone())
     }
 }
 
-/// The messages, of which the last names the snapshot it ends.
+/// Returns the messages with the snapshot's id in the metadata of the last one.
 fn naming(messages: &History, id: &SnapshotId) -> History {
     let Some(last) = messages.last() else {
         return messages.clone();

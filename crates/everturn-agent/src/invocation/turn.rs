@@ -1,4 +1,4 @@
-//! Turns: one input, processed.
+//! Turns: one input, and all that follows until the agent has answered it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,26 +13,28 @@ use super::outbox::{Outbox, Signal};
 use crate::journal::TurnJournal;
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
 
-/// Where in the conversation a turn is. Found in the context of everything that runs inside the turn.
+/// The place of a turn in its conversation. It is an extension of the context of all code that runs inside the turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnContext {
-    /// The row that will hold the turn: reserved before the turn began. `None` without a store, and where rows are
-    /// [named after what they hold](crate::SnapshotIds::ContentAddressed), unless the turn runs in the background.
+    /// The id of the snapshot that will hold the turn, reserved before the turn began. `None` without a store, and where
+    /// snapshots are [named after their content](crate::SnapshotIds::ContentAddressed), unless the turn runs in the
+    /// background.
     pub snapshot_id: Option<SnapshotId>,
-    /// The row the turn goes on from.
+    /// The snapshot that the turn continues.
     pub parent_snapshot_id: Option<SnapshotId>,
     /// The number of the turn in its invocation, from zero.
     pub turn_index: usize,
 }
 
 impl TurnContext {
-    /// The turn this code runs in, if it runs in one.
+    /// Returns the turn in which the calling code runs, if it runs in one.
     pub fn current() -> Option<Arc<Self>> {
         Context::current().extension()
     }
 }
 
-/// One turn under way, as its handler sees it. It is also the [`Session`]. Cloning gives another handle to it.
+/// A turn as its handler sees it: one input to be answered, and the [`Session`] through `Deref`. Cloning gives another
+/// handle to the same turn.
 pub struct Turn<S = Value> {
     session: Session<S>,
     input: AgentInput,
@@ -58,37 +60,37 @@ impl<S: CustomState> Turn<S> {
         }
     }
 
-    /// What the client sent. Its message is already part of the session.
+    /// Returns the input that the client sent. Its message is already part of the session.
     pub fn input(&self) -> &AgentInput {
         &self.input
     }
 
-    /// What the user says, if the input is not only answers to interrupts.
+    /// Returns the user's message; `None` if the input only answers interrupts.
     pub fn message(&self) -> Option<&Message> {
         self.input.message.as_ref()
     }
 
-    /// The row that will hold this turn, if it has a name already; see [`TurnContext::snapshot_id`].
+    /// Returns the id of the snapshot that will hold this turn, if it is known already; see [`TurnContext::snapshot_id`].
     pub fn snapshot_id(&self) -> Option<&SnapshotId> {
         self.place.snapshot_id.as_ref()
     }
 
-    /// The row this turn goes on from.
+    /// Returns the snapshot that this turn continues.
     pub fn parent_snapshot_id(&self) -> Option<&SnapshotId> {
         self.place.parent_snapshot_id.as_ref()
     }
 
-    /// The number of the turn in its invocation, from zero.
+    /// Returns the number of the turn in its invocation, from zero.
     pub fn turn_index(&self) -> usize {
         self.place.turn_index
     }
 
-    /// The circumstances: who calls, and whether the work is cancelled.
+    /// Returns the context of the turn: who calls, and whether the work is cancelled.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// The registry in which the agent finds models, tools and prompts.
+    /// Returns the registry in which the agent finds models, tools and prompts.
     pub fn registry(&self) -> Registry {
         self.context
             .extension::<Registry>()
@@ -96,22 +98,22 @@ impl<S: CustomState> Turn<S> {
             .unwrap_or_default()
     }
 
-    /// The session, for code that outlives the turn.
+    /// Returns the session, for code that outlives the turn.
     pub fn session(&self) -> &Session<S> {
         &self.session
     }
 
-    /// Streams a chunk of the model's to the client and waits until it is taken.
+    /// Streams a chunk to the client as the model's, and waits until the client has taken it.
     ///
     /// # Errors
-    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the work ends before that. Nothing after a detach.
+    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the work ends before that. After a detach nothing is waited for.
     pub async fn send_chunk(&self, chunk: impl Into<ModelResponseChunk>) -> Result<()> {
         self.outbox().send(AgentStreamChunk::model(chunk.into())).await
     }
 
-    /// Adds an artifact to the session, streams it to the client and waits until it is taken.
+    /// Adds an artifact to the session, streams it to the client, and waits until the client has taken it.
     ///
-    /// The session has it before this waits.
+    /// The artifact is part of the session before the wait begins.
     ///
     /// # Errors
     /// As [`Turn::send_chunk`].
@@ -120,7 +122,7 @@ impl<S: CustomState> Turn<S> {
         self.outbox().taken().await
     }
 
-    /// Tells the client what the agent is doing, in a type of the agent's own, and waits until it is taken.
+    /// Streams a status of the agent's own type to the client, and waits until the client has taken it.
     ///
     /// # Errors
     /// As [`Turn::send_chunk`]; `INTERNAL` if the status cannot be written as JSON.
@@ -129,7 +131,7 @@ impl<S: CustomState> Turn<S> {
         self.outbox().send(AgentStreamChunk::status(status)).await
     }
 
-    /// Where a generation sends its chunks to have them streamed to the client.
+    /// Returns the emitter that streams a generation's chunks to the client.
     pub fn emitter(&self) -> Emitter<ModelResponseChunk> {
         self.outbox().model_emitter()
     }
@@ -168,13 +170,13 @@ impl<S> fmt::Debug for Turn<S> {
     }
 }
 
-/// What a turn's handler returns: why the turn is over, if it says so. Nothing is inferred.
+/// The result of a turn's handler: the turn's finish reason, if the handler gives one.
 ///
-/// Made from `()`, from a reason of the agent's or the model's, or from an optional one.
+/// It converts from `()`, from an [`AgentFinishReason`] or a model's [`FinishReason`], and from an `Option` of either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TurnResult {
-    /// Why the turn is over.
+    /// The reason for which the turn ended.
     pub finish_reason: Option<AgentFinishReason>,
 }
 
@@ -206,17 +208,17 @@ impl<R: Into<AgentFinishReason>> From<Option<R>> for TurnResult {
     }
 }
 
-/// A turn handed to the function's loop. Dropped without a word, it is reported as failed, so that the invocation never
-/// waits for a turn that nobody runs.
+/// A turn on its way to the function's turn loop. If it is dropped instead of run, it is reported as failed, so that the
+/// invocation never waits for a turn that nobody runs.
 pub(crate) struct TurnStart {
     pub(crate) input: AgentInput,
     pub(crate) place: TurnContext,
-    /// Where what happens is written down, if it is.
+    /// The turn's journal, if the agent keeps one.
     pub(crate) journal: Option<Arc<TurnJournal>>,
     pub(crate) report: TurnReport,
 }
 
-/// The obligation to say how a turn ended.
+/// The obligation to report how a turn ended.
 pub(crate) struct TurnReport(Option<Outbox>);
 
 impl TurnReport {
@@ -224,7 +226,7 @@ impl TurnReport {
         Self(Some(outbox))
     }
 
-    /// The turn is not run after all, and nobody is told.
+    /// Drops the obligation: the turn did not begin.
     pub(crate) fn waive(&mut self) {
         self.0 = None;
     }
@@ -232,7 +234,7 @@ impl TurnReport {
     /// Reports the end of the turn and waits until it is settled. Only the first report counts.
     ///
     /// # Errors
-    /// Why the turn could not be made durable; `CANCELLED` if the invocation is over.
+    /// The store's error if the turn could not be made durable; `CANCELLED` if the invocation is over.
     pub(crate) async fn settle(
         &mut self,
         outcome: Result<Option<AgentFinishReason>>,
