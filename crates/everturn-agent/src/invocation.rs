@@ -1,4 +1,33 @@
 //! One call of an agent, from its `init` to its output.
+//!
+//! # The path of a turn
+//!
+//! ```text
+//!   client ──input──► client.rs ──► driver.rs ◄──────────► machine/attached.rs
+//!                        ▲            │    ▲    events,      decides: queue the input, take the turn lock,
+//!                        │            │    │    commands     start the turn, commit it, answer
+//!             chunk, output           │    │
+//!                        │  turn      ▼    │ signals: chunk, round done, turn done
+//!                        │     agent_session.rs ──► the agent's function, for example prompt_turn.rs ──► generate
+//!                        │                                                                               │
+//!                        └── driver.rs ◄── snapshots.rs                     journal/turn_journal.rs ◄────┘
+//!                                          asks the policy, writes          records replies and tools' results
+//! ```
+//!
+//! | step | file | where |
+//! |---|---|---|
+//! | input | `client.rs` | `Client::next` reads it, `driver.rs` raises `Input` |
+//! | turn lock | `machine/attached.rs` | `Attached::feed` commands `TakeLock`; `Driver::take_lock` asks for it |
+//! | function | `agent_session.rs` | `Driver::start_turn` hands the turn over; `AgentSession::run` calls the handler |
+//! | generate | `prompt_turn.rs` | `prompt_turn` renders the prompt and asks the model; turns of one's own use `Turn::generate` |
+//! | journal | `../journal/turn_journal.rs` | `TurnJournal` records what the model and the tools answer, before it is used |
+//! | snapshot | `snapshots.rs` | `Attached::end_turn` commands `CommitTurn`; `Driver::save` asks the policy and writes |
+//! | chunk | `client.rs` | `Driver::show` passes each chunk to `Wire::queue`; the turn's last is `turnEnd` |
+//! | output | `client.rs` | `Draining` commands `Resolve`; `Driver::output` makes the output, `Client::answer` sends it |
+//!
+//! These are seven files, `driver.rs` included. The others are beside the path: `start.rs` and `opening.rs` come before it,
+//! `background.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and `outbox.rs` carry signals
+//! between the function's task and the driver.
 
 mod agent_session;
 mod background;
@@ -8,23 +37,15 @@ mod conversation;
 mod definition;
 mod driver;
 mod effect;
-mod execute;
 mod function;
 mod generate;
-mod journals;
 mod machine;
 mod opening;
 mod outbox;
-mod output;
 mod prompt_turn;
 mod snapshots;
+mod start;
 mod turn;
-
-use std::sync::Arc;
-
-use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
-use tokio::sync::oneshot;
-use tracing::Instrument;
 
 pub use self::agent_session::AgentSession;
 pub use self::client::HandOff;
@@ -35,30 +56,6 @@ use self::driver::{AgentEvent, Written};
 pub use self::effect::TurnEffect;
 pub use self::generate::TurnGenerate;
 pub(crate) use self::opening::Opening;
-use self::opening::open;
 pub(crate) use self::prompt_turn::prompt_function;
+pub(crate) use self::start::invoke;
 pub use self::turn::{Turn, TurnContext, TurnResult};
-use crate::{AgentInit, AgentInput, AgentOutput, AgentStreamChunk, CustomState};
-
-/// Opens an invocation and waits for its output.
-///
-/// The work belongs to a driver in a task of its own. This future only waits: dropping it tells the driver that the
-/// client is gone, which ends the work unless it was detached.
-pub(crate) async fn invoke<S: CustomState>(
-    definition: Arc<Definition<S>>,
-    init: AgentInit,
-    inputs: Inputs<AgentInput>,
-    emitter: Emitter<AgentStreamChunk>,
-    context: Context,
-) -> Result<AgentOutput> {
-    let opening = open(&definition, init, &context).await?;
-    SpanRecorder::current().session_id(opening.session_id.as_str());
-    let (answer, outcome) = oneshot::channel();
-    let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer)?;
-    definition
-        .invocations
-        .spawn(driver.run().instrument(tracing::Span::current()));
-    outcome
-        .await
-        .unwrap_or_else(|_| Err(Error::internal("the invocation ended without an answer")))
-}

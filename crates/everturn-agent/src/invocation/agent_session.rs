@@ -99,8 +99,8 @@ impl<S: CustomState> AgentSession<S> {
                         return Err(error);
                     }
                 };
-                if let Some(row) = settle.settle(Ok(reason)).await? {
-                    recorder.snapshot_id(row.as_str());
+                if let Some(snapshot) = settle.settle(Ok(reason)).await? {
+                    recorder.snapshot_id(snapshot.as_str());
                 }
                 recorder.output(&TurnOutput {
                     state: session.state(),

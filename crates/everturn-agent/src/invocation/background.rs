@@ -30,7 +30,7 @@ pub(super) struct Background {
 
 /// The run as this process holds it.
 struct Run {
-    row: SnapshotId,
+    snapshot: SnapshotId,
     lease: Lease,
     _entry: RunEntry,
 }
@@ -81,7 +81,7 @@ impl Background {
     }
 
     pub(super) fn snapshot(&self) -> Option<&SnapshotId> {
-        self.run.as_ref().map(|run| &run.row)
+        self.run.as_ref().map(|run| &run.snapshot)
     }
 
     pub(super) fn start_beats(&mut self) {
@@ -135,20 +135,20 @@ async fn beat(beats: Option<&mut Interval>) -> AgentEvent {
 impl<S: CustomState> Driver<S> {
     /// Writes the pending snapshot of the run, under the id that was reserved for it.
     pub(super) fn write_pending(&mut self, inputs: Vec<AgentInput>) {
-        let (Some(ledger), Some(id)) = (&self.ledger, self.turns.reserved().cloned()) else {
+        let (Some(cursor), Some(id)) = (&self.cursor, self.turns.reserved().cloned()) else {
             return;
         };
-        let now = ledger.now();
-        let row = ledger.row(id);
-        let mut row = Snapshot {
+        let now = cursor.now();
+        let snapshot = cursor.row(id);
+        let mut snapshot = Snapshot {
             status: SnapshotStatus::Pending,
-            heartbeat_at: Some(row.created_at.max(now)),
+            heartbeat_at: Some(snapshot.created_at.max(now)),
             event: Some(SnapshotEvent::InvocationEnd),
             state: self
                 .snapshots
                 .takeover
                 .unsaved(|| SessionState::beginning(self.session.session_id())),
-            ..row
+            ..snapshot
         };
         let run = BackgroundRun {
             agent: self.definition.name.clone(),
@@ -158,29 +158,29 @@ impl<S: CustomState> Driver<S> {
             inputs,
             turn: self.journals.begun().filter(|_| self.turns.is_under_way()),
             context: self.definition.recorded_context(self.client.context()),
-            tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != ledger.scope()),
+            tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != cursor.scope()),
             extra: JsonObject::new(),
         };
-        row.set_background_run(run);
+        snapshot.set_background_run(run);
         self.writes.push(
-            ledger
-                .create(row, Vec::new())
-                .map(|row| Written::Pending(row.map(Box::new)))
+            cursor
+                .create(snapshot, Vec::new())
+                .map(|snapshot| Written::Pending(snapshot.map(Box::new)))
                 .boxed(),
         );
     }
 
     /// Notes that this worker has the run from now on.
-    pub(super) fn go_to_background(&mut self, row: SnapshotId, lease: Lease) {
+    pub(super) fn go_to_background(&mut self, snapshot: SnapshotId, lease: Lease) {
         let scope = self
-            .ledger
+            .cursor
             .as_ref()
-            .map(|ledger| ledger.scope().clone())
+            .map(|cursor| cursor.scope().clone())
             .unwrap_or_default();
-        self.broadcast.begin(stream_key(&scope, &row, lease.epoch()));
-        let entry = self.definition.runs.enter(scope, row.clone());
+        self.broadcast.begin(stream_key(&scope, &snapshot, lease.epoch()));
+        let entry = self.definition.runs.enter(scope, snapshot.clone());
         self.background.run = Some(Run {
-            row,
+            snapshot,
             lease,
             _entry: entry,
         });
@@ -239,10 +239,10 @@ impl<S: CustomState> Driver<S> {
         transition: impl FnOnce(Lease, Timestamp) -> Transition,
         journals: Vec<JournalKey>,
     ) -> Option<BoxFuture<'static, Rewritten>> {
-        let (ledger, run) = (self.ledger.as_ref()?, self.background.run.as_ref()?);
+        let (cursor, run) = (self.cursor.as_ref()?, self.background.run.as_ref()?);
         let lease = run.lease;
-        let written = ledger.change(run.row.clone(), transition(lease, ledger.now()), journals);
-        let found = ledger.read(run.row.clone());
+        let written = cursor.change(run.snapshot.clone(), transition(lease, cursor.now()), journals);
+        let found = cursor.read(run.snapshot.clone());
         let rewritten = async move {
             let is_written = written.await?.is_some();
             let hold = if is_written {
@@ -265,7 +265,7 @@ impl<S: CustomState> Driver<S> {
     }
 
     pub(super) fn finalize(&mut self, ending: Ending<Error>) {
-        let (Some(ledger), Some(run)) = (&self.ledger, &self.background.run) else {
+        let (Some(cursor), Some(run)) = (&self.cursor, &self.background.run) else {
             self.raised.push_back(Event::FinalizeWritten);
             return;
         };
@@ -277,18 +277,18 @@ impl<S: CustomState> Driver<S> {
         let finish = Transition::Finish {
             lease: run.lease,
             end: Box::new(run_end(ending, self.finish_reason(), self.session.state())),
-            now: ledger.now(),
+            now: cursor.now(),
         };
-        let written = ledger.change(run.row.clone(), finish, journals);
-        let found = ledger.read(run.row.clone());
+        let written = cursor.change(run.snapshot.clone(), finish, journals);
+        let found = cursor.read(run.snapshot.clone());
         let written = async move {
             match written.await? {
                 Some(_) => Ok(true),
-                // Nothing to write: the row says already that it was aborted, or it is not ours any more.
+                // Nothing to write: the snapshot says already that it was aborted, or it is not ours any more.
                 None => Ok::<_, Error>(
                     found
                         .await?
-                        .is_some_and(|row| row.status == SnapshotStatus::Aborted),
+                        .is_some_and(|snapshot| snapshot.status == SnapshotStatus::Aborted),
                 ),
             }
         };

@@ -7,31 +7,28 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use everturn_core::{Context, Emitter, Error, Inputs, Result};
-use futures::StreamExt;
+use everturn_core::{Error, Result};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
+use futures::{FutureExt, StreamExt};
 
 use super::Definition;
 use super::background::{Background, Rewritten};
 use super::broadcast::Broadcast;
-use super::client::{Client, Wire, WireEvent};
+use super::client::{Client, Wire, WireEvent, error_of};
 use super::function::{Function, Report, Turns};
-use super::journals::Journals;
-use super::machine::{Commit, Event, Machine, StoreSupport, TurnOutcome};
-use super::opening::Opening;
+use super::machine::{Cancellation, Command, Commit, EndOfInput, Event, Machine, TurnOutcome, TurnSnapshot};
 use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
-use super::snapshots::{RowWritten, Snapshots};
+use super::snapshots::{Journals, SnapshotWritten, Snapshots};
+use super::turn::{TurnContext, TurnReport, TurnStart};
 use crate::cursor::{InvocationCursor, Saved};
 use crate::session::Core;
-use crate::snapshot::{BackgroundRun, Lease};
+use crate::snapshot::Lease;
 use crate::transform::shown_chunk;
-use crate::turn_lock::AwaitedLock;
+use crate::turn_lock::{AwaitedLock, LockAnswer};
 use crate::{
-    AgentInput, AgentOutput, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionState,
-    SnapshotEvent, SnapshotId,
+    AgentFinishReason, AgentInput, AgentResult, AgentStreamChunk, CustomState, SessionState, Snapshot,
+    SnapshotIds, TurnEnd,
 };
 
 pub(super) type AgentEvent = Event<AgentInput, Error>;
@@ -50,7 +47,7 @@ pub(crate) struct Driver<S> {
     pub(super) turns: Turns,
     /// The wait for the turn lock.
     pub(super) lock_queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,
-    pub(super) ledger: Option<InvocationCursor>,
+    pub(super) cursor: Option<InvocationCursor>,
     pub(super) writes: FuturesUnordered<BoxFuture<'static, Written>>,
     pub(super) background: Background,
     pub(super) broadcast: Broadcast,
@@ -65,9 +62,9 @@ pub(crate) struct Driver<S> {
 
 /// A store's answer to a command.
 pub(super) enum Written {
-    Row(RowWritten),
+    Snapshot(SnapshotWritten),
     /// The turn gets no snapshot, and its journal was dropped.
-    NoRow,
+    NoSnapshot,
     Pending(Result<Box<Saved>>),
     Final(Result<bool>),
     Progress(Rewritten),
@@ -84,116 +81,6 @@ enum Happened {
 }
 
 impl<S: CustomState> Driver<S> {
-    /// Starts the agent's function on a session.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` if the session's custom state does not fit the agent.
-    pub(crate) fn start(
-        definition: Arc<Definition<S>>,
-        opening: Opening,
-        inputs: Inputs<AgentInput>,
-        emitter: Emitter<AgentStreamChunk>,
-        caller: Context,
-        answer: oneshot::Sender<Result<AgentOutput>>,
-    ) -> Result<Box<Self>> {
-        let support = match &opening.ledger {
-            None => StoreSupport::None,
-            Some(ledger) if ledger.can_watch() => StoreSupport::WithSubscription,
-            Some(_) => StoreSupport::WithoutSubscription,
-        };
-        let keeps_ends =
-            opening.ledger.is_some() && definition.snapshots.listens_to(SnapshotEvent::InvocationEnd);
-        let machine = Machine::new(support);
-        let machine = if keeps_ends {
-            machine.keeping_ends()
-        } else {
-            machine
-        };
-        let client = Client::new(inputs, caller, answer);
-        Self::assemble(definition, opening, client, emitter, machine)
-    }
-
-    /// Starts the agent's function on a run that was taken over, with the inputs that are left and without a client.
-    ///
-    /// # Errors
-    /// As [`Driver::start`].
-    pub(crate) fn take_over(
-        definition: Arc<Definition<S>>,
-        id: SnapshotId,
-        run: BackgroundRun,
-        opening: Opening,
-        context: Context,
-    ) -> Result<Box<Self>> {
-        let (machine, commands) = Machine::take_over(run.inputs);
-        let client = Client::departed(context);
-        let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
-        driver.turns = Turns::after(run.turns);
-        driver.wire.silence();
-        driver.play_to_watchers();
-        driver.go_to_background(id, run.lease);
-        for command in commands {
-            driver.execute(command);
-        }
-        Ok(driver)
-    }
-
-    fn assemble(
-        definition: Arc<Definition<S>>,
-        opening: Opening,
-        client: Client,
-        emitter: Emitter<AgentStreamChunk>,
-        machine: Machine<AgentInput, Error>,
-    ) -> Result<Box<Self>> {
-        let Opening {
-            session_id,
-            state,
-            ledger,
-            differs_from_row,
-        } = opening;
-        let caller = client.context().clone();
-        let work = CancellationToken::new();
-        let keeps_rounds =
-            ledger.is_some() && definition.snapshots.listens_to(SnapshotEvent::ToolIterationEnd);
-        let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming(), keeps_rounds);
-        let transform = definition.state_transform.clone();
-        let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone())?;
-        let session = Arc::new(session);
-        let last_good = ledger.is_none().then(|| session.state());
-        let resumed = ledger.as_ref().is_some_and(|ledger| ledger.last().is_some());
-        let snapshots = Snapshots::after(
-            resumed.then(|| session.state()),
-            differs_from_row.then(|| session.state()),
-        );
-
-        let handle = Session::new(Arc::clone(&session));
-        let context = handle.enter(caller.detached().with_cancellation(work));
-        let context = context.with_extension(Arc::new(definition.registry.clone()));
-        let running = (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone()));
-        let function = Function::spawn(&definition.name, running, context, signals);
-
-        Ok(Box::new(Self {
-            machine,
-            raised: VecDeque::new(),
-            client,
-            wire: Wire::new(emitter),
-            function,
-            turns: Turns::default(),
-            lock_queue: None,
-            ledger,
-            writes: FuturesUnordered::new(),
-            background: Background::new(definition.heartbeat.interval),
-            broadcast: Broadcast::new(Arc::clone(&definition.run_log)),
-            snapshots,
-            journals: Journals::default(),
-            last_good,
-            shown: None,
-            result: None,
-            definition,
-            session,
-            outbox,
-        }))
-    }
-
     /// Runs the invocation to its end.
     pub(crate) async fn run(mut self: Box<Self>) {
         while !self.machine.is_released() {
@@ -272,8 +159,8 @@ impl<S: CustomState> Driver<S> {
                 } else {
                     TurnOutcome::Failed
                 };
-                if let Some(ledger) = &mut self.ledger {
-                    ledger.turn_ended(ended == TurnOutcome::Succeeded);
+                if let Some(cursor) = &mut self.cursor {
+                    cursor.turn_ended(ended == TurnOutcome::Succeeded);
                 }
                 self.tell_watchers_of_turn_end(&outcome);
                 self.turns.end(outcome, settled);
@@ -327,12 +214,12 @@ impl<S: CustomState> Driver<S> {
 
     fn written(&mut self, written: Written) -> Option<AgentEvent> {
         Some(match written {
-            Written::Row(written) => self.row_written(written),
-            Written::NoRow => Event::TurnCommitted(Commit::Nothing),
+            Written::Snapshot(written) => self.snapshot_written(written),
+            Written::NoSnapshot => Event::TurnCommitted(Commit::Nothing),
             Written::Pending(Ok(saved)) => {
-                if let Some(ledger) = &mut self.ledger {
-                    ledger.wrote(&saved);
-                    self.journals.tip_moved(ledger.tip_id());
+                if let Some(cursor) = &mut self.cursor {
+                    cursor.wrote(&saved);
+                    self.journals.tip_moved(cursor.tip_id());
                 }
                 self.snapshots.note_created(&saved.row.snapshot_id);
                 self.go_to_background(saved.row.snapshot_id, Lease::first());
@@ -345,7 +232,7 @@ impl<S: CustomState> Driver<S> {
             Written::Final(Ok(true)) => Event::FinalizeWritten,
             Written::Final(Ok(false)) => {
                 self.broadcast.close();
-                Event::FinalizeFailed(Error::aborted("the run's row is no longer ours"))
+                Event::FinalizeFailed(Error::aborted("the run is no longer this worker's"))
             }
             Written::Final(Err(error)) => {
                 tracing::error!(session = %self.session.session_id(), %error, "the end of a background run was not saved");
@@ -382,5 +269,166 @@ async fn lock_awaited(queue: &mut Option<BoxFuture<'static, Result<AwaitedLock>>
             awaited
         }
         None => std::future::pending().await,
+    }
+}
+
+impl<S: CustomState> Driver<S> {
+    pub(super) fn execute(&mut self, command: Command<AgentInput, Error>) {
+        match command {
+            Command::TakeLock => self.take_lock(),
+            Command::LeaveQueue => self.lock_queue = None,
+            Command::ReleaseLock => self.release_lock(),
+            Command::StartTurn { input, snapshot } => self.start_turn(input, snapshot),
+            Command::FailTurn(error) => self.turns.fail(error),
+            Command::EndInput(EndOfInput::Closed) => self.turns.answer(Ok(None)),
+            Command::EndInput(EndOfInput::Cancelled) => self.turns.answer(Err(self.outbox.why_ended())),
+            Command::CommitTurn => self.commit_turn(),
+            Command::CommitRound => self.commit_round(),
+            Command::SettleRound(outcome) => self.snapshots.settle_round(outcome),
+            Command::CommitEnd => self.commit_end(),
+            Command::SendTurnEnd(outcome) => self.send_turn_end(outcome),
+            Command::SettleTurn(outcome) => self.turns.settle(outcome),
+            Command::SuppressWire => {
+                self.outbox.silence();
+                self.wire.silence();
+            }
+            Command::Drain => self.wire.drain(),
+            Command::CancelWork(why) => self.cancel_work(why),
+            Command::LetClientGo => self.let_client_go(),
+            Command::WritePending { inputs } => self.write_pending(inputs),
+            Command::RecordProgress { inputs } => self.record_progress(inputs),
+            Command::StartHeartbeat => self.background.start_beats(),
+            Command::StopHeartbeat => self.background.stop_beats(),
+            Command::SubscribeStatus => {
+                let statuses = self
+                    .cursor
+                    .as_ref()
+                    .zip(self.background.snapshot())
+                    .and_then(|(cursor, snapshot)| cursor.watch(snapshot));
+                self.background.watch(statuses);
+            }
+            Command::UnsubscribeStatus => self.background.watch(None),
+            Command::Beat => self.beat(),
+            Command::Finalize(ending) => self.finalize(ending),
+            Command::Resolve(resolution) => {
+                let output = self.output(resolution);
+                self.client.answer(output);
+            }
+            Command::Release => {
+                self.outbox.silence();
+                self.outbox.end(Error::cancelled("the invocation is over"));
+            }
+        }
+    }
+
+    fn take_lock(&mut self) {
+        let Some(cursor) = &mut self.cursor else {
+            return;
+        };
+        let answer = match cursor.take_lock(&self.turns.reserve()) {
+            Ok(LockAnswer::Granted) => Event::LockGranted,
+            Ok(LockAnswer::Queued(turn)) => {
+                self.lock_queue = Some(turn.wait().boxed());
+                return;
+            }
+            Err(error) => Event::LockRefused(error),
+        };
+        self.raised.push_front(answer);
+    }
+
+    /// Keeps the turn lock after the wait for it. If the session moved on meanwhile, its new state is loaded.
+    pub(super) fn lock_awaited(&mut self, awaited: Result<AwaitedLock>) -> AgentEvent {
+        let taken = awaited.and_then(|awaited| {
+            let moved_to = self.cursor.as_mut().map(|cursor| cursor.keep_lock(awaited));
+            match moved_to.transpose()?.flatten() {
+                Some(Snapshot { state, .. }) => self.session.reload(state.unwrap_or_default()),
+                None => Ok(()),
+            }
+        });
+        match taken {
+            Ok(()) => Event::LockGranted,
+            Err(error) => {
+                self.release_lock();
+                Event::LockRefused(error)
+            }
+        }
+    }
+
+    fn release_lock(&mut self) {
+        if let Some(cursor) = &mut self.cursor {
+            cursor.release_lock();
+        }
+    }
+
+    /// Hands the turn to the turn loop that waits for it, if one still does.
+    fn start_turn(&mut self, input: AgentInput, snapshot: TurnSnapshot) {
+        let Some(waiting) = self.turns.waiting() else {
+            self.raised.push_front(Event::TurnRefused(input));
+            return;
+        };
+        let reserved = match snapshot {
+            TurnSnapshot::Own => self.turns.reserved(),
+            TurnSnapshot::OfRun => self.background.snapshot(),
+        };
+        let reserved = reserved.cloned();
+        // A snapshot that is named after what it holds has no name yet, unless it is that of a background run.
+        let is_named =
+            self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();
+        let journal = self.journal_for(&input, reserved.as_ref());
+        let place = TurnContext {
+            snapshot_id: reserved.filter(|_| is_named),
+            parent_snapshot_id: self.cursor.as_ref().and_then(InvocationCursor::last).cloned(),
+            turn_index: self.turns.begin(),
+        };
+        let start = TurnStart {
+            journal,
+            input,
+            place,
+            report: TurnReport::new(self.outbox.clone()),
+        };
+        if let Err(Ok(Some(mut start))) = waiting.send(Ok(Some(start))) {
+            // The turn loop was dropped just now.
+            start.report.waive();
+            self.turns.take_back();
+            self.raised.push_front(Event::TurnRefused(start.input));
+        }
+    }
+
+    fn send_turn_end(&mut self, outcome: TurnOutcome) {
+        let end = match outcome {
+            TurnOutcome::Succeeded => TurnEnd {
+                snapshot_id: self.turns.snapshot().cloned(),
+                finish_reason: self.turns.reason(),
+            },
+            TurnOutcome::Failed => TurnEnd {
+                snapshot_id: None,
+                finish_reason: Some(AgentFinishReason::Failed),
+            },
+        };
+        self.announce(AgentStreamChunk::turn_end(end));
+    }
+
+    /// Sends the client a chunk that is not the function's.
+    pub(super) fn announce(&mut self, chunk: AgentStreamChunk) {
+        if !self.wire.is_silent() {
+            let failed = self.show(chunk.into());
+            self.raised.extend(failed);
+        }
+    }
+
+    fn cancel_work(&mut self, why: Cancellation<Error>) {
+        let why = match why {
+            Cancellation::Stopped(cause) => error_of(cause),
+            Cancellation::Aborted => Error::aborted("the run was aborted"),
+            Cancellation::Fenced => Error::aborted("another worker has taken the run over"),
+        };
+        self.outbox.end(why);
+        self.function.drop_after(self.definition.cancellation_grace);
+    }
+
+    /// Stops following the client; chunks are for the watchers of the run from now on.
+    fn let_client_go(&mut self) {
+        self.client.let_go();
+        self.play_to_watchers();
     }
 }

@@ -18,9 +18,9 @@ pub(crate) struct Opening {
     pub(crate) session_id: SessionId,
     pub(crate) state: SessionState,
     /// Which snapshot the next one follows; `None` if the client keeps the state.
-    pub(crate) ledger: Option<InvocationCursor>,
+    pub(crate) cursor: Option<InvocationCursor>,
     /// Whether the state differs from the resumed snapshot: it holds a new prompt input.
-    pub(crate) differs_from_row: bool,
+    pub(crate) differs_from_snapshot: bool,
 }
 
 /// Finds the state from which an invocation starts. Nothing is written, and nothing runs if this fails.
@@ -59,7 +59,7 @@ pub(crate) async fn open<S: CustomState>(
     };
     let settled = opening.state.prompt_input.is_some();
     settle_prompt_input(&mut opening.state, prompt_input, definition.prompt_input.as_ref())?;
-    opening.differs_from_row = !settled && opening.state.prompt_input.is_some();
+    opening.differs_from_snapshot = !settled && opening.state.prompt_input.is_some();
     Ok(opening)
 }
 
@@ -86,8 +86,8 @@ fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
     Ok(Opening {
         session_id,
         state,
-        ledger: None,
-        differs_from_row: false,
+        cursor: None,
+        differs_from_snapshot: false,
     })
 }
 
@@ -98,7 +98,7 @@ struct Stored<'a, S> {
 }
 
 impl<S> Stored<'_, S> {
-    fn ledger(&self, session_id: SessionId) -> InvocationCursor {
+    fn cursor(&self, session_id: SessionId) -> InvocationCursor {
         InvocationCursor::new(
             self.tenant.session(session_id),
             self.definition.concurrency,
@@ -113,51 +113,51 @@ impl<S> Stored<'_, S> {
 
     fn begin(&self) -> Opening {
         let session_id = SessionId::fresh();
-        let ledger = self.ledger(session_id.clone());
-        resumed(session_id, None, ledger)
+        let cursor = self.cursor(session_id.clone());
+        resumed(session_id, None, cursor)
     }
 
     async fn resume(&self, id: SnapshotId, session_id: Option<SessionId>) -> Result<Opening> {
-        let row = read(self.tenant.get(&id, Detail::Whole).await)?;
-        let row = row.ok_or_else(|| not_found(&id))?;
+        let snapshot = read(self.tenant.get(&id, Detail::Whole).await)?;
+        let snapshot = snapshot.ok_or_else(|| not_found(&id))?;
         if let Some(session_id) = &session_id {
-            check_owner(&row, session_id)?;
+            check_owner(&snapshot, session_id)?;
         }
-        let row = resumable(row)?;
-        let session_id = row.session_id.clone().unwrap_or_else(SessionId::fresh);
-        let mut ledger = self.ledger(session_id.clone());
+        let snapshot = resumable(snapshot)?;
+        let session_id = snapshot.session_id.clone().unwrap_or_else(SessionId::fresh);
+        let mut cursor = self.cursor(session_id.clone());
         let latest = self.latest(&session_id, Detail::Metadata).await?;
-        ledger.resume_from(&row, latest.as_ref())?;
-        Ok(resumed(session_id, Some(row), ledger))
+        cursor.resume_from(&snapshot, latest.as_ref())?;
+        Ok(resumed(session_id, Some(snapshot), cursor))
     }
 
     async fn resume_latest(&self, session_id: SessionId) -> Result<Opening> {
-        let mut ledger = self.ledger(session_id.clone());
+        let mut cursor = self.cursor(session_id.clone());
         let latest = self.latest(&session_id, Detail::Whole).await?;
-        let row = match &latest {
+        let snapshot = match &latest {
             Some(latest) => {
                 check_answer(latest, &session_id)?;
                 match resumable(latest.clone()) {
                     Err(_) if self.definition.resume_past_failures => {
                         last_completed(&self.tenant, latest).await?
                     }
-                    row => Some(row?),
+                    snapshot => Some(snapshot?),
                 }
             }
             None => None,
         };
-        ledger.resume_latest(row.as_ref(), latest.as_ref())?;
-        Ok(resumed(session_id, row, ledger))
+        cursor.resume_latest(snapshot.as_ref(), latest.as_ref())?;
+        Ok(resumed(session_id, snapshot, cursor))
     }
 }
 
-fn resumed(session_id: SessionId, row: Option<Snapshot>, ledger: InvocationCursor) -> Opening {
-    let state = row.and_then(|row| row.state).unwrap_or_default();
+fn resumed(session_id: SessionId, snapshot: Option<Snapshot>, cursor: InvocationCursor) -> Opening {
+    let state = snapshot.and_then(|snapshot| snapshot.state).unwrap_or_default();
     Opening {
         session_id,
         state,
-        ledger: Some(ledger),
-        differs_from_row: false,
+        cursor: Some(cursor),
+        differs_from_snapshot: false,
     }
 }
 
@@ -166,20 +166,20 @@ fn read<T>(answer: Result<T>) -> Result<T> {
 }
 
 /// Checks that the store answered with a snapshot of the session that it was asked for.
-fn check_answer(row: &Snapshot, session_id: &SessionId) -> Result<()> {
-    if row.session_id.as_ref() == Some(session_id) {
+fn check_answer(snapshot: &Snapshot, session_id: &SessionId) -> Result<()> {
+    if snapshot.session_id.as_ref() == Some(session_id) {
         return Ok(());
     }
     Err(Error::internal(format!(
         "the store violates its contract: asked for session '{session_id}', it answered with snapshot '{}' of another",
-        row.snapshot_id
+        snapshot.snapshot_id
     )))
 }
 
 /// Returns the nearest completed ancestor of a snapshot.
-async fn last_completed(tenant: &TenantStore, row: &Snapshot) -> Result<Option<Snapshot>> {
-    let mut seen = HashSet::from([row.snapshot_id.clone()]);
-    let mut parent = row.parent_id.clone();
+async fn last_completed(tenant: &TenantStore, snapshot: &Snapshot) -> Result<Option<Snapshot>> {
+    let mut seen = HashSet::from([snapshot.snapshot_id.clone()]);
+    let mut parent = snapshot.parent_id.clone();
     while let Some(id) = parent {
         if !seen.insert(id.clone()) {
             return Err(Error::failed_precondition(format!(

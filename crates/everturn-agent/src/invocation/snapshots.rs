@@ -1,6 +1,7 @@
 //! The snapshots of an invocation: the snapshot policy is asked, and what it wants is written.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use everturn_ai::{History, Messages};
 use everturn_core::{Error, Result};
@@ -11,9 +12,12 @@ use super::outbox::Answer;
 use super::{AgentEvent, Driver, Written};
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::cursor::Saved;
+use crate::journal::TurnJournal;
+use crate::snapshot::OpenTurn;
+use crate::store::JournalKey;
 use crate::{
-    AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotCreated, SnapshotEvent, SnapshotId,
-    SnapshotIds, SnapshotMoment,
+    AgentInput, AgentStreamChunk, CustomState, Session, SessionState, Snapshot, SnapshotCreated,
+    SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment,
 };
 
 /// The snapshots of the invocation, as far as the driver must remember them.
@@ -38,7 +42,7 @@ struct Round {
 }
 
 /// The outcome of writing a snapshot.
-pub(super) struct RowWritten {
+pub(super) struct SnapshotWritten {
     event: SnapshotEvent,
     /// The snapshot's messages, without the snapshot's id in the last one.
     messages: History,
@@ -80,15 +84,15 @@ impl Snapshots {
 impl<S: CustomState> Driver<S> {
     pub(super) fn commit_turn(&mut self) {
         let state = self.session.state();
-        if self.ledger.is_none() {
+        if self.cursor.is_none() {
             self.last_good = Some(state.clone());
         }
         match self.save(SnapshotEvent::TurnEnd, state) {
             Ok(true) => {}
             Ok(false) => {
                 self.snapshots.unsaved_turns += 1;
-                if let Some(ledger) = &mut self.ledger {
-                    ledger.turn_ended(true);
+                if let Some(cursor) = &mut self.cursor {
+                    cursor.turn_ended(true);
                 }
                 self.forget_journals();
             }
@@ -99,9 +103,9 @@ impl<S: CustomState> Driver<S> {
     /// Drops the journals of a turn that gets no snapshot.
     fn forget_journals(&mut self) {
         let journals = self.journals.take();
-        match &self.ledger {
-            Some(ledger) if !journals.is_empty() => {
-                let forgotten = ledger.forget(journals).map(|()| Written::NoRow);
+        match &self.cursor {
+            Some(cursor) if !journals.is_empty() => {
+                let forgotten = cursor.forget(journals).map(|()| Written::NoSnapshot);
                 self.writes.push(forgotten.boxed());
             }
             _ => self.raised.push_back(Event::TurnCommitted(Commit::Nothing)),
@@ -135,28 +139,28 @@ impl<S: CustomState> Driver<S> {
 
     /// Begins to write a snapshot if there is a store and the policy wants one; returns whether it did.
     fn save(&mut self, event: SnapshotEvent, state: SessionState) -> Result<bool> {
-        let Some(ledger) = &self.ledger else {
+        let Some(cursor) = &self.cursor else {
             return Ok(false);
         };
-        let next_turn = ledger.next_turn() + self.snapshots.unsaved_turns;
+        let next_turn = cursor.next_turn() + self.snapshots.unsaved_turns;
         let turn_index = match event {
             SnapshotEvent::InvocationEnd => next_turn.checked_sub(1),
             _ => Some(next_turn),
         };
         let own = self.turns.reserved().filter(|_| event == SnapshotEvent::TurnEnd);
-        let row = ledger.row(own.cloned().unwrap_or_else(SnapshotId::fresh));
+        let snapshot = cursor.row(own.cloned().unwrap_or_else(SnapshotId::fresh));
         let moment = SnapshotMoment {
             event,
             state: &state,
             previous: self.snapshots.takeover.newest(),
-            index: row.index.unwrap_or_default(),
+            index: snapshot.index.unwrap_or_default(),
             turn_index: turn_index.unwrap_or_default(),
         };
         if !self.definition.snapshots.wants(&moment)? {
             return Ok(false);
         }
         let snapshot_id = match self.definition.snapshot_ids {
-            SnapshotIds::Uuid => row.snapshot_id.clone(),
+            SnapshotIds::Uuid => snapshot.snapshot_id.clone(),
             SnapshotIds::ContentAddressed => SnapshotId::of_state(&state)?,
         };
         let messages = state.messages.clone();
@@ -165,7 +169,7 @@ impl<S: CustomState> Driver<S> {
         } else {
             messages.clone()
         };
-        let mut row = Snapshot {
+        let mut snapshot = Snapshot {
             snapshot_id,
             turn_index,
             event: Some(event),
@@ -178,22 +182,22 @@ impl<S: CustomState> Driver<S> {
                 messages: named,
                 ..state
             }),
-            ..row
+            ..snapshot
         };
         if let Some(turn) = self
             .journals
             .under_way()
             .filter(|_| event == SnapshotEvent::ToolIterationEnd)
         {
-            row.set_open_turn(turn);
+            snapshot.set_open_turn(turn);
         }
         let journals = match event {
             SnapshotEvent::TurnEnd => self.journals.written(),
             // The turn is still under way, or its own snapshot has dropped them.
             _ => Vec::new(),
         };
-        let written = ledger.create(row, journals).map(move |saved| {
-            Written::Row(RowWritten {
+        let written = cursor.create(snapshot, journals).map(move |saved| {
+            Written::Snapshot(SnapshotWritten {
                 event,
                 messages,
                 saved: saved.map(Box::new),
@@ -204,8 +208,8 @@ impl<S: CustomState> Driver<S> {
     }
 
     /// Takes note of a snapshot that was written, or could not be.
-    pub(super) fn row_written(&mut self, written: RowWritten) -> AgentEvent {
-        let RowWritten {
+    pub(super) fn snapshot_written(&mut self, written: SnapshotWritten) -> AgentEvent {
+        let SnapshotWritten {
             event,
             messages,
             saved,
@@ -220,27 +224,31 @@ impl<S: CustomState> Driver<S> {
                 }));
             }
         };
-        if let Some(ledger) = &mut self.ledger {
-            ledger.wrote(&saved);
-            self.journals.tip_moved(ledger.tip_id());
+        if let Some(cursor) = &mut self.cursor {
+            cursor.wrote(&saved);
+            self.journals.tip_moved(cursor.tip_id());
         }
-        let Saved { row, is_new, .. } = *saved;
-        if let Some(named) = row.state.as_ref().map(|state| &state.messages) {
+        let Saved {
+            row: snapshot,
+            is_new,
+            ..
+        } = *saved;
+        if let Some(named) = snapshot.state.as_ref().map(|state| &state.messages) {
             match event {
                 SnapshotEvent::ToolIterationEnd => self.session.saved_ahead(&messages, named),
                 _ if self.definition.names_messages => self.session.adopt_named(&messages, named),
                 _ => {}
             }
         }
-        self.snapshots.written = row.state;
+        self.snapshots.written = snapshot.state;
         self.snapshots.unsaved_turns = 0;
         if is_new {
-            self.report(&row.snapshot_id, event);
+            self.report(&snapshot.snapshot_id, event);
         }
         match event {
             SnapshotEvent::TurnEnd => {
                 self.journals.begin();
-                self.turns.committed(row.snapshot_id);
+                self.turns.committed(snapshot.snapshot_id);
                 Event::TurnCommitted(Commit::Snapshot)
             }
             SnapshotEvent::ToolIterationEnd => Event::RoundCommitted(Commit::Snapshot),
@@ -260,11 +268,11 @@ impl<S: CustomState> Driver<S> {
 
     /// Returns whether the client is told of each snapshot; under the default policy the `turnEnd` chunks tell of all.
     fn reports_snapshots(&self) -> bool {
-        self.ledger.is_some() && !self.definition.snapshots.is_default()
+        self.cursor.is_some() && !self.definition.snapshots.is_default()
     }
 
     /// Returns the ids of this invocation's snapshots, if the client is told of them.
-    pub(super) fn reported_rows(&self) -> Option<Vec<SnapshotId>> {
+    pub(super) fn reported_snapshots(&self) -> Option<Vec<SnapshotId>> {
         self.reports_snapshots().then(|| self.snapshots.created.clone())
     }
 }
@@ -277,4 +285,60 @@ fn naming(messages: &History, id: &SnapshotId) -> History {
     let mut named = messages.truncate_to(messages.len() - 1);
     named.push(last.clone().with_metadata_entry(SNAPSHOT_ID_ENTRY, id.as_str()));
     named
+}
+
+#[derive(Default)]
+pub(super) struct Journals(Vec<Arc<TurnJournal>>);
+
+impl Journals {
+    /// Forgets the journals, because a snapshot now holds their turns.
+    pub(super) fn begin(&mut self) {
+        self.0.clear();
+    }
+
+    /// Returns the journals that have records in the store.
+    pub(super) fn written(&self) -> Vec<JournalKey> {
+        self.0.iter().filter_map(|journal| journal.written()).collect()
+    }
+
+    /// Returns the beginning of the turn under way, if it has a journal.
+    pub(super) fn begun(&self) -> Option<OpenTurn> {
+        self.0.last().map(|journal| journal.beginning())
+    }
+
+    /// Returns the turn under way with its records so far, if there are any.
+    pub(super) fn under_way(&self) -> Option<OpenTurn> {
+        self.0.last()?.so_far()
+    }
+
+    /// The invocation wrote a snapshot; `tip` is now the session's latest.
+    pub(super) fn tip_moved(&self, tip: Option<&SnapshotId>) {
+        if let Some(journal) = self.0.last() {
+            journal.tip_moved(tip);
+        }
+    }
+
+    /// Forgets the journals and returns those that have records in the store.
+    pub(super) fn take(&mut self) -> Vec<JournalKey> {
+        let written = self.written();
+        self.0.clear();
+        written
+    }
+}
+
+impl<S: CustomState> Driver<S> {
+    /// Opens the journal of the turn that begins, if the agent and its store keep journals.
+    pub(super) fn journal_for(
+        &mut self,
+        input: &AgentInput,
+        reserved: Option<&SnapshotId>,
+    ) -> Option<Arc<TurnJournal>> {
+        let retention = Arc::clone(self.definition.journals.as_ref()?);
+        let length = self.session.state().messages.len();
+        let location = self.cursor.as_ref()?.journal(length, input, reserved?)?;
+        let session = Session::new(Arc::clone(&self.session)).handle();
+        let journal = Arc::new(TurnJournal::new(location, session, retention));
+        self.journals.0.push(Arc::clone(&journal));
+        Some(journal)
+    }
 }

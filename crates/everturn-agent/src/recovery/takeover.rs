@@ -124,8 +124,8 @@ impl TakenRun {
         let opening = Opening {
             session_id,
             state,
-            ledger: Some(cursor),
-            differs_from_row: false,
+            cursor: Some(cursor),
+            differs_from_snapshot: false,
         };
         Ok(Ok(Self { id, run, opening }))
     }

@@ -1,0 +1,161 @@
+//! Starting an invocation: by a call, or by a takeover.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
+use futures::stream::FuturesUnordered;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::background::Background;
+use super::broadcast::Broadcast;
+use super::client::{Client, Wire};
+use super::function::{Function, Turns};
+use super::machine::{Machine, StoreSupport};
+use super::opening::{Opening, open};
+use super::outbox::Outbox;
+use super::snapshots::{Journals, Snapshots};
+use super::{Definition, Driver};
+use crate::session::Core;
+use crate::snapshot::BackgroundRun;
+use crate::{
+    AgentInit, AgentInput, AgentOutput, AgentSession, AgentStreamChunk, CustomState, Session, SnapshotEvent,
+    SnapshotId,
+};
+
+/// Opens an invocation and waits for its output.
+///
+/// The work belongs to a driver in a task of its own. This future only waits: dropping it tells the driver that the
+/// client is gone, which ends the work unless it was detached.
+pub(crate) async fn invoke<S: CustomState>(
+    definition: Arc<Definition<S>>,
+    init: AgentInit,
+    inputs: Inputs<AgentInput>,
+    emitter: Emitter<AgentStreamChunk>,
+    context: Context,
+) -> Result<AgentOutput> {
+    let opening = open(&definition, init, &context).await?;
+    SpanRecorder::current().session_id(opening.session_id.as_str());
+    let (answer, outcome) = oneshot::channel();
+    let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer)?;
+    definition
+        .invocations
+        .spawn(driver.run().instrument(tracing::Span::current()));
+    outcome
+        .await
+        .unwrap_or_else(|_| Err(Error::internal("the invocation ended without an answer")))
+}
+
+impl<S: CustomState> Driver<S> {
+    /// Starts the agent's function on a session.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the session's custom state does not fit the agent.
+    pub(crate) fn start(
+        definition: Arc<Definition<S>>,
+        opening: Opening,
+        inputs: Inputs<AgentInput>,
+        emitter: Emitter<AgentStreamChunk>,
+        caller: Context,
+        answer: oneshot::Sender<Result<AgentOutput>>,
+    ) -> Result<Box<Self>> {
+        let support = match &opening.cursor {
+            None => StoreSupport::None,
+            Some(cursor) if cursor.can_watch() => StoreSupport::WithSubscription,
+            Some(_) => StoreSupport::WithoutSubscription,
+        };
+        let keeps_ends =
+            opening.cursor.is_some() && definition.snapshots.listens_to(SnapshotEvent::InvocationEnd);
+        let machine = Machine::new(support);
+        let machine = if keeps_ends {
+            machine.keeping_ends()
+        } else {
+            machine
+        };
+        let client = Client::new(inputs, caller, answer);
+        Self::assemble(definition, opening, client, emitter, machine)
+    }
+
+    /// Starts the agent's function on a run that was taken over, with the inputs that are left and without a client.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub(crate) fn take_over(
+        definition: Arc<Definition<S>>,
+        id: SnapshotId,
+        run: BackgroundRun,
+        opening: Opening,
+        context: Context,
+    ) -> Result<Box<Self>> {
+        let (machine, commands) = Machine::take_over(run.inputs);
+        let client = Client::departed(context);
+        let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
+        driver.turns = Turns::after(run.turns);
+        driver.wire.silence();
+        driver.play_to_watchers();
+        driver.go_to_background(id, run.lease);
+        for command in commands {
+            driver.execute(command);
+        }
+        Ok(driver)
+    }
+
+    fn assemble(
+        definition: Arc<Definition<S>>,
+        opening: Opening,
+        client: Client,
+        emitter: Emitter<AgentStreamChunk>,
+        machine: Machine<AgentInput, Error>,
+    ) -> Result<Box<Self>> {
+        let Opening {
+            session_id,
+            state,
+            cursor,
+            differs_from_snapshot,
+        } = opening;
+        let caller = client.context().clone();
+        let work = CancellationToken::new();
+        let keeps_rounds =
+            cursor.is_some() && definition.snapshots.listens_to(SnapshotEvent::ToolIterationEnd);
+        let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming(), keeps_rounds);
+        let transform = definition.state_transform.clone();
+        let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone())?;
+        let session = Arc::new(session);
+        let last_good = cursor.is_none().then(|| session.state());
+        let resumed = cursor.as_ref().is_some_and(|cursor| cursor.last().is_some());
+        let snapshots = Snapshots::after(
+            resumed.then(|| session.state()),
+            differs_from_snapshot.then(|| session.state()),
+        );
+
+        let handle = Session::new(Arc::clone(&session));
+        let context = handle.enter(caller.detached().with_cancellation(work));
+        let context = context.with_extension(Arc::new(definition.registry.clone()));
+        let running = (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone()));
+        let function = Function::spawn(&definition.name, running, context, signals);
+
+        Ok(Box::new(Self {
+            machine,
+            raised: VecDeque::new(),
+            client,
+            wire: Wire::new(emitter),
+            function,
+            turns: Turns::default(),
+            lock_queue: None,
+            cursor,
+            writes: FuturesUnordered::new(),
+            background: Background::new(definition.heartbeat.interval),
+            broadcast: Broadcast::new(Arc::clone(&definition.run_log)),
+            snapshots,
+            journals: Journals::default(),
+            last_good,
+            shown: None,
+            result: None,
+            definition,
+            session,
+            outbox,
+        }))
+    }
+}
