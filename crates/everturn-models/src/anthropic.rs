@@ -46,7 +46,7 @@ const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 const TOKEN_VARIABLE: &str = "ANTHROPIC_AUTH_TOKEN";
 const KEY_HEADER: KeyHeader = KeyHeader::Named("x-api-key");
 
-/// Claude and other models that speak Anthropic's protocol, as `anthropic/NAME`.
+/// The plugin for Claude and other models that speak Anthropic's protocol. Its models are `anthropic/NAME`.
 #[derive(Debug, Clone)]
 pub struct Anthropic {
     service: Service,
@@ -54,7 +54,7 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    /// Models that are paid for with this API key.
+    /// Creates the plugin with an API key.
     pub fn new(key: impl AsRef<str>) -> Self {
         let service = Service::new(PROVIDER, BASE_URL)
             .with_key_header(KEY_HEADER)
@@ -62,8 +62,9 @@ impl Anthropic {
         Self::of(service)
     }
 
-    /// Models with the key in `ANTHROPIC_API_KEY`, or the token in `ANTHROPIC_AUTH_TOKEN`, at `ANTHROPIC_BASE_URL` if
-    /// that is set. Lines of `ANTHROPIC_CUSTOM_HEADERS` (`Name: value`) are sent with every request.
+    /// Creates the plugin with the key in `ANTHROPIC_API_KEY`, or the token in `ANTHROPIC_AUTH_TOKEN`, for the address in
+    /// `ANTHROPIC_BASE_URL` if that is set. The lines of `ANTHROPIC_CUSTOM_HEADERS` (`Name: value`) become headers of every
+    /// request.
     ///
     /// Without a key, installing the plugin fails with an error that names the variable, unless the address is on this
     /// machine.
@@ -102,7 +103,7 @@ impl Anthropic {
         }
     }
 
-    /// The model of that name, with what the provider said about it if it was asked lately.
+    /// Returns the model of that name, described by the provider's list if that was fetched lately.
     fn model(&self, name: &str) -> Claude {
         let known = self.listing.known().unwrap_or_default();
         let listed = known.into_iter().find(|listed| listed.id == name);
@@ -112,7 +113,7 @@ impl Anthropic {
 
 connection_methods!(Anthropic, base_url: without_version);
 
-/// The address without the version of the API, which is part of every path.
+/// Removes the version of the API from an address: it is part of every path.
 fn without_version(base_url: &str) -> &str {
     let trimmed = base_url.trim().trim_end_matches('/');
     trimmed.strip_suffix("/v1").unwrap_or(trimmed)
@@ -159,7 +160,7 @@ impl Plugin for Anthropic {
     }
 }
 
-/// Inside a stream there is no HTTP status: the type of the error decides.
+/// Classifies an error inside a stream by its type: there is no HTTP status.
 fn classify(failure: &mut Failure, body: &Value) {
     if failure.http_status.is_some() {
         return;

@@ -1,8 +1,10 @@
 //! Content in the forms that several protocols share.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
-use everturn_ai::{Media, ToolResponse};
+use everturn_ai::{Media, Part, PartKind, ToolResponse};
 use serde_json::Value;
 
 /// The output of a tool as text: a text as it is, anything else as compact JSON, nothing as nothing.
@@ -51,6 +53,25 @@ fn percent_decoded(text: &str) -> Vec<u8> {
 
 fn hexadecimal(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits.get(..2)?).ok()?, 16).ok()
+}
+
+/// Warns, once per provider, about parts of a conversation that the provider cannot be sent: custom parts of another
+/// provider, and kinds that this version does not know.
+pub(crate) fn warn_left_out(part: &Part, provider: &'static str) {
+    static WARNED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    if !matches!(part.kind(), PartKind::Custom(_) | PartKind::Unknown(_)) {
+        return;
+    }
+    if WARNED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(provider)
+    {
+        tracing::warn!(
+            provider,
+            "parts of the conversation that only another provider understands are left out"
+        );
+    }
 }
 
 /// Whether a MIME type is one of images.

@@ -12,7 +12,7 @@
 //!
 //! The signature of a thought is kept on the part that it came with and goes back there. A call that another provider's
 //! model made is marked as such, so that a conversation can change to Gemini in the middle of its tools. Code that Gemini
-//! ran and tools that it called itself are custom parts; what grounds an answer is in the metadata of its message.
+//! ran and tools that it called itself are custom parts; citations and grounding are in the metadata of the message.
 
 mod config;
 mod contents;
@@ -44,12 +44,12 @@ use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods};
 /// The name of the plugin, and of the provider in the metadata of parts.
 const PROVIDER: &str = "gemini";
 const BASE_URL: &str = "https://generativelanguage.googleapis.com";
-/// The variables that may hold the key, the first one that does counting.
+/// The variables that may hold the key. The first one that is set counts.
 const KEY_VARIABLES: [&str; 3] = ["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_API_KEY"];
 /// A header: a key in the address would end up in logs.
 const KEY_HEADER: KeyHeader = KeyHeader::Named("x-goog-api-key");
 
-/// Gemini's models and embedders, as `gemini/NAME`.
+/// The plugin for Gemini. Its models and embedders are `gemini/NAME`.
 #[derive(Debug, Clone)]
 pub struct Gemini {
     service: Service,
@@ -57,13 +57,13 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// Models that are paid for with this API key.
+    /// Creates the plugin with an API key.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self::of(Service::new(PROVIDER, BASE_URL).with_key(Some(ApiKey::new(key.as_ref()))))
     }
 
-    /// Models with the key in `GEMINI_API_KEY`, `GOOGLE_API_KEY` or `GOOGLE_GENAI_API_KEY`, at `GOOGLE_GEMINI_BASE_URL` if
-    /// that is set.
+    /// Creates the plugin with the key in `GEMINI_API_KEY`, `GOOGLE_API_KEY` or `GOOGLE_GENAI_API_KEY`, for the address in
+    /// `GOOGLE_GEMINI_BASE_URL` if that is set.
     ///
     /// Without a key, installing the plugin fails with an error that names the variable, unless the address is on this
     /// machine.
@@ -95,7 +95,7 @@ impl Gemini {
         }
     }
 
-    /// The model of that name, with what the provider said about it if it was asked lately.
+    /// Returns the model of that name, described by the provider's list if that was fetched lately.
     fn model(&self, name: &str) -> GeminiModel {
         let known = self.listing.known().unwrap_or_default();
         let listed = known.into_iter().find(|listed| listed.id() == name);
@@ -105,13 +105,13 @@ impl Gemini {
 
 connection_methods!(Gemini, base_url: without_version);
 
-/// The address without the version of the API, which is part of every path.
+/// Removes the version of the API from an address: it is part of every path.
 fn without_version(base_url: &str) -> &str {
     let trimmed = base_url.trim().trim_end_matches('/');
     trimmed.strip_suffix("/v1beta").unwrap_or(trimmed)
 }
 
-/// The path of a method of a model, `tunedModels/…` included.
+/// Returns the path of a method of a model, `tunedModels/…` included.
 fn method_path(model: &str, method: &str) -> String {
     let mut path = "/v1beta/".to_owned();
     if !model.contains('/') {
@@ -175,7 +175,7 @@ impl Plugin for Gemini {
     }
 }
 
-/// The name that Google gives the status decides; a wrong key is told apart from a wrong request, and an exhausted quota
+/// Classifies an error by the name of its status. A wrong key is told apart from a wrong request, and an exhausted quota
 /// from a busy moment.
 fn classify(failure: &mut Failure, body: &Value) {
     // An error outside of an event stream comes in a list.
@@ -223,7 +223,7 @@ fn named(status: &str) -> Option<(Status, bool)> {
     })
 }
 
-/// A duration such as `34.07s`.
+/// Reads a duration such as `34.07s`.
 fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text.strip_suffix('s')?.parse().ok()?).ok()
 }

@@ -1,9 +1,9 @@
-//! Counts of several requests that were one call.
+//! Token counts of several requests that are one model call.
 
 use everturn_ai::Usage;
 use serde_json::Number;
 
-/// The tokens of two requests together.
+/// Adds the counts of two requests.
 pub(crate) fn sum(first: Usage, second: &Usage) -> Usage {
     let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
         (None, None) => None,

@@ -1,6 +1,6 @@
 //! Parts as content blocks.
 
-use everturn_ai::{JsonObject, Media, Part, PartKind, ToolRequest, ToolResponse, metadata};
+use everturn_ai::{JsonObject, Media, Part, PartKind, ToolRequest, ToolResponse};
 use everturn_core::{Error, Result};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ const CACHE_CONTROL: [&str; 2] = ["cache_control", "cacheControl"];
 const FILE_SCHEME: &str = "anthropic-file:";
 const PDF: &str = "application/pdf";
 
-/// The block of a part of a user, tool or system message; `None` for what Claude cannot be sent.
+/// Converts a part of a user or tool message; `None` if Claude cannot be sent such a part.
 pub(super) fn user_block(part: &Part, calls: &mut Calls) -> Result<Option<Value>> {
     if let Some(response) = part.as_tool_response() {
         let block = tool_result(part, response, calls)?;
@@ -24,9 +24,9 @@ pub(super) fn user_block(part: &Part, calls: &mut Calls) -> Result<Option<Value>
     content_block(part)
 }
 
-/// The block of a part of a model message; `None` for what does not go back.
+/// Converts a part of a model message; `None` if such a part does not go back.
 ///
-/// A medium is not among them: Claude takes media from users only.
+/// Media does not: Claude takes it from users only.
 pub(super) fn assistant_block(part: &Part, names: &ToolNames, calls: &mut Calls) -> Option<Value> {
     let block = match part.kind() {
         PartKind::Text(text) => {
@@ -46,7 +46,7 @@ pub(super) fn assistant_block(part: &Part, names: &ToolNames, calls: &mut Calls)
     Some(cached(block, part.metadata()))
 }
 
-/// The block of a part that a user or a tool's result may hold.
+/// Converts a part that may stand in a user message or in the result of a tool.
 pub(super) fn content_block(part: &Part) -> Result<Option<Value>> {
     let block = match part.kind() {
         PartKind::Text(text) => text_block(text),
@@ -58,12 +58,12 @@ pub(super) fn content_block(part: &Part) -> Result<Option<Value>> {
     Ok(block.map(|block| cached(block, part.metadata())))
 }
 
-/// Claude refuses text without anything to read.
+/// Makes a text block; `None` for blank text, which Claude refuses.
 pub(super) fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text }))
 }
 
-/// The block with the cache breakpoint that its metadata asks for.
+/// Adds the cache breakpoint that the metadata asks for.
 pub(super) fn cached(mut block: Value, metadata: Option<&JsonObject>) -> Value {
     let mark = metadata.and_then(|metadata| CACHE_CONTROL.iter().find_map(|key| metadata.get(*key)));
     if let Some(mark) = mark.and_then(cache_control) {
@@ -72,7 +72,7 @@ pub(super) fn cached(mut block: Value, metadata: Option<&JsonObject>) -> Value {
     block
 }
 
-/// A cache mark as the wire has it: `true` stands for the ordinary one.
+/// Returns a cache breakpoint as the API writes it; `true` stands for an ordinary one.
 pub(super) fn cache_control(mark: &Value) -> Option<Value> {
     match mark {
         Value::Bool(true) => Some(json!({ "type": "ephemeral" })),
@@ -81,7 +81,7 @@ pub(super) fn cache_control(mark: &Value) -> Option<Value> {
     }
 }
 
-/// Reasoning goes back only with Claude's own signature.
+/// Converts reasoning; `None` unless it has Claude's own signature.
 fn thinking(part: &Part, text: &str) -> Option<Value> {
     let signature = match provenance::signature(part, PROVIDER)? {
         Signature::Exact(signature) => signature.to_owned(),
@@ -90,7 +90,7 @@ fn thinking(part: &Part, text: &str) -> Option<Value> {
     Some(json!({ "type": "thinking", "thinking": text, "signature": signature }))
 }
 
-/// The text that base64 stands for: a signature that was encoded twice, or a document.
+/// Decodes base64 to text: a signature that was encoded twice, or a document.
 fn decoded(encoded: &str) -> Option<String> {
     use base64::Engine as _;
 
@@ -98,7 +98,7 @@ fn decoded(encoded: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A custom part of Claude's own, as it came; `None` for those of other providers.
+/// Returns the block in a custom part of Claude's own; `None` for those of other providers.
 fn custom_block(custom: &JsonObject) -> Option<Value> {
     if let Some(block) = custom.get(PROVIDER) {
         return Some(block.clone());
@@ -111,7 +111,7 @@ fn custom_block(custom: &JsonObject) -> Option<Value> {
     Some(document)
 }
 
-/// The same value with its keys written as the API writes them: `mediaType` becomes `media_type`.
+/// Writes the keys of a value as the API does: `mediaType` becomes `media_type`.
 fn snake_case(value: &Value) -> Value {
     let key = |key: &str| {
         key.chars().fold(String::new(), |mut key, c| {
@@ -171,8 +171,8 @@ fn tool_result(part: &Part, response: &ToolResponse, calls: &mut Calls) -> Resul
     Ok(block)
 }
 
-/// Whether a tool response reports a failure: its metadata says `isError`, or its output is an object of nothing but an
-/// `error`.
+/// Tells whether a tool response reports a failure: its metadata says `isError`, or its output is an object with `error` as
+/// its only key.
 fn is_error(part: &Part, response: &ToolResponse) -> bool {
     let is_marked = part.metadata_entry("isError").and_then(Value::as_bool);
     is_marked.unwrap_or_else(|| {
@@ -181,7 +181,7 @@ fn is_error(part: &Part, response: &ToolResponse) -> bool {
     })
 }
 
-/// An image or a document.
+/// Converts media to an image or a document.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a type or a place that Claude cannot read.
@@ -227,7 +227,7 @@ fn is_web(url: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://")
 }
 
-/// What a URL without a content type most likely leads to.
+/// Guesses the content type of a URL.
 fn mime_type_of(url: &str) -> &'static str {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     let is_pdf = path.len() >= 4 && path.to_ascii_lowercase().ends_with(".pdf");
@@ -242,19 +242,7 @@ fn unreadable(what: &str, instead: &str) -> Error {
     Error::invalid_argument(format!("Claude cannot read media {what}: {instead}"))
 }
 
-/// Whether a block is a tool's result.
+/// Tells whether a block is the result of a tool.
 pub(super) fn is_tool_result(block: &Value) -> bool {
     block["type"] == "tool_result"
-}
-
-/// Warns about a part that is left out.
-pub(super) fn warn_left_out(part: &Part) {
-    let is_expected = matches!(part.kind(), PartKind::Text(_) | PartKind::Reasoning(_))
-        || part.metadata_entry(metadata::PENDING).is_some();
-    if !is_expected {
-        tracing::debug!(
-            provider = PROVIDER,
-            "a part that the provider cannot be sent is left out"
-        );
-    }
 }

@@ -22,7 +22,7 @@ struct Call {
 }
 
 impl Calls {
-    /// The id for a call that a model made.
+    /// Returns the id under which a call is sent.
     pub(super) fn asked(&mut self, request: &ToolRequest) -> String {
         let reference = request
             .reference
@@ -37,7 +37,7 @@ impl Calls {
         id
     }
 
-    /// The id itself, or with a number behind it if it is there already.
+    /// Appends a number to an id that is taken.
     fn unused(&mut self, id: &str) -> String {
         let mut unused = id.to_owned();
         let mut number = 1;
@@ -48,7 +48,7 @@ impl Calls {
         unused
     }
 
-    /// The id of the call that a response answers: the open one of that reference and name.
+    /// Returns the id of the open call that a response answers.
     pub(super) fn answered(&mut self, response: &ToolResponse) -> String {
         let found = self
             .open

@@ -1,21 +1,23 @@
-//! A conversation as Claude takes it: system blocks, and messages of users and the assistant in alternation.
+//! A conversation in Anthropic's form: system blocks, and messages of the user and the assistant in alternation.
 
 use everturn_ai::{Message, Messages, Part, PartKind, Role};
 use everturn_core::Result;
 use serde_json::{Value, json};
 
-use super::blocks::{assistant_block, content_block, is_tool_result, media_block, user_block, warn_left_out};
+use super::PROVIDER;
+use super::blocks::{assistant_block, content_block, is_tool_result, media_block, user_block};
 use super::calls::Calls;
 use super::family::Family;
+use crate::content::warn_left_out;
 use crate::tool_names::ToolNames;
 
-/// The messages of a request in the form of the wire.
+/// A conversation that is being converted.
 #[derive(Debug)]
 pub(super) struct Conversation<'a> {
     family: Family,
     names: &'a ToolNames,
     calls: Calls,
-    /// Media of the model's own, which only a user may send.
+    /// Media that the model made. It goes back in the next user message.
     carried: Vec<Value>,
     system: Vec<Value>,
     messages: Vec<WireMessage>,
@@ -28,7 +30,7 @@ struct WireMessage {
 }
 
 impl<'a> Conversation<'a> {
-    /// The conversation of a request.
+    /// Converts the messages of a request.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for media that Claude cannot read.
@@ -55,13 +57,13 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// System messages stand before the conversation, or, for models that know them there, after a user message.
+    /// Adds a system message: before the conversation or, if the model takes it there, after a user message.
     fn add_system(&mut self, message: &Message) -> Result<()> {
         let mut blocks = Vec::new();
         for part in message.content() {
             match content_block(part)? {
                 Some(block) => blocks.push(block),
-                None => warn_left_out(part),
+                None => warn_left_out(part, PROVIDER),
             }
         }
         let follows_user = self.messages.last().is_some_and(|last| last.role != "assistant");
@@ -82,7 +84,7 @@ impl<'a> Conversation<'a> {
             }
             match assistant_block(part, self.names, &mut self.calls) {
                 Some(block) => blocks.push(block),
-                None => warn_left_out(part),
+                None => warn_left_out(part, PROVIDER),
             }
         }
         self.push("assistant", blocks);
@@ -94,7 +96,7 @@ impl<'a> Conversation<'a> {
         for part in message.content() {
             match user_block(part, &mut self.calls)? {
                 Some(block) => blocks.push(block),
-                None => warn_left_out(part),
+                None => warn_left_out(part, PROVIDER),
             }
         }
         if message.role() == Role::User {
@@ -104,7 +106,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Adds to the last message if the role is the same; a message without content is none.
+    /// Adds blocks: to the last message if the role is the same, else as a new message. No blocks are no message.
     fn push(&mut self, role: &'static str, blocks: Vec<Value>) {
         if blocks.is_empty() {
             return;
@@ -118,7 +120,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// The system blocks and the messages.
+    /// Returns the system blocks and the messages.
     pub(super) fn into_wire(self) -> (Vec<Value>, Vec<Value>) {
         let messages = self.messages.into_iter().map(|mut message| {
             // The results of tools come first. The sort keeps the order of the rest.
@@ -129,7 +131,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// The blocks of an answer that goes back to the model in the middle of its turn.
+/// Converts an answer that goes back to the model in the middle of its turn.
 pub(super) fn answer_blocks(content: &[Part], names: &ToolNames) -> Vec<Value> {
     let mut calls = Calls::default();
     content

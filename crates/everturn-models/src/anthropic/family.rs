@@ -1,4 +1,4 @@
-//! What a Claude model can do, by rules over its name.
+//! Capabilities of Claude models, by rules over their names.
 //!
 //! The rules only avoid what the API would refuse. A name that no rule knows is taken for a current model of a server
 //! that speaks the protocol.
@@ -15,7 +15,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// The family that a model name such as `claude-opus-4-7` or `claude-3-5-haiku-20241022` belongs to.
+    /// Reads the family from a model name such as `claude-opus-4-7` or `claude-3-5-haiku-20241022`.
     pub(super) fn of(model: &str) -> Self {
         let model = model.to_ascii_lowercase();
         // A platform may put its own prefix before the name: `us.anthropic.claude-…`.
@@ -39,18 +39,18 @@ impl Family {
         self.version.is_some_and(|own| own < version)
     }
 
-    /// The limit on the answer's tokens when the caller sets none, which the API requires.
+    /// Returns the limit on the answer's tokens for a caller who sets none. The API requires one.
     pub(super) fn default_max_tokens(self) -> u64 {
         if self.is_before((4, 0)) { 4_096 } else { 16_384 }
     }
 
-    /// Whether the model takes system messages in the middle of a conversation, after a user message.
+    /// Tells whether the model takes system messages in the middle of a conversation, after a user message.
     pub(super) fn has_system_messages(self) -> bool {
         let first = if self.is_opus { (4, 8) } else { (5, 0) };
         self.is_claude && !self.is_before(first)
     }
 
-    /// What the model can do.
+    /// Returns the capabilities of the model.
     pub(super) fn supports(self) -> ModelSupports {
         let constrained = if self.is_before((4, 5)) {
             ConstrainedSupport::None

@@ -1,11 +1,11 @@
-//! Why Claude stopped, and what the call used.
+//! The finish reason and the token counts of an answer.
 
 use std::collections::BTreeMap;
 
 use everturn_ai::{FinishReason, Usage};
 use serde_json::{Number, Value};
 
-/// The finish reason that a `stop_reason` stands for.
+/// Converts a `stop_reason`.
 pub(super) fn finish_reason(stop_reason: Option<&str>) -> FinishReason {
     match stop_reason {
         Some("end_turn" | "stop_sequence" | "tool_use") => FinishReason::Stop,
@@ -16,8 +16,8 @@ pub(super) fn finish_reason(stop_reason: Option<&str>) -> FinishReason {
     }
 }
 
-/// What the provider says about a stop: the explanation of a refusal, else its category, else the reason itself where it
-/// is not an ordinary one.
+/// Explains a stop: by the explanation of a refusal, else its category, else the reason itself if it is not an ordinary
+/// one.
 pub(super) fn finish_message(stop_reason: Option<&str>, details: Option<&Value>) -> Option<String> {
     let said = |key| details?.get(key)?.as_str().map(str::to_owned);
     said("explanation").or_else(|| said("category")).or_else(|| {
@@ -26,7 +26,7 @@ pub(super) fn finish_message(stop_reason: Option<&str>, details: Option<&Value>)
     })
 }
 
-/// Counts tokens from a `usage` object. Anthropic alone leaves cached tokens out of its input count: here they are in it.
+/// Reads the counts of a `usage` object. Anthropic does not count cached tokens as input; the result does.
 pub(super) fn usage(wire: &Value) -> Usage {
     let count = |pointer: &str| wire.pointer(pointer).and_then(Value::as_u64);
     let created = count("/cache_creation_input_tokens");
@@ -46,7 +46,7 @@ pub(super) fn usage(wire: &Value) -> Usage {
     }
 }
 
-/// The counts that only Anthropic has: tokens written to the cache, by their time to live, and uses of server tools.
+/// Reads the counts that only Anthropic has: tokens written to the cache, by their time to live, and uses of server tools.
 fn custom_counts(wire: &Value) -> BTreeMap<String, Number> {
     let mut counts = BTreeMap::new();
     let created = "cache_creation_input_tokens";

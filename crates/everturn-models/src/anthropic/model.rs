@@ -30,7 +30,7 @@ pub(super) struct Claude {
 }
 
 impl Claude {
-    /// The model of that name; `listed` is what the provider says about it.
+    /// Creates the model of that name; `listed` is its entry in the provider's list.
     pub(super) fn new(service: Service, name: &str, listed: Option<&Listed>) -> Self {
         let info = ModelInfo {
             label: Some(name.to_owned()),
@@ -114,7 +114,7 @@ impl Model for Claude {
     }
 }
 
-/// The headers of the protocol.
+/// Makes the headers of the protocol.
 fn headers(wire: &WireRequest) -> Result<HeaderMap> {
     let value = |text: &str| {
         HeaderValue::from_str(text)
@@ -128,7 +128,7 @@ fn headers(wire: &WireRequest) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-/// Sends a paused answer back, so that the model goes on with it.
+/// Appends a paused answer to the request, so that the model continues it.
 fn go_on(body: &mut Value, answer: &Answer, names: &ToolNames) {
     let blocks = answer_blocks(&answer.content, names);
     let container = answer
@@ -151,7 +151,7 @@ fn go_on(body: &mut Value, answer: &Answer, names: &ToolNames) {
     }
 }
 
-/// The response of one or more streams; `content` and `usage` are those of the streams before the last.
+/// Makes the response of one or more streams; `content` and `usage` are those of the streams before the last.
 fn response(answer: Answer, mut content: Vec<Part>, usage: Usage) -> ModelResponse {
     content.extend(answer.content);
     let custom: JsonObject = answer.message;

@@ -34,7 +34,7 @@ struct Page {
 /// Fetches all models.
 ///
 /// # Errors
-/// What the service fails with.
+/// The error of the service.
 pub(super) async fn fetch(service: &Service) -> Result<Vec<Listed>> {
     let mut listed = Vec::new();
     let mut path = "/v1/models?limit=1000".to_owned();
@@ -55,7 +55,7 @@ pub(super) async fn fetch(service: &Service) -> Result<Vec<Listed>> {
 }
 
 impl Listed {
-    /// What is known about a model, corrected by what the provider says of it.
+    /// Corrects the description of a model by the provider's.
     pub(super) fn refine(&self, info: ModelInfo) -> ModelInfo {
         let supports = info.supports.unwrap_or_default();
         let media = match (self.has("image_input"), self.has("pdf_input")) {
@@ -79,7 +79,7 @@ impl Listed {
         }
     }
 
-    /// Whether the model has a capability; `None` if the provider does not say.
+    /// Tells whether the model has a capability; `None` if the provider does not say.
     fn has(&self, capability: &str) -> Option<bool> {
         match self.capabilities.get(capability)? {
             Value::Bool(has) => Some(*has),

@@ -30,7 +30,7 @@ const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 /// How long the name of a tool may be.
 const MAX_TOOL_NAME: usize = 128;
 
-/// What is sent to the Messages API.
+/// A request to the Messages API.
 #[derive(Debug)]
 pub(super) struct WireRequest {
     pub(super) body: JsonObject,
@@ -44,7 +44,7 @@ pub(super) struct WireRequest {
 }
 
 impl WireRequest {
-    /// The wire form of a request to `model`.
+    /// Converts a request to `model`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for settings that are not the caller's to make, and media that Claude cannot read.
@@ -83,7 +83,7 @@ impl WireRequest {
     }
 }
 
-/// The API requires a limit on the tokens, and one larger than the budget for thinking.
+/// Adds thinking and the limit on the tokens. The API requires a limit, and one larger than the budget for thinking.
 fn add_thinking(body: &mut JsonObject, settings: &mut Settings, family: Family) {
     let thinking = settings.take("thinking").map(thinking);
     let given = settings.take("maxOutputTokens");
@@ -143,7 +143,7 @@ fn tool_wire(tool: &ToolDefinition, names: &ToolNames) -> Value {
     cached(wire, metadata)
 }
 
-/// An enforced schema and the effort are settings of the output, beside what the caller set there.
+/// Adds an enforced schema and the effort to the settings of the output.
 fn add_output(body: &mut JsonObject, settings: &mut Settings, output: Option<&OutputConfig>) {
     let mut wire = match settings.take("output_config") {
         Some(Value::Object(wire)) => wire,
@@ -164,7 +164,7 @@ fn add_output(body: &mut JsonObject, settings: &mut Settings, output: Option<&Ou
     }
 }
 
-/// The schema with every object closed to properties that it does not name: the API takes no other.
+/// Closes every object of a schema to properties that it does not name: the API takes no other.
 fn closed(mut schema: Value) -> Value {
     close(&mut schema);
     schema
@@ -196,13 +196,13 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// A sampling value needs the version that still takes it.
+/// Returns the version of the API for a request: a sampling value needs the one that still takes it.
 fn default_version(body: &JsonObject) -> &'static str {
     let samples = SAMPLING.iter().any(|name| body.contains_key(*name));
     if samples { SAMPLING_VERSION } else { VERSION }
 }
 
-/// The names of beta features, comma-separated.
+/// Joins the names of beta features by commas.
 fn betas(given: &Value) -> Option<String> {
     match given {
         Value::String(beta) => Some(beta.clone()),
@@ -214,7 +214,7 @@ fn betas(given: &Value) -> Option<String> {
     }
 }
 
-/// Thinking as the API has it, also from Genkit's form `{enabled, budgetTokens, adaptive, display}`.
+/// Converts thinking from Genkit's form `{enabled, budgetTokens, adaptive, display}`; the API's own form stays.
 fn thinking(value: Value) -> Value {
     let Value::Object(given) = &value else {
         return value;
@@ -235,8 +235,8 @@ fn thinking(value: Value) -> Value {
     wire
 }
 
-/// Takes the earliest marks away from messages if there are more than the API takes. A later mark covers what an earlier
-/// one does, so a conversation whose every message is marked goes on.
+/// Removes the earliest cache breakpoints of messages if there are more than the API takes. A later breakpoint covers what
+/// an earlier one does, so a conversation with one in every message can go on.
 fn limit_cache_breakpoints(body: &mut JsonObject) {
     let count = |list: Option<&Value>| {
         let blocks = list.and_then(Value::as_array).into_iter().flatten();

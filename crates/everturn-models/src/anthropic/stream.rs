@@ -1,7 +1,7 @@
 //! From the events of a stream to chunks and, at the end, to the answer.
 //!
-//! A pure fold over events: [`Assembly::event`] takes one and may give a part for the chunk stream,
-//! [`Assembly::answer`] gives the whole.
+//! A pure fold over events: [`Assembly::event`] takes one and may return a part for the chunk stream,
+//! [`Assembly::answer`] returns the whole answer.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Whether the model waits for its answer to be sent back so that it can go on.
+    /// Tells whether the model waits for its answer to be sent back so that it can go on.
     pub(super) fn is_paused(&self) -> bool {
         self.message.get("stop_reason").and_then(Value::as_str) == Some("pause_turn")
     }
@@ -67,7 +67,7 @@ enum Block {
 }
 
 impl<'a> Assembly<'a> {
-    /// An answer of which nothing is there yet. `names` are those of the tools that the request offered.
+    /// Creates an empty answer. `names` are those of the tools that the request offered.
     pub(super) fn new(names: &'a ToolNames) -> Self {
         Self {
             names,
@@ -77,12 +77,12 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Whether the terminal event has come.
+    /// Tells whether the terminal event has come.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Takes in an event; gives what is new for whoever follows the stream. Unknown events change nothing.
+    /// Takes in an event and returns the part that it adds to the chunk stream. Unknown events change nothing.
     pub(super) fn event(&mut self, event: &mut Value) -> Option<Part> {
         let kind = event["type"].as_str().unwrap_or_default();
         let index = event["index"].as_u64().unwrap_or_default();
@@ -107,7 +107,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Lays fields over those of the message: what is said later wins, `null` says nothing.
+    /// Lays fields over those of the message: the later value wins, `null` is no value.
     fn merge(&mut self, fields: Value) {
         let Value::Object(fields) = fields else {
             return;
@@ -210,8 +210,8 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Adds to the arguments of a call, and shows them if they have grown by a sixteenth: reading them costs what there
-    /// is so far, and a long text must not be read for each of its pieces.
+    /// Adds to the arguments of a call, and returns them if they have grown by a sixteenth: each reading costs as much as
+    /// has come so far, and a long text must not be read once per piece.
     fn argument(&mut self, index: u64, piece: &str) -> Option<Part> {
         let Some(Block::ToolUse {
             arguments,
@@ -235,7 +235,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// The whole of a block that has come to its end, unless it was streamed already.
+    /// Returns the part of a complete block, unless its deltas were streamed.
     fn stop(&mut self, index: u64) -> Option<Part> {
         match self.blocks.get(&index)? {
             Block::ToolUse { .. } | Block::Verbatim { .. } => self.part(self.blocks.get(&index)?).ok(),
@@ -244,7 +244,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// The part that a block becomes, or the name of the tool whose call was cut off.
+    /// Converts a block; the error is the name of a tool whose call was cut off.
     fn part(&self, block: &Block) -> Result<Part, String> {
         Ok(match block {
             Block::Text { text, citations } => {
@@ -318,7 +318,7 @@ impl<'a> Assembly<'a> {
         self.message.get("stop_reason").and_then(Value::as_str)
     }
 
-    /// The whole answer. `request_id` is the provider's name for the request.
+    /// Returns the whole answer. `request_id` is the provider's name for the request.
     pub(super) fn answer(mut self, request_id: Option<String>) -> Answer {
         if let Some(id) = request_id {
             self.message.insert("request_id".to_owned(), id.into());
@@ -385,7 +385,7 @@ mod tests {
 
     const STREAM: &[u8] = include_bytes!("../../tests/streams/anthropic.sse");
 
-    /// The answer of a stream that arrives in pieces, and the chunks on the way.
+    /// Assembles a stream that arrives in pieces; returns its answer and its chunks.
     fn assembled<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Answer, Vec<Part>) {
         let names = ToolNames::new(&[], 128);
         let mut assembly = Assembly::new(&names);

@@ -1,4 +1,4 @@
-//! A conversation as Gemini takes it: an instruction, and contents of users and the model in alternation.
+//! A conversation in Gemini's form: an instruction, and contents of the user and the model in alternation.
 
 use everturn_ai::{JsonObject, Media, Message, Messages, Part, PartKind, Role, ToolRequest, ToolResponse};
 use everturn_core::{Error, Result};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::PROVIDER;
 use super::family::Family;
-use crate::content::inline;
+use crate::content::{inline, warn_left_out};
 use crate::provenance;
 use crate::tool_names::ToolNames;
 
-/// What stands in for the signature of a call that Gemini did not make.
+/// The signature of a call that Gemini did not make.
 const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 /// Custom parts by the name that Genkit gives them, and the field of a part on the wire.
 pub(super) const CUSTOM_PARTS: [(&str, &str); 4] = [
@@ -27,7 +27,7 @@ pub(super) const SIDE_FIELDS: [(&str, &str); 3] = [
 ];
 const FOREIGN_FILES: [&str; 2] = ["openai-file:", "anthropic-file:"];
 
-/// The contents of a request in the form of the wire.
+/// A conversation that is being converted.
 #[derive(Debug)]
 pub(super) struct Contents<'a> {
     family: Family,
@@ -55,12 +55,12 @@ struct Placed {
 struct Call {
     name: String,
     reference: Option<String>,
-    /// Whether the id is Gemini's, or another provider's, and not one that was made up for it.
+    /// Whether a provider gave the id. One that was made up here is not sent.
     has_id: bool,
 }
 
 impl<'a> Contents<'a> {
-    /// The contents of a request.
+    /// Converts the messages of a request.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a file that is kept by another provider.
@@ -110,7 +110,7 @@ impl<'a> Contents<'a> {
         Ok(())
     }
 
-    /// The part on the wire; `None` for what Gemini is not sent.
+    /// Converts a part; `None` if Gemini is not sent such a part.
     fn part(&mut self, part: &Part) -> Result<Option<Placed>> {
         let signature = provenance::signature(part, PROVIDER).map(provenance::Signature::text);
         let mut place = usize::MAX;
@@ -142,6 +142,9 @@ impl<'a> Contents<'a> {
             },
             _ => None,
         };
+        if wire.is_none() {
+            warn_left_out(part, PROVIDER);
+        }
         Ok(wire.map(|mut wire| {
             for (key, field) in SIDE_FIELDS {
                 if let Some(value) = part.metadata_entry(key).filter(|value| value.is_object()) {
@@ -176,7 +179,7 @@ impl<'a> Contents<'a> {
         json!({ "functionCall": wire })
     }
 
-    /// A tool's answer, and the position of its call among those of the model's content before it.
+    /// Converts the answer of a tool; also returns the position of its call in the model's content.
     fn function_response(&self, response: &ToolResponse) -> Result<(usize, Value)> {
         let position = self
             .calls
@@ -240,7 +243,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// The parts of the instruction, and the contents.
+    /// Returns the parts of the instruction, and the contents.
     pub(super) fn into_wire(self) -> (Vec<Value>, Vec<Value>) {
         let contents = self.turns.into_iter().map(|mut content| {
             // The sort keeps the order of parts that have no place of their own.
@@ -252,13 +255,13 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// The texts among a tool's further content.
+/// Joins the texts of a tool's further content.
 fn texts(content: &[Part]) -> String {
     let texts: Vec<_> = content.iter().filter_map(Part::as_text).collect();
     texts.join("\n")
 }
 
-/// A file, in the request or by its address.
+/// Converts media: inline data, or a file by its address.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a file that is kept by another provider.

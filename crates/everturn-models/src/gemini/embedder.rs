@@ -1,4 +1,4 @@
-//! Embedders.
+//! Embedders of the provider.
 
 use everturn_ai::{
     Document, EmbedRequest, EmbedResponse, EmbedderAction, EmbedderInfo, Embedding, JsonObject, ModelRequest,
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 /// How many documents a request may have.
 const MAX_DOCUMENTS: usize = 100;
 
-/// The action that embeds with the model of that name.
+/// Returns the action that embeds with the model of that name.
 pub(super) fn action(service: &Service, name: &str) -> EmbedderAction {
     let info = EmbedderInfo {
         label: Some(name.to_owned()),
@@ -64,7 +64,7 @@ async fn embed(service: &Service, model: &str, request: EmbedRequest) -> Result<
     Ok(EmbedResponse { embeddings })
 }
 
-/// What the requests for all batches share.
+/// The fields that the requests for all batches share.
 struct Batches {
     model: String,
     key: Option<ApiKey>,

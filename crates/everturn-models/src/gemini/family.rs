@@ -1,4 +1,4 @@
-//! What a Gemini model can do, by rules over its name.
+//! Capabilities of Gemini models, by rules over their names.
 //!
 //! The rules only avoid what the API would refuse. A name that no rule knows is taken for a current model.
 
@@ -30,7 +30,7 @@ pub(super) enum Family {
 }
 
 impl Family {
-    /// The family that a model name such as `gemini-2.5-flash` belongs to.
+    /// Reads the family from a model name such as `gemini-2.5-flash`.
     pub(super) fn of(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
         let generation = |prefix: &str| {
@@ -50,22 +50,22 @@ impl Family {
         }
     }
 
-    /// Whether the first call of a step must carry a signature.
+    /// Tells whether the first call of a step must carry a signature.
     pub(super) fn needs_signatures(self) -> bool {
         self == Self::Current
     }
 
-    /// Whether thoughts go back to the model.
+    /// Tells whether thoughts go back to the model.
     pub(super) fn takes_thoughts(self) -> bool {
         !matches!(self, Self::Gemma(_))
     }
 
-    /// Whether JSON output may be asked for beside tools.
+    /// Tells whether JSON output may be asked for beside tools.
     pub(super) fn has_json_with_tools(self) -> bool {
         self == Self::Current
     }
 
-    /// What the model can do.
+    /// Returns the capabilities of the model.
     pub(super) fn supports(self) -> ModelSupports {
         let has_system = !matches!(self, Self::Gemma(generation) if generation < GEMMA_WITH_SYSTEM);
         let constrained = if self.has_json_with_tools() {
@@ -86,7 +86,7 @@ impl Family {
     }
 }
 
-/// Whether a model of that name answers in conversations.
+/// Tells whether a model of that name answers in conversations.
 pub(super) fn is_conversational(name: &str) -> bool {
     !OTHER_KINDS.iter().any(|kind| name.contains(kind))
 }

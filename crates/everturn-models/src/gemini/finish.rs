@@ -1,11 +1,11 @@
-//! Why Gemini stopped, and what the call used.
+//! The finish reason and the token counts of an answer.
 
 use std::collections::BTreeMap;
 
 use everturn_ai::{FinishReason, Usage};
 use serde_json::{Number, Value};
 
-/// The finish reason that a `finishReason` stands for.
+/// Converts a `finishReason`.
 pub(super) fn finish_reason(reason: &str) -> FinishReason {
     match reason {
         "STOP" => FinishReason::Stop,
@@ -31,7 +31,7 @@ pub(super) fn finish_reason(reason: &str) -> FinishReason {
     }
 }
 
-/// Counts tokens from a `usageMetadata` object. Gemini alone leaves thoughts out of its output count: here they are in it.
+/// Reads the counts of a `usageMetadata` object. Gemini does not count thoughts as output; the result does.
 pub(super) fn usage(wire: &Value) -> Usage {
     let count = |key: &str| wire.get(key).and_then(Value::as_u64);
     let thoughts = count("thoughtsTokenCount");
@@ -51,7 +51,7 @@ pub(super) fn usage(wire: &Value) -> Usage {
     }
 }
 
-/// The counts that only Gemini has: the prompt of its own tools, and tokens by modality, such as
+/// Reads the counts that only Gemini has: the prompt of its own tools, and tokens by modality, such as
 /// `promptTokensDetails.IMAGE`.
 fn custom_counts(wire: &Value) -> BTreeMap<String, Number> {
     let mut counts = BTreeMap::new();

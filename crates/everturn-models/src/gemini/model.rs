@@ -13,7 +13,7 @@ use super::stream::Assembly;
 use crate::event_stream::Events;
 use crate::service::{Call, Service};
 
-/// How often an answer that is to be continued is.
+/// How often an answer is continued.
 const MAX_CONTINUATIONS: usize = 5;
 
 /// A model behind `generateContent`.
@@ -25,7 +25,7 @@ pub(super) struct GeminiModel {
 }
 
 impl GeminiModel {
-    /// The model of that name; `listed` is what the provider says about it.
+    /// Creates the model of that name; `listed` is its entry in the provider's list.
     pub(super) fn new(service: Service, name: &str, listed: Option<&Listed>) -> Self {
         let label = listed.and_then(Listed::label).unwrap_or(name);
         Self {
@@ -39,7 +39,7 @@ impl GeminiModel {
         }
     }
 
-    /// Streams one answer, or more of one.
+    /// Streams an answer, or the continuation of one.
     async fn stream(
         &self,
         call: &Call<'_>,

@@ -30,7 +30,7 @@ struct Page {
 /// Fetches all models.
 ///
 /// # Errors
-/// What the service fails with.
+/// The error of the service.
 pub(super) async fn fetch(service: &Service) -> Result<Vec<Listed>> {
     let mut listed = Vec::new();
     let mut path = "/v1beta/models?pageSize=1000".to_owned();
@@ -46,22 +46,22 @@ pub(super) async fn fetch(service: &Service) -> Result<Vec<Listed>> {
 }
 
 impl Listed {
-    /// The name without `models/`.
+    /// Returns the name without `models/`.
     pub(super) fn id(&self) -> &str {
         self.name.strip_prefix("models/").unwrap_or(&self.name)
     }
 
-    /// The name for people.
+    /// Returns the name for people.
     pub(super) fn label(&self) -> Option<&str> {
         self.display_name.as_deref()
     }
 
-    /// Whether it answers in conversations.
+    /// Tells whether it answers in conversations.
     pub(super) fn is_model(&self) -> bool {
         self.has("generateContent") && is_conversational(self.id())
     }
 
-    /// Whether it embeds.
+    /// Tells whether it embeds.
     pub(super) fn is_embedder(&self) -> bool {
         self.has("embedContent") || self.has("batchEmbedContents")
     }

@@ -34,7 +34,7 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// The steps of a path such as `$.guests[0].name` or `$['first name']`.
+/// Splits a path such as `$.guests[0].name` or `$['first name']` into steps.
 fn steps(path: &str) -> impl Iterator<Item = Step<'_>> {
     path.trim_start_matches('$')
         .split(['.', '[', ']'])

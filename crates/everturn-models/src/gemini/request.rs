@@ -41,7 +41,7 @@ const TOOL_CONFIG_FIELDS: [&str; 3] = [
     "includeServerSideToolInvocations",
 ];
 
-/// What is sent to `generateContent`.
+/// A request to `generateContent`.
 #[derive(Debug)]
 pub(super) struct WireRequest {
     pub(super) model: String,
@@ -52,7 +52,7 @@ pub(super) struct WireRequest {
 }
 
 impl WireRequest {
-    /// The wire form of a request to `model`.
+    /// Converts a request to `model`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for settings that are not the caller's to make, and files that Gemini cannot read.
@@ -138,7 +138,7 @@ fn declaration(tool: &ToolDefinition, names: &ToolNames, is_legacy: bool) -> Val
     wire
 }
 
-/// The functions of the request, the tools that settings switch on, and those that settings spell out.
+/// Collects the functions of the request, the tools that settings switch on, and those that settings spell out.
 fn tools(declarations: impl Iterator<Item = Value>, settings: &mut Settings) -> Result<Vec<Value>> {
     let declarations: Vec<Value> = declarations.collect();
     let mut tools = Vec::new();
@@ -177,7 +177,7 @@ fn tool_config(choice: Option<ToolChoice>, has_tools: bool, settings: &mut Setti
     config
 }
 
-/// JSON output, with the schema if it is to be enforced. Early models refuse it beside tools.
+/// Asks for JSON output, with the schema if it is to be enforced. Early models refuse it beside tools.
 fn output(
     output: Option<&OutputConfig>,
     family: Family,

@@ -26,7 +26,7 @@ const KEPT: [&str; 18] = [
     "maximum",
 ];
 
-/// The schema without references, constants and types that are alternatives.
+/// Converts a schema: references are resolved, constants and alternatives of types are put otherwise.
 pub(super) fn open_api(schema: &JsonObject) -> Value {
     converted(&Value::Object(schema.clone()), schema, 0)
 }
@@ -68,7 +68,7 @@ fn converted(schema: &Value, root: &JsonObject, depth: usize) -> Value {
     wire.into()
 }
 
-/// `["string", "null"]` is a string that may be null.
+/// Adds the type: `["string", "null"]` is a string that may be null.
 fn add_type(wire: &mut JsonObject, kind: Option<&Value>) {
     let kinds: Vec<&str> = match kind {
         Some(Value::String(kind)) => vec![kind],
@@ -83,7 +83,7 @@ fn add_type(wire: &mut JsonObject, kind: Option<&Value>) {
     }
 }
 
-/// A choice between a schema and null is that schema, nullable.
+/// Adds alternatives: one schema or null is that schema, nullable.
 fn add_choices(wire: &mut JsonObject, choices: &[Value], inner: impl Fn(&Value) -> Value) {
     let is_null = |choice: &Value| choice["type"] == "null";
     let mut others: Vec<Value> = choices

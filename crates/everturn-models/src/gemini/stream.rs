@@ -1,8 +1,9 @@
 //! From the events of a stream to chunks and, at the end, to the answer.
 //!
-//! A pure fold over events: [`Assembly::event`] takes one and gives the parts that are new for whoever follows the
-//! stream, [`Assembly::answer`] gives the whole.
+//! A pure fold over events: [`Assembly::event`] takes one and returns the parts that it adds to the chunk stream,
+//! [`Assembly::answer`] returns the whole answer.
 
+use everturn_ai::metadata::THOUGHT_SIGNATURE;
 use everturn_ai::{
     FinishReason, JsonObject, Media, Message, ModelResponse, Part, PartKind, ToolRequest, Usage,
 };
@@ -12,11 +13,11 @@ use super::PROVIDER;
 use super::contents::{CUSTOM_PARTS, SIDE_FIELDS};
 use super::finish::{finish_reason, usage};
 use super::partial_args::apply;
-use crate::provenance::signed;
+use crate::provenance::{SIGNED_BY, signed};
 use crate::tool_names::ToolNames;
 use crate::usage::sum;
 
-/// What grounds an answer, which is kept with its message.
+/// The fields of a candidate that are kept with its message: they say what the answer is grounded on.
 const MESSAGE_METADATA: [&str; 3] = ["groundingMetadata", "citationMetadata", "urlContextMetadata"];
 
 /// An answer that is being streamed.
@@ -31,7 +32,7 @@ pub(super) struct Assembly<'a> {
     /// The fields of the first candidate beside its content.
     candidate: JsonObject,
     has_candidate: bool,
-    /// What the streams before this one used.
+    /// The usage of the streams before this one.
     spent: Usage,
 }
 
@@ -43,7 +44,7 @@ struct OpenCall {
 }
 
 impl<'a> Assembly<'a> {
-    /// An answer of which nothing is there yet. `names` are those of the tools that the request offered.
+    /// Creates an empty answer. `names` are those of the tools that the request offered.
     pub(super) fn new(names: &'a ToolNames) -> Self {
         Self {
             names,
@@ -56,12 +57,12 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Whether the answer has come to its end: the reason why it finished, or was blocked, is known.
+    /// Tells whether the answer is complete: the reason why it finished, or was blocked, has come.
     pub(super) fn is_complete(&self) -> bool {
         self.reason().is_some() || self.block_reason().is_some()
     }
 
-    /// The token with which a request must be repeated so that the model goes on.
+    /// Returns the token with which the request must be repeated so that the model goes on.
     pub(super) fn continuation(&self) -> Option<Value> {
         let token = |fields: &JsonObject| fields.get("continuationToken").cloned();
         let is_continued = self.reason() == Some("CONTINUATION");
@@ -80,7 +81,7 @@ impl<'a> Assembly<'a> {
         self.response.shift_remove("continuationToken");
     }
 
-    /// Takes in an event; gives what is new for whoever follows the stream. Unknown fields are kept beside the answer.
+    /// Takes in an event and returns the parts that it adds to the chunk stream. Unknown fields are kept beside the answer.
     pub(super) fn event(&mut self, event: Value) -> Vec<Part> {
         let Value::Object(mut event) = event else {
             return Vec::new();
@@ -105,7 +106,7 @@ impl<'a> Assembly<'a> {
         parts.into_iter().filter_map(|part| self.part(part)).collect()
     }
 
-    /// Takes in a part; gives what is new.
+    /// Takes in a part and returns what it adds to the chunk stream.
     fn part(&mut self, part: Value) -> Option<Part> {
         let Value::Object(mut wire) = part else {
             return None;
@@ -127,7 +128,12 @@ impl<'a> Assembly<'a> {
             let text = std::mem::take(text);
             return self.text(text, is_thought, metadata);
         }
-        let kind = kind(wire, &mut metadata);
+        let kind = if is_thought {
+            // An image that belongs to a thought is no part of the answer.
+            verbatim(wire, &mut metadata)
+        } else {
+            kind(wire, &mut metadata)
+        };
         let part = Part::new(kind).with_metadata(metadata);
         self.parts.push(part.clone());
         Some(part)
@@ -169,7 +175,7 @@ impl<'a> Assembly<'a> {
         Some(chunk)
     }
 
-    /// Takes in a call: a whole one, or a piece of one whose arguments come in several.
+    /// Takes in a call, or a piece of a call whose arguments come in several.
     fn function_call(&mut self, mut call: JsonObject, metadata: JsonObject) -> Part {
         let continues = call.shift_remove("willContinue") == Some(json!(true));
         let pieces = call.shift_remove("partialArgs");
@@ -219,7 +225,7 @@ impl<'a> Assembly<'a> {
         self.response.get("promptFeedback")?.get("blockReason")?.as_str()
     }
 
-    /// The whole answer.
+    /// Returns the whole answer.
     pub(super) fn answer(self) -> ModelResponse {
         let mut finish_reason = match (self.reason(), self.block_reason()) {
             (Some(reason), _) => finish_reason(reason),
@@ -256,7 +262,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// What Gemini says about the end, else its reason where that is not an ordinary one.
+    /// Explains the end: in Gemini's words, else by its reason if that is not an ordinary one.
     fn finish_message(&self) -> Option<String> {
         let feedback = self.response.get("promptFeedback");
         let said = self
@@ -271,7 +277,7 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// The kind of part that content other than text and calls becomes.
+/// Converts content other than text and calls.
 fn kind(mut wire: JsonObject, metadata: &mut JsonObject) -> PartKind {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     if let Some(inline) = wire.get("inlineData") {
@@ -292,10 +298,14 @@ fn kind(mut wire: JsonObject, metadata: &mut JsonObject) -> PartKind {
             return PartKind::Custom(Box::new(JsonObject::from_iter([(key.to_owned(), value)])));
         }
     }
-    // A kind that is not known goes back whole, its signature inside.
-    if let Some(signature) = metadata.shift_remove(everturn_ai::metadata::THOUGHT_SIGNATURE) {
+    verbatim(wire, metadata)
+}
+
+/// Keeps a part whole, its signature inside.
+fn verbatim(mut wire: JsonObject, metadata: &mut JsonObject) -> PartKind {
+    if let Some(signature) = metadata.shift_remove(THOUGHT_SIGNATURE) {
         wire.insert("thoughtSignature".to_owned(), signature);
-        metadata.shift_remove(crate::provenance::SIGNED_BY);
+        metadata.shift_remove(SIGNED_BY);
     }
     PartKind::Custom(Box::new(JsonObject::from_iter([(
         PROVIDER.to_owned(),
@@ -312,7 +322,7 @@ mod tests {
 
     const STREAM: &[u8] = include_bytes!("../../tests/streams/gemini.sse");
 
-    /// The answer of a stream that arrives in pieces, and the chunks on the way.
+    /// Assembles a stream that arrives in pieces; returns its answer and its chunks.
     fn assembled<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (ModelResponse, Vec<Part>) {
         let names = ToolNames::new(&[], 128);
         let mut assembly = Assembly::new(&names);

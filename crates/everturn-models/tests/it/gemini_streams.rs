@@ -112,6 +112,7 @@ async fn media_code_and_the_unknown_are_kept_whole() {
         json!({ "codeExecutionResult": { "id": "c", "outcome": "OUTCOME_OK", "output": "1" } }),
         json!({ "toolCall": { "toolType": "GOOGLE_SEARCH_WEB" } }),
         json!({ "novel": { "n": 1 }, "thoughtSignature": "Yw==" }),
+        json!({ "inlineData": { "mimeType": "image/png", "data": "QUI=" }, "thought": true }),
     ])
     .await;
 
@@ -122,6 +123,7 @@ async fn media_code_and_the_unknown_are_kept_whole() {
         { "custom": { "codeExecutionResult": { "id": "c", "outcome": "OUTCOME_OK", "output": "1" } } },
         { "custom": { "geminiToolCall": { "toolType": "GOOGLE_SEARCH_WEB" } } },
         { "custom": { "gemini": { "novel": { "n": 1 }, "thoughtSignature": "Yw==" } } },
+        { "custom": { "gemini": { "inlineData": { "mimeType": "image/png", "data": "QUI=" }, "thought": true } } },
     ]);
     assert_eq!(asked.parts(), expected);
 }
