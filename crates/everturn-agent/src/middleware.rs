@@ -22,9 +22,10 @@ pub use self::delegation::{ArtifactStrategy, Delegation, SubAgent};
 /// # Errors
 /// `ALREADY_EXISTS` if there is a middleware of one of the names.
 pub fn register_agent_middleware(registry: &Registry) -> Result<()> {
-    let delegation =
-        MiddlewareDefinition::new("agents", |config: Delegation, registry| config.start(registry))
-            .description("Gives the model one tool for each sub-agent.");
+    let delegation = MiddlewareDefinition::new("agents", |config: Delegation, registry| {
+        Ok(config.start(registry)?)
+    })
+    .description("Gives the model one tool for each sub-agent.");
     let artifacts = MiddlewareDefinition::new("artifacts", |config: Artifacts, _| Ok(config))
         .description("Lets the model list, read and write the artifacts of the session.");
     define_middleware(registry, delegation)?;

@@ -7,15 +7,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use everturn_core::{Context, Result, panic_error};
+use everturn_core::{Context, Error, HandlerResult, Result, panic_error};
 
 use crate::{AgentStreamChunk, SessionId, SessionState};
 
 pub(crate) type StateTransform =
-    Arc<dyn Fn(SessionState, &Context) -> Result<Option<SessionState>> + Send + Sync>;
+    Arc<dyn Fn(SessionState, &Context) -> HandlerResult<Option<SessionState>> + Send + Sync>;
 
 pub(crate) type StreamTransform =
-    Arc<dyn Fn(AgentStreamChunk, &Context) -> Result<Option<AgentStreamChunk>> + Send + Sync>;
+    Arc<dyn Fn(AgentStreamChunk, &Context) -> HandlerResult<Option<AgentStreamChunk>> + Send + Sync>;
 
 /// The state as clients see it, or `None` if they see none. The session id survives any transform.
 pub(crate) fn shown_state(
@@ -47,9 +47,9 @@ pub(crate) fn shown_chunk(
 }
 
 /// Runs a transform; its panic is an `INTERNAL` error. Nothing it was given is looked at again after a panic.
-fn guarded<T>(what: &str, transform: impl FnOnce() -> Result<Option<T>>) -> Result<Option<T>> {
+fn guarded<T>(what: &str, transform: impl FnOnce() -> HandlerResult<Option<T>>) -> Result<Option<T>> {
     match catch_unwind(AssertUnwindSafe(transform)) {
-        Ok(result) => result.map_err(|error| error.context(format_args!("{what} failed"))),
+        Ok(result) => result.map_err(|error| Error::from(error).context(format_args!("{what} failed"))),
         Err(payload) => Err(panic_error(what, payload.as_ref())),
     }
 }

@@ -23,7 +23,7 @@ fn parrot() -> Agent {
                     .map(|message| message.text().into_owned())
                     .unwrap_or_default();
                 if heard == "boom" {
-                    return Err(Error::internal("it went boom"));
+                    return Err(Error::internal("it went boom").into());
                 }
                 turn.add_message(Message::model(heard));
                 Ok(FinishReason::Stop)

@@ -41,7 +41,7 @@ fn transfer() -> Tool {
         |order: Transfer, cx: ToolContext| async move {
             let limit = 100;
             match cx.resumed::<Approval>()? {
-                None if order.euros > limit => Err(cx.interrupt(Question { limit })),
+                None if order.euros > limit => Err(cx.interrupt(Question { limit }).into()),
                 None => Ok(format!("sent {} euros to {}", order.euros, order.to)),
                 Some(approval) => Ok(format!(
                     "sent {} euros to {}, approved by {}",

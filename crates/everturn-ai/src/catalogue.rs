@@ -75,12 +75,12 @@ fn definitions() -> Vec<MiddlewareDefinition> {
     vec![
         MiddlewareDefinition::new("retry", |config: Retry, _| Ok(config))
             .description("Calls the model again after failures that may pass."),
-        MiddlewareDefinition::new("fallback", |config: Fallback, _| config.checked())
+        MiddlewareDefinition::new("fallback", |config: Fallback, _| Ok(config.checked()?))
             .description("Asks other models when one fails."),
         MiddlewareDefinition::new("toolApproval", |config: ToolApproval, _| Ok(config))
             .description("Interrupts before tools that are not on a list."),
         #[cfg(feature = "filesystem")]
-        MiddlewareDefinition::new("filesystem", |config: Filesystem, _| config.open())
+        MiddlewareDefinition::new("filesystem", |config: Filesystem, _| Ok(config.open()?))
             .description("Gives the model tools for the files in one directory."),
         #[cfg(feature = "filesystem")]
         MiddlewareDefinition::new("skills", |config: Skills, _| Ok(config.scan()))

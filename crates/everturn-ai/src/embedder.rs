@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, Registry, Result, Schema};
+use everturn_core::{Action, ActionType, Context, HandlerResult, Registry, Result, Schema};
 use serde_json::json;
 
 use crate::primitive::{call, metadata};
@@ -21,7 +21,7 @@ pub fn embedder_action<F, Fut>(
 ) -> EmbedderAction
 where
     F: Fn(EmbedRequest, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<EmbedResponse>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<EmbedResponse>> + Send + 'static,
 {
     let custom = options.map_or_else(
         || json!({}),
@@ -46,7 +46,7 @@ pub fn define_embedder<F, Fut>(
 ) -> Result<EmbedderAction>
 where
     F: Fn(EmbedRequest, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<EmbedResponse>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<EmbedResponse>> + Send + 'static,
 {
     let action = embedder_action(name, info, None, function);
     registry.register(Arc::new(action.clone()))?;

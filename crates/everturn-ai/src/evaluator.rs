@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, Error, Registry, Result, SpanKind, catch_panic, in_span};
+use everturn_core::{
+    Action, ActionType, Context, Error, HandlerResult, Registry, Result, SpanKind, catch_panic, in_span,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -29,7 +31,7 @@ pub fn define_evaluator<F, Fut>(
 ) -> Result<EvaluatorAction>
 where
     F: Fn(EvalDataPoint, Option<Value>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Evaluation>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<Evaluation>> + Send + 'static,
 {
     let function = Arc::new(function);
     let metadata = metadata([("type", json!("evaluator")), ("evaluator", json!(info))]);
@@ -56,7 +58,7 @@ async fn score<F, Fut>(
 ) -> EvalFnResponse
 where
     F: Fn(EvalDataPoint, Option<Value>) -> Fut,
-    Fut: Future<Output = Result<Evaluation>>,
+    Fut: Future<Output = HandlerResult<Evaluation>>,
 {
     let id = case
         .test_case_id
@@ -69,7 +71,8 @@ where
         context,
         |_context, recorder| async move {
             recorder.input(&case);
-            let evaluation = catch_panic("the evaluator", async { function(case, options).await }).await?;
+            let evaluation =
+                catch_panic("the evaluator", async { Ok(function(case, options).await?) }).await?;
             recorder.output(&evaluation);
             Ok(evaluation)
         },

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, Registry, Result};
+use everturn_core::{Action, ActionType, Context, HandlerResult, Registry, Result};
 use serde_json::{Value, json};
 
 use crate::primitive::{call, metadata};
@@ -23,7 +23,7 @@ pub fn define_reranker<F, Fut>(
 ) -> Result<RerankerAction>
 where
     F: Fn(RerankerRequest, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<RerankerResponse>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<RerankerResponse>> + Send + 'static,
 {
     let name = name.into();
     let metadata = metadata([

@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, DynAction, Error, Registry, Result};
+use everturn_core::{Action, ActionType, Context, DynAction, Error, HandlerResult, Registry, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ impl Resource {
     pub fn new<F, Fut, C>(uri: impl Into<String>, function: F) -> Self
     where
         F: Fn(ResourceInput) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<C>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<C>> + Send + 'static,
         C: Into<Content>,
     {
         let uri = uri.into();
@@ -81,7 +81,7 @@ impl Resource {
     pub fn template<F, Fut, C>(template: &str, function: F) -> Result<Self>
     where
         F: Fn(ResourceInput) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<C>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<C>> + Send + 'static,
         C: Into<Content>,
     {
         Ok(Self::build(
@@ -94,7 +94,7 @@ impl Resource {
     fn build<F, Fut, C>(name: &str, pattern: Pattern, function: F) -> Self
     where
         F: Fn(ResourceInput) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<C>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<C>> + Send + 'static,
         C: Into<Content>,
     {
         let function = Arc::new(function);

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, Registry, Result};
+use everturn_core::{Action, ActionType, Context, HandlerResult, Registry, Result};
 use serde_json::{Value, json};
 
 use crate::primitive::{call, metadata};
@@ -26,7 +26,7 @@ pub fn define_retriever<F, Fut>(
 ) -> Result<RetrieverAction>
 where
     F: Fn(RetrieverRequest, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<RetrieverResponse>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<RetrieverResponse>> + Send + 'static,
 {
     let name = name.into();
     let metadata = metadata([
@@ -67,7 +67,7 @@ pub fn define_indexer<F, Fut>(
 ) -> Result<IndexerAction>
 where
     F: Fn(IndexerRequest, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<()>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<()>> + Send + 'static,
 {
     let name = name.into();
     let metadata = metadata([("type", json!("indexer")), ("indexer", json!({ "label": name }))]);

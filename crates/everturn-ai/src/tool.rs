@@ -21,7 +21,8 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{ActionType, DynAction, Result, Schema, SpanKind, catch_panic, in_span};
+use everturn_core::{ActionType, DynAction, HandlerResult, Result, Schema, SpanKind, catch_panic, in_span};
+use futures::TryFutureExt as _;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -90,7 +91,7 @@ impl Tool {
         I: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + 'static,
         F: Fn(I, ToolContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         let function = Arc::new(function);
         let body = Body::function(move |input, context| {
@@ -114,7 +115,7 @@ impl Tool {
     ) -> Self
     where
         F: Fn(Value, ToolContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Value>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<Value>> + Send + 'static,
     {
         let function = Arc::new(function);
         let body = Body::function(move |input, context| {
@@ -129,7 +130,7 @@ impl Tool {
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
         F: Fn(I, ToolContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<MultipartToolResponse>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<MultipartToolResponse>> + Send + 'static,
     {
         let function = Arc::new(function);
         let body = Body::function(move |input, context| {
@@ -164,7 +165,7 @@ impl Tool {
         let data = Arc::new(data);
         let body = Body::function(move |input, _context| {
             let data = Arc::clone(&data);
-            async move { Err(interrupt(data(body::decode(input)?))) }
+            async move { Err(interrupt(data(body::decode(input)?)).into()) }
         });
         Self::build(name, description, body)
             .with_input_schema(Schema::of::<I>())
@@ -332,7 +333,7 @@ impl Tool {
                 recorder.input(&input);
                 body::check_input(self, &input)?;
                 let context = context.within(inner);
-                let work = catch_panic(self.name(), function(input, context.clone()));
+                let work = catch_panic(self.name(), function(input, context.clone()).err_into());
                 let mut response = context.context().guard(work).await?;
                 response.content.extend(context.take_attachments());
                 body::check_output(self, &response)?;

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Context, Error, Result};
+use everturn_core::{Context, Error, HandlerResult, Result};
 use reqwest::header::HeaderMap;
 use reqwest::redirect::Policy;
 
@@ -124,7 +124,7 @@ impl ClientBuilder {
     pub fn headers<F, Fut>(mut self, provider: F) -> Self
     where
         F: Fn(Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<HeaderMap>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<HeaderMap>> + Send + 'static,
     {
         self.headers.set_provider(provider);
         self
@@ -186,7 +186,8 @@ impl ClientBuilder {
                 .redirect(Policy::none())
                 .connect_timeout(CONNECT_TIMEOUT)
                 .pool_idle_timeout(IDLE_TIMEOUT)
-                .build()?,
+                .build()
+                .map_err(Error::foreign)?,
         };
         Ok(Client(Arc::new(Settings {
             http,

@@ -4,11 +4,11 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Context, Error, Result};
+use everturn_core::{Context, Error, HandlerResult, Result};
 use futures::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-type Provider = dyn Fn(Context) -> BoxFuture<'static, Result<HeaderMap>> + Send + Sync;
+type Provider = dyn Fn(Context) -> BoxFuture<'static, HandlerResult<HeaderMap>> + Send + Sync;
 
 /// Headers that are always the same, and those that are asked for before each request.
 #[derive(Clone, Default)]
@@ -34,7 +34,7 @@ impl Headers {
     pub(crate) fn set_provider<F, Fut>(&mut self, provider: F)
     where
         F: Fn(Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<HeaderMap>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<HeaderMap>> + Send + 'static,
     {
         self.provider = Some(Arc::new(move |context| Box::pin(provider(context))));
     }

@@ -325,7 +325,7 @@ impl<S: CustomState> AgentTransport for RemoteAgent<S> {
         Connection::open(
             self.routes.run.path(),
             context,
-            |inputs, emitter, context| async move { routes.invoke(init, inputs, emitter, context).await },
+            |inputs, emitter, context| async move { Ok(routes.invoke(init, inputs, emitter, context).await?) },
         )
     }
 

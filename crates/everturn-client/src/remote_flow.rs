@@ -142,7 +142,7 @@ where
             |_, emitter: Emitter<C>, context| async move {
                 let mut events = open(context).await?;
                 answered.send_replace(events.id().cloned().map_or(Answer::Unnamed, Answer::Named));
-                events.relay(&emitter).await
+                Ok(events.relay(&emitter).await?)
             },
         );
         Self { connection, answer }

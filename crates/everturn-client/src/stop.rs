@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use everturn_core::{Context, Result};
+use everturn_core::{Context, Error, Result};
 use reqwest::Url;
 use reqwest::header::HeaderValue;
 use tokio::runtime::Handle;
@@ -19,7 +19,10 @@ impl Settings {
     /// `NOT_FOUND` if the server does not know the stream, or does not stop any; what it refuses with.
     pub(crate) async fn stop(&self, url: &Url, stream_id: &str, context: &Context) -> Result<()> {
         let mut headers = self.headers.get(context).await?;
-        headers.insert(STREAM_ID, HeaderValue::from_str(stream_id)?);
+        headers.insert(
+            STREAM_ID,
+            HeaderValue::from_str(stream_id).map_err(Error::foreign)?,
+        );
         let request = self.http.delete(url.clone()).headers(headers);
         self.answered(url, request)
             .await

@@ -9,7 +9,9 @@ use std::future::Future;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use everturn_core::{Action, ActionType, BidiAction, DynAction, Emitter, Inputs, JsonCall, Result, run};
+use everturn_core::{
+    Action, ActionType, BidiAction, DynAction, Emitter, HandlerResult, Inputs, JsonCall, run,
+};
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::testing::trace::NoopSpanExporter;
 use opentelemetry_sdk::trace::SdkTracerProvider;
@@ -37,7 +39,7 @@ fn order() -> Order {
     }
 }
 
-async fn cook(order: Order) -> Result<Order> {
+async fn cook(order: Order) -> HandlerResult<Order> {
     std::future::ready(Ok(black_box(order))).await
 }
 

@@ -16,7 +16,7 @@ use crate::connection::Streaming;
 use crate::panic::catch_panic;
 use crate::span::{SpanKind, in_span, refused};
 use crate::stream_log::JsonText;
-use crate::{ActionType, Connection, Context, Descriptor, Emitter, Error, Result, Schema};
+use crate::{ActionType, Connection, Context, Descriptor, Emitter, Error, HandlerResult, Result, Schema};
 
 /// A value an action takes, streams or returns: plain data with a JSON form and a schema.
 pub trait Payload: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {}
@@ -86,7 +86,7 @@ pub fn downcast<A: DynAction>(action: Arc<dyn DynAction>) -> Option<Arc<A>> {
     action.downcast().ok()
 }
 
-type Handler<I, O, S> = dyn Fn(I, Context, Emitter<S>) -> BoxFuture<'static, Result<O>> + Send + Sync;
+type Handler<I, O, S> = dyn Fn(I, Context, Emitter<S>) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync;
 
 /// An action that takes one input and returns one output, streaming chunks of `S` on the way if it likes.
 ///
@@ -112,7 +112,7 @@ impl<I: Payload, O: Payload> Action<I, O> {
     pub fn new<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(I, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         Self::build(action_type, name, move |input, context, _| {
             Box::pin(function(input, context))
@@ -125,7 +125,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     pub fn streaming<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(I, Context, Emitter<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         let action = Self::build(action_type, name, move |input, context, emitter| {
             Box::pin(function(input, context, emitter))
@@ -136,7 +136,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     fn build(
         action_type: ActionType,
         name: impl Into<String>,
-        handler: impl Fn(I, Context, Emitter<S>) -> BoxFuture<'static, Result<O>> + Send + Sync + 'static,
+        handler: impl Fn(I, Context, Emitter<S>) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync + 'static,
     ) -> Self {
         let mut descriptor = Descriptor::new(action_type, name);
         descriptor.input_schema = Some(Schema::of::<I>());
@@ -240,7 +240,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     pub fn stream_in(&self, input: I, context: &Context) -> Streaming<O, S> {
         let action = self.clone();
         Streaming::start(self.name(), context, move |emitter, context| async move {
-            action.call(input, context, emitter).await
+            Ok(action.call(input, context, emitter).await?)
         })
     }
 
@@ -249,7 +249,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     }
 
     async fn invoke(&self, input: I, context: Context, emitter: Emitter<S>) -> Result<O> {
-        let work = async { (self.handler)(input, context.clone(), emitter).await };
+        let work = async { Ok((self.handler)(input, context.clone(), emitter).await?) };
         context.guard(work).await
     }
 
@@ -264,7 +264,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
             ));
         }
         let emitter = call.emitter.map_or_else(Emitter::silent, |emitter| {
-            emitter.map_from(|chunk: S| JsonText::of(&chunk))
+            emitter.map_from(|chunk: S| Ok(JsonText::of(&chunk)?))
         });
         let input = call.input.unwrap_or(Value::Null);
         in_span(

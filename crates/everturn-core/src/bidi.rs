@@ -14,10 +14,13 @@ use crate::boundary::{self, Admitted, Entrance};
 use crate::panic::{catch_panic, catch_panic_now};
 use crate::span::{SpanKind, in_span, refused};
 use crate::stream_log::JsonText;
-use crate::{ActionType, Connection, Context, Descriptor, DynAction, Emitter, Error, Inputs, Result, Schema};
+use crate::{
+    ActionType, Connection, Context, Descriptor, DynAction, Emitter, Error, HandlerResult, Inputs, Result,
+    Schema,
+};
 
 type Handler<T, I, O, S> =
-    dyn Fn(T, Inputs<I>, Emitter<S>, Context) -> BoxFuture<'static, Result<O>> + Send + Sync;
+    dyn Fn(T, Inputs<I>, Emitter<S>, Context) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync;
 
 /// An action with an open conversation: `T` opens it, `I` goes in, `S` comes out, `O` ends it.
 ///
@@ -40,7 +43,7 @@ where
     pub fn new<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(T, Inputs<I>, Emitter<S>, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         let mut descriptor = Descriptor::new(action_type, name);
         descriptor.input_schema = Some(Schema::of::<I>());
@@ -117,7 +120,9 @@ where
         Connection::open(
             self.descriptor.key.clone(),
             context,
-            move |inputs, emitter, context| async move { action.converse(init, inputs, emitter, context).await },
+            move |inputs, emitter, context| async move {
+                Ok(action.converse(init, inputs, emitter, context).await?)
+            },
         )
     }
 
@@ -139,7 +144,7 @@ where
     }
 
     async fn invoke(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
-        let work = async { (self.handler)(init, inputs, emitter, context.clone()).await };
+        let work = async { Ok((self.handler)(init, inputs, emitter, context.clone()).await?) };
         context.guard(work).await
     }
 
@@ -226,7 +231,7 @@ where
         }
         let inputs = Inputs::from_stream(futures::stream::iter([input]));
         let emitter = call.emitter.map_or_else(Emitter::silent, |emitter| {
-            emitter.map_from(|chunk: S| JsonText::of(&chunk))
+            emitter.map_from(|chunk: S| Ok(JsonText::of(&chunk)?))
         });
         self.converse_json(init, inputs, emitter, call.context).await
     }
@@ -293,7 +298,7 @@ where
             context,
             move |inputs, emitter, context| async move {
                 let emitter = emitter.map_from(|chunk: S| Ok(serde_json::to_value(chunk)?));
-                action.converse_json(init, inputs, emitter, context).await
+                Ok(action.converse_json(init, inputs, emitter, context).await?)
             },
         ))
     }

@@ -26,7 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::panic::catch_panic;
-use crate::{Context, Emitter, Error, Reason, Result};
+use crate::{Context, Emitter, Error, HandlerResult, Reason, Result};
 
 /// The caller's end of a bidirectional invocation: inputs go in, chunks come out, one output ends it.
 ///
@@ -115,7 +115,7 @@ where
     pub fn open<F, Fut>(name: impl Into<String>, context: &Context, action: F) -> Self
     where
         F: FnOnce(Inputs<I>, Emitter<S>, Context) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         let name = name.into();
         let context = context.child();
@@ -132,7 +132,7 @@ where
                 let inputs = Inputs::from_receiver(input_receiver);
                 let emitter = Emitter::channel(chunk_sender);
                 // Boxed: the wrappers around it would otherwise each hold it by value on the stack.
-                let running = Box::pin(async { action(inputs, emitter, context.clone()).await });
+                let running = Box::pin(async { Ok(action(inputs, emitter, context.clone()).await?) });
                 let running = catch_panic(&name, running);
                 let result = context.clone().scope(context.guard(running)).await;
                 // First, so that whoever has the output finds the action completed.
@@ -335,7 +335,7 @@ impl<O: Send + 'static, S: Send + 'static> Streaming<O, S> {
     pub(crate) fn start<F, Fut>(name: impl Into<String>, context: &Context, action: F) -> Self
     where
         F: FnOnce(Emitter<S>, Context) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         Self(Connection::open(name, context, |_inputs, emitter, context| {
             action(emitter, context)

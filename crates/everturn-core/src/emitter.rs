@@ -6,11 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures::TryFutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::{Error, Result};
+use crate::{Error, HandlerResult, Result};
 
 type SendFn<S> = dyn Fn(S) -> Sending + Send + Sync;
 
@@ -50,10 +51,10 @@ impl<S: Send + 'static> Emitter<S> {
     pub fn new<F, Fut>(send: F) -> Self
     where
         F: Fn(S) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<()>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<()>> + Send + 'static,
     {
         Self(Some(Arc::new(move |chunk| {
-            Sending(Progress::Waiting(Box::pin(send(chunk))))
+            Sending(Progress::Waiting(Box::pin(send(chunk).err_into())))
         })))
     }
 
@@ -63,12 +64,12 @@ impl<S: Send + 'static> Emitter<S> {
     where
         P: Fn(S) -> ControlFlow<Result<()>, S> + Send + Sync + 'static,
         F: Fn(S) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<()>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<()>> + Send + 'static,
     {
         Self(Some(Arc::new(move |chunk| {
             Sending(match place(chunk) {
                 ControlFlow::Break(outcome) => Progress::Done(outcome),
-                ControlFlow::Continue(chunk) => Progress::Waiting(Box::pin(send(chunk))),
+                ControlFlow::Continue(chunk) => Progress::Waiting(Box::pin(send(chunk).err_into())),
             })
         })))
     }
@@ -85,7 +86,7 @@ impl<S: Send + 'static> Emitter<S> {
             },
             move |chunk| {
                 let sender = sender.clone();
-                async move { sender.send(chunk).await.map_err(|_| gone()) }
+                async move { Ok(sender.send(chunk).await.map_err(|_| gone())?) }
             },
         )
     }
@@ -93,14 +94,14 @@ impl<S: Send + 'static> Emitter<S> {
     /// An emitter of another type that converts each chunk and passes it on here; silent if this one is.
     pub fn map_from<T: Send + 'static>(
         &self,
-        convert: impl Fn(T) -> Result<S> + Send + Sync + 'static,
+        convert: impl Fn(T) -> HandlerResult<S> + Send + Sync + 'static,
     ) -> Emitter<T> {
         let Some(send) = self.0.clone() else {
             return Emitter::silent();
         };
         Emitter(Some(Arc::new(move |chunk| match convert(chunk) {
             Ok(chunk) => send(chunk),
-            Err(error) => Sending(Progress::Done(Err(error))),
+            Err(error) => Sending(Progress::Done(Err(error.into()))),
         })))
     }
 

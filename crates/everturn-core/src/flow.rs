@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::action::Payload;
 use crate::span::{SpanKind, in_span};
-use crate::{Action, ActionType, BidiAction, Context, Emitter, Inputs, Registry, Result};
+use crate::{Action, ActionType, BidiAction, Context, Emitter, HandlerResult, Inputs, Registry, Result};
 
 /// A flow: a function with a name, schemas and a trace.
 pub type Flow<I, O> = Action<I, O>;
@@ -28,7 +28,7 @@ impl Registry {
         I: Payload,
         O: Payload,
         F: Fn(I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         let flow = Action::new(ActionType::FLOW, name, move |input, _context| function(input));
         self.register(Arc::new(flow.clone()))?;
@@ -49,7 +49,7 @@ impl Registry {
         O: Payload,
         S: Payload,
         F: Fn(I, Emitter<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         let flow = Action::streaming(ActionType::FLOW, name, move |input, _context, emitter| {
             function(input, emitter)
@@ -73,7 +73,7 @@ impl Registry {
         O: Payload,
         S: Payload,
         F: Fn(T, Inputs<I>, Emitter<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         let flow = BidiAction::new(ActionType::FLOW, name, move |init, inputs, emitter, _context| {
             function(init, inputs, emitter)
@@ -100,7 +100,7 @@ pub async fn run<T, F, Fut>(name: &str, function: F) -> Result<T>
 where
     T: Serialize,
     F: FnOnce() -> Fut,
-    Fut: Future<Output = Result<T>>,
+    Fut: Future<Output = HandlerResult<T>>,
 {
     in_span(
         name,

@@ -37,7 +37,7 @@ impl Installed {
     /// Hands the plugin's actions to `register`, once. If either fails, the next caller tries again.
     pub(crate) async fn initialise(&self, register: impl FnOnce(Actions) -> Result<()>) -> Result<()> {
         let init = || async {
-            let actions = catch_panic(&self.what("init"), async { self.plugin.init().await }).await?;
+            let actions = catch_panic(&self.what("init"), async { Ok(self.plugin.init().await?) }).await?;
             register(actions)
         };
         self.initialised.get_or_try_init(init).await.copied()
@@ -45,7 +45,7 @@ impl Installed {
 
     /// What the plugin could resolve.
     pub(crate) async fn list(&self) -> Result<Vec<Descriptor>> {
-        catch_panic(&self.what("list"), async { self.plugin.list().await }).await
+        catch_panic(&self.what("list"), async { Ok(self.plugin.list().await?) }).await
     }
 
     /// What the plugin has resolved so far, by key.
@@ -74,7 +74,7 @@ impl Installed {
             return Ok(Some(action));
         }
         let action_type = ActionType::new(parsed.action_type.to_owned());
-        let ask = async { self.plugin.resolve(&action_type, id).await };
+        let ask = async { Ok(self.plugin.resolve(&action_type, id).await?) };
         let answer = catch_panic(&self.what("resolve"), ask).await?;
         if let Some(action) = &answer {
             self.resolved.pin().insert(key.to_owned(), Arc::clone(action));
@@ -120,7 +120,7 @@ mod tests {
     use futures::future::{BoxFuture, FutureExt, join_all};
 
     use super::*;
-    use crate::Error;
+    use crate::{Error, HandlerResult};
 
     /// Has nothing, fails on `bad`, and takes its time.
     struct Empty;
@@ -134,11 +134,11 @@ mod tests {
             &'a self,
             _: &'a ActionType,
             id: &'a str,
-        ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+        ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
             Box::pin(async move {
                 tokio::task::yield_now().await;
                 if id == "bad" {
-                    Err(Error::unavailable("gone"))
+                    Err(Error::unavailable("gone").into())
                 } else {
                     Ok(None)
                 }

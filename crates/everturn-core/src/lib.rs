@@ -74,7 +74,7 @@
 //! | call and define actions | [`Action`], [`BidiAction`], [`Connection`], [`Emitter`] |
 //! | find actions by key | [`Registry`], [`Plugin`], [`Descriptor`] |
 //! | know who calls, and until when | [`Context`] |
-//! | fail well | [`Error`], [`Status`], [`Reason`] |
+//! | fail well | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
 //! | be seen | [`in_span`], [`run`] |
 //! | let a stream be read late, again and by many | [`stream_log`] |
 
@@ -103,7 +103,7 @@ pub use connection::{Connection, Inputs, Receive, Sender, Streaming};
 pub use context::Context;
 pub use descriptor::{ActionType, Descriptor, ParsedKey};
 pub use emitter::{Emitter, Sending};
-pub use error::{Error, Exposure, Reason, Result, RuntimeError};
+pub use error::{Error, Exposure, HandlerError, HandlerResult, Reason, Result, RuntimeError};
 pub use flow::{BidiFlow, Flow, StreamingFlow, run};
 pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use crate::{ActionType, Descriptor, DynAction, Result};
+use crate::{ActionType, Descriptor, DynAction, HandlerResult};
 
 /// Something that provides actions under a name prefix of its own, such as all models of a provider.
 ///
@@ -15,13 +15,13 @@ pub trait Plugin: Send + Sync + 'static {
 
     /// Says what the plugin misses or was told wrongly, such as an API key. Asked once, when the plugin is installed, so
     /// that a program learns of it at its start and not with the first call.
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> HandlerResult<()> {
         Ok(())
     }
 
     /// The actions that exist from the start, named with the plugin's prefix. Called once, when one of the plugin's
     /// names is first looked up or listed; if it fails, the next look-up tries again.
-    fn init(&self) -> BoxFuture<'_, Result<Vec<Arc<dyn DynAction>>>> {
+    fn init(&self) -> BoxFuture<'_, HandlerResult<Vec<Arc<dyn DynAction>>>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
@@ -30,13 +30,13 @@ pub trait Plugin: Send + Sync + 'static {
         &'a self,
         action_type: &'a ActionType,
         id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
         let _ = (action_type, id);
         Box::pin(std::future::ready(Ok(None)))
     }
 
     /// What could be resolved, for listings.
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }

@@ -9,7 +9,7 @@ mod support;
 mod traces;
 
 use everturn_core::{
-    Action, ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, Schema,
+    Action, ActionType, Context, DynAction, Emitter, Error, HandlerResult, JsonCall, Registry, Result, Schema,
 };
 use everturn_core::{Reason, SpanKind, SpanRecorder, in_span, run};
 use opentelemetry::trace::{SpanId, Status};
@@ -21,14 +21,18 @@ use traces::Traces;
 fn menu() -> Action<String, Vec<String>> {
     let cook = Action::new(ActionType::MODEL, "chef/cook", |dish: String, _| async move {
         if dish.is_empty() {
-            return Err(Error::invalid_argument("nothing to cook"));
+            return Err(Error::invalid_argument("nothing to cook").into());
         }
         Ok(format!("hot {dish}"))
     });
     Registry::new()
         .define_flow("menu", move |dish: String| {
             let cook = cook.clone();
-            async move { Ok(vec![run("prepare", || async { cook.run(dish).await }).await?]) }
+            async move {
+                Ok(vec![
+                    run("prepare", || async { Ok(cook.run(dish).await?) }).await?,
+                ])
+            }
         })
         .expect("the name is free")
 }
@@ -133,14 +137,14 @@ async fn a_failure_given_another_face_is_still_blamed_on_where_it_began() {
     }
 
     let traces = Traces::listen();
-    let inner = || async { run("inner", || async { Err::<(), _>(Error::aborted("no")) }).await };
+    let inner = || async { run("inner", || async { Err::<(), _>(Error::aborted("no").into()) }).await };
     let sourced = run("sourced", || async {
-        inner()
+        Ok(inner()
             .await
-            .map_err(|error| Error::unavailable("try later").with_source(error))
+            .map_err(|error| Error::unavailable("try later").with_source(error))?)
     });
     let foreign = run("foreign", || async {
-        Ok::<_, Error>(inner().await.map_err(|error| Foreign(error.into()))?)
+        Ok(inner().await.map_err(|error| Foreign(error.into()))?)
     });
 
     sourced.await.unwrap_err();
@@ -299,7 +303,7 @@ async fn a_panic_is_seen_in_the_trace() {
     let traces = Traces::listen();
     let flow = Registry::new()
         .define_flow("careless", |(): ()| async {
-            run("slip", || async { panic!("oops") as Result<()> }).await
+            Ok(run("slip", || async { panic!("oops") as HandlerResult<()> }).await?)
         })
         .unwrap();
 
@@ -315,12 +319,12 @@ async fn a_panic_is_seen_in_the_trace() {
 async fn work_that_is_cancelled_or_dropped_is_seen_in_the_trace() {
     let traces = Traces::listen();
     let stuck = Action::new(ActionType::CUSTOM, "stuck", |(): (), _| {
-        std::future::pending::<Result<()>>()
+        std::future::pending::<HandlerResult<()>>()
     });
     let flow = Registry::new()
         .define_flow("outer", move |(): ()| {
             let stuck = stuck.clone();
-            async move { run("step", || async { stuck.run(()).await }).await }
+            async move { Ok(run("step", || async { Ok(stuck.run(()).await?) }).await?) }
         })
         .unwrap();
 

@@ -24,7 +24,7 @@ fn adds() -> Counting {
             while let Some(input) = inputs.next().await {
                 run(&format!("add {input}"), || async {
                     if input == 0 {
-                        Err(Error::out_of_range("nothing to add"))
+                        Err(Error::out_of_range("nothing to add").into())
                     } else {
                         Ok(())
                     }
@@ -101,7 +101,7 @@ async fn it_hangs_below_the_span_that_opened_it() {
 
     run("opens", || async {
         let mut connection = adds().connect(0);
-        connection.output().await
+        Ok(connection.output().await?)
     })
     .await
     .unwrap();
@@ -204,7 +204,9 @@ async fn a_panic_is_on_the_root_span() {
     let careless = BidiAction::new(
         ActionType::CUSTOM,
         "careless",
-        |(): (), _: Inputs<()>, _: Emitter<()>, _| async move { panic!("oops") as everturn_core::Result<()> },
+        |(): (), _: Inputs<()>, _: Emitter<()>, _| async move {
+            panic!("oops") as everturn_core::HandlerResult<()>
+        },
     );
 
     careless.connect(()).output().await.unwrap_err();

@@ -24,7 +24,7 @@ impl Serialize for Watched {
 #[tokio::test]
 async fn no_payload_of_a_typed_call_is_serialised() {
     let unary = Action::new(ActionType::CUSTOM, "unary", |watched: Watched, _| async move {
-        run("step", || async { Ok(watched) }).await
+        Ok(run("step", || async { Ok(watched) }).await?)
     });
     let streaming = Action::streaming(
         ActionType::CUSTOM,

@@ -22,7 +22,7 @@ impl Output {
                 is_multipart: false,
             };
         };
-        let is_fallible = is_named(returned, "Result");
+        let is_fallible = is_named(returned, "Result") || is_named(returned, "HandlerResult");
         let value = if is_fallible {
             first_argument(returned)
         } else {

@@ -18,7 +18,7 @@ pub(crate) fn register(server: &Arc<RemoteServer>, listed: &Prompt, registry: &R
         let (server, name) = (Arc::clone(server), listed.name.clone());
         MessagesSlot::computed(move |scope| {
             let (server, name) = (Arc::clone(&server), name.clone());
-            async move { messages(&server, &name, scope).await }
+            async move { Ok(messages(&server, &name, scope).await?) }
         })
     };
     let origin = json!({ "server": server.name.as_ref(), "prompt": listed.name, "title": listed.title });

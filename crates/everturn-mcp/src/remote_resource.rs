@@ -65,7 +65,7 @@ pub(crate) fn register(
         let server = Arc::clone(server);
         move |input: ResourceInput, context: Context| {
             let server = Arc::clone(&server);
-            async move { read(&server, input.uri, &context).await }
+            async move { Ok(read(&server, input.uri, &context).await?) }
         }
     };
     let origin =

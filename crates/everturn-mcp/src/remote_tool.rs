@@ -34,7 +34,7 @@ fn tool(server: &Arc<RemoteServer>, listed: &rmcp::model::Tool) -> Tool {
         let (server, tool) = (Arc::clone(server), listed.name.to_string());
         move |input: Value, context: ToolContext| {
             let (server, tool) = (Arc::clone(&server), tool.clone());
-            async move { call(&server, &tool, input, &context).await }
+            async move { Ok(call(&server, &tool, input, &context).await?) }
         }
     };
     Tool::dynamic(name, description, schema.ok(), call)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_core::{ActionType, DynAction, Error, Plugin, Registry, Result};
+use everturn_core::{ActionType, DynAction, Error, HandlerResult, Plugin, Registry, Result};
 use futures::future::{BoxFuture, join_all};
 
 use crate::endpoint::{ByteStream, Endpoint, HttpServer, StdioServer};
@@ -192,7 +192,7 @@ impl Plugin for Installed {
         &'a self,
         action_type: &'a ActionType,
         id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
         Box::pin(async move {
             if self.server.is_connected().await {
                 return Ok(None);

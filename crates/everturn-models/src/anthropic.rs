@@ -28,7 +28,7 @@ mod stream;
 use std::sync::Arc;
 
 use everturn_ai::model_action;
-use everturn_core::{ActionType, Descriptor, DynAction, Plugin, Result, Status};
+use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Status};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -124,15 +124,15 @@ impl Plugin for Anthropic {
         PROVIDER
     }
 
-    fn check(&self) -> Result<()> {
-        self.service.check()
+    fn check(&self) -> HandlerResult<()> {
+        Ok(self.service.check()?)
     }
 
     fn resolve<'a>(
         &'a self,
         action_type: &'a ActionType,
         id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
         let model = (*action_type == ActionType::MODEL).then(|| {
             let action = model_action(format!("{PROVIDER}/{id}"), self.model(id));
             Arc::new(action) as Arc<dyn DynAction>
@@ -140,7 +140,7 @@ impl Plugin for Anthropic {
         Box::pin(std::future::ready(Ok(model)))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         Box::pin(async move {
             let listed = match self.listing.get(models::fetch(&self.service)).await {
                 Ok(listed) => listed,

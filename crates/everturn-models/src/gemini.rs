@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_ai::model_action;
-use everturn_core::{ActionType, Descriptor, DynAction, Plugin, Result, Status};
+use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Status};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -133,15 +133,15 @@ impl Plugin for Gemini {
         PROVIDER
     }
 
-    fn check(&self) -> Result<()> {
-        self.service.check()
+    fn check(&self) -> HandlerResult<()> {
+        Ok(self.service.check()?)
     }
 
     fn resolve<'a>(
         &'a self,
         action_type: &'a ActionType,
         id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
         let action: Option<Arc<dyn DynAction>> = if *action_type == ActionType::MODEL {
             Some(Arc::new(model_action(format!("{PROVIDER}/{id}"), self.model(id))))
         } else if *action_type == ActionType::EMBEDDER {
@@ -152,7 +152,7 @@ impl Plugin for Gemini {
         Box::pin(std::future::ready(Ok(action)))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         Box::pin(async move {
             let listed = match self.listing.get(models::fetch(&self.service)).await {
                 Ok(listed) => listed,

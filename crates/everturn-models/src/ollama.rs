@@ -23,7 +23,7 @@ mod stream;
 use std::sync::Arc;
 
 use everturn_ai::model_action;
-use everturn_core::{ActionType, Descriptor, DynAction, Plugin, Result, Status};
+use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Result, Status};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -150,19 +150,19 @@ impl Plugin for Ollama {
         self.service.provider()
     }
 
-    fn check(&self) -> Result<()> {
-        self.service.check()
+    fn check(&self) -> HandlerResult<()> {
+        Ok(self.service.check()?)
     }
 
     fn resolve<'a>(
         &'a self,
         action_type: &'a ActionType,
         id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
         Box::pin(std::future::ready(Ok(self.action(action_type, id))))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         Box::pin(async {
             let installed = self.installed().await.unwrap_or_else(|error| {
                 tracing::debug!(provider = PROVIDER, %error, "the models cannot be listed");

@@ -33,7 +33,7 @@ mod usage;
 use std::sync::Arc;
 
 use everturn_ai::{Part, PartKind, model_action};
-use everturn_core::{ActionType, Descriptor, DynAction, Error, Plugin, Result, Status};
+use everturn_core::{ActionType, Descriptor, DynAction, Error, HandlerResult, Plugin, Result, Status};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -228,20 +228,20 @@ impl Plugin for OpenAi {
         self.service.provider()
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> HandlerResult<()> {
         self.problem.clone().map_or(Ok(()), Err)?;
-        self.service.check()
+        Ok(self.service.check()?)
     }
 
     fn resolve<'a>(
         &'a self,
         action_type: &'a ActionType,
         id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
         Box::pin(std::future::ready(Ok(self.action(action_type, id))))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         Box::pin(async {
             let listed = self.listed().await.unwrap_or_else(|error| {
                 tracing::debug!(provider = self.service.provider(), %error, "the models cannot be listed");

@@ -6,6 +6,7 @@ use everturn_core::stream_log::JsonText;
 use everturn_core::{
     Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy, Result,
 };
+use futures::TryFutureExt as _;
 use serde_json::Value;
 
 use crate::envelope::Envelope;
@@ -35,7 +36,7 @@ impl Call {
         let key = self.action.descriptor().key.clone();
         let context = self.context.clone();
         Connection::open(key, &context, |_inputs, emitter, context| {
-            Self { context, ..self }.perform(Some(emitter))
+            Self { context, ..self }.perform(Some(emitter)).err_into()
         })
     }
 

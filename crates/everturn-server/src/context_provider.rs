@@ -10,7 +10,7 @@ mod secrets;
 
 use async_trait::async_trait;
 use axum::http::{HeaderMap, Method};
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 use serde_json::{Map, Value};
 
 pub use self::api_key::ApiKeys;
@@ -111,7 +111,7 @@ pub trait ContextProvider: Send + Sync + 'static {
     /// # Errors
     /// `UNAUTHENTICATED` if it does not prove who calls, `PERMISSION_DENIED` if that one may not; anything else ends the
     /// request too.
-    async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided>;
+    async fn provide(&self, request: &CallRequest<'_>) -> HandlerResult<Provided>;
 
     /// How callers identify themselves, for the OpenAPI document: a name and a security scheme object.
     fn security_scheme(&self) -> Option<(&'static str, Value)> {
@@ -134,7 +134,7 @@ pub trait ContextProvider: Send + Sync + 'static {
 /// ```
 pub fn context_fn<F>(function: F) -> impl ContextProvider
 where
-    F: Fn(&CallRequest<'_>) -> Result<Provided> + Send + Sync + 'static,
+    F: Fn(&CallRequest<'_>) -> HandlerResult<Provided> + Send + Sync + 'static,
 {
     ContextFn(function)
 }
@@ -144,9 +144,9 @@ struct ContextFn<F>(F);
 #[async_trait]
 impl<F> ContextProvider for ContextFn<F>
 where
-    F: Fn(&CallRequest<'_>) -> Result<Provided> + Send + Sync + 'static,
+    F: Fn(&CallRequest<'_>) -> HandlerResult<Provided> + Send + Sync + 'static,
 {
-    async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided> {
+    async fn provide(&self, request: &CallRequest<'_>) -> HandlerResult<Provided> {
         (self.0)(request)
     }
 }

@@ -11,7 +11,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use bytes::Bytes;
 use everturn_agent::HandOff;
 use everturn_agent::store::Scope;
-use everturn_core::{ActionType, Context, DynAction, Exposure};
+use everturn_core::{ActionType, Context, DynAction, Error, Exposure};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -51,7 +51,7 @@ impl Shared {
         };
         let mut provided = Provided::new();
         for provider in &self.providers {
-            provided.merge(provider.provide(&request).await?);
+            provided.merge(provider.provide(&request).await.map_err(Error::from)?);
         }
         Ok(provided)
     }

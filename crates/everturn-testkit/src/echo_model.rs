@@ -6,7 +6,7 @@ use everturn_ai::{
     Content, Message, Model, ModelAction, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, Role,
     register_model,
 };
-use everturn_core::{Context, Emitter, Registry, Result};
+use everturn_core::{Context, Emitter, HandlerResult, Registry, Result};
 
 use crate::words;
 
@@ -39,7 +39,7 @@ impl Model for EchoModel {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         let heard = request
             .messages
             .iter()

@@ -12,7 +12,7 @@ use everturn_ai::{
     ConstrainedSupport, Message, Model, ModelAction, ModelInfo, ModelRequest, ModelResponse,
     ModelResponseChunk, ModelSupports, Part, Role, register_model,
 };
-use everturn_core::{Context, Emitter, Registry, Result};
+use everturn_core::{Context, Emitter, HandlerResult, Registry, Result};
 
 use crate::words;
 
@@ -76,7 +76,7 @@ impl Model for OfflineModel {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         let answer = Message::model(answer(&request));
         words::stream(answer.content(), self.pace, &emitter).await?;
         Ok(ModelResponse::new(answer))

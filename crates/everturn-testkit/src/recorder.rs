@@ -7,7 +7,8 @@ use everturn_ai::{
     MediaDownload, Middleware, Model, ModelCall, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk,
     NextModel, async_trait,
 };
-use everturn_core::{Context, Emitter, Result, Schema};
+use everturn_core::{Context, Emitter, HandlerResult, Result, Schema};
+use futures::TryFutureExt as _;
 use tokio::sync::Mutex;
 
 use crate::Collector;
@@ -102,14 +103,14 @@ fn masked(recording: Recording, secrets: Option<&Secrets>) -> Result<Recording> 
 
 #[async_trait]
 impl Middleware for Recorder {
-    async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+    async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         let (model, request, emitter) = (call.model.clone(), call.request.clone(), call.emitter.clone());
         let record = self.record(&model, &request, &emitter, |emitter| {
             let mut call = call;
             call.emitter = emitter;
             next.run(call)
         });
-        record.await
+        Ok(record.await?)
     }
 }
 
@@ -139,9 +140,9 @@ impl<M: Model> Model for RecordedModel<M> {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         let asked = request.clone();
-        let call = |emitter| self.model.generate(request, emitter, context);
-        self.recorder.record(&self.name, &asked, &emitter, call).await
+        let call = |emitter| self.model.generate(request, emitter, context).err_into();
+        Ok(self.recorder.record(&self.name, &asked, &emitter, call).await?)
     }
 }

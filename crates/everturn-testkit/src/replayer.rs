@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everturn_ai::{
     Middleware, Model, ModelCall, ModelRequest, ModelResponse, ModelResponseChunk, NextModel, async_trait,
 };
-use everturn_core::{Context, Emitter, Error, Reason, Result};
+use everturn_core::{Context, Emitter, Error, HandlerResult, Reason, Result};
 use serde_json::Value;
 
 use crate::Difference;
@@ -163,8 +163,8 @@ fn bare(model: &str) -> &str {
 
 #[async_trait]
 impl Middleware for Replayer {
-    async fn model(&self, call: ModelCall, _next: NextModel) -> Result<ModelResponse> {
-        self.play(&call.model, &call.request, &call.emitter).await
+    async fn model(&self, call: ModelCall, _next: NextModel) -> HandlerResult<ModelResponse> {
+        Ok(self.play(&call.model, &call.request, &call.emitter).await?)
     }
 }
 
@@ -181,7 +181,7 @@ impl Model for ReplayedModel {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
-    ) -> Result<ModelResponse> {
-        self.replayer.play(&self.name, &request, &emitter).await
+    ) -> HandlerResult<ModelResponse> {
+        Ok(self.replayer.play(&self.name, &request, &emitter).await?)
     }
 }

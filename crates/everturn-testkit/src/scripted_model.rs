@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use everturn_ai::{
     Model, ModelAction, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, register_model,
 };
-use everturn_core::{Context, Emitter, Error, Reason, Registry, Result};
+use everturn_core::{Context, Emitter, Error, HandlerResult, Reason, Registry, Result};
 use serde_json::Value;
 
 use crate::{Reply, contains};
@@ -232,9 +232,9 @@ impl Model for ScriptedModel {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         let reply = self.answer(&request, emitter.is_streaming(), &context)?;
-        context.guard(reply.play(&emitter)).await
+        Ok(context.guard(reply.play(&emitter)).await?)
     }
 }
 

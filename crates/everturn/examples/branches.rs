@@ -11,7 +11,7 @@ struct Kitchen {
 }
 
 /// One turn: answers, and notes what has to be bought.
-async fn cook(turn: Turn<Kitchen>) -> Result<FinishReason> {
+async fn cook(turn: Turn<Kitchen>) -> HandlerResult<FinishReason> {
     let answer = turn.generate().history().stream().await?;
     let text = answer.text();
     if let Some((_, list)) = text.split_once("You need ") {

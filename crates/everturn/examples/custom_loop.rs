@@ -29,7 +29,7 @@ struct Review {
 }
 
 /// One turn: drafts until one is good, then prints it.
-async fn write(turn: Turn<Desk>) -> Result<FinishReason> {
+async fn write(turn: Turn<Desk>) -> HandlerResult<FinishReason> {
     loop {
         let draft = turn.custom().drafts + 1;
         turn.send_status(Progress::Drafting { draft }).await?;

@@ -17,7 +17,7 @@ use everturn_ai::{
     set_default_model,
 };
 use everturn_core::{
-    BidiFlow, Emitter, Error, Flow, Inputs, Payload, Plugin, Registry, Result, StreamingFlow,
+    BidiFlow, Emitter, Error, Flow, HandlerResult, Inputs, Payload, Plugin, Registry, Result, StreamingFlow,
 };
 use serde_json::Value;
 
@@ -168,7 +168,7 @@ impl Everturn {
     where
         S: CustomState,
         F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<AgentResult>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<AgentResult>> + Send + 'static,
     {
         everturn_agent::custom_agent(&self.registry, name, function)
     }
@@ -178,7 +178,7 @@ impl Everturn {
     where
         S: CustomState,
         F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<AgentResult>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<AgentResult>> + Send + 'static,
     {
         everturn_agent::session_flow(&self.registry, name, function)
     }
@@ -268,7 +268,7 @@ impl Everturn {
         I: Payload,
         O: Payload,
         F: Fn(I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         self.registry.define_flow(name, function)
     }
@@ -283,7 +283,7 @@ impl Everturn {
         O: Payload,
         S: Payload,
         F: Fn(I, Emitter<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         self.registry.define_streaming_flow(name, function)
     }
@@ -299,7 +299,7 @@ impl Everturn {
         O: Payload,
         S: Payload,
         F: Fn(T, Inputs<I>, Emitter<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         self.registry.define_bidi_flow(name, function)
     }

@@ -90,7 +90,7 @@ pub use everturn_testkit as testkit;
 
 pub use self::app::{Everturn, EverturnBuilder};
 
-pub use everturn_core::{Error, Result};
+pub use everturn_core::{Error, HandlerError, HandlerResult, Result};
 
 /// What most programs use.
 pub mod prelude {
@@ -108,7 +108,9 @@ pub mod prelude {
         FinishReason, Generate, History, Message, Messages, Part, Reconciliation, Replay, Role, Tool,
         ToolChoice, ToolContext,
     };
-    pub use everturn_core::{Context, Emitter, Error, Inputs, Result, Status, run};
+    pub use everturn_core::{
+        Context, Emitter, Error, HandlerError, HandlerResult, Inputs, Result, Status, run,
+    };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::{Value, json};

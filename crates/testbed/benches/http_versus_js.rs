@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use everturn_agent::agent;
 use everturn_agent::store::MemoryStore;
 use everturn_ai::{Message, Model, ModelRequest, ModelResponse, ModelResponseChunk, register_model};
-use everturn_core::{Context, Emitter, Registry, Result};
+use everturn_core::{Context, Emitter, HandlerResult, Registry, Result};
 use everturn_server::Server;
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -118,7 +118,7 @@ impl Model for Cook {
         _: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         _: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         for word in WORDS {
             emitter.send(ModelResponseChunk::new(word)).await?;
         }

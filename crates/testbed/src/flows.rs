@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_core::{Emitter, Error, Registry, Result};
+use everturn_core::{Emitter, Error, HandlerResult, Registry, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,16 +22,16 @@ pub(crate) fn define(registry: &Registry) -> Result<()> {
     registry.define_streaming_flow("streamy", |to: u32, emitter| count(to, emitter, Duration::ZERO))?;
     registry.define_streaming_flow("slowly", |to: u32, emitter| count(to, emitter, PAUSE))?;
     registry.define_flow("failing", |_: Value| async move {
-        Err::<Value, _>(Error::internal("an internal matter"))
+        Err::<Value, _>(Error::internal("an internal matter").into())
     })?;
     registry.define_flow("denied", |_: Value| async move {
         let error = Error::permission_denied("not for you").with_public();
-        Err::<Value, _>(error.with_details(json!({ "ask": "somebody else" })))
+        Err::<Value, _>(error.with_details(json!({ "ask": "somebody else" })).into())
     })?;
     Ok(())
 }
 
-async fn count(to: u32, emitter: Emitter<Count>, pause: Duration) -> Result<String> {
+async fn count(to: u32, emitter: Emitter<Count>, pause: Duration) -> HandlerResult<String> {
     for count in 0..to {
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;

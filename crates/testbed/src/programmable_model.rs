@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everturn_ai::{Model, ModelRequest, ModelResponse, ModelResponseChunk};
-use everturn_core::{Context, Emitter, Result};
+use everturn_core::{Context, Emitter, HandlerResult};
 use everturn_testkit::{Reply, ScriptedModel};
 
 /// A model that gives the answers it was last programmed with, one per call. A clone is another handle to it.
@@ -62,7 +62,7 @@ impl Model for ProgrammableModel {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         // The answer is the one that was up when the model was asked, however long it thinks.
         let delay = self.0.lock().unwrap_or_else(PoisonError::into_inner).delay;
         let script = self.script();

@@ -9,7 +9,7 @@ use everturn_agent::archive::{Archive, Import};
 use everturn_agent::store::SessionStore;
 use everturn_agent::{Agent, AgentSession, Artifact, Turn, custom_agent};
 use everturn_ai::{FinishReason, Message, Part};
-use everturn_core::{Registry, Result};
+use everturn_core::{HandlerResult, Registry, Result};
 use everturn_file::FileStore;
 use everturn_sqlite::SqliteStore;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const CANARY: &str = "canary-4b1d7e";
 
 /// Puts the canary into everything a conversation has: small, large enough to be compressed, large enough to be kept by
 /// its hash.
-async fn sing(turn: Turn) -> Result<FinishReason> {
+async fn sing(turn: Turn) -> HandlerResult<FinishReason> {
     let count = turn.messages().len();
     let media = format!("data:text/plain;base64,{CANARY}{}", "A".repeat(40_000));
     turn.add_message(Message::model(vec![Part::text(CANARY), Part::media(media)]));

@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::sync::Arc;
 
 use everturn_core::{Action, ActionType, BidiAction, Schema};
+use futures::TryFutureExt as _;
 use serde_json::{Map, Value};
 
 use crate::archive::{FORKED_FROM, GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
@@ -52,7 +53,9 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
     let action = AgentAction::new(
         ActionType::AGENT,
         &definition.name,
-        move |init, inputs, emitter, context| invoke(Arc::clone(&this), init, inputs, emitter, context),
+        move |init, inputs, emitter, context| {
+            invoke(Arc::clone(&this), init, inputs, emitter, context).err_into()
+        },
     )
     .with_metadata(entries)
     .with_output_schema(lenient::<AgentOutput>());

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::stream_log::StreamLog;
-use everturn_core::{Context, Error, Registry, Result};
+use everturn_core::{Context, Error, HandlerResult, Registry, Result};
+use futures::TryFutureExt as _;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -48,12 +49,12 @@ pub fn custom_agent<S, F, Fut>(registry: &Registry, name: impl Into<String>, fun
 where
     S: CustomState,
     F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<AgentResult>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<AgentResult>> + Send + 'static,
 {
     AgentBuilder::new(
         registry,
         name,
-        Custom(Arc::new(move |session| Box::pin(function(session)))),
+        Custom(Arc::new(move |session| Box::pin(function(session).err_into()))),
     )
 }
 
@@ -77,7 +78,7 @@ where
 /// let registry = Registry::new();
 /// let cook = session_flow(&registry, "cook", |session: AgentSession| async move {
 ///     session
-///         .run(|turn| async move { turn.send_status(Doing::Chopping { vegetables: 3 }).await })
+///         .run(|turn| async move { Ok(turn.send_status(Doing::Chopping { vegetables: 3 }).await?) })
 ///         .await?;
 ///     Ok(session.result())
 /// })
@@ -94,7 +95,7 @@ pub fn session_flow<S, F, Fut>(registry: &Registry, name: impl Into<String>, fun
 where
     S: CustomState,
     F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<AgentResult>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<AgentResult>> + Send + 'static,
 {
     custom_agent(registry, name, function)
 }
@@ -236,7 +237,7 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     /// runs while the session is in use and must not change it.
     pub fn state_transform(
         self,
-        transform: impl Fn(SessionState, &Context) -> Result<Option<SessionState>> + Send + Sync + 'static,
+        transform: impl Fn(SessionState, &Context) -> HandlerResult<Option<SessionState>> + Send + Sync + 'static,
     ) -> Self {
         let transform: StateTransform = Arc::new(transform);
         self.once(
@@ -253,7 +254,10 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     /// use [`AgentBuilder::state_transform`], because a changed patch no longer fits the client's view.
     pub fn stream_transform(
         self,
-        transform: impl Fn(AgentStreamChunk, &Context) -> Result<Option<AgentStreamChunk>> + Send + Sync + 'static,
+        transform: impl Fn(AgentStreamChunk, &Context) -> HandlerResult<Option<AgentStreamChunk>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         let transform: StreamTransform = Arc::new(transform);
         self.once(

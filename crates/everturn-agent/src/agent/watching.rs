@@ -40,11 +40,11 @@ pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
             let this = Arc::clone(&this);
             async move {
                 let showing = context.guard(this.show_run(request.snapshot_id, &context, emitter));
-                tokio::select! {
+                Ok(tokio::select! {
                     shown = showing => shown,
                     // The run goes on elsewhere, if anywhere; there is nothing to wait for here.
                     () = HandOff::requested(&context) => Err(Error::unavailable("the server ends: watch the run again").with_public()),
-                }
+                }?)
             }
         },
     );

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use everturn_ai::effect::without_journal;
-use everturn_core::{Context, Result, SpanKind, in_span};
+use everturn_core::{Context, Error, HandlerResult, Result, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ impl<S: CustomState> AgentSession<S> {
     pub async fn run<F, Fut, R>(&self, mut handler: F) -> Result<()>
     where
         F: FnMut(Turn<S>) -> Fut + Send,
-        Fut: Future<Output = Result<R>> + Send,
+        Fut: Future<Output = HandlerResult<R>> + Send,
         R: Into<TurnResult>,
     {
         while let Some(start) = self.outbox.next_turn().await? {
@@ -60,7 +60,7 @@ impl<S: CustomState> AgentSession<S> {
     async fn run_turn<F, Fut, R>(&self, start: TurnStart, handler: &mut F) -> Result<()>
     where
         F: FnMut(Turn<S>) -> Fut + Send,
-        Fut: Future<Output = Result<R>> + Send,
+        Fut: Future<Output = HandlerResult<R>> + Send,
         R: Into<TurnResult>,
     {
         let TurnStart {
@@ -93,6 +93,7 @@ impl<S: CustomState> AgentSession<S> {
                 let reason = match handler(turn).await {
                     Ok(result) => result.into().finish_reason,
                     Err(error) => {
+                        let error = Error::from(error);
                         if let Some(journal) = journal {
                             journal.turn_failed(&error).await;
                         }

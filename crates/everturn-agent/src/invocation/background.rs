@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_ai::JsonObject;
-use everturn_core::{Error, Exposure, Result};
+use everturn_core::{Error, Result};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
@@ -310,7 +310,7 @@ fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: Sess
     RunEnd {
         status,
         finish_reason,
-        error: error.map(|error| error.to_wire(Exposure::Full)),
+        error: error.as_ref().map(Error::for_operator),
         state,
     }
 }

@@ -7,7 +7,7 @@ use everturn_ai::effect::without_journal;
 use everturn_ai::{
     EffectId, EffectJournal, MultipartToolResponse, Reconciliation, Replay, ToolOutcome, ToolRecord, reason,
 };
-use everturn_core::{Context, Error, Result};
+use everturn_core::{Context, Error, HandlerResult, Result};
 use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,7 +59,7 @@ impl<S: CustomState> Turn<S> {
     }
 }
 
-type Reconcile = Box<dyn FnOnce(EffectId) -> BoxFuture<'static, Result<Reconciliation<Value>>> + Send>;
+type Reconcile = Box<dyn FnOnce(EffectId) -> BoxFuture<'static, HandlerResult<Reconciliation<Value>>> + Send>;
 
 /// An effect of a turn that must not happen twice; see [`Turn::effect`].
 #[must_use = "an effect does not take place until it is run"]
@@ -77,7 +77,7 @@ impl TurnEffect {
     where
         T: Serialize,
         F: FnOnce(EffectId) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<Reconciliation<T>>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<Reconciliation<T>>> + Send + 'static,
     {
         let erased: Reconcile = Box::new(move |id| {
             Box::pin(async move { Ok(reconcile(id).await?.try_map(serde_json::to_value)?) })
@@ -99,10 +99,10 @@ impl TurnEffect {
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce(EffectId) -> Fut,
-        Fut: Future<Output = Result<T>>,
+        Fut: Future<Output = HandlerResult<T>>,
     {
         let Some(journal) = self.journal else {
-            return work(EffectId::fresh()).await;
+            return Ok(work(EffectId::fresh()).await?);
         };
         let (id, record) = journal.calling_own(&self.name, self.replay).await?;
         let known = match record {
@@ -132,7 +132,7 @@ async fn live<T, F, Fut>(journal: &Arc<TurnJournal>, context: Context, id: Effec
 where
     T: Serialize,
     F: FnOnce(EffectId) -> Fut,
-    Fut: Future<Output = Result<T>>,
+    Fut: Future<Output = HandlerResult<T>>,
 {
     journal.started(&id).await?;
     let inside = journal.enter(&id, without_journal(context));
@@ -143,6 +143,7 @@ where
             Ok(output)
         }
         Err(error) => {
+            let error = Error::from(error);
             journal.failed(&id, &error, true).await;
             Err(error)
         }
@@ -151,7 +152,7 @@ where
 
 async fn reconciled(reconcile: Option<Reconcile>, id: &EffectId) -> Result<Reconciliation<Value>> {
     match reconcile {
-        Some(reconcile) => reconcile(id.clone()).await,
+        Some(reconcile) => Ok(reconcile(id.clone()).await?),
         None => Ok(Reconciliation::Unknown),
     }
 }

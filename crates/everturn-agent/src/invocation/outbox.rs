@@ -281,7 +281,7 @@ impl Outbox {
             move |chunk| outbox.stream_now(chunk),
             move |chunk| {
                 let outbox = waiting.clone();
-                async move { outbox.stream(chunk).await }
+                async move { Ok(outbox.stream(chunk).await?) }
             },
         )
     }

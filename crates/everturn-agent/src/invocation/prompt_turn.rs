@@ -7,7 +7,7 @@ use everturn_ai::{
     FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, PartKind,
     ResumeOptions, Role,
 };
-use everturn_core::{Error, Result};
+use everturn_core::{Error, HandlerResult, Result};
 use serde_json::Value;
 
 use super::AgentFunction;
@@ -35,7 +35,7 @@ async fn prompt_turn<S: CustomState>(
     turn: Turn<S>,
     prompt: Prompt,
     input: Arc<Value>,
-) -> Result<Option<FinishReason>> {
+) -> HandlerResult<Option<FinishReason>> {
     let history = turn.messages();
     check_input(turn.input(), &history)?;
     let input = turn.prompt_input().unwrap_or(input);

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use everturn_ai::{
     GenerateTurn, Middleware, ModelResponse, NextTurn, Replay, Tool, ToolContext, place_system_part,
 };
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -61,14 +61,14 @@ struct WriteResult {
 
 #[async_trait]
 impl Middleware for Artifacts {
-    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
         if let Some(session) = SessionHandle::of(&turn.context) {
             let artifacts = session.artifacts();
             if !artifacts.is_empty() {
                 place_system_part(&mut turn.request.messages, MARKER, listing(&artifacts));
             }
         }
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     }
 
     fn tools(&self) -> Vec<Tool> {

@@ -9,7 +9,7 @@ use everturn_ai::{
     GenerateTurn, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse, NextTurn, Tool,
     ToolContext, place_system_part,
 };
-use everturn_core::{ActionType, Error, Registry, Result};
+use everturn_core::{ActionType, Error, HandlerResult, Registry, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -229,11 +229,11 @@ pub(super) struct Made {
 
 #[async_trait]
 impl Middleware for Delegating {
-    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
         *lock(&self.0.conversation) = turn.request.messages.clone();
         let instructions = self.0.instructions().await?;
         place_system_part(&mut turn.request.messages, MARKER, instructions);
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     }
 
     fn tools(&self) -> Vec<Tool> {

@@ -320,7 +320,7 @@ impl<S: CustomState> Core<S> {
         let mut patcher = self.patcher.enter(CUSTOM);
         let state = {
             let mut live = lock(&self.live);
-            let document = patch.apply(&live.document())?;
+            let document = patch.apply(&live.document()).map_err(Error::foreign)?;
             live.custom = decode_custom(Some(&document))?;
             live.state.custom = Some(Arc::new(document));
             live.state.clone()

@@ -5,7 +5,7 @@
 //! step, so what it decides holds for every process that shares the store.
 #![doc = include_str!("transitions.md")]
 
-use everturn_core::{Error, Exposure, Result, RuntimeError};
+use everturn_core::{Error, Result, RuntimeError};
 use jiff::Timestamp;
 
 use super::{Annotation, Lease, Rewind, Snapshot};
@@ -254,7 +254,7 @@ fn failed(run: &Snapshot, error: &Error, now: Timestamp) -> Snapshot {
     let mut last = Snapshot {
         status: SnapshotStatus::Failed,
         finish_reason: Some(AgentFinishReason::Failed),
-        error: Some(error.to_wire(Exposure::Full)),
+        error: Some(error.for_operator()),
         updated_at: Some(now.max(run.created_at)),
         heartbeat_at: None,
         ..run.clone()

@@ -26,11 +26,11 @@ fn gated(store: FaultyStore) -> (Agent, Arc<Semaphore>) {
                 turn.send_chunk("began").await?;
                 if said(&turn) == "until" {
                     turn.context().ended().await;
-                    return Err(Error::cancelled("stopped"));
+                    return Err(Error::cancelled("stopped").into());
                 }
                 gate.acquire().await?.forget();
                 turn.add_artifact(Artifact::text(said(&turn), "made"));
-                reply(turn).await
+                Ok(reply(turn).await?)
             }
         })
         .clock(clock())
@@ -222,7 +222,7 @@ async fn a_silent_worker_is_reported_as_expired_and_its_row_stays_pending() {
         expiry: Duration::from_mins(1),
     };
     let agent = handling("mute", |_: Turn| async move {
-        std::future::pending::<everturn_core::Result<()>>().await
+        Ok(std::future::pending::<everturn_core::Result<()>>().await?)
     })
     .heartbeat(quick)
     .clock(clock())

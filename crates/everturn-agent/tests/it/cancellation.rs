@@ -28,7 +28,7 @@ async fn a_cancelled_caller_gets_an_error_and_the_work_is_cancelled() {
             async move {
                 let ended = wait_for_the_end(turn).await;
                 seen.store(true, Ordering::SeqCst);
-                ended
+                Ok(ended?)
             }
         })
         .define()
@@ -60,7 +60,7 @@ async fn a_deadline_says_that_it_was_one() {
                 turn.context().ended().await;
                 let error = turn.send_chunk("too late").await.unwrap_err();
                 *why.lock().unwrap() = Some(error.status());
-                Err::<(), _>(error)
+                Err::<(), _>(error.into())
             }
         })
         .define()
@@ -82,7 +82,7 @@ async fn dropping_the_connection_ends_the_turn_and_writes_no_row_for_it() {
     let store = Arc::new(MemoryStore::new());
     let agent = handling("slow", |turn: Turn| async move {
         if said(&turn) == "wait" {
-            return wait_for_the_end(turn).await;
+            return Ok(wait_for_the_end(turn).await?);
         }
         turn.add_message(Message::model("done"));
         Ok(())
@@ -119,7 +119,7 @@ async fn work_that_ignores_its_cancellation_is_dropped_after_the_grace() {
             let guard = Dropped(Arc::clone(&dropped));
             async move {
                 let _guard = guard;
-                std::future::pending::<everturn_core::Result<()>>().await
+                Ok(std::future::pending::<everturn_core::Result<()>>().await?)
             }
         })
         .cancellation_grace(Duration::from_secs(2))

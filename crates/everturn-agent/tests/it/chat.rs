@@ -256,7 +256,7 @@ async fn dropping_a_turn_cancels_it_and_leaves_the_chat_usable() {
     let agent = handling("slow", |turn: Turn| async move {
         turn.send_chunk("working").await?;
         if said(&turn) == "slow" {
-            return Err(turn.context().ended().await);
+            return Err(turn.context().ended().await.into());
         }
         turn.add_message(Message::model("done"));
         Ok(())

@@ -5,14 +5,14 @@ use everturn_agent::{
     Timeline, Turn,
 };
 use everturn_ai::Message;
-use everturn_core::{Result, Status};
+use everturn_core::{HandlerResult, Status};
 use serde_json::{Value, json};
 
 use crate::support;
 use crate::support::{FaultyStore, all_chunks, handling, rows, said};
 
 /// Says what it hears; on `undo` forgets what was said after the first two messages, on `big` keeps a large number.
-async fn reply(turn: Turn) -> Result<()> {
+async fn reply(turn: Turn) -> HandlerResult<()> {
     let heard = said(&turn);
     if heard == "undo" {
         turn.update_messages(|messages| *messages = messages.truncate_to(2));

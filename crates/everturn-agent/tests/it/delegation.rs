@@ -21,7 +21,7 @@ fn team(delegation: Delegation, script: ScriptedModel) -> (Registry, everturn_ag
                     .map(|message| message.text().into_owned())
                     .unwrap_or_default();
                 if task == "fail" {
-                    return Err(Error::internal("the helper is tired"));
+                    return Err(Error::internal("the helper is tired").into());
                 }
                 let shown = turn.messages().len() - 1;
                 turn.add_artifact(Artifact::text("notes", "what was found"));

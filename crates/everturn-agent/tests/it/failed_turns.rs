@@ -81,7 +81,7 @@ async fn a_failed_turn_writes_no_row_and_points_at_the_last_good_one() {
 async fn a_failure_outside_a_turn_is_a_failed_output_too() {
     let agent: Agent = custom_agent(&Registry::new(), "chef", |session: AgentSession| async move {
         session.run(support::reply).await?;
-        Err(Error::permission_denied("the till is locked"))
+        Err(Error::permission_denied("the till is locked").into())
     })
     .define()
     .unwrap();
@@ -97,7 +97,7 @@ async fn a_failure_outside_a_turn_is_a_failed_output_too() {
 async fn a_panic_is_an_internal_failure_and_says_so() {
     let agent = handling("clumsy", |turn: Turn| async move {
         assert!(support::said(&turn) != "boom", "dropped the pan");
-        support::reply(turn).await
+        Ok(support::reply(turn).await?)
     })
     .define()
     .unwrap();
@@ -116,7 +116,11 @@ async fn a_panic_is_an_internal_failure_and_says_so() {
 #[tokio::test]
 async fn a_public_error_keeps_its_public_words() {
     let agent = handling("chef", |_: Turn| async move {
-        Err::<(), _>(Error::not_found("shelf 7, row 3").with_public_message("no such dish"))
+        Err::<(), _>(
+            Error::not_found("shelf 7, row 3")
+                .with_public_message("no such dish")
+                .into(),
+        )
     })
     .define()
     .unwrap();
@@ -199,7 +203,7 @@ async fn a_turn_that_cannot_be_saved_fails_with_the_stores_status() {
 #[tokio::test]
 async fn a_function_that_drops_its_turn_loop_still_comes_to_an_end() {
     let agent = custom_agent(&Registry::new(), "fickle", |session: AgentSession| async move {
-        let never = session.run(|_turn| std::future::pending::<everturn_core::Result<()>>());
+        let never = session.run(|_turn| std::future::pending::<everturn_core::HandlerResult<()>>());
         tokio::select! {
             result = never => result?,
             () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}

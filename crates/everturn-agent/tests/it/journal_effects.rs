@@ -100,7 +100,7 @@ fn an_effect_of_unknown_outcome_fails_the_turn_until_somebody_finds_out() {
                 let table: usize = turn
                     .effect("reserve", Replay::Once)
                     .reconcile(|_| async { Ok(Reconciliation::Happened(9)) })
-                    .run(|_| async { Err(Error::internal("it is not done again")) })
+                    .run(|_| async { Err(Error::internal("it is not done again").into()) })
                     .await?;
                 turn.add_message(Message::model(format!("Table {table}.")));
                 Ok(())

@@ -11,8 +11,8 @@ async fn ten_thousand_invocations_leave_no_task_behind() {
         turn.send_chunk("word").await?;
         match said(&turn).as_str() {
             "forever" => std::future::pending().await,
-            "wait" => Err(turn.context().ended().await),
-            _ => reply(turn).await,
+            "wait" => Err(turn.context().ended().await.into()),
+            _ => Ok(reply(turn).await?),
         }
     })
     .store(MemoryStore::new())

@@ -85,7 +85,7 @@ fn a_prompt_that_does_not_render_with_its_input_is_found_out_at_once() {
         let tone = scope.input.get("tone").and_then(Value::as_str).map(str::to_owned);
         std::future::ready(
             tone.map(Into::into)
-                .ok_or_else(|| Error::invalid_argument("no tone")),
+                .ok_or_else(|| Error::invalid_argument("no tone").into()),
         )
     });
     PromptDefinition::new("reviewer")

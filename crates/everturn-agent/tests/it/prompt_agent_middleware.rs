@@ -12,7 +12,7 @@ async fn a_system_message_of_a_middleware_is_sent_and_not_kept() {
         turn.request
             .messages
             .splice(0..0, [Message::system("remember the leeks")]);
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     });
     let agent = agent(&registry, "chef")
         .use_middleware(reminding)
@@ -43,7 +43,7 @@ async fn a_part_that_a_middleware_adds_to_the_system_message_is_not_kept() {
     let (registry, model) = answering(["one!"]);
     let teaching = generate_hook(|mut turn, next| async move {
         place_system_part(&mut turn.request.messages, "lesson", "wash the leeks");
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     });
     let agent = agent(&registry, "chef")
         .system("sys")
@@ -65,7 +65,7 @@ async fn a_message_that_a_middleware_brings_into_the_conversation_is_kept() {
     let (registry, _model) = answering(["one!"]);
     let bringing = generate_hook(|mut turn, next| async move {
         turn.inject(Message::user("there is cream, too")).await?;
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     });
     let agent = agent(&registry, "chef")
         .use_middleware(bringing)
@@ -85,7 +85,7 @@ async fn what_is_changed_for_one_model_call_only_is_not_kept() {
     let (registry, model) = answering(["one!"]);
     let shouting = model_hook(|mut call, next| async move {
         call.request.messages.push(Message::user("QUICK!"));
-        next.run(call).await
+        Ok(next.run(call).await?)
     });
     let agent = agent(&registry, "chef")
         .use_middleware(shouting)

@@ -138,8 +138,9 @@ async fn a_function_reaches_the_session_and_the_conversation() {
 #[tokio::test]
 async fn a_prompt_that_does_not_render_fails_the_turn_with_its_status() {
     let (registry, model) = answering(["soup"]);
-    let system =
-        ContentSlot::computed(|_scope| async { Err(everturn_core::Error::unavailable("the book is shut")) });
+    let system = ContentSlot::computed(|_scope| async {
+        Err(everturn_core::Error::unavailable("the book is shut").into())
+    });
     let agent = agent(&registry, "chef").system(system).define().unwrap();
 
     let failed = agent.run_text("leeks").await.unwrap_err();

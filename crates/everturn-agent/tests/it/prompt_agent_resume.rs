@@ -45,10 +45,10 @@ impl Bank {
                 let count = Arc::clone(&count);
                 async move {
                     let Some(answer) = context.resumed::<Value>()? else {
-                        return Err(context.interrupt(json!({"ask": payment.to})));
+                        return Err(context.interrupt(json!({"ask": payment.to})).into());
                     };
                     if answer["approved"] != true {
-                        return Err(context.interrupt(json!({"ask": "really?"})));
+                        return Err(context.interrupt(json!({"ask": "really?"})).into());
                     }
                     count.fetch_add(1, Ordering::SeqCst);
                     Ok(format!("paid {}", payment.to))

@@ -76,7 +76,7 @@ async fn a_function_that_gives_the_conversation_back_keeps_it_shared() {
 async fn a_middleware_that_adds_to_the_request_leaves_the_conversation_shared() {
     let reminding = generate_hook(|mut turn, next| async move {
         turn.request.messages.splice(0..0, [Message::system("remember")]);
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     });
     let model = ScriptedModel::new().otherwise(|_| "leeks");
     let agent = agent(&registry(&model), "chef")

@@ -83,7 +83,7 @@ async fn a_tool_that_fails_fails_the_turn_and_what_it_did_is_undone() {
         Session::<Kitchen>::current()
             .unwrap()
             .update_custom(|kitchen| kitchen.pots += 1);
-        Err::<(), _>(everturn_core::Error::data_loss("it broke"))
+        Err::<(), _>(everturn_core::Error::data_loss("it broke").into())
     });
     let (registry, _model) = answering(["Hello.".into(), Reply::tool("drop", json!({}))]);
     let agent = agent(&registry, "chef")

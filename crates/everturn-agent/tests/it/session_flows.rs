@@ -17,7 +17,7 @@ fn cook() -> Agent {
     session_flow(&Registry::new(), "cook", |session: AgentSession| async move {
         session.send_status(Doing::Warming).await?;
         session
-            .run(|turn| async move { turn.send_status(Doing::Chopping { vegetables: 3 }).await })
+            .run(|turn| async move { Ok(turn.send_status(Doing::Chopping { vegetables: 3 }).await?) })
             .await?;
         Ok(session.result())
     })

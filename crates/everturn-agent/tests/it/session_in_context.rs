@@ -17,7 +17,7 @@ async fn tools_and_steps_reach_the_session_by_its_type() {
             Ok(session.custom().counter)
         });
         assert_eq!(tool.run(2).await?, 2);
-        assert_eq!(run("step", || async { tool.run(3).await }).await?, 5);
+        assert_eq!(run("step", || async { Ok(tool.run(3).await?) }).await?, 5);
         assert_eq!(turn.custom().counter, 5);
         Ok(())
     })

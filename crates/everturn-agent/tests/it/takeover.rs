@@ -132,7 +132,7 @@ async fn a_turn_has_the_same_number_and_row_whoever_runs_it() {
                 if stuck && said(&turn) == "two" {
                     turn.context().ended().await;
                 }
-                reply(turn).await
+                Ok(reply(turn).await?)
             }
         })
         .clock(clock.clone())

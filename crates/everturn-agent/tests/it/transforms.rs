@@ -52,7 +52,7 @@ async fn a_failing_stream_transform_lets_nothing_more_out_and_fails_the_invocati
         turn.send_chunk("one").await?;
         turn.send_chunk("bad").await?;
         turn.send_chunk("three").await?;
-        support::reply(turn).await
+        Ok(support::reply(turn).await?)
     };
     let failing = handling("failing", handler).stream_transform(|chunk, _| {
         match chunk
@@ -61,7 +61,7 @@ async fn a_failing_stream_transform_lets_nothing_more_out_and_fails_the_invocati
             .map(|model| model.text().into_owned())
             .as_deref()
         {
-            Some("bad") => Err(Error::permission_denied("no swearing")),
+            Some("bad") => Err(Error::permission_denied("no swearing").into()),
             _ => Ok(Some(chunk)),
         }
     });
@@ -102,7 +102,7 @@ async fn a_failing_state_transform_withholds_the_patch_and_fails_the_invocation(
         })
         .state_transform(move |_, _| {
             calls.fetch_add(1, Ordering::SeqCst);
-            Err(Error::data_loss("cannot redact").with_reason(HIDDEN))
+            Err(Error::data_loss("cannot redact").with_reason(HIDDEN).into())
         })
         .define()
         .unwrap()
@@ -122,12 +122,12 @@ async fn a_failing_state_transform_withholds_the_patch_and_fails_the_invocation(
 #[tokio::test]
 async fn a_state_transform_that_fails_only_on_the_output_fails_it() {
     let agent = replying("chef")
-        .state_transform(|_, _| Err(Error::data_loss("cannot redact")))
+        .state_transform(|_, _| Err(Error::data_loss("cannot redact").into()))
         .define()
         .unwrap();
     let started_wrong = replying("chef")
         .state_transform(|state, _| match state.messages.len() {
-            2 => Err(Error::data_loss("cannot redact")),
+            2 => Err(Error::data_loss("cannot redact").into()),
             _ => Ok(Some(state)),
         })
         .define()
@@ -159,7 +159,7 @@ async fn rows_stay_raw_and_reads_are_shaped() {
         .store(Arc::clone(&store))
         .state_transform(|mut state, _| {
             if state.messages.len() > 2 {
-                return Err(Error::resource_exhausted("too long to redact"));
+                return Err(Error::resource_exhausted("too long to redact").into());
             }
             state.messages = History::from_iter([Message::user("[redacted]")]);
             Ok(Some(state))
@@ -199,7 +199,7 @@ async fn a_transform_that_fails_after_the_turn_was_saved_fails_the_output_and_ke
     })
     .store(MemoryStore::new())
     .stream_transform(|chunk, _| match &chunk.turn_end {
-        Some(_) => Err(Error::internal("no endings")),
+        Some(_) => Err(Error::internal("no endings").into()),
         None => Ok(Some(chunk)),
     })
     .define()

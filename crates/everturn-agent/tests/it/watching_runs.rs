@@ -23,7 +23,7 @@ fn cook(gate: &Arc<Semaphore>) -> AgentBuilder<Counter> {
             turn.send_artifact(Artifact::text("menu", "soup")).await?;
             tokio::select! {
                 permit = gate.acquire() => permit?.forget(),
-                error = turn.context().ended() => return Err(error),
+                error = turn.context().ended() => return Err(error.into()),
             }
             turn.send_chunk("soup").await?;
             turn.update_custom(|state| state.counter += 1);
@@ -100,7 +100,7 @@ async fn a_run_that_shows_nothing_is_watched_to_its_end_all_the_same() {
             let gate = Arc::clone(&gate);
             async move {
                 gate.acquire().await?.forget();
-                Err::<(), _>(Error::unavailable("the oven is cold"))
+                Err::<(), _>(Error::unavailable("the oven is cold").into())
             }
         })
     };
@@ -190,7 +190,7 @@ async fn watchers_see_what_clients_would_and_nothing_after_a_transform_failed() 
         .stream_transform(|chunk: AgentStreamChunk, _| {
             let text = chunk.model_chunk.as_ref().map(|chunk| chunk.text().into_owned());
             match text.as_deref() {
-                Some("soup") => Err(Error::internal("not for their ears")),
+                Some("soup") => Err(Error::internal("not for their ears").into()),
                 Some(_) => Ok(None),
                 None => Ok(Some(chunk)),
             }

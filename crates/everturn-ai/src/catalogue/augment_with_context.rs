@@ -1,7 +1,7 @@
 //! Documents, written into the conversation.
 
 use async_trait::async_trait;
-use everturn_core::Result;
+use everturn_core::{HandlerResult, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
@@ -53,8 +53,8 @@ fn citation<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Citation, D::E
 
 #[async_trait]
 impl Middleware for AugmentWithContext {
-    async fn model(&self, mut call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+    async fn model(&self, mut call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         call.request = augment_with_context(call.request, &self.options());
-        next.run(call).await
+        Ok(next.run(call).await?)
     }
 }

@@ -1,7 +1,7 @@
 //! Media behind URLs, fetched before the model sees it.
 
 use async_trait::async_trait;
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 
 use crate::{MediaDownload, MediaFetcher, Middleware, ModelCall, ModelResponse, NextModel};
 
@@ -29,9 +29,9 @@ impl From<MediaDownload> for DownloadMedia {
 
 #[async_trait]
 impl Middleware for DownloadMedia {
-    async fn model(&self, mut call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+    async fn model(&self, mut call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         call.request = call.context.guard(self.0.apply(call.request)).await?;
-        next.run(call).await
+        Ok(next.run(call).await?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Asking other models when the first one fails.
 
 use async_trait::async_trait;
-use everturn_core::{Error, Result, Status};
+use everturn_core::{Error, HandlerResult, Result, Status};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -117,10 +117,10 @@ impl Fallback {
 
 #[async_trait]
 impl Middleware for Fallback {
-    async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+    async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         let mut error = match next.run(call.clone()).await {
             Err(error) if self.is_covered(&error) => error,
-            result => return result,
+            result => return Ok(result?),
         };
         for model in &self.models {
             if call.context.is_cancelled() {
@@ -129,12 +129,12 @@ impl Middleware for Fallback {
             tracing::warn!(failed = call.model, %error, fallback = model.name, "asking another model");
             error = match self.ask(model, call.clone()).await {
                 Err(error) if error.is(reason::MODEL_NOT_FOUND) => {
-                    return Err(error.context("falling back on another model"));
+                    return Err(error.context("falling back on another model").into());
                 }
                 Err(error) if self.is_covered(&error) => error,
-                result => return result,
+                result => return Ok(result?),
             };
         }
-        Err(error)
+        Err(error.into())
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_core::{Context, Emitter, Error, Result, Status};
+use everturn_core::{Context, Emitter, Error, HandlerResult, Result, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
@@ -136,7 +136,7 @@ impl Retry {
 
 #[async_trait]
 impl Middleware for Retry {
-    async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+    async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         let mut backoff = self.backoff();
         let streamed = Arc::new(AtomicU64::new(0));
         let call = ModelCall {
@@ -146,16 +146,16 @@ impl Middleware for Retry {
         for retry in 1..=self.max_retries {
             let error = match next.run(call.clone()).await {
                 Err(error) if self.is_worth_retrying(&error) => error,
-                result => return result,
+                result => return Ok(result?),
             };
             let delay = backoff.next_delay(wished_delay(&error));
             if !pause(&call.context, delay).await {
-                return Err(error);
+                return Err(error.into());
             }
             let streamed_chunks = streamed.load(Ordering::Relaxed);
             tracing::warn!(model = call.model, %error, retry, ?delay, streamed_chunks, "calling the model again");
         }
-        next.run(call).await
+        Ok(next.run(call).await?)
     }
 }
 

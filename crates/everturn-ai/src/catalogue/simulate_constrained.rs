@@ -1,7 +1,7 @@
 //! An output schema in words.
 
 use async_trait::async_trait;
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -16,10 +16,10 @@ pub struct SimulateConstrained {}
 
 #[async_trait]
 impl Middleware for SimulateConstrained {
-    async fn model(&self, mut call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+    async fn model(&self, mut call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         if needs_simulation(&call.request, None) {
             call.request = simulate_constrained(call.request);
         }
-        next.run(call).await
+        Ok(next.run(call).await?)
     }
 }

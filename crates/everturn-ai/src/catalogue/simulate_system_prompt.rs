@@ -1,7 +1,7 @@
 //! A system prompt for models that know no system role.
 
 use async_trait::async_trait;
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -49,8 +49,8 @@ impl SimulateSystemPrompt {
 
 #[async_trait]
 impl Middleware for SimulateSystemPrompt {
-    async fn model(&self, mut call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+    async fn model(&self, mut call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         call.request = simulate_system_prompt_with(call.request, &self.wording());
-        next.run(call).await
+        Ok(next.run(call).await?)
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -86,11 +86,11 @@ struct UseSkill {
 
 #[async_trait]
 impl Middleware for Bundle {
-    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
         if !self.0.is_empty() {
             place_system_part(&mut turn.request.messages, MARKER, instructions(&self.0));
         }
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     }
 
     fn tools(&self) -> Vec<Tool> {

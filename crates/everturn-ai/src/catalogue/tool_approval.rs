@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -62,14 +62,14 @@ impl ToolApproval {
 
 #[async_trait]
 impl Middleware for ToolApproval {
-    async fn tool(&self, call: ToolCall, next: NextTool) -> Result<MultipartToolResponse> {
+    async fn tool(&self, call: ToolCall, next: NextTool) -> HandlerResult<MultipartToolResponse> {
         if self.allows(&call) {
-            return next.run(call).await;
+            return Ok(next.run(call).await?);
         }
         let message = format!(
             "The tool '{}' may only be run with approval.",
             call.tool.short_name()
         );
-        Err(interrupt(json!({ "message": message })))
+        Err(interrupt(json!({ "message": message })).into())
     }
 }

@@ -1,7 +1,7 @@
 //! Refusing what a model cannot do.
 
 use async_trait::async_trait;
-use everturn_core::{ActionType, Registry, Result};
+use everturn_core::{ActionType, HandlerResult, Registry, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -50,13 +50,13 @@ impl ValidateSupport {
 
 #[async_trait]
 impl Middleware for ValidateSupport {
-    async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+    async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         let supports = self.supports(&call.registry, &call.model).await?;
         validate_support(
             &call.request,
             self.name.as_deref().unwrap_or(&call.model),
             &supports,
         )?;
-        next.run(call).await
+        Ok(next.run(call).await?)
     }
 }

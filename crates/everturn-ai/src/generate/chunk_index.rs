@@ -63,7 +63,7 @@ impl ChunkIndex {
             async move {
                 let (index, sink, turn) = &*shared;
                 let _turn = turn.lock().await;
-                sink.send(index.stamped(chunk)).await
+                Ok(sink.send(index.stamped(chunk)).await?)
             }
         })
     }

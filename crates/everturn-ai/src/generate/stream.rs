@@ -51,7 +51,7 @@ impl<T> GenerateStream<T> {
                     // A consumer that is gone needs no error.
                     let _ = emitter.send(Err(error.clone())).await;
                 }
-                result
+                Ok(result?)
             },
         );
         Self {

@@ -5,13 +5,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 use futures::future::BoxFuture;
 
 use super::{GenerateTurn, Middleware, ModelCall, NextModel, NextTool, NextTurn, ToolCall};
 use crate::{ModelResponse, MultipartToolResponse};
 
-type Function<C, N, O> = dyn Fn(C, N) -> BoxFuture<'static, Result<O>> + Send + Sync;
+type Function<C, N, O> = dyn Fn(C, N) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync;
 
 macro_rules! closure_hook {
     ($name:ident, $constructor:ident, $method:ident, $call:ty, $next:ty, $output:ty, $doc:literal, $example:literal) => {
@@ -24,14 +24,14 @@ macro_rules! closure_hook {
         pub fn $constructor<F, Fut>(function: F) -> $name
         where
             F: Fn($call, $next) -> Fut + Send + Sync + 'static,
-            Fut: Future<Output = Result<$output>> + Send + 'static,
+            Fut: Future<Output = HandlerResult<$output>> + Send + 'static,
         {
             $name(Arc::new(move |call, next| Box::pin(function(call, next))))
         }
 
         #[async_trait]
         impl Middleware for $name {
-            async fn $method(&self, call: $call, next: $next) -> Result<$output> {
+            async fn $method(&self, call: $call, next: $next) -> HandlerResult<$output> {
                 (self.0)(call, next).await
             }
         }
@@ -53,7 +53,7 @@ closure_hook!(
     ModelResponse,
     "every model call",
     "\n```\nuse everturn_ai::model_hook;\n\nlet cold = model_hook(|mut call, next| async move {\n    \
-     call.request.config = Some(serde_json::json!({ \"temperature\": 0 }));\n    next.run(call).await\n});\n```"
+     call.request.config = Some(serde_json::json!({ \"temperature\": 0 }));\n    Ok(next.run(call).await?)\n});\n```"
 );
 closure_hook!(
     GenerateHook,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_core::{Error, Registry, Result, Schema};
+use everturn_core::{Error, HandlerResult, Registry, Result, Schema};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,7 +16,7 @@ const KEY: &str = "/middleware/";
 /// The prefix under which other runtimes know the same middleware.
 const PREFIX: &str = "genkit-middleware/";
 
-type Factory = dyn Fn(Value, &Registry) -> Result<Arc<dyn Middleware>> + Send + Sync;
+type Factory = dyn Fn(Value, &Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + Sync;
 
 /// A middleware that can be used by name, with a typed configuration. Cloning is cheap.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ impl MiddlewareDefinition {
     /// A reference without configuration gives `make` what `{}` decodes to.
     pub fn new<C, M>(
         name: impl Into<String>,
-        make: impl Fn(C, &Registry) -> Result<M> + Send + Sync + 'static,
+        make: impl Fn(C, &Registry) -> HandlerResult<M> + Send + Sync + 'static,
     ) -> Self
     where
         C: DeserializeOwned + JsonSchema,
@@ -86,7 +86,7 @@ impl MiddlewareDefinition {
         let made = self
             .config_schema
             .validate(&config)
-            .and_then(|()| (self.factory)(config, registry));
+            .and_then(|()| Ok((self.factory)(config, registry)?));
         made.map_err(|error| {
             Error::invalid_argument(format!("cannot make middleware '{}': {error}", self.name))
                 .with_source(error)

@@ -1,7 +1,7 @@
 //! The hooks.
 
 use async_trait::async_trait;
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 
 use super::{GenerateTurn, ModelCall, NextModel, NextTool, NextTurn, ToolCall};
 use crate::{ModelResponse, MultipartToolResponse, Tool};
@@ -13,17 +13,17 @@ use crate::{ModelResponse, MultipartToolResponse, Tool};
 ///
 /// ```
 /// use everturn_ai::{Middleware, ModelCall, ModelResponse, NextModel, async_trait};
-/// use everturn_core::Result;
+/// use everturn_core::HandlerResult;
 ///
 /// #[derive(Clone)]
 /// struct Patience;
 ///
 /// #[async_trait]
 /// impl Middleware for Patience {
-///     async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+///     async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
 ///         match next.run(call.clone()).await {
 ///             Ok(response) => Ok(response),
-///             Err(_) => next.run(call).await,
+///             Err(_) => Ok(next.run(call).await?),
 ///         }
 ///     }
 /// }
@@ -34,20 +34,20 @@ pub trait Middleware: Send + Sync + 'static {
     /// interrupt is a turn of its own.
     ///
     /// Changes to the messages stay for the turns that follow.
-    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
-        next.run(turn).await
+    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
+        Ok(next.run(turn).await?)
     }
 
     /// Around every model call.
-    async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
-        next.run(call).await
+    async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
+        Ok(next.run(call).await?)
     }
 
     /// Around every tool call; calls of one message run at the same time.
     ///
     /// To pause the generation return [`interrupt`](crate::interrupt) as an error.
-    async fn tool(&self, call: ToolCall, next: NextTool) -> Result<MultipartToolResponse> {
-        next.run(call).await
+    async fn tool(&self, call: ToolCall, next: NextTool) -> HandlerResult<MultipartToolResponse> {
+        Ok(next.run(call).await?)
     }
 
     /// Tools that the model gets beside those of the request.

@@ -51,7 +51,8 @@ impl NextTurn {
         chain: &Arc<[Arc<dyn Middleware>]>,
         core: impl Fn(GenerateTurn) -> BoxFuture<'static, Result<ModelResponse>> + Send + Sync + 'static,
     ) -> Self {
-        let hook: Hook<_, _> = |layer, turn, next| Box::pin(async move { layer.generate(turn, next).await });
+        let hook: Hook<_, _> =
+            |layer, turn, next| Box::pin(async move { Ok(layer.generate(turn, next).await?) });
         Self {
             chain: Arc::clone(chain),
             position: 0,
@@ -66,7 +67,8 @@ impl NextModel {
         chain: &Arc<[Arc<dyn Middleware>]>,
         core: impl Fn(ModelCall) -> BoxFuture<'static, Result<ModelResponse>> + Send + Sync + 'static,
     ) -> Self {
-        let hook: Hook<_, _> = |layer, call, next| Box::pin(async move { layer.model(call, next).await });
+        let hook: Hook<_, _> =
+            |layer, call, next| Box::pin(async move { Ok(layer.model(call, next).await?) });
         Self {
             chain: Arc::clone(chain),
             position: 0,
@@ -81,7 +83,7 @@ impl NextTool {
         chain: &Arc<[Arc<dyn Middleware>]>,
         core: impl Fn(ToolCall) -> BoxFuture<'static, Result<MultipartToolResponse>> + Send + Sync + 'static,
     ) -> Self {
-        let hook: Hook<_, _> = |layer, call, next| Box::pin(async move { layer.tool(call, next).await });
+        let hook: Hook<_, _> = |layer, call, next| Box::pin(async move { Ok(layer.tool(call, next).await?) });
         Self {
             chain: Arc::clone(chain),
             position: 0,

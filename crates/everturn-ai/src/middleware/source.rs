@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_core::{Error, Registry, Result};
+use everturn_core::{Error, HandlerResult, Registry, Result};
 
 use super::{Middleware, MiddlewareDefinition};
 use crate::{MiddlewareRef, reason};
 
-type Factory = dyn Fn(&Registry) -> Result<Arc<dyn Middleware>> + Send + Sync;
+type Factory = dyn Fn(&Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + Sync;
 
 /// Makes a middleware for each generate call. Cloning is cheap.
 #[derive(Clone)]
@@ -27,7 +27,9 @@ impl MiddlewareSource {
     }
 
     /// A middleware that `make` makes for each generate call.
-    pub fn factory(make: impl Fn(&Registry) -> Result<Arc<dyn Middleware>> + Send + Sync + 'static) -> Self {
+    pub fn factory(
+        make: impl Fn(&Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + Sync + 'static,
+    ) -> Self {
         Self(Kind::Made(Arc::new(make)))
     }
 
@@ -42,7 +44,7 @@ impl MiddlewareSource {
     /// A fresh bundle.
     pub(crate) fn make(&self, registry: &Registry) -> Result<Arc<dyn Middleware>> {
         let reference = match &self.0 {
-            Kind::Made(make) => return make(registry),
+            Kind::Made(make) => return Ok(make(registry)?),
             Kind::Named(reference) => reference,
         };
         let definition = MiddlewareDefinition::lookup(registry, &reference.name).ok_or_else(|| {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, Emitter, Registry, Result, Schema};
+use everturn_core::{Action, ActionType, Context, Emitter, HandlerResult, Registry, Result, Schema};
 use serde_json::{Value, json};
 
 use super::preparation::Preparation;
@@ -90,7 +90,7 @@ pub fn define_model<F, Fut>(
 ) -> Result<ModelAction>
 where
     F: Fn(ModelRequest, Emitter<ModelResponseChunk>, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<ModelResponse>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<ModelResponse>> + Send + 'static,
 {
     register_model(registry, name, FunctionModel { info, function })
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, DynAction, Error, Registry, Result};
+use everturn_core::{Action, ActionType, Context, DynAction, Error, HandlerResult, Registry, Result};
 
 use super::action::descriptor_metadata;
 use super::preparation::Preparation;
@@ -45,9 +45,9 @@ impl BackgroundModel {
     pub fn new<S, SFut, C, CFut>(name: impl Into<String>, info: ModelInfo, start: S, check: C) -> Self
     where
         S: Fn(ModelRequest, Context) -> SFut + Send + Sync + 'static,
-        SFut: Future<Output = Result<Operation>> + Send + 'static,
+        SFut: Future<Output = HandlerResult<Operation>> + Send + 'static,
         C: Fn(Operation, Context) -> CFut + Send + Sync + 'static,
-        CFut: Future<Output = Result<Operation>> + Send + 'static,
+        CFut: Future<Output = HandlerResult<Operation>> + Send + 'static,
     {
         let name = name.into();
         let mut metadata = descriptor_metadata(&name, &info, None);
@@ -77,7 +77,7 @@ impl BackgroundModel {
     pub fn with_cancel<F, Fut>(self, cancel: F) -> Self
     where
         F: Fn(Operation, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Operation>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<Operation>> + Send + 'static,
     {
         let key = self.start.descriptor().key.clone();
         let cancel = operation_action(ActionType::CANCEL_OPERATION, self.start.name(), key, cancel);
@@ -120,7 +120,7 @@ impl fmt::Debug for BackgroundModel {
 fn operation_action<F, Fut>(action_type: ActionType, name: &str, key: String, function: F) -> OperationAction
 where
     F: Fn(Operation, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Operation>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<Operation>> + Send + 'static,
 {
     let shared = Arc::new((function, key));
     Action::new(action_type, name, move |operation, context| {

@@ -1,6 +1,6 @@
 //! Fetching media over HTTP.
 
-use everturn_core::{Error, Result};
+use everturn_core::{Error, HandlerResult};
 use futures::future::BoxFuture;
 use reqwest::{Client, Response, header};
 
@@ -21,10 +21,10 @@ impl HttpMediaFetcher {
         Self { client }
     }
 
-    async fn get(&self, url: &str, max_bytes: usize) -> Result<FetchedMedia> {
+    async fn get(&self, url: &str, max_bytes: usize) -> HandlerResult<FetchedMedia> {
         let response = self.client.get(url).send().await?;
         if response.status() != reqwest::StatusCode::OK {
-            return Err(refused(response).await);
+            return Err(refused(response).await.into());
         }
         let content_type = response.headers().get(header::CONTENT_TYPE);
         let content_type = content_type
@@ -37,13 +37,11 @@ impl HttpMediaFetcher {
     }
 }
 
-async fn read(mut response: Response, max_bytes: usize) -> Result<Vec<u8>> {
+async fn read(mut response: Response, max_bytes: usize) -> HandlerResult<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if bytes.len() + chunk.len() > max_bytes {
-            return Err(Error::invalid_argument(format!(
-                "it is larger than {max_bytes} bytes"
-            )));
+            return Err(Error::invalid_argument(format!("it is larger than {max_bytes} bytes")).into());
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -66,7 +64,7 @@ async fn refused(mut response: Response) -> Error {
 }
 
 impl MediaFetcher for HttpMediaFetcher {
-    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, Result<FetchedMedia>> {
+    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, HandlerResult<FetchedMedia>> {
         Box::pin(self.get(url, max_bytes))
     }
 }

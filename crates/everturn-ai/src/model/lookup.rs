@@ -76,7 +76,7 @@ async fn call_json(
     emitter: &Emitter<ModelResponseChunk>,
     context: Context,
 ) -> Result<ModelResponse> {
-    let chunks = emitter.map_from(|chunk: JsonText| chunk.read());
+    let chunks = emitter.map_from(|chunk: JsonText| Ok(chunk.read()?));
     let call = JsonCall {
         input: Some(serde_json::to_value(request)?),
         context,

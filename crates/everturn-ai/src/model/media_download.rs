@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use everturn_core::Result;
+use everturn_core::{Error, HandlerResult, Result};
 use futures::future::{BoxFuture, try_join_all};
 
 use crate::{Feature, Media, Message, ModelRequest, Part, PartKind};
@@ -17,7 +17,7 @@ pub trait MediaFetcher: Send + Sync + 'static {
     /// Fetches `url`, which is an `http:` or `https:` one.
     ///
     /// Fails if it cannot be had, or is larger than `max_bytes`: cut media is worse than none.
-    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, Result<FetchedMedia>>;
+    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, HandlerResult<FetchedMedia>>;
 }
 
 /// What was behind a URL.
@@ -100,8 +100,9 @@ impl MediaDownload {
             return Ok(part.clone());
         };
         let fetched = self.fetcher.fetch(&media.url, self.max_bytes).await;
-        let fetched =
-            fetched.map_err(|error| error.context(format_args!("cannot download media '{}'", media.url)))?;
+        let fetched = fetched.map_err(|error| {
+            Error::from(error).context(format_args!("cannot download media '{}'", media.url))
+        })?;
         let content_type = media
             .content_type
             .clone()

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use everturn_core::{Context, Emitter, Result, Schema};
+use everturn_core::{Context, Emitter, HandlerResult, Schema};
 
 use super::MediaDownload;
 use crate::{ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
@@ -16,7 +16,7 @@ use crate::{ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 ///
 /// ```
 /// use everturn_ai::{Model, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
-/// use everturn_core::{Context, Emitter, Result};
+/// use everturn_core::{Context, Emitter, HandlerResult};
 ///
 /// struct Parrot;
 ///
@@ -26,7 +26,7 @@ use crate::{ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 ///         request: ModelRequest,
 ///         _emitter: Emitter<ModelResponseChunk>,
 ///         _context: Context,
-///     ) -> Result<ModelResponse> {
+///     ) -> HandlerResult<ModelResponse> {
 ///         let said = request.messages.last().map(|message| message.text().into_owned());
 ///         Ok(ModelResponse::text_of(said.unwrap_or_default()))
 ///     }
@@ -54,7 +54,7 @@ pub trait Model: Send + Sync + 'static {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
-    ) -> impl Future<Output = Result<ModelResponse>> + Send;
+    ) -> impl Future<Output = HandlerResult<ModelResponse>> + Send;
 }
 
 /// A model that is nothing but a function and a description.
@@ -66,7 +66,7 @@ pub(super) struct FunctionModel<F> {
 impl<F, Fut> Model for FunctionModel<F>
 where
     F: Fn(ModelRequest, Emitter<ModelResponseChunk>, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<ModelResponse>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<ModelResponse>> + Send + 'static,
 {
     fn info(&self) -> ModelInfo {
         self.info.clone()
@@ -77,7 +77,7 @@ where
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
-    ) -> impl Future<Output = Result<ModelResponse>> + Send {
+    ) -> impl Future<Output = HandlerResult<ModelResponse>> + Send {
         (self.function)(request, emitter, context)
     }
 }

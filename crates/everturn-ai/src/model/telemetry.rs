@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Instant;
 
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 
 use crate::{Message, ModelRequest, ModelResponse};
 
@@ -11,9 +11,9 @@ use crate::{Message, ModelRequest, ModelResponse};
 pub(super) async fn measured<Fut>(
     request: ModelRequest,
     provider: impl FnOnce(ModelRequest) -> Fut,
-) -> Result<ModelResponse>
+) -> HandlerResult<ModelResponse>
 where
-    Fut: Future<Output = Result<ModelResponse>>,
+    Fut: Future<Output = HandlerResult<ModelResponse>>,
 {
     let input = request.messages.tally();
     let started = Instant::now();

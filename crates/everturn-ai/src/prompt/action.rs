@@ -23,14 +23,14 @@ pub(super) fn register(registry: &Registry, name: &str, source: &Arc<dyn PromptS
     let to_options = prompt.clone();
     let request = Action::new(ActionType::PROMPT, name, move |input: Value, context: Context| {
         let prompt = prompt();
-        async move { prompt?.call(input)?.context(context).render().await }
+        async move { Ok(prompt?.call(input)?.context(context).render().await?) }
     });
     let options = Action::new(
         ActionType::EXECUTABLE_PROMPT,
         name,
         move |input: Value, context: Context| {
             let prompt = to_options();
-            async move { prompt?.call(input)?.context(context).options().await }
+            async move { Ok(prompt?.call(input)?.context(context).options().await?) }
         },
     );
     register_action::<ModelRequest>(registry, name, request, &settings)?;

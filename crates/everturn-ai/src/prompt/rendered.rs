@@ -213,7 +213,7 @@ async fn content(name: &str, slot: &str, source: &CompiledContent, scope: &Promp
         CompiledContent::Template(template) => template,
         CompiledContent::Other(other) => match &other.0 {
             ContentSource::Parts(parts) => return Ok(parts.clone()),
-            ContentSource::Computed(compute) => return compute(scope.clone()).await,
+            ContentSource::Computed(compute) => return Ok(compute(scope.clone()).await?),
             ContentSource::Template(_) => return Err(uncompiled(name)),
         },
     };

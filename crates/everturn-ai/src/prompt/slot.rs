@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Context, Registry, Result};
+use everturn_core::{Context, HandlerResult, Registry};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub struct PromptScope {
     pub registry: Registry,
 }
 
-type Compute<T> = Arc<dyn Fn(PromptScope) -> BoxFuture<'static, Result<T>> + Send + Sync>;
+type Compute<T> = Arc<dyn Fn(PromptScope) -> BoxFuture<'static, HandlerResult<T>> + Send + Sync>;
 
 /// What a system text or a user prompt is made from.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl ContentSlot {
     pub fn computed<F, Fut>(function: F) -> Self
     where
         F: Fn(PromptScope) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Content>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<Content>> + Send + 'static,
     {
         Self(ContentSource::Computed(Arc::new(move |scope| {
             Box::pin(function(scope))
@@ -95,7 +95,7 @@ impl MessagesSlot {
     pub fn computed<F, Fut>(function: F) -> Self
     where
         F: Fn(PromptScope) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Messages>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<Messages>> + Send + 'static,
     {
         Self(MessagesSource::Computed(Arc::new(move |scope| {
             Box::pin(function(scope))

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{DynAction, Error, JsonCall, Reason, Result, Schema};
+use everturn_core::{DynAction, Error, HandlerResult, JsonCall, Reason, Result, Schema};
 use futures::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::{Tool, ToolContext};
 use crate::{JsonObject, MultipartToolResponse};
 
-type Function = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<MultipartToolResponse>> + Send + Sync;
+type Function =
+    dyn Fn(Value, ToolContext) -> BoxFuture<'static, HandlerResult<MultipartToolResponse>> + Send + Sync;
 
 #[derive(Clone)]
 pub(super) enum Body {
@@ -24,7 +25,7 @@ impl Body {
     pub(super) fn function<F, Fut>(function: F) -> Self
     where
         F: Fn(Value, ToolContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<MultipartToolResponse>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<MultipartToolResponse>> + Send + 'static,
     {
         Self::Function(Arc::new(move |input, context| Box::pin(function(input, context))))
     }

@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::Result;
+use everturn_core::{HandlerResult, Result};
+use futures::TryFutureExt as _;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +15,7 @@ use crate::{MultipartToolResponse, Reconciliation, Replay};
 
 /// Finds out what came of a call.
 pub(super) type Reconcile =
-    dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Reconciliation<Value>>> + Send + Sync;
+    dyn Fn(Value, ToolContext) -> BoxFuture<'static, HandlerResult<Reconciliation<Value>>> + Send + Sync;
 
 impl Tool {
     /// The same tool, saying how it may be called again when a turn is taken up after a crash. A tool that says nothing
@@ -58,7 +59,7 @@ impl Tool {
         I: DeserializeOwned + Send + 'static,
         O: Serialize + 'static,
         F: Fn(I, ToolContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Reconciliation<O>>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<Reconciliation<O>>> + Send + 'static,
     {
         let reconcile = Arc::new(reconcile);
         let erased: Arc<Reconcile> = Arc::new(move |input, context| {
@@ -84,7 +85,7 @@ impl Tool {
         let current = context.context().clone();
         let found = current
             .clone()
-            .scope(current.guard(reconcile(input, context)))
+            .scope(current.guard(reconcile(input, context).err_into()))
             .await?;
         let found = found.try_map(|output| Ok::<_, everturn_core::Error>(body::plain(output)))?;
         if let Reconciliation::Happened(response) = &found {

@@ -88,10 +88,10 @@ fn act(notes: &Arc<Notes>) -> Tool {
         async move {
             notes.tell(format!("act under {}", cx.effect_id()))?;
             match input["do"].as_str() {
-                Some("fail") => Err(Error::unavailable("later")),
+                Some("fail") => Err(Error::unavailable("later").into()),
                 Some("panic") => panic!("dropped the pan"),
-                Some("ask") => Err(cx.interrupt("may I?")),
-                Some("wonder") => Err(cx.outcome_unknown()),
+                Some("ask") => Err(cx.interrupt("may I?").into()),
+                Some("wonder") => Err(cx.outcome_unknown().into()),
                 _ => Ok(json!("acted")),
             }
         }
@@ -218,7 +218,9 @@ async fn a_tool_that_cannot_find_out_now_fails_the_turn_with_its_status() {
     let notes = Arc::new(Notes::default());
     *notes.record.lock().unwrap() = Some(ToolRecord::Started);
     let tool = act(&notes).with_reconcile(|_: Value, _| async {
-        Err::<Reconciliation<Value>, _>(Error::unavailable("the bank is closed"))
+        Ok(Err::<Reconciliation<Value>, _>(Error::unavailable(
+            "the bank is closed",
+        ))?)
     });
     let context = with_journal(Context::new(), Arc::clone(&notes) as Arc<dyn EffectJournal>);
 
@@ -278,7 +280,7 @@ async fn a_tool_may_say_itself_that_it_does_not_know() {
 async fn middleware_is_inside_and_what_it_holds_back_has_not_begun() {
     let (_registry, script, generate) = scripted([asks(json!({}))]);
     let notes = Arc::new(Notes::default());
-    let approval = tool_hook(|_call, _next| async { Err(interrupt("approve?")) });
+    let approval = tool_hook(|_call, _next| async { Err(interrupt("approve?").into()) });
 
     beside(&notes, generate).use_middleware(approval).await.unwrap();
 
@@ -295,7 +297,7 @@ async fn a_known_reply_asks_no_model_hook() {
     let (_registry, _script, generate) = scripted([]);
     let notes = Arc::new(Notes::default());
     *notes.reply.lock().unwrap() = Some(ModelResponse::text_of("known"));
-    let trap = model_hook(|_call, _next| async { Err(Error::internal("was asked")) });
+    let trap = model_hook(|_call, _next| async { Err(Error::internal("was asked").into()) });
 
     let reply = beside(&notes, generate).use_middleware(trap).await.unwrap();
 

@@ -37,7 +37,7 @@ fn transfer() -> Tool {
         "Sends money.",
         |order: Transfer, cx: ToolContext| async move {
             let Some(approval) = cx.resumed::<Approval>()? else {
-                return Err(cx.interrupt(Question { limit: 100 }));
+                return Err(cx.interrupt(Question { limit: 100 }).into());
             };
             assert_eq!(cx.interrupted_with(), Some(&json!({ "limit": 100 })));
             Ok(Receipt {
@@ -218,7 +218,7 @@ async fn a_tool_that_interrupts_again_when_restarted_fails_the_call() {
     let (messages, waiting) = reload(&interrupted().await.unwrap()).unwrap();
     let (registry, _script) = process(vec![]);
     let stubborn = Tool::new("transfer", "d", |_order: Transfer, cx: ToolContext| async move {
-        Err::<Receipt, _>(cx.interrupt(Question { limit: 1 }))
+        Err::<Receipt, _>(cx.interrupt(Question { limit: 1 }).into())
     });
 
     let generate = Generate::new(&registry)

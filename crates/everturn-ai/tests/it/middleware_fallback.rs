@@ -84,7 +84,7 @@ async fn the_last_error_is_returned_when_all_fail() {
 
 #[tokio::test]
 async fn other_statuses_and_unclassified_errors_are_returned_at_once() {
-    let foreign = Error::from("seven".parse::<u8>().unwrap_err());
+    let foreign = Error::foreign("seven".parse::<u8>().unwrap_err());
     for failure in [
         Error::invalid_argument("your fault"),
         Error::cancelled("enough"),
@@ -205,7 +205,7 @@ async fn middleware_inside_does_not_see_fallback_models() {
     let counter = Arc::clone(&passed);
     let inside = model_hook(move |call, next| {
         counter.fetch_add(1, Ordering::Relaxed);
-        async move { next.run(call).await }
+        async move { Ok(next.run(call).await?) }
     });
 
     generate(&registry)

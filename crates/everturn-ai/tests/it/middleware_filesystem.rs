@@ -117,8 +117,8 @@ async fn a_turn_that_is_run_again_shows_the_contents_again() {
     );
     let patience = generate_hook(|turn, next| async move {
         match next.run(turn.clone()).await {
-            Err(_) if turn.turn == 1 => next.run(turn).await,
-            result => result,
+            Err(_) if turn.turn == 1 => Ok(next.run(turn).await?),
+            result => Ok(result?),
         }
     });
 
@@ -223,7 +223,7 @@ async fn failures_of_other_tools_and_interrupts_pass_through() {
     let replies = || [Reply::calls(&[("explode", json!({}))]), Reply::text("unused")];
     Script::register(&registry, "m", replies());
     let explode = Tool::new("explode", "Fails.", |_: Value, _: ToolContext| async {
-        Err::<Value, _>(Error::unavailable("boom"))
+        Err::<Value, _>(Error::unavailable("boom").into())
     });
 
     let failed = Generate::new(&registry)
@@ -246,7 +246,9 @@ async fn failures_of_other_tools_and_interrupts_pass_through() {
         .model("m")
         .prompt("go")
         .use_middleware(Filesystem::new(root.path()))
-        .use_middleware(tool_hook(|_, _| async { Err(everturn_ai::interrupt("may I?")) }))
+        .use_middleware(tool_hook(|_, _| async {
+            Err(everturn_ai::interrupt("may I?").into())
+        }))
         .run()
         .await
         .unwrap();

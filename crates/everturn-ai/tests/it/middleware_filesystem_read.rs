@@ -305,7 +305,7 @@ async fn a_file_that_changed_is_shown_again() {
                 .set_modified(later)
                 .unwrap();
         }
-        async move { next.run(turn).await }
+        async move { Ok(next.run(turn).await?) }
     });
 
     Generate::new(&registry)

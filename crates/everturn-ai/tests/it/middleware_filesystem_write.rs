@@ -164,7 +164,7 @@ async fn write_after(change: impl Fn(&fs::File) + Send + Sync + 'static) -> (Roo
         if turn.turn == 1 {
             change(&fs::File::options().write(true).open(&file).unwrap());
         }
-        async move { next.run(turn).await }
+        async move { Ok(next.run(turn).await?) }
     });
 
     Generate::new(&registry)

@@ -8,7 +8,7 @@ use everturn_ai::{
     ModelResponse, MultipartToolResponse, NextTurn, Tool, ToolContext, async_trait, define_middleware,
     define_model, generate_hook, interrupt, middleware_descriptions, model_hook, reason, tool_hook,
 };
-use everturn_core::{Error, Registry, Result, Status};
+use everturn_core::{Error, HandlerResult, Registry, Status};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -38,10 +38,10 @@ impl Clone for Counter {
 
 #[async_trait]
 impl Middleware for Counter {
-    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
         let seen = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
         self.report.fetch_max(seen, Ordering::Relaxed);
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     }
 }
 
@@ -68,7 +68,7 @@ async fn an_edit_of_the_messages_stays_for_later_turns_and_leaves_the_callers_al
         if turn.turn == 0 {
             turn.inject(Message::user("a file")).await?;
         }
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     });
     let chunks = Chunks::default();
 
@@ -98,7 +98,7 @@ async fn a_hooks_own_chunks_are_the_models_at_the_turns_index() {
     let (_registry, _script, generate) = scripted([streaming(&["b"], says("b"))]);
     let chatty = generate_hook(|turn, next| async move {
         turn.emitter.send("a".into()).await?;
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     });
     let chunks = Chunks::default();
 
@@ -127,12 +127,12 @@ async fn a_model_hook_may_repeat_replace_or_redirect_the_call() {
 
     let twice = model_hook(|call, next| async move {
         next.run(call.clone()).await?;
-        next.run(call).await
+        Ok(next.run(call).await?)
     });
     let never = model_hook(|_call, _next| async { Ok(ModelResponse::text_of("cached")) });
     let redirected = model_hook(|mut call, next| async move {
         call.model = "other".to_owned();
-        next.run(call).await
+        Ok(next.run(call).await?)
     });
 
     assert_eq!(
@@ -164,7 +164,7 @@ async fn a_tool_hook_may_answer_or_interrupt_in_the_tools_place() {
         })
     });
     generate.clone().use_middleware(answer).await.unwrap();
-    let pause = tool_hook(|_call, _next| async { Err(interrupt(json!({ "ask": 1 }))) });
+    let pause = tool_hook(|_call, _next| async { Err(interrupt(json!({ "ask": 1 })).into()) });
     let paused = generate.use_middleware(pause).await.unwrap();
 
     let answered = script.requests()[1]["messages"][2]["content"][0]["toolResponse"]["output"].clone();
@@ -262,7 +262,7 @@ async fn a_middleware_that_cannot_be_made_is_the_callers_mistake() {
     }
     let (registry, _script, generate) = scripted([]);
     let definition = MiddlewareDefinition::new("picky", |config: Config, _registry| match config.level {
-        0 => Err(Error::unavailable("not at level 0")),
+        0 => Err(Error::unavailable("not at level 0").into()),
         _ => Ok(Toolbox),
     });
     define_middleware(&registry, definition).unwrap();

@@ -8,7 +8,7 @@ use everturn_ai::{
     Citation, ConstrainedSupport, FetchedMedia, Generate, IntoMiddleware, Media, MediaDownload, MediaFetcher,
     Message, MiddlewareRef, ModelInfo, ModelRequest, ModelSupports, Part, Role, reason,
 };
-use everturn_core::{Error, Registry, Result, Schema, Status};
+use everturn_core::{Error, HandlerResult, Registry, Result, Schema, Status};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -104,7 +104,7 @@ async fn an_output_schema_is_put_into_words() {
     };
 
     let constrained = asked(
-        everturn_ai::model_hook(|call, next| async move { next.run(call).await }),
+        everturn_ai::model_hook(|call, next| async move { Ok(next.run(call).await?) }),
         ask,
     )
     .await
@@ -177,9 +177,9 @@ async fn what_the_model_itself_declares_is_looked_up() {
 struct Shelf;
 
 impl MediaFetcher for Shelf {
-    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, Result<FetchedMedia>> {
+    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, HandlerResult<FetchedMedia>> {
         let result = if max_bytes == 0 {
-            Err(Error::invalid_argument("too large"))
+            Err(Error::invalid_argument("too large").into())
         } else {
             let content_type = url.contains("png").then(|| "image/png".to_owned());
             Ok(FetchedMedia {

@@ -136,7 +136,7 @@ async fn only_listed_statuses_are_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_that_nobody_classified_is_always_retried() {
-    let foreign = Error::from("seven".parse::<u8>().unwrap_err());
+    let foreign = Error::foreign("seven".parse::<u8>().unwrap_err());
 
     assert_eq!(calls_after(foreign, Retry::default().statuses([])).await, 2);
 }
@@ -165,7 +165,7 @@ async fn cancelling_during_a_pause_ends_it_at_once_with_the_last_error() {
             async move {
                 let result = next.run(call).await;
                 *seen.lock().unwrap() = result.as_ref().err().map(Error::status);
-                result
+                Ok(result?)
             }
         })
     };
@@ -252,7 +252,7 @@ async fn a_model_that_is_not_asked_to_stream_still_sees_no_receiver() {
     let seen = Arc::clone(&streaming);
     let witness = model_hook(move |call, next| {
         *seen.lock().unwrap() = Some(call.emitter.is_streaming());
-        async move { next.run(call).await }
+        async move { Ok(next.run(call).await?) }
     });
     Script::register(&registry, "m", [Reply::text("hello")]);
 

@@ -4,7 +4,7 @@ use everturn_ai::{
     FetchedMedia, Generate, MediaDownload, MediaFetcher, Message, Model, ModelInfo, ModelRequest,
     ModelResponse, ModelResponseChunk, ModelSupports, Part, ToolChoice, reason, register_model,
 };
-use everturn_core::{Context, Emitter, Error, Registry, Result, Schema, Status};
+use everturn_core::{Context, Emitter, Error, HandlerResult, Registry, Schema, Status};
 use futures::future::BoxFuture;
 use serde_json::json;
 
@@ -91,15 +91,15 @@ async fn usage_counts_characters_and_media() {
 struct Gallery;
 
 impl MediaFetcher for Gallery {
-    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, Result<FetchedMedia>> {
+    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, HandlerResult<FetchedMedia>> {
         Box::pin(async move {
             match url {
-                "https://x.test/cat" if max_bytes < 3 => Err(Error::invalid_argument("too large")),
+                "https://x.test/cat" if max_bytes < 3 => Err(Error::invalid_argument("too large").into()),
                 "https://x.test/cat" => Ok(FetchedMedia {
                     content_type: Some("image/png".to_owned()),
                     bytes: vec![1, 2, 3],
                 }),
-                _ => Err(Error::not_found("no such picture")),
+                _ => Err(Error::not_found("no such picture").into()),
             }
         })
     }
@@ -125,7 +125,7 @@ impl Model for Looker {
         request: ModelRequest,
         _emitter: Emitter<ModelResponseChunk>,
         _context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         let urls: Vec<_> = request
             .messages
             .iter()

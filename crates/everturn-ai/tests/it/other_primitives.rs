@@ -116,7 +116,7 @@ async fn a_case_that_fails_is_scored_as_such_and_the_run_goes_on() {
         &info,
         |case: EvalDataPoint, _options| async move {
             match case.output {
-                None => Err(Error::invalid_argument("there is no output")),
+                None => Err(Error::invalid_argument("there is no output").into()),
                 Some(output) if output == "boom" => panic!("boom"),
                 Some(_) => Ok(Evaluation::One(Score {
                     status: Some(EvalStatus::Pass),

@@ -1,7 +1,7 @@
 //! A panic in user code is an error of the call, not the end of the process.
 
 use everturn_ai::{Tool, ToolContext, model_hook, reason, tool_hook};
-use everturn_core::{Reason, Result, Status};
+use everturn_core::{HandlerResult, Reason, Status};
 use serde_json::{Value, json};
 
 use crate::generate_support::{constant, message, request, says, scripted, step};
@@ -11,7 +11,7 @@ fn panics_at_once() -> Tool {
         "t",
         "d",
         None,
-        |_input, _cx: ToolContext| -> std::future::Ready<Result<Value>> { panic!("at once") },
+        |_input, _cx: ToolContext| -> std::future::Ready<HandlerResult<Value>> { panic!("at once") },
     )
 }
 

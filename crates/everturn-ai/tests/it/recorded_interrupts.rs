@@ -13,7 +13,7 @@ fn confirm() -> Tool {
     Tool::dynamic("conf", "d", None, |_input, cx: ToolContext| async move {
         match cx.resumed::<Value>()? {
             Some(resumed) => Ok(json!({ "resumed": resumed })),
-            None => Err(cx.interrupt(())),
+            None => Err(cx.interrupt(()).into()),
         }
     })
 }

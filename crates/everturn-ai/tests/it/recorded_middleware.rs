@@ -6,7 +6,7 @@ use everturn_ai::{
     GenerateTurn, Middleware, ModelCall, ModelResponse, MultipartToolResponse, NextModel, NextTool, NextTurn,
     ToolCall, async_trait,
 };
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 use serde_json::json;
 
 use crate::generate_support::{constant, message, recording, request, says, scripted, step};
@@ -22,25 +22,25 @@ impl Witness {
 
 #[async_trait]
 impl Middleware for Witness {
-    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
         self.note(&format!("gen> {} {}", turn.turn, turn.message_index));
         let response = next.run(turn).await;
         self.note("gen<");
-        response
+        Ok(response?)
     }
 
-    async fn model(&self, call: ModelCall, next: NextModel) -> Result<ModelResponse> {
+    async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         self.note("model>");
         let response = next.run(call).await;
         self.note("model<");
-        response
+        Ok(response?)
     }
 
-    async fn tool(&self, call: ToolCall, next: NextTool) -> Result<MultipartToolResponse> {
+    async fn tool(&self, call: ToolCall, next: NextTool) -> HandlerResult<MultipartToolResponse> {
         self.note("tool>");
         let response = next.run(call).await;
         self.note("tool<");
-        response
+        Ok(response?)
     }
 }
 

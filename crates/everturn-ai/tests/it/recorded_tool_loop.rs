@@ -89,7 +89,7 @@ async fn a_tools_error_fails_the_call() {
     };
     let (_registry, _script, generate) = scripted([step(message(json!([request("t", "1", json!({}))])))]);
     let boom = Tool::dynamic("t", "d", None, |_input, _cx: ToolContext| async {
-        Err(Error::unavailable("boom"))
+        Err(Error::unavailable("boom").into())
     });
 
     let error = generate.prompt("p").tool(boom).await.unwrap_err();

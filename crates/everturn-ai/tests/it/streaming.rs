@@ -41,7 +41,7 @@ async fn an_error_is_the_last_item_and_the_answer() {
         ModelInfo::default(),
         |_request, emitter, _context| async move {
             emitter.send("a".into()).await?;
-            Err::<ModelResponse, _>(Error::unavailable("gone"))
+            Err::<ModelResponse, _>(Error::unavailable("gone").into())
         },
     )
     .unwrap();
@@ -97,7 +97,7 @@ async fn dropping_the_stream_cancels_the_model() {
             });
             async move {
                 emitter.send("a".into()).await?;
-                std::future::pending::<everturn_core::Result<ModelResponse>>().await
+                Ok(std::future::pending::<everturn_core::Result<ModelResponse>>().await?)
             }
         },
     )
@@ -167,7 +167,7 @@ async fn a_tools_progress_is_streamed_and_not_kept() {
 #[tokio::test]
 async fn a_receiver_that_fails_stops_the_model() {
     let (_registry, _script, generate) = scripted([streaming(&["a", "b"], says("ab"))]);
-    let full = everturn_core::Emitter::new(|_chunk| async { Err(Error::resource_exhausted("full")) });
+    let full = everturn_core::Emitter::new(|_chunk| async { Err(Error::resource_exhausted("full").into()) });
 
     let error = generate.prompt("p").emitter(full).await.unwrap_err();
 

@@ -236,7 +236,7 @@ impl<S: CustomState> AgentTransport for AgentSocket<S> {
         let shared = Arc::clone(&self.shared);
         let name = self.shared.routes.run.path();
         Connection::open(name, context, |inputs, emitter, context| async move {
-            shared.converse(init, inputs, emitter, context).await
+            Ok(shared.converse(init, inputs, emitter, context).await?)
         })
     }
 

@@ -50,7 +50,7 @@ impl Settings {
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
-        let sent_key = HeaderValue::from_str(&key).map_err(|error| refused(error.into()))?;
+        let sent_key = HeaderValue::from_str(&key).map_err(|error| refused(Error::foreign(error)))?;
         headers.insert(SEC_WEBSOCKET_KEY, sent_key);
         let request = self
             .http

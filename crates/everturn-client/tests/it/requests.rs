@@ -226,7 +226,7 @@ async fn headers_are_asked_for_before_every_request_and_replace_fixed_ones() {
 async fn no_headers_no_request() {
     let server = Loopback::start([]).await;
     let client = impatient_builder()
-        .headers(|_| async { Err(Error::unauthenticated("log in first")) })
+        .headers(|_| async { Err(Error::unauthenticated("log in first").into()) })
         .build()
         .unwrap();
     let flow: RemoteFlow = client.flow(&server.url).unwrap();

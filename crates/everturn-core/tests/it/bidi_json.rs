@@ -1,8 +1,8 @@
 //! A bidirectional action as transports use it: what is validated, when, and what an invalid message does.
 
 use everturn_core::{
-    Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, Exposure, Inputs, JsonCall, Reason,
-    Result, Schema, Status,
+    Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, Exposure, HandlerResult, Inputs,
+    JsonCall, Reason, Schema, Status,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -246,7 +246,7 @@ async fn a_task_that_reads_the_inputs_elsewhere_ends_with_the_session() {
         move |(): (), mut inputs: Inputs<u8>, _: Emitter<()>, _| {
             let reader = tokio::spawn(async move { while inputs.next().await.is_some() {} });
             start.lock().unwrap().take().unwrap().send(reader).unwrap();
-            std::future::pending::<Result<()>>()
+            std::future::pending::<HandlerResult<()>>()
         },
     );
     let mut connection = delegates.connect_json(None, &Context::new()).unwrap();
@@ -320,7 +320,7 @@ async fn the_error_of_the_action_itself_is_kept() {
         ActionType::CUSTOM,
         "fails",
         |(): (), _: Inputs<u8>, _: Emitter<()>, _| async move {
-            Err::<(), _>(Error::resource_exhausted("no more leeks").with_public())
+            Err::<(), _>(Error::resource_exhausted("no more leeks").with_public().into())
         },
     );
     let mut connection = fails.connect_json(None, &Context::new()).unwrap();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use everturn_core::{Action, ActionType, Connection, Context, Emitter, Error, Inputs, Result, Status};
+use everturn_core::{
+    Action, ActionType, Connection, Context, Emitter, Error, HandlerResult, Inputs, Result, Status,
+};
 use tokio::time::Instant;
 
 use crate::support::{Counter, Dropped, assert_failed, idle, within};
@@ -63,7 +65,7 @@ async fn a_deadline_ends_an_action_and_drops_its_work() {
         let owned = watched.when_dropped();
         async move {
             let _owned = owned;
-            std::future::pending::<Result<()>>().await
+            std::future::pending::<HandlerResult<()>>().await
         }
     });
 
@@ -139,13 +141,13 @@ async fn an_action_that_waits_to_emit_is_released() {
 #[tokio::test(start_paused = true)]
 async fn an_action_may_answer_the_cancellation_of_what_it_calls() {
     let inner = Action::new(ActionType::CUSTOM, "inner", |(): (), _| {
-        std::future::pending::<Result<()>>()
+        std::future::pending::<HandlerResult<()>>()
     });
     let outer = Action::new(ActionType::CUSTOM, "outer", move |(): (), _| {
         let inner = inner.clone();
         async move {
             let result: Result<()> = inner.run(()).await;
-            result.map_err(|error| Error::aborted(format!("gave up: {error}")))
+            Ok(result.map_err(|error| Error::aborted(format!("gave up: {error}")))?)
         }
     });
     let mut outer = outer.stream(());
@@ -159,7 +161,7 @@ async fn an_action_may_answer_the_cancellation_of_what_it_calls() {
 #[tokio::test(start_paused = true)]
 async fn an_action_that_tries_again_for_ever_is_ended_all_the_same() {
     let inner = Action::new(ActionType::CUSTOM, "inner", |(): (), _| {
-        std::future::pending::<Result<()>>()
+        std::future::pending::<HandlerResult<()>>()
     });
     let stubborn = Action::new(ActionType::CUSTOM, "stubborn", move |(): (), _| {
         let inner = inner.clone();

@@ -118,7 +118,7 @@ async fn the_output_may_be_asked_again() {
 async fn a_failure_may_be_asked_for_again_too() {
     let mut connection: Connection<(), (), ()> =
         Connection::open("fails", &Context::new(), |_, _, _| async {
-            Err(Error::aborted("no"))
+            Err(Error::aborted("no").into())
         });
 
     for _ in 0..2 {

@@ -168,7 +168,7 @@ async fn dropping_a_streaming_call_ends_it() {
             async move {
                 let _owned = owned;
                 emitter.send(1).await?;
-                std::future::pending::<everturn_core::Result<()>>().await
+                Ok(std::future::pending::<everturn_core::Result<()>>().await?)
             }
         },
     );

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::{
-    Action, ActionType, BidiAction, Connection, Context, DynAction, Emitter, Inputs, JsonCall,
+    Action, ActionType, BidiAction, Connection, Context, DynAction, Emitter, HandlerResult, Inputs, JsonCall,
 };
 use everturn_core::{Plugin, Reason, Registry, Result, Status, run};
 use futures::future::BoxFuture;
@@ -41,7 +41,7 @@ async fn a_panic_before_there_is_a_future_counts_too() {
     let mut connection: Connection<(), (), ()> = Connection::open(
         "eager",
         &Context::new(),
-        |_, _, _| -> BoxFuture<'static, Result<()>> { panic!("at once") },
+        |_, _, _| -> BoxFuture<'static, HandlerResult<()>> { panic!("at once") },
     );
 
     assert_panicked(within(connection.output()).await);
@@ -95,7 +95,7 @@ async fn an_action_whose_function_panics_before_its_future_fails_too() {
 #[tokio::test]
 async fn a_panic_with_anything_as_its_payload_is_reported() {
     let odd = Action::new(ActionType::CUSTOM, "odd", |(): (), _| async {
-        std::panic::panic_any(17_u8) as Result<()>
+        std::panic::panic_any(17_u8) as HandlerResult<()>
     });
 
     let error = assert_failed(odd.run(()).await, Status::Internal, Reason::PANIC);
@@ -107,7 +107,7 @@ async fn a_panic_with_anything_as_its_payload_is_reported() {
 async fn a_panic_in_a_step_fails_its_flow() {
     let flow = Registry::new()
         .define_flow("cooks", |(): ()| async {
-            run("boil", || async { panic!("dry") as Result<()> }).await
+            Ok(run("boil", || async { panic!("dry") as HandlerResult<()> }).await?)
         })
         .unwrap();
 
@@ -121,7 +121,7 @@ async fn a_bidirectional_action_fails_typed_and_as_json() {
         "talks",
         |(): (), mut inputs: Inputs<u8>, _emitter: Emitter<u8>, _| async move {
             inputs.next().await;
-            panic!("speechless") as Result<()>
+            panic!("speechless") as HandlerResult<()>
         },
     );
 
@@ -198,7 +198,7 @@ async fn a_plugin_that_panics_fails_the_look_up() {
             &'a self,
             _: &'a ActionType,
             _: &'a str,
-        ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+        ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
             panic!("oops")
         }
     }

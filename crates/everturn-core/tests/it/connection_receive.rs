@@ -76,7 +76,7 @@ async fn chunks_sent_before_a_failure_are_received_before_it() {
         &Context::new(),
         |_, emitter: Emitter<u8>, _| async move {
             emitter.send(1).await?;
-            Err(everturn_core::Error::aborted("no more"))
+            Err(everturn_core::Error::aborted("no more").into())
         },
     );
     within(connection.done()).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, Context, Emitter, Inputs, JsonCall, Registry, Result, run};
+use everturn_core::{Action, ActionType, Context, Emitter, HandlerResult, Inputs, JsonCall, Registry, run};
 use everturn_core::{BidiAction, DynAction};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
@@ -20,8 +20,8 @@ fn who_am_i() -> Action<(), Value> {
 
 #[tokio::test]
 async fn nested_code_finds_the_context_no_signature_carries() {
-    async fn several_calls_down() -> Result<Value> {
-        run("a step", || async { who_am_i().run(()).await }).await
+    async fn several_calls_down() -> HandlerResult<Value> {
+        Ok(run("a step", || async { Ok(who_am_i().run(()).await?) }).await?)
     }
     let flow = Registry::new()
         .define_flow("outer", |(): ()| several_calls_down())
@@ -142,7 +142,12 @@ async fn a_thousand_interleaved_invocations_see_only_their_own_context() {
                 for round in 0..rounds {
                     seen.push(caller());
                     tokio::task::yield_now().await;
-                    seen.push(run(&format!("round {round}"), || async { who_am_i().run(()).await }).await?);
+                    seen.push(
+                        run(&format!("round {round}"), || async {
+                            Ok(who_am_i().run(()).await?)
+                        })
+                        .await?,
+                    );
                     let mut streaming = who_am_i().stream(());
                     seen.push(streaming.output().await?);
                 }

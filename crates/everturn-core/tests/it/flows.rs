@@ -82,7 +82,7 @@ async fn a_listener_that_leaves_is_an_error_to_the_flow() {
     let registry = Registry::new();
     let talks = registry
         .define_streaming_flow("talks", |(): (), emitter: Emitter<u8>| async move {
-            emitter.send(1).await
+            Ok(emitter.send(1).await?)
         })
         .unwrap();
     let (chunks, received) = mpsc::channel(1);
@@ -123,7 +123,7 @@ async fn a_bidirectional_flow_is_found_and_opened_from_outside() {
 #[tokio::test]
 async fn a_step_gives_what_its_function_gives() {
     let fine: Result<u8> = run("fine", || async { Ok(1) }).await;
-    let bad: Result<u8> = run("bad", || async { Err(Error::out_of_range("too many")) }).await;
+    let bad: Result<u8> = run("bad", || async { Err(Error::out_of_range("too many").into()) }).await;
 
     assert_eq!(fine.unwrap(), 1);
     assert_failed(bad, Status::OutOfRange, None);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everturn_core::{Action, ActionType, Descriptor, DynAction, Error, Plugin, Registry, Result, Status};
+use everturn_core::{
+    Action, ActionType, Descriptor, DynAction, Error, HandlerResult, Plugin, Registry, Status,
+};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use tokio::sync::Semaphore;
@@ -43,7 +45,7 @@ impl Plugin for Kitchen {
         "kitchen"
     }
 
-    fn init(&self) -> BoxFuture<'_, Result<Vec<Arc<dyn DynAction>>>> {
+    fn init(&self) -> BoxFuture<'_, HandlerResult<Vec<Arc<dyn DynAction>>>> {
         Box::pin(async {
             self.inits.add();
             tokio::task::yield_now().await;
@@ -51,7 +53,7 @@ impl Plugin for Kitchen {
                 .failures
                 .try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
             if fails.is_ok() {
-                return Err(Error::unavailable("the stove is cold"));
+                return Err(Error::unavailable("the stove is cold").into());
             }
             Ok(vec![dish("soup")])
         })
@@ -61,18 +63,18 @@ impl Plugin for Kitchen {
         &'a self,
         action_type: &'a ActionType,
         id: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<dyn DynAction>>>> {
+    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
         Box::pin(async move {
             self.resolves.add();
             self.wait().await;
             if id == "poison" {
-                return Err(Error::permission_denied("not on my stove"));
+                return Err(Error::permission_denied("not on my stove").into());
             }
             Ok((*action_type == ActionType::MODEL && !id.starts_with("no-")).then(|| dish(id)))
         })
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Descriptor>>> {
+    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         self.lists.add();
         let stew = Descriptor::new(ActionType::MODEL, "kitchen/stew");
         Box::pin(std::future::ready(Ok(vec![stew])))
@@ -166,7 +168,7 @@ async fn a_clash_during_initialisation_registers_nothing_and_says_what_clashes()
             "kitchen"
         }
 
-        fn init(&self) -> BoxFuture<'_, Result<Vec<Arc<dyn DynAction>>>> {
+        fn init(&self) -> BoxFuture<'_, HandlerResult<Vec<Arc<dyn DynAction>>>> {
             Box::pin(std::future::ready(Ok(vec![dish("soup"), dish("stew")])))
         }
     }

@@ -3,7 +3,7 @@
 use everturn_ai::{
     JsonObject, Message, Model, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, Part, Usage,
 };
-use everturn_core::{Context, Emitter, Error, Result, Schema};
+use everturn_core::{Context, Emitter, Error, HandlerResult, Result, Schema};
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ impl Model for Claude {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         let wire = WireRequest::new(&self.name, &request)?;
         let mut call = Call {
             path: "/v1/messages".into(),

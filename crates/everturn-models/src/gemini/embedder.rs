@@ -29,7 +29,7 @@ pub(super) fn action(service: &Service, name: &str) -> EmbedderAction {
         None,
         move |request, _context| {
             let (service, model) = (service.clone(), model.clone());
-            async move { embed(&service, &model, request).await }
+            async move { Ok(embed(&service, &model, request).await?) }
         },
     )
 }

@@ -1,7 +1,7 @@
 //! One model of the provider.
 
 use everturn_ai::{Model, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
-use everturn_core::{Context, Emitter, Result, Schema, Status};
+use everturn_core::{Context, Emitter, HandlerResult, Result, Schema, Status};
 use serde_json::Value;
 
 use super::config::GeminiConfig;
@@ -86,7 +86,7 @@ impl Model for GeminiModel {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         let wire = WireRequest::new(&self.name, &request)?;
         let mut call = Call {
             path: format!("{}?alt=sse", method_path(&wire.model, "streamGenerateContent")).into(),

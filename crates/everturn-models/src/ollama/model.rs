@@ -6,7 +6,7 @@ use everturn_ai::{
     ConstrainedSupport, HttpMediaFetcher, JsonObject, MediaDownload, Model, ModelInfo, ModelRequest,
     ModelResponse, ModelResponseChunk, ModelSupports, ToolChoice, ToolDefinition,
 };
-use everturn_core::{Context, Emitter, Result, Schema};
+use everturn_core::{Context, Emitter, HandlerResult, Schema};
 use serde_json::{Value, json};
 
 use super::{OllamaConfig, config, messages, stream};
@@ -86,7 +86,7 @@ impl Model for OllamaModel {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         let (mut settings, id) = config::of(&request, &self.id)?;
         let key = settings.take_key()?;
         let mut body = JsonObject::new();

@@ -36,7 +36,7 @@ pub(super) fn action(name: String, service: Service, id: &str) -> EmbedderAction
         let shared = Arc::clone(&shared);
         async move {
             let (service, id) = &*shared;
-            embed(service, id, &request).await
+            Ok(embed(service, id, &request).await?)
         }
     })
 }

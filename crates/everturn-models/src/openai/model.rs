@@ -4,7 +4,7 @@ use everturn_ai::{
     ConstrainedSupport, HttpMediaFetcher, MediaDownload, Model, ModelInfo, ModelRequest, ModelResponse,
     ModelResponseChunk, ModelSupports,
 };
-use everturn_core::{Context, Emitter, Result, Schema};
+use everturn_core::{Context, Emitter, HandlerResult, Schema};
 
 use super::dialect::Dialect;
 use super::{Api, OpenAiConfig, chat, responses};
@@ -85,10 +85,10 @@ impl Model for OpenAiModel {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         match self.api {
-            Api::Responses => responses::generate(self, &request, &emitter).await,
-            Api::Chat => chat::generate(self, &request, &emitter).await,
+            Api::Responses => Ok(responses::generate(self, &request, &emitter).await?),
+            Api::Chat => Ok(chat::generate(self, &request, &emitter).await?),
         }
     }
 }

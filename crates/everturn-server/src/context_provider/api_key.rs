@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use axum::http::HeaderName;
-use everturn_core::{Error, Result};
+use everturn_core::{Error, HandlerResult};
 use serde_json::{Value, json};
 
 use super::secrets::Secrets;
@@ -45,7 +45,7 @@ impl ApiKeys {
 
 #[async_trait]
 impl ContextProvider for ApiKeys {
-    async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided> {
+    async fn provide(&self, request: &CallRequest<'_>) -> HandlerResult<Provided> {
         let key = request.header(self.header.as_str()).ok_or_else(|| {
             Error::unauthenticated(format!("send a key in the header '{}'", self.header)).with_public()
         })?;

@@ -1,7 +1,7 @@
 //! Callers known by a bearer token.
 
 use async_trait::async_trait;
-use everturn_core::{Error, Result};
+use everturn_core::{Error, HandlerResult};
 use serde_json::{Value, json};
 
 use super::secrets::Secrets;
@@ -30,7 +30,7 @@ impl BearerTokens {
 
 #[async_trait]
 impl ContextProvider for BearerTokens {
-    async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided> {
+    async fn provide(&self, request: &CallRequest<'_>) -> HandlerResult<Provided> {
         let token = request.bearer_token().ok_or_else(|| {
             Error::unauthenticated("send a token as 'Authorization: Bearer <token>'").with_public()
         })?;

@@ -89,7 +89,8 @@ impl Jwks {
         let client = reqwest::Client::builder()
             .timeout(FETCH_TIME)
             .redirect(reqwest::redirect::Policy::none())
-            .build()?;
+            .build()
+            .map_err(Error::foreign)?;
         Ok(Self::new(Source::Url { client, url }))
     }
 
@@ -153,9 +154,10 @@ impl Jwks {
             Source::Given(keys) => Ok(JwkSet::clone(keys)),
             Source::File(path) => parse(&tokio::fs::read(path).await?),
             Source::Url { client, url } => {
-                let mut response = client.get(url.clone()).send().await?.error_for_status()?;
+                let response = client.get(url.clone()).send().await.map_err(Error::foreign)?;
+                let mut response = response.error_for_status().map_err(Error::foreign)?;
                 let mut body = Vec::new();
-                while let Some(bytes) = response.chunk().await? {
+                while let Some(bytes) = response.chunk().await.map_err(Error::foreign)? {
                     if body.len() + bytes.len() > MAX_BYTES {
                         return Err(Error::out_of_range("the key set is too large"));
                     }

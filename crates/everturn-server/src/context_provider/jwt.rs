@@ -1,7 +1,7 @@
 //! Callers known by a signed token.
 
 use async_trait::async_trait;
-use everturn_core::{Error, Result};
+use everturn_core::{Error, HandlerResult, Result};
 use jsonwebtoken::jwk::KeyAlgorithm;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value, json};
@@ -82,7 +82,7 @@ fn is_symmetric(algorithm: Algorithm) -> bool {
 
 #[async_trait]
 impl ContextProvider for JwtTokens {
-    async fn provide(&self, request: &CallRequest<'_>) -> Result<Provided> {
+    async fn provide(&self, request: &CallRequest<'_>) -> HandlerResult<Provided> {
         let token = request.bearer_token().ok_or_else(|| {
             Error::unauthenticated("send a token as 'Authorization: Bearer <token>'").with_public()
         })?;

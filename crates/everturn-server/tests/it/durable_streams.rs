@@ -53,7 +53,7 @@ impl Counting {
                         .await?;
                 }
                 if to == 0 {
-                    return Err(Error::internal("row 17"));
+                    return Err(Error::internal("row 17").into());
                 }
                 Ok(format!("counted to {to}"))
             }

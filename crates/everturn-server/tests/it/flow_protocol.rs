@@ -17,7 +17,8 @@ fn recorded_flow() -> Registry {
         match to {
             3 => Err(Error::not_found("nope")
                 .with_public()
-                .with_details(json!({ "a": 1 }))),
+                .with_details(json!({ "a": 1 }))
+                .into()),
             4 => Err(std::io::Error::other("the disk is on fire").into()),
             done => Ok(json!({ "done": done, "ctx": context.values() })),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
-use everturn_core::{Error, Exposure, Registry, Result};
+use everturn_core::{Error, Exposure, Registry};
 use everturn_server::Server;
 use serde_json::{Value, json};
 
@@ -17,11 +17,14 @@ fn registry() -> Registry {
     parrot(&registry, Some(Arc::new(MemoryStore::new())));
     let failing = |public: bool| async move {
         let error = Error::failed_precondition(SECRET);
-        Err::<(), _>(if public {
-            error.with_public_message("not today")
-        } else {
-            error
-        })
+        Err::<(), _>(
+            if public {
+                error.with_public_message("not today")
+            } else {
+                error
+            }
+            .into(),
+        )
     };
     registry.define_flow("failing", failing).unwrap();
     registry
@@ -104,7 +107,7 @@ async fn what_is_wrong_with_an_input_is_told_to_its_sender_and_nobody_else() {
     let action: Arc<dyn everturn_core::DynAction> = Arc::new(inner);
     let outer = move |text: String| {
         let action = Arc::clone(&action);
-        async move { action.run_json(everturn_core::JsonCall::new(text)).await as Result<Value> }
+        async move { Ok(action.run_json(everturn_core::JsonCall::new(text)).await?) }
     };
     registry.define_flow("outer", outer).unwrap();
     let server = Served::start(Server::new(&registry).exposure(Exposure::Public)).await;

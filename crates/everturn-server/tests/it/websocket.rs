@@ -218,7 +218,7 @@ fn fragile(registry: &Registry) -> (CancellationToken, CancellationToken) {
                 async move {
                     let _dropped = dropped.drop_guard();
                     begun.cancel();
-                    std::future::pending::<everturn_core::Result<everturn_ai::FinishReason>>().await
+                    Ok(std::future::pending::<everturn_core::Result<everturn_ai::FinishReason>>().await?)
                 }
             };
             session.run(work).await?;

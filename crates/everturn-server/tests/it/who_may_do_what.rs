@@ -162,7 +162,7 @@ async fn a_later_provider_adds_to_and_overrides_an_earlier_one() {
 
 #[tokio::test]
 async fn the_first_provider_that_fails_ends_the_request_with_its_status() {
-    let denied = context_fn(|_| Err(Error::permission_denied("the list says no")));
+    let denied = context_fn(|_| Err(Error::permission_denied("the list says no").into()));
     let never = context_fn(|_| panic!("nobody may ask after a refusal"));
     let server = Served::start(Server::new(&showing_context()).context(denied).context(never)).await;
 

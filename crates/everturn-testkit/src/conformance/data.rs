@@ -25,7 +25,7 @@ pub fn load(file: &str) -> Option<Value> {
     // Every JSON text is YAML too, but JSON's own parser is the stricter and faster one.
     let parsed = match path.extension() {
         Some(extension) if extension == "json" => serde_json::from_str(&text).map_err(Error::from),
-        _ => yaml_serde::from_str(&text).map_err(Error::from),
+        _ => yaml_serde::from_str(&text).map_err(Error::foreign),
     };
     Some(parsed.unwrap_or_else(|error| panic!("cannot parse {}: {error}", path.display())))
 }

@@ -7,7 +7,7 @@ use everturn_agent::{
     Agent, AgentSession, Artifact, Clock, SessionState, SnapshotIds, Timeline, Turn, custom_agent,
 };
 use everturn_ai::{FinishReason, Message};
-use everturn_core::{Registry, Result};
+use everturn_core::{HandlerResult, Registry};
 use serde_json::{Value, json};
 
 /// What is said in a turn.
@@ -72,7 +72,7 @@ pub(super) fn agent(
         .expect("an agent with a name and a store")
 }
 
-async fn turn(turn: Turn) -> Result<FinishReason> {
+async fn turn(turn: Turn) -> HandlerResult<FinishReason> {
     let said = turn.message().map(|message| message.text().into_owned());
     let answer = answer(&said.unwrap_or_default(), &turn.custom());
     turn.add_message(answer.message);

@@ -9,13 +9,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 async fn ask(model: &ScriptedModel, text: &str) -> Result<ModelResponse> {
-    model
+    Ok(model
         .generate(
             ModelRequest::new(Message::user(text)),
             Emitter::silent(),
             Context::new(),
         )
-        .await
+        .await?)
 }
 
 #[tokio::test]
@@ -73,9 +73,9 @@ async fn chunks_and_pauses_come_in_the_order_of_the_script() {
         Emitter::new(move |chunk: everturn_ai::ModelResponseChunk| {
             let arrivals = arrivals.clone();
             async move {
-                arrivals
+                Ok(arrivals
                     .send((chunk.text().into_owned(), start.elapsed().as_secs()))
-                    .await
+                    .await?)
             }
         })
     };

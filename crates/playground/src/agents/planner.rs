@@ -35,7 +35,7 @@ pub(super) struct Week {
     days: Vec<String>,
 }
 
-async fn plan(turn: Turn<Week>) -> Result<FinishReason> {
+async fn plan(turn: Turn<Week>) -> HandlerResult<FinishReason> {
     turn.set_custom(Week::default());
     // Each turn begins elsewhere in the list, so that two weeks are not the same.
     let dishes = DISHES.iter().cycle().skip(turn.messages().len());

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use everturn_agent::{AgentBuilder, AgentSession, Artifact, CustomState, Turn, custom_agent};
 use everturn_ai::Message;
-use everturn_core::{Error, Registry, Result};
+use everturn_core::{Error, HandlerResult, Registry, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ fn turns<S, F, Fut>(registry: &Registry, name: &str, turn: F) -> AgentBuilder<S>
 where
     S: CustomState,
     F: Fn(Turn<S>) -> Fut + Copy + Send + Sync + 'static,
-    Fut: Future<Output = Result<()>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<()>> + Send + 'static,
 {
     custom_agent(registry, name, move |session: AgentSession<S>| async move {
         session.run(turn).await?;
@@ -38,16 +38,16 @@ fn done<S: CustomState>(turn: &Turn<S>) {
     turn.add_message(Message::model("done"));
 }
 
-async fn block(turn: Turn) -> Result<()> {
+async fn block(turn: Turn) -> HandlerResult<()> {
     turn.context().cancellation().cancelled().await;
-    Err(Error::cancelled("the work was cancelled"))
+    Err(Error::cancelled("the work was cancelled").into())
 }
 
-async fn fail(_turn: Turn) -> Result<()> {
-    Err(Error::internal("intentional failure"))
+async fn fail(_turn: Turn) -> HandlerResult<()> {
+    Err(Error::internal("intentional failure").into())
 }
 
-async fn draft(turn: Turn) -> Result<()> {
+async fn draft(turn: Turn) -> HandlerResult<()> {
     turn.send_artifact(Artifact::text("doc1", "v1")).await?;
     turn.send_artifact(Artifact::text("doc1", "v2")).await?;
     turn.send_artifact(Artifact::text("doc2", "other")).await?;
@@ -55,7 +55,7 @@ async fn draft(turn: Turn) -> Result<()> {
     Ok(())
 }
 
-async fn file(turn: Turn) -> Result<()> {
+async fn file(turn: Turn) -> HandlerResult<()> {
     let number = turn.artifacts().len() + 1;
     turn.send_artifact(Artifact::text(format!("doc{number}"), format!("content{number}")))
         .await?;
@@ -68,7 +68,7 @@ struct Counter {
     counter: u32,
 }
 
-async fn count(turn: Turn<Counter>) -> Result<()> {
+async fn count(turn: Turn<Counter>) -> HandlerResult<()> {
     turn.update_custom(|state| state.counter += 1);
     done(&turn);
     Ok(())
@@ -80,7 +80,7 @@ struct Work {
     status: String,
 }
 
-async fn work(turn: Turn<Work>) -> Result<()> {
+async fn work(turn: Turn<Work>) -> HandlerResult<()> {
     turn.set_custom(Work {
         counter: 1,
         status: "working".to_owned(),

@@ -67,7 +67,7 @@ fn restart_tool() -> Tool {
         "Acts, once a person has confirmed.",
         |deed: Deed, context: ToolContext| async move {
             if !context.is_resumed() {
-                return Err(context.interrupt(json!({ "confirm": deed.action })));
+                return Err(context.interrupt(json!({ "confirm": deed.action })).into());
             }
             Ok(Done {
                 result: format!("confirmed: {}", deed.action),

@@ -7,7 +7,7 @@ use everturn_ai::{
     Message, Model, ModelRequest, ModelResponse, ModelResponseChunk, Part, Replay, Role, Tool, ToolContext,
     ToolRequest, register_model,
 };
-use everturn_core::{Context, Emitter, Error, Registry, Result};
+use everturn_core::{Context, Emitter, Error, HandlerResult, Registry, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ impl Model for Planner {
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         let messages: Vec<&Message> = request.messages.iter().collect();
         let asked = messages
             .iter()
@@ -126,7 +126,7 @@ fn wait(effects: Effects) -> Tool {
             async move {
                 effects.note(&session(), "tool 0")?;
                 let _farewell = Farewell(effects, session());
-                Err::<String, _>(context.context().ended().await)
+                Err::<String, _>(context.context().ended().await.into())
             }
         },
     )

@@ -19,7 +19,7 @@ const PROSE: &str =
     "Slice the leeks and the potatoes, soften them in butter, add stock and let them simmer. ";
 
 /// Answers every message. Some words make it do more: see the match.
-async fn write(turn: Turn) -> everturn_core::Result<()> {
+async fn write(turn: Turn) -> everturn_core::HandlerResult<()> {
     let said = turn
         .message()
         .map(|message| message.text().into_owned())
@@ -37,8 +37,8 @@ async fn write(turn: Turn) -> everturn_core::Result<()> {
             Message::user("summarise"),
             Message::system("Leeks were discussed."),
         ]),
-        "fail" => return Err(Error::internal("the oven is cold")),
-        "wait" => return Err(turn.context().ended().await),
+        "fail" => return Err(Error::internal("the oven is cold").into()),
+        "wait" => return Err(turn.context().ended().await.into()),
         _ => {}
     }
     turn.add_message(Message::model(format!("re: {said}")));

@@ -331,7 +331,7 @@ fn an_advance_forgets_the_turn_that_was_under_way() {
 
 #[test]
 fn a_finished_run_holds_its_state_and_nothing_for_workers() {
-    let error = Error::internal("burnt").to_wire(Exposure::Full);
+    let error = Error::internal("burnt").for_operator();
     let finish = Transition::Finish {
         lease: ours(),
         end: Box::new(RunEnd {

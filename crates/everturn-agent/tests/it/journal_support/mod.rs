@@ -122,7 +122,7 @@ where
         world.count(name);
         let run = world.counted(name);
         let then = Arc::clone(&then);
-        async move { then(run).await }
+        async move { Ok(then(run).await?) }
     })
 }
 

@@ -9,7 +9,7 @@ use everturn_agent::{
     Snapshot, Turn, custom_agent,
 };
 use everturn_ai::{FinishReason, History, Message};
-use everturn_core::{Context, Error, Registry, Result};
+use everturn_core::{Context, Error, HandlerResult, Registry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,10 +37,10 @@ pub(crate) fn replying(name: &str) -> AgentBuilder<Value> {
     handling(name, reply)
 }
 
-pub(crate) async fn reply(turn: Turn) -> Result<FinishReason> {
+pub(crate) async fn reply(turn: Turn) -> HandlerResult<FinishReason> {
     let text = said(&turn);
     if text == "boom" {
-        return Err(Error::unavailable("the oven is cold"));
+        return Err(Error::unavailable("the oven is cold").into());
     }
     turn.add_message(Message::model(format!("re: {text}")));
     Ok(FinishReason::Stop)
@@ -51,7 +51,7 @@ pub(crate) fn handling<S, F, Fut, R>(name: &str, handler: F) -> AgentBuilder<S>
 where
     S: CustomState,
     F: Fn(Turn<S>) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output = Result<R>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<R>> + Send + 'static,
     R: Into<everturn_agent::TurnResult> + Send + 'static,
 {
     custom_agent(&Registry::new(), name, move |session: AgentSession<S>| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::{Context, Error, Result, Status};
+use everturn_core::{Context, Error, HandlerResult, Status};
 
 use super::outbox::Outbox;
 use super::read::ReadFile;
@@ -72,7 +72,7 @@ impl Bundle {
 
 #[async_trait]
 impl Middleware for Bundle {
-    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> Result<ModelResponse> {
+    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
         self.reread(&turn.request.messages).await;
         if let Some((_, answers)) = last_answers(&turn.request.messages) {
             let content = self.shared.outbox.take(answers);
@@ -80,12 +80,12 @@ impl Middleware for Bundle {
                 turn.inject(Message::user(content)).await?;
             }
         }
-        next.run(turn).await
+        Ok(next.run(turn).await?)
     }
 
-    async fn tool(&self, call: ToolCall, next: NextTool) -> Result<MultipartToolResponse> {
+    async fn tool(&self, call: ToolCall, next: NextTool) -> HandlerResult<MultipartToolResponse> {
         if !self.is_ours(&call.tool) {
-            return next.run(call).await;
+            return Ok(next.run(call).await?);
         }
         let (context, name) = (call.context.clone(), call.tool.name().to_owned());
         match next.run(call).await {
@@ -96,7 +96,7 @@ impl Middleware for Bundle {
                     ..MultipartToolResponse::default()
                 })
             }
-            result => result,
+            result => Ok(result?),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::Result;
+use futures::TryFutureExt as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,7 +71,7 @@ where
 {
     let shared = Arc::clone(shared);
     Tool::new(name, description, move |input: I, _| {
-        run(Arc::clone(&shared), operation, input)
+        run(Arc::clone(&shared), operation, input).err_into()
     })
 }
 

@@ -14,7 +14,7 @@ use everturn_ai::{
     Generate, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, ModelSupports, Tool, ToolContext,
     define_model,
 };
-use everturn_core::{Emitter, Error, Registry, Result, Schema};
+use everturn_core::{Emitter, Error, HandlerResult, Registry, Schema};
 use serde_json::{Map, Value, json};
 
 /// What a scripted model does in one call: streams these texts, then answers.
@@ -92,7 +92,7 @@ impl Script {
         self,
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         self.0.seen.lock().unwrap().push(request);
         let step = self.0.steps.lock().unwrap().pop_front();
         let step = step.ok_or_else(|| Error::internal("the script is over"))?;

@@ -7,7 +7,7 @@ use everturn_ai::{
     FinishReason, Generate, IntoMiddleware, Message, ModelInfo, ModelRequest, ModelResponse,
     ModelResponseChunk, Part, Role, ToolRequest, define_model,
 };
-use everturn_core::{Emitter, Error, Registry, Result};
+use everturn_core::{Emitter, Error, HandlerResult, Registry, Result};
 use serde_json::Value;
 
 /// One answer of a scripted model.
@@ -96,14 +96,14 @@ impl Script {
         self,
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
-    ) -> Result<ModelResponse> {
+    ) -> HandlerResult<ModelResponse> {
         self.0.requests.lock().unwrap().push(request);
         let reply = self.0.replies.lock().unwrap().pop_front();
         let reply = reply.ok_or_else(|| Error::out_of_range("the script has ended"))?;
         for chunk in reply.chunks {
             emitter.send(ModelResponseChunk::from(chunk)).await?;
         }
-        reply.result
+        Ok(reply.result?)
     }
 
     /// What the model was asked so far.

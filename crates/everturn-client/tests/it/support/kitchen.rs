@@ -52,7 +52,7 @@ fn define(registry: &Registry, begun: Arc<Notify>, stopped: Arc<Notify>) -> Resu
                             .into_owned();
                         turn.update_custom(|kitchen| kitchen.turns += 1);
                         if said == "burn" {
-                            return Err(Error::failed_precondition("the soup burnt").with_public());
+                            return Err(Error::failed_precondition("the soup burnt").with_public().into());
                         }
                         for word in ["Leek ", "and ", "potato ", "soup."] {
                             turn.send_chunk(word).await?;

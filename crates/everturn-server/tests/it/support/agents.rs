@@ -23,7 +23,7 @@ pub(crate) fn parrot_in(registry: &Registry, store: Option<Arc<dyn SessionStore>
                 let heard = turn.message().map(|message| message.text().into_owned());
                 let heard = heard.unwrap_or_default();
                 if heard == "fail" {
-                    return Err(Error::internal("the secret is 42"));
+                    return Err(Error::internal("the secret is 42").into());
                 }
                 for word in heard.split_inclusive(' ') {
                     turn.send_chunk(word).await?;
