@@ -74,3 +74,60 @@ impl<S: Clone> TakeoverPoint<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::TurnOutcome;
+    use super::*;
+
+    type Happening = Event<(), ()>;
+
+    const ENDED: Happening = Event::TurnEnded(TurnOutcome::Succeeded);
+
+    /// The state that a pending snapshot must hold after these events, each with the state that it is about.
+    fn unsaved<const N: usize>(events: [(Happening, &'static str); N]) -> Option<&'static str> {
+        let mut point = TakeoverPoint::new(None, None);
+        for (event, state) in events {
+            point.note(&event, || state);
+        }
+        point.unsaved(|| "beginning")
+    }
+
+    #[test]
+    fn a_snapshot_between_turns_holds_the_takeover_point() {
+        let committed = Event::TurnCommitted(Commit::Snapshot);
+        let ended = Event::EndCommitted(Commit::Snapshot);
+
+        assert_eq!(unsaved([]), None);
+        assert_eq!(unsaved([(ENDED, "one"), (committed, "one")]), None);
+        assert_eq!(unsaved([(ENDED, "one"), (ended, "one")]), None);
+    }
+
+    #[test]
+    fn a_turn_without_a_snapshot_leaves_a_state_that_no_snapshot_holds() {
+        let committed = Event::TurnCommitted(Commit::Nothing);
+        let failed = Event::CommitFailed(());
+
+        assert_eq!(unsaved([(ENDED, "one")]), Some("one"));
+        assert_eq!(unsaved([(ENDED, "one"), (committed, "later")]), Some("one"));
+        assert_eq!(unsaved([(ENDED, "one"), (failed, "later")]), Some("one"));
+    }
+
+    #[test]
+    fn a_snapshot_inside_a_turn_does_not_move_the_takeover_point() {
+        let round = || Event::RoundCommitted(Commit::Snapshot);
+        let committed = Event::TurnCommitted(Commit::Snapshot);
+
+        assert_eq!(unsaved([(round(), "half")]), Some("beginning"));
+        assert_eq!(
+            unsaved([
+                (ENDED, "one"),
+                (committed, "one"),
+                (round(), "half"),
+                (round(), "more")
+            ]),
+            Some("one")
+        );
+        assert_eq!(unsaved([(Event::RoundCommitted(Commit::Nothing), "half")]), None);
+    }
+}

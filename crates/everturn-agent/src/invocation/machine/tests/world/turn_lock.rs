@@ -41,7 +41,8 @@ impl World {
             !self.is_in_turn() && !self.write_in_flight(),
             "a turn without its lock"
         );
-        ensure!(!self.let_go || self.cancelled, "a run without its lock");
+        let may_detach = self.input == Input::Detached && self.result().is_none();
+        ensure!(!may_detach || self.cancelled, "a run without its lock");
         self.lock_held = false;
         self.reserved = false;
         Ok(())
