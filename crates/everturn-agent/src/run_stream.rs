@@ -1,4 +1,4 @@
-//! Watching a background run: its chunks as they come, across the workers that run it.
+//! Watching a background run: its chunks as they come, on through takeovers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,37 +20,37 @@ use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId, TurnEnd};
 /// The chunks of a background run.
 pub type RunChunks = BoxStream<'static, Result<AgentStreamChunk>>;
 
-/// How often a run is looked at whose stream is not there: it has sent nothing yet, or another worker has it.
-const LOOK: Duration = Duration::from_millis(100);
+/// The time between two polls of a run without a stream: it has sent nothing yet, or is being taken over.
+const POLL: Duration = Duration::from_millis(100);
 
-/// No run is looked for under more claims than this.
+/// The highest epoch whose stream is looked up.
 const MOST_EPOCHS: u64 = 64;
 
-/// What all background runs that are under way may take in memory where no log was given.
+/// The memory that the streams of all background runs of an agent may take, unless the agent is given a log.
 const MEMORY: usize = 64 * 1024 * 1024;
 
-/// The log of an agent that was given none: what is watched is watched in this process.
+/// Creates the log of an agent that was given none. Its runs can be watched in this process only.
 pub(crate) fn own_log() -> Arc<dyn StreamLog> {
     Arc::new(MemoryStreamLog::options().max_bytes(MEMORY).build())
 }
 
-/// The stream of one worker's claim on a run: whoever takes over begins a new one.
+/// Returns the key of a run's stream in one epoch. A worker that takes the run over begins a new stream.
 pub(crate) fn stream_key(scope: &Scope, id: &SnapshotId, epoch: u64) -> StreamKey {
     StreamKey::new(scope.as_str(), format!("run/{id}/{epoch}"))
 }
 
-/// A run to be followed, and by whom.
+/// A run to be watched.
 pub(crate) struct Followed {
     pub(crate) tenant: TenantStore,
     pub(crate) log: Arc<dyn StreamLog>,
     pub(crate) id: SnapshotId,
-    /// Tells when the run's worker counts as gone.
+    /// Tells whether the run has expired.
     pub(crate) liveness: Liveness,
-    /// For how long after that another may yet take the run over.
+    /// How long after its expiry the run may yet be taken over.
     pub(crate) patience: Duration,
 }
 
-/// Follows a run to its end: claim by claim, each from its beginning, so that everybody is shown the same.
+/// Streams the chunks of a run to its end: epoch by epoch, each from its beginning, so that all watchers see the same.
 pub(crate) fn follow(run: Followed) -> RunChunks {
     let follower = Follower {
         run,
@@ -70,18 +70,18 @@ pub(crate) fn follow(run: Followed) -> RunChunks {
 
 struct Follower {
     run: Followed,
-    /// The claim whose stream was read last.
+    /// The epoch whose stream was read last.
     epoch: u64,
     entries: Option<Entries>,
     ready: VecDeque<AgentStreamChunk>,
-    /// Since when the run is seen without a worker.
+    /// When the run was first seen as expired.
     expired_since: Option<Instant>,
-    /// Whether the worker of the last claim said that there is no more.
+    /// Whether the last stream was ended by its worker, not broken off.
     is_complete: bool,
     over: bool,
 }
 
-/// Where a run stands.
+/// The state of a run.
 enum Standing {
     Pending { epoch: u64 },
     Over,
@@ -114,14 +114,14 @@ impl Follower {
     fn take_in(&mut self, event: StreamEvent) -> Result<()> {
         match event {
             StreamEvent::Chunk(text) => self.ready.push_back(text.read()?),
-            // A worker that could not write the run's end has not ended it: the row knows.
+            // The run may still be pending: its worker may have been unable to write the end. The snapshot tells.
             StreamEvent::Done(_) => {
                 self.entries = None;
                 self.is_complete = true;
             }
             StreamEvent::Failed(error) if error.is(WRITER_LOST) => {
                 self.entries = None;
-                // Whatever the lost worker was in the middle of is begun anew by the next.
+                // The next worker begins the turn anew, so this attempt at it ends here.
                 self.ready.push_back(AgentStreamChunk::turn_end(TurnEnd {
                     snapshot_id: None,
                     finish_reason: Some(AgentFinishReason::Aborted),
@@ -139,7 +139,7 @@ impl Follower {
                 self.is_complete = false;
                 (epoch, false)
             }
-            // The row no longer says how many workers it took.
+            // The snapshot of a run that is over no longer holds the epoch.
             Standing::Over => (MOST_EPOCHS, true),
         };
         if !(is_over && self.is_complete) {
@@ -153,11 +153,11 @@ impl Follower {
             self.over = true;
             return Ok(());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL).await;
         Ok(())
     }
 
-    /// Begins to read the stream of a claim; says whether there is one.
+    /// Opens the stream of an epoch; returns whether there is one.
     async fn open(&mut self, epoch: u64) -> Result<bool> {
         let key = stream_key(self.run.tenant.scope(), &self.run.id, epoch);
         match self.run.log.read(&key, Position::START).await {

@@ -13,7 +13,7 @@ type Key = (Scope, SnapshotId);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Runs(Arc<Mutex<HashSet<Key>>>);
 
-/// A run's entry, until dropped.
+/// An entry in the table of runs, removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct RunEntry {
     runs: Runs,
@@ -25,7 +25,7 @@ impl Runs {
         lock(&self.0)
     }
 
-    /// Enters a run.
+    /// Enters a run into the table.
     pub(crate) fn enter(&self, scope: Scope, id: SnapshotId) -> RunEntry {
         let key = (scope, id);
         self.table().insert(key.clone());
@@ -35,7 +35,7 @@ impl Runs {
         }
     }
 
-    /// Whether a run is under way here.
+    /// Returns whether a run is under way in this process.
     pub(crate) fn contains(&self, scope: &Scope, id: &SnapshotId) -> bool {
         self.table().contains(&(scope.clone(), id.clone()))
     }

@@ -1,4 +1,4 @@
-//! Sessions: the conversation, as the agent's function, its turns, its tools and any code below them see it.
+//! Sessions: the conversation as code sees it that runs in an invocation.
 
 mod changes;
 mod core;
@@ -20,7 +20,7 @@ pub(crate) use self::core::{Core, Publisher, decode_custom};
 pub use self::handle::SessionHandle;
 use crate::{Artifact, SessionId, SessionState};
 
-/// A type that an agent can keep as its custom state. Nothing to implement: plain data with a default is one.
+/// A type that an agent can keep as its custom state. It is implemented for all plain data with a default.
 pub trait CustomState:
     Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static
 {
@@ -31,7 +31,7 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Syn
 {
 }
 
-/// A conversation while an invocation lives: messages, custom state of type `S`, artifacts.
+/// A session during an invocation: its messages, its custom state of type `S`, and its artifacts.
 ///
 /// Cloning gives another handle to the same session; it may be used from any task. A function given to one of the
 /// `update` methods may read the session and change its other parts; it works on the part as it was when it began.
@@ -46,15 +46,16 @@ impl<S: CustomState> Session<S> {
         &self.0
     }
 
-    /// The session of the invocation this code runs in, if there is one and `S` is its type of custom state.
+    /// Returns the session of the invocation in which the calling code runs, if there is one and `S` is the type of its
+    /// custom state.
     ///
-    /// This is how tools and other code several calls down reach the conversation. Where the type is not known, use
+    /// Tools and other code several calls down reach the conversation in this way. Where the type is not known, use
     /// [`SessionHandle::current`].
     pub fn current() -> Option<Self> {
         Self::of(&Context::current())
     }
 
-    /// The session of the invocation a context belongs to; as [`Session::current`].
+    /// Returns the session of the invocation to which a context belongs, like [`Session::current`].
     pub fn of(context: &Context) -> Option<Self> {
         context.extension::<Core<S>>().map(Self)
     }
@@ -66,22 +67,22 @@ impl<S: CustomState> Session<S> {
             .with_extension(Arc::new(self.handle()))
     }
 
-    /// The same session, seen without its type of custom state.
+    /// Returns a handle to the session without the type of its custom state.
     pub fn handle(&self) -> SessionHandle {
         SessionHandle::new(Arc::clone(&self.0))
     }
 
-    /// Which conversation this is.
+    /// Returns the id of the session.
     pub fn session_id(&self) -> &SessionId {
         self.0.session_id()
     }
 
-    /// Everything the conversation is at this moment; shares, does not copy.
+    /// Returns the state of the session. It shares its content with the session instead of copying it.
     pub fn state(&self) -> SessionState {
         self.0.state()
     }
 
-    /// What was said so far; shares, does not copy.
+    /// Returns the messages so far. The history is shared, not copied.
     pub fn messages(&self) -> History {
         self.0.edit(|state| state.messages.clone())
     }
@@ -98,10 +99,10 @@ impl<S: CustomState> Session<S> {
         self.0.add_messages(messages);
     }
 
-    /// Puts other messages in the place of all.
+    /// Replaces all messages.
     ///
-    /// What they share with the present ones, because they were made from [`Session::messages`], is kept and not
-    /// copied: replacing a long history by itself and an answer costs as much as adding the answer.
+    /// Messages that come from [`Session::messages`] are recognised and stay shared: replacing a long history by itself and
+    /// one answer costs as much as adding the answer.
     pub fn set_messages(&self, messages: impl Into<Messages>) {
         self.0.set_messages(messages.into());
     }
@@ -114,12 +115,12 @@ impl<S: CustomState> Session<S> {
         self.0.update_messages(change)
     }
 
-    /// The custom state.
+    /// Returns a copy of the custom state.
     pub fn custom(&self) -> S {
         self.0.custom()
     }
 
-    /// The custom state as JSON, as prompts see it.
+    /// Returns the custom state as JSON, as prompts see it.
     pub fn custom_json(&self) -> Arc<Value> {
         self.0.custom_json()
     }
@@ -140,7 +141,7 @@ impl<S: CustomState> Session<S> {
         self.0.update_custom(change)
     }
 
-    /// What was made so far; shares, does not copy.
+    /// Returns the artifacts so far. They are shared, not copied.
     pub fn artifacts(&self) -> Arc<Vec<Artifact>> {
         self.0.edit(|state| Arc::clone(&state.artifacts))
     }
@@ -156,12 +157,12 @@ impl<S: CustomState> Session<S> {
         self.0.add_artifacts(artifacts);
     }
 
-    /// Puts other artifacts in the place of all; the client is not told.
+    /// Replaces all artifacts without telling the client.
     pub fn set_artifacts(&self, artifacts: Vec<Artifact>) {
         self.0.set_artifacts(artifacts);
     }
 
-    /// What the agent's prompt is rendered with in this conversation, if anything was given.
+    /// Returns the prompt input of this conversation, if it has one.
     pub fn prompt_input(&self) -> Option<Arc<Value>> {
         self.0.edit(|state| state.prompt_input.clone())
     }

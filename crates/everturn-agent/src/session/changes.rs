@@ -1,4 +1,4 @@
-//! What a piece of work changes in the session, so that the change can be made again without the work.
+//! The changes that a tool call or an effect makes to the session, so that a replay can make them again.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,20 +14,20 @@ use crate::{Artifact, SessionId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Change {
-    /// Of the custom state.
+    /// A change of the custom state.
     Custom(JsonPatch),
-    /// An artifact was added or replaced.
+    /// An artifact that was added or replaced.
     Artifact(Artifact),
-    /// Other artifacts took the place of all.
+    /// The artifacts that replaced all others.
     Artifacts(Vec<Artifact>),
-    /// A message was added.
+    /// A message that was added.
     Message(Message),
 }
 
-/// The changes that one piece of work makes, found in the context in which it runs.
+/// The changes that one tool call or effect makes; an extension of the context in which it runs.
 ///
-/// Pieces that run at the same time have one each, so what they do is told apart. Changes made in tasks that the work
-/// spawns without its context are not seen.
+/// Calls that run at the same time have one each, so their changes are told apart. Changes made in tasks that are spawned
+/// without the context are not seen.
 #[derive(Debug)]
 pub(crate) struct Changes {
     session: SessionId,
@@ -42,13 +42,13 @@ impl Changes {
         })
     }
 
-    /// Makes changes of the session seen in `context`.
+    /// Makes changes seen that are made in `context`.
     pub(crate) fn enter(self: &Arc<Self>, context: Context) -> Context {
         context.with_extension(Arc::clone(self))
     }
 
-    /// Those of the work this code runs in, if it is seen and `session` is the one it is about. An agent that is called
-    /// from a tool inherits the tool's context, and has a session of its own.
+    /// Returns the changes of the call in which the calling code runs, if they are those of `session`. An agent that is
+    /// called from a tool inherits the tool's context but has a session of its own.
     pub(super) fn current(session: &SessionId) -> Option<Arc<Self>> {
         Context::current()
             .extension::<Self>()
@@ -59,7 +59,7 @@ impl Changes {
         lock(&self.made).push(change);
     }
 
-    /// What was changed so far.
+    /// Returns the changes so far.
     pub(crate) fn made(&self) -> Vec<Change> {
         lock(&self.made).clone()
     }

@@ -1,4 +1,4 @@
-//! The live state of a session, shared by everything that runs in one invocation.
+//! The live state of a session, shared by all code that runs in one invocation.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ const MESSAGES: &str = "the messages";
 
 /// Where a session tells its client of changes; nothing here waits.
 pub(crate) trait Publisher: Send + Sync {
-    /// Whether nobody would be told.
+    /// Returns whether nobody listens.
     fn is_silenced(&self) -> bool;
 
     /// Leaves a chunk for the client.
@@ -32,7 +32,7 @@ pub(crate) trait Publisher: Send + Sync {
     fn fault(&self, error: Error);
 }
 
-/// One session while an invocation lives.
+/// A session during an invocation.
 ///
 /// Locks are short and never held across an await. `live` alone guards the state, and no user's function runs under it:
 /// such a function may read the session. `patcher` and `messages` are each taken before `live` and span a whole change, so
@@ -45,29 +45,29 @@ pub(crate) struct Core<S> {
     messages: ChangeLock<()>,
     publisher: Arc<dyn Publisher>,
     transform: Option<StateTransform>,
-    /// What the caller brought along, for the transform.
+    /// The caller's context, for the transform.
     caller: Context,
 }
 
 struct Live<S> {
     state: SessionState,
-    /// The same document as `state.custom`, decoded; the default where that is absent.
+    /// The document `state.custom`, decoded; the default where that is absent.
     custom: S,
-    /// What the present turn has said beyond `state.messages`, as far as it is in a row already.
+    /// The part of the turn's conversation that is in a snapshot and not yet in `state.messages`.
     ahead: Ahead,
 }
 
-/// The conversation as the last row inside the present turn holds it. The session has it when the generation is done; what
-/// it then has in common with the row is to be shared, not said twice.
+/// The conversation in the newest snapshot inside the current turn. The session gets the same messages when the generation
+/// is done, and then shares them with the snapshot.
 #[derive(Default)]
 struct Ahead {
     messages: Option<History>,
-    /// Messages as they were said, and with the names of the snapshots that they ended.
+    /// Messages, each without and with the id of the snapshot that it ended.
     named: Vec<(Message, Message)>,
 }
 
 impl Ahead {
-    /// The messages, with the names of the snapshots they ended; those before `known` have theirs.
+    /// Returns the messages with the ids of the snapshots they ended; those before `known` have theirs.
     fn naming(&self, wanted: Messages, known: usize) -> Messages {
         if self.named.is_empty() {
             return wanted;
@@ -83,7 +83,7 @@ impl Ahead {
 }
 
 impl<S: CustomState> Live<S> {
-    /// The custom state as JSON, the default included.
+    /// Returns the custom state as JSON, the default included.
     fn document(&self) -> Arc<Value> {
         let encode = || Arc::new(serde_json::to_value(&self.custom).unwrap_or_default());
         self.state.custom.clone().unwrap_or_else(encode)
@@ -135,7 +135,7 @@ impl<S: CustomState> Core<S> {
         lock(&self.live).state.clone()
     }
 
-    /// Goes on from another state of the same session.
+    /// Replaces the state by another one of the same session.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if its custom state is not an `S`.
@@ -151,18 +151,18 @@ impl<S: CustomState> Core<S> {
         Ok(())
     }
 
-    /// A turn begins: the next patch is a whole document, and nothing of the turn is in a row yet.
+    /// Begins a turn: the next patch is a whole document, and nothing of the turn is in a snapshot yet.
     pub(crate) fn begin_turn(&self) {
         self.arm_patcher();
         lock(&self.live).ahead = Ahead::default();
     }
 
-    /// The next patch is a whole document.
+    /// Makes the next patch a whole document.
     pub(crate) fn arm_patcher(&self) {
         self.patcher.enter(CUSTOM).arm();
     }
 
-    /// The state in the middle of a turn, with a conversation that the session does not have yet.
+    /// Returns the state in the middle of a turn, with a conversation that the session does not have yet.
     pub(crate) fn state_with(&self, conversation: Messages) -> SessionState {
         let live = lock(&self.live);
         SessionState {
@@ -171,7 +171,7 @@ impl<S: CustomState> Core<S> {
         }
     }
 
-    /// Takes note of a row inside the present turn: its conversation, and the same with the row's name in it.
+    /// Notes a snapshot inside the current turn: its conversation, without and with the snapshot's id in it.
     pub(crate) fn saved_ahead(&self, conversation: &History, named: &History) {
         let mut live = lock(&self.live);
         live.ahead.messages = Some(named.clone());
@@ -182,7 +182,7 @@ impl<S: CustomState> Core<S> {
         }
     }
 
-    /// Puts the row's name into the last message of what was saved, unless the session has moved on from that.
+    /// Puts the snapshot's id into the last of the saved messages, unless the session has replaced them.
     pub(crate) fn adopt_named(&self, saved: &History, named: &History) {
         let _changing = self.messages.enter(MESSAGES);
         let mut live = lock(&self.live);
@@ -194,7 +194,7 @@ impl<S: CustomState> Core<S> {
         }
     }
 
-    /// Puts other messages in the place of all.
+    /// Replaces all messages.
     pub(super) fn set_messages(&self, messages: Messages) {
         let _changing = self.messages.enter(MESSAGES);
         let mut live = lock(&self.live);
@@ -219,7 +219,7 @@ impl<S: CustomState> Core<S> {
         lock(&self.live).custom.clone()
     }
 
-    /// The custom state as JSON, the default included.
+    /// Returns the custom state as JSON, the default included.
     pub(super) fn custom_json(&self) -> Arc<Value> {
         lock(&self.live).document()
     }
@@ -282,7 +282,7 @@ impl<S: CustomState> Core<S> {
         }
     }
 
-    /// Puts other artifacts in the place of all; the client is not told.
+    /// Replaces all artifacts without telling the client.
     pub(super) fn set_artifacts(&self, artifacts: Vec<Artifact>) {
         if let Some(changes) = Changes::current(&self.session_id) {
             changes.note(Change::Artifacts(artifacts.clone()));
@@ -300,10 +300,10 @@ impl<S: CustomState> Core<S> {
         self.edit(|state| state.messages.extend(messages));
     }
 
-    /// Makes changes that were made before, by work that is not done again.
+    /// Makes recorded changes again, in place of the call that made them first.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the custom state would no longer be an `S`, `INTERNAL` for a patch that makes no sense.
+    /// `INVALID_ARGUMENT` if the custom state would no longer be an `S`, `INTERNAL` if a patch does not fit.
     pub(super) fn change_again(&self, changes: &[Change]) -> Result<()> {
         for change in changes.iter().cloned() {
             match change {
@@ -331,7 +331,7 @@ impl<S: CustomState> Core<S> {
 }
 
 impl<S> Live<S> {
-    /// The history that holds `wanted`, sharing all it can with the session and with the turn's rows.
+    /// Returns a history that holds `wanted` and shares as much as possible with the session and the turn's snapshots.
     fn adopted(&self, wanted: Messages) -> History {
         let present = &self.state.messages;
         let wanted = self.ahead.naming(wanted, present.len());
@@ -344,9 +344,9 @@ impl<S> Live<S> {
     }
 }
 
-/// The history that holds `wanted`, sharing with `current` all they have in common and adding the rest.
+/// Returns a history that holds `wanted` and shares with `current` what the two have in common.
 ///
-/// Costs what was added, whatever the length of the conversation.
+/// Its cost is that of the messages added, whatever the length of the conversation.
 fn adopt(current: &History, wanted: &Messages) -> History {
     let kept = shared_prefix(current, wanted);
     let mut history = current.truncate_to(kept);

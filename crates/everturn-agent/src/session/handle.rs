@@ -1,4 +1,4 @@
-//! A session for code that serves agents of any kind.
+//! A session without the type of its custom state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Change, Core, Session};
 use crate::{Artifact, CustomState, SessionId, SessionState};
 
-/// A session seen without its type of custom state: what middleware and generic tools work with. Cloning is cheap.
+/// A handle to a session without the type of its custom state, for middleware and generic tools. Cloning is cheap.
 #[derive(Clone)]
 pub struct SessionHandle(Arc<dyn AnySession>);
 
@@ -49,37 +49,37 @@ impl SessionHandle {
         Self(core)
     }
 
-    /// The session of the invocation this code runs in, if there is one.
+    /// Returns the session of the invocation in which the calling code runs, if there is one.
     pub fn current() -> Option<Self> {
         Self::of(&Context::current())
     }
 
-    /// The session of the invocation a context belongs to, if there is one.
+    /// Returns the session of the invocation to which a context belongs, if there is one.
     pub fn of(context: &Context) -> Option<Self> {
         context.extension::<Self>().map(|handle| Self::clone(&handle))
     }
 
-    /// Which conversation this is.
+    /// Returns the id of the session.
     pub fn session_id(&self) -> &SessionId {
         self.0.session_id()
     }
 
-    /// Everything the conversation is at this moment; shares, does not copy.
+    /// Returns the state of the session. It shares its content with the session instead of copying it.
     pub fn state(&self) -> SessionState {
         self.0.state()
     }
 
-    /// What was said so far; shares, does not copy.
+    /// Returns the messages so far. The history is shared, not copied.
     pub fn messages(&self) -> History {
         self.0.state().messages
     }
 
-    /// The custom state as JSON, as prompts see it.
+    /// Returns the custom state as JSON, as prompts see it.
     pub fn custom_json(&self) -> Arc<Value> {
         self.0.custom_json()
     }
 
-    /// What was made so far; shares, does not copy.
+    /// Returns the artifacts so far. They are shared, not copied.
     pub fn artifacts(&self) -> Arc<Vec<Artifact>> {
         self.0.state().artifacts
     }
@@ -89,12 +89,12 @@ impl SessionHandle {
         self.0.add_artifacts(artifacts.into_iter().collect());
     }
 
-    /// Makes changes that were made before, by work that is not done again.
+    /// Makes recorded changes again, in place of the call that made them first.
     pub(crate) fn change_again(&self, changes: &[Change]) -> Result<()> {
         self.0.change_again(changes)
     }
 
-    /// What the agent's prompt is rendered with in this conversation, if anything was given.
+    /// Returns the prompt input of this conversation, if it has one.
     pub fn prompt_input(&self) -> Option<Arc<Value>> {
         self.0.state().prompt_input
     }

@@ -1,4 +1,4 @@
-//! Which patch tells a client what changed in the custom state.
+//! The patches that tell a client of changes in the custom state.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use serde_json::Value;
 
 use crate::patch::JsonPatch;
 
-/// Remembers the last value a client was told. A client's view can be wrong for a turn at most: the first patch of
-/// every turn replaces the whole document.
+/// Remembers the document that the client was told last. The first patch of every turn replaces the whole document, so a
+/// client's view is wrong for one turn at most.
 #[derive(Debug, Default)]
 pub(super) struct Patcher {
     told: Option<Arc<Value>>,
 }
 
 impl Patcher {
-    /// The next patch is a whole document again.
+    /// Makes the next patch a whole document.
     pub(super) fn arm(&mut self) {
         self.told = None;
     }
 
-    /// The patch that makes the client's view `current`, or `None` if it is that already.
+    /// Returns the patch that turns the client's view into `current`; `None` if the two are equal.
     pub(super) fn tell(&mut self, current: Arc<Value>) -> Option<JsonPatch> {
         let patch = match self.told.as_deref() {
             None => JsonPatch::replace_document(Value::clone(&current)),
