@@ -1,4 +1,4 @@
-//! An open invocation, from the caller's side.
+//! An open invocation, from its client's side.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::session::decode_custom;
 use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState, Resume};
 
-/// The custom state as a client sees it: kept up to date by the patches it receives.
+/// The custom state as a client knows it from the patches it has received.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CustomView(Option<Arc<Value>>);
 
@@ -23,7 +23,7 @@ impl CustomView {
         Self(custom)
     }
 
-    /// Takes a chunk's patch in. A patch that does not fit leaves the view as it was: the next turn sets it right.
+    /// Applies the patch of a chunk. A patch that does not fit is ignored: the next turn's first patch replaces the document.
     pub(crate) fn take_in(&mut self, chunk: &AgentStreamChunk) {
         if let Some(patch) = &chunk.custom_patch
             && let Ok(patched) = patch.apply(self.0.as_deref().unwrap_or(&Value::Null))
@@ -43,8 +43,8 @@ impl CustomView {
 
 /// An open invocation: many turns over one connection.
 ///
-/// Inputs are processed one after the other, each answered by chunks up to its `turnEnd`. Dropping the connection
-/// cancels the work unless it was detached. See [`Connection`] for what holds of every connection.
+/// Inputs are run one after the other, each answered by chunks up to its `turnEnd`. Dropping the connection cancels the
+/// work unless it was detached. [`Connection`] says what holds for every connection.
 pub struct AgentConnection<S = Value> {
     connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>,
     custom: CustomView,
@@ -52,7 +52,7 @@ pub struct AgentConnection<S = Value> {
 }
 
 impl<S: CustomState> AgentConnection<S> {
-    /// An invocation that was opened over any [`AgentTransport`](crate::AgentTransport).
+    /// Wraps a connection that was opened through an [`AgentTransport`](crate::AgentTransport).
     pub fn new(connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>) -> Self {
         Self {
             connection,
@@ -69,7 +69,7 @@ impl<S: CustomState> AgentConnection<S> {
         self.connection.send(input.into()).await
     }
 
-    /// Sends a text; as [`AgentConnection::send`].
+    /// Sends a text, like [`AgentConnection::send`].
     ///
     /// # Errors
     /// As [`AgentConnection::send`].
@@ -77,7 +77,7 @@ impl<S: CustomState> AgentConnection<S> {
         self.send(text.into()).await
     }
 
-    /// Sends a message; as [`AgentConnection::send`].
+    /// Sends a message, like [`AgentConnection::send`].
     ///
     /// # Errors
     /// As [`AgentConnection::send`].
@@ -101,17 +101,17 @@ impl<S: CustomState> AgentConnection<S> {
         self.send(AgentInput::default().detached()).await
     }
 
-    /// A handle that sends from elsewhere, for example while another task receives.
+    /// Returns a handle that sends from another task, for example while this one receives.
     pub fn sender(&self) -> Sender<AgentInput> {
         self.connection.sender()
     }
 
-    /// Says that no more input comes.
+    /// Ends the input.
     pub fn close(&self) {
         self.connection.close();
     }
 
-    /// The next chunk, or `None` once there are no more.
+    /// Waits for the next chunk; `None` after the last.
     pub async fn next(&mut self) -> Option<AgentStreamChunk> {
         let chunk = self.connection.receive().next().await;
         if let Some(chunk) = &chunk {
@@ -120,7 +120,7 @@ impl<S: CustomState> AgentConnection<S> {
         chunk
     }
 
-    /// The chunks of one turn: up to and with its `turnEnd`.
+    /// Returns the chunks of one turn, up to and including its `turnEnd`.
     pub fn receive(&mut self) -> TurnChunks<'_, S> {
         TurnChunks {
             connection: self,
@@ -128,20 +128,20 @@ impl<S: CustomState> AgentConnection<S> {
         }
     }
 
-    /// The custom state as the chunks received so far tell it; the default before the first.
+    /// Returns the custom state as the chunks received so far tell it; the default before the first patch.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
+    /// `INVALID_ARGUMENT` if the custom state that the agent shows is not an `S`.
     pub fn custom(&self) -> Result<S> {
         self.custom.decode()
     }
 
-    /// Closes the input, drops unread chunks and waits for the output. Asking again gives the same answer.
+    /// Ends the input, drops unread chunks and waits for the output. Later calls return the same output.
     ///
-    /// An agent that failed has an output that says so.
+    /// The output of an agent that failed says so.
     ///
     /// # Errors
-    /// Why the invocation was refused or cut short.
+    /// The error for which the invocation was refused or cut short.
     pub async fn output(&mut self) -> Result<AgentOutput> {
         self.connection.close();
         while self.next().await.is_some() {}
@@ -153,12 +153,12 @@ impl<S: CustomState> AgentConnection<S> {
         self.connection.cancel();
     }
 
-    /// Waits until the agent has completed. It may need its chunks received to get there.
+    /// Waits until the agent has completed. It may wait for its chunks to be received.
     pub async fn done(&self) {
         self.connection.done().await;
     }
 
-    /// The connection as any action has it.
+    /// Returns the underlying connection.
     pub fn into_inner(self) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
         self.connection
     }
@@ -170,7 +170,7 @@ impl<S> fmt::Debug for AgentConnection<S> {
     }
 }
 
-/// The chunks of one turn as they arrive; ends with its `turnEnd`.
+/// A stream of the chunks of one turn, which ends with its `turnEnd`.
 #[derive(Debug)]
 pub struct TurnChunks<'a, S> {
     connection: &'a mut AgentConnection<S>,
@@ -178,7 +178,7 @@ pub struct TurnChunks<'a, S> {
 }
 
 impl<S: CustomState> TurnChunks<'_, S> {
-    /// The next chunk of the turn, or `None` after its last.
+    /// Waits for the next chunk of the turn; `None` after the last.
     pub async fn next(&mut self) -> Option<AgentStreamChunk> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

@@ -1,4 +1,4 @@
-//! Snapshots as their readers may see them, and which of them a conversation can be resumed from.
+//! Rules for reading snapshots: what a reader may see, and what can be resumed.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub const SNAPSHOT_NOT_FOUND: Reason = Reason::new("snapshot-not-found");
 /// The agent has no store, so there is nothing to read or to abort.
 pub const STORE_NOT_CONFIGURED: Reason = Reason::new("session-store-not-configured");
 
-/// Shapes rows for a reader: what the agent hides stays hidden, and a run whose worker went silent is reported as such.
+/// Prepares snapshots for a reader: applies the state transform, and reports an expired run as such.
 #[derive(Clone)]
 pub(crate) struct Showing {
     transform: Option<StateTransform>,
@@ -38,7 +38,7 @@ impl Showing {
         row.updated_at.get_or_insert(row.created_at);
         row.clear_bookkeeping();
         if exposure(&self.context) == Exposure::Public {
-            // Rows are for operators too, so they hold the whole text and do not say which part of it is public.
+            // A stored error holds the operator's text and does not say which part of it is public.
             row.error = row.error.map(withheld);
         }
         if let Some(state) = row.state.take() {
@@ -53,7 +53,7 @@ impl Showing {
     }
 }
 
-/// How much of an error the caller may see: everything, unless the way to it says otherwise.
+/// Returns how much of an error the caller may see: all of it, unless the transport has set a limit.
 pub(crate) fn exposure(context: &Context) -> Exposure {
     context
         .extension::<Exposure>()
@@ -65,7 +65,7 @@ fn withheld(error: RuntimeError) -> RuntimeError {
     Error::new(status, error.message).to_wire(Exposure::Public)
 }
 
-/// Tells runs that have a worker from those that lost theirs.
+/// Tells which runs have expired.
 #[derive(Debug, Clone)]
 pub(crate) struct Liveness {
     clock: Clock,
@@ -73,13 +73,12 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    /// A run whose worker has been silent for longer than `expiry` counts as expired.
+    /// A run without a heartbeat for longer than `expiry` counts as expired.
     pub(crate) fn new(clock: Clock, expiry: Duration) -> Self {
         Self { clock, expiry }
     }
 
-    /// Whether the worker of a pending row has been silent for too long. A row without any sign of life is given the
-    /// benefit of the doubt.
+    /// Returns whether the heartbeat of a pending snapshot is too old. A pending snapshot without one counts as alive.
     pub(crate) fn is_expired(&self, row: &Snapshot) -> bool {
         let now = self.clock.now();
         let is_silent = |beat: Timestamp| now > beat && now.duration_since(beat).unsigned_abs() > self.expiry;
@@ -99,8 +98,10 @@ pub(crate) fn nothing_in(session: &SessionId) -> Error {
         .with_public()
 }
 
+/// Checks that a snapshot belongs to a session.
+///
 /// # Errors
-/// `INVALID_ARGUMENT` if the row is of another session.
+/// `INVALID_ARGUMENT` if it belongs to another one.
 pub(crate) fn check_owner(row: &Snapshot, session_id: &SessionId) -> Result<()> {
     if row.session_id.as_ref() == Some(session_id) {
         return Ok(());
@@ -112,7 +113,7 @@ pub(crate) fn check_owner(row: &Snapshot, session_id: &SessionId) -> Result<()> 
     .with_public())
 }
 
-/// The row, if a conversation can go on from it.
+/// Returns the snapshot if a conversation can be resumed from it.
 ///
 /// # Errors
 /// `FAILED_PRECONDITION` if it is not completed.

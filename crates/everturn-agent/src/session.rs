@@ -1,4 +1,4 @@
-//! Sessions: the conversation as code sees it that runs in an invocation.
+//! Sessions: the conversation, as the agent's function, its turns, its tools and any code below them see it.
 
 mod changes;
 mod core;
@@ -20,7 +20,7 @@ pub(crate) use self::core::{Core, Publisher, decode_custom};
 pub use self::handle::SessionHandle;
 use crate::{Artifact, SessionId, SessionState};
 
-/// A type that an agent can keep as its custom state. It is implemented for all plain data with a default.
+/// A type that an agent can keep as its custom state. Nothing to implement: plain data with a default is one.
 pub trait CustomState:
     Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static
 {

@@ -12,16 +12,16 @@ use crate::{
     SnapshotStatus,
 };
 
-/// What an abort found and what it left.
+/// The outcome of an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abort {
-    /// The row's status before the attempt.
+    /// The status of the run's snapshot before the abort.
     pub previous: SnapshotStatus,
-    /// The row's status after it.
+    /// The status of the run's snapshot after the abort.
     pub status: SnapshotStatus,
 }
 
-/// The way to an agent, in this process or elsewhere.
+/// The way from a chat to an agent, in this process or on another machine.
 pub trait AgentTransport: Send + Sync + 'static {
     /// Opens an invocation.
     fn connect(
@@ -38,19 +38,19 @@ pub trait AgentTransport: Send + Sync + 'static {
     /// Asks a background run to stop; `None` if there is no such run.
     fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>>;
 
-    /// The statuses of a background run as they change, where the way can tell; else it is asked again and again.
+    /// Streams the statuses of a background run as they change; `None` if the transport cannot, and the run is then polled.
     fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
         let _ = (id, context);
         None
     }
 
-    /// The chunks of a background run from its beginning to its end, where the way can tell.
+    /// Streams the chunks of a background run from its beginning to its end; `None` if the transport cannot.
     fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
         let _ = (id, context);
         None
     }
 
-    /// How long a run that has expired may yet be taken over by another worker; after that nobody waits for it.
+    /// Returns how long an expired run may yet be taken over by another worker. After that time nobody waits for it.
     fn takeover_patience(&self) -> Duration {
         Duration::ZERO
     }
