@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The background run that the invocation has become, if it has.
-pub(super) struct Background {
+pub(super) struct RunWorker {
     every: Duration,
     run: Option<Run>,
     beats: Option<Interval>,
@@ -70,7 +70,7 @@ pub(super) struct Rewritten {
     pub(super) hold: Hold,
 }
 
-impl Background {
+impl RunWorker {
     pub(super) fn new(every: Duration) -> Self {
         Self {
             every,

@@ -13,10 +13,10 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
 use super::Definition;
-use super::background::{Background, Rewritten};
+use super::background::{Rewritten, RunWorker};
 use super::broadcast::Broadcast;
 use super::client::{Client, Wire, WireEvent, error_of};
-use super::function::{Function, Report, Turns};
+use super::function::{FunctionTask, Report, Turns};
 use super::machine::{Cancellation, Command, Commit, EndOfInput, Event, Machine, TurnOutcome, TurnSnapshot};
 use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
@@ -43,13 +43,13 @@ pub(crate) struct Driver<S> {
     pub(super) outbox: Outbox,
     pub(super) client: Client,
     pub(super) wire: Wire,
-    pub(super) function: Function,
+    pub(super) function: FunctionTask,
     pub(super) turns: Turns,
     /// The wait for the turn lock.
     pub(super) lock_queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,
     pub(super) cursor: Option<InvocationCursor>,
     pub(super) writes: FuturesUnordered<BoxFuture<'static, Written>>,
-    pub(super) background: Background,
+    pub(super) background: RunWorker,
     pub(super) broadcast: Broadcast,
     pub(super) snapshots: Snapshots,
     pub(super) journals: Journals,
@@ -333,6 +333,7 @@ impl<S: CustomState> Driver<S> {
             }
             Err(error) => Event::LockRefused(error),
         };
+        // Before everything else that was raised: the lock is held from this moment.
         self.raised.push_front(answer);
     }
 

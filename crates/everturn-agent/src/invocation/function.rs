@@ -14,9 +14,9 @@ use super::turn::TurnStart;
 use crate::{AgentFinishReason, AgentResult, SnapshotId};
 
 /// The task in which the agent's function runs, and the queue of its signals.
-pub(super) struct Function {
+pub(super) struct FunctionTask {
     signals: mpsc::UnboundedReceiver<Signal>,
-    /// A signal that [`Function::next_chunk`] found instead of a chunk.
+    /// A signal that [`FunctionTask::next_chunk`] found instead of a chunk.
     found: Option<Signal>,
     /// `None` once the function has returned.
     task: Option<AbortOnDropHandle<Result<AgentResult>>>,
@@ -30,7 +30,7 @@ pub(super) enum Report {
     Returned(Result<AgentResult>),
 }
 
-impl Function {
+impl FunctionTask {
     pub(super) fn spawn(
         agent: &str,
         running: BoxFuture<'static, Result<AgentResult>>,

@@ -144,9 +144,11 @@ impl<S: CustomState> Driver<S> {
         };
         let next_turn = cursor.next_turn() + self.snapshots.unsaved_turns;
         let turn_index = match event {
+            // The end of an invocation belongs to the turn before it, if there was one.
             SnapshotEvent::InvocationEnd => next_turn.checked_sub(1),
             _ => Some(next_turn),
         };
+        // Only a turn's own snapshot has the reserved id: the turn's code was told that id.
         let own = self.turns.reserved().filter(|_| event == SnapshotEvent::TurnEnd);
         let snapshot = cursor.row(own.cloned().unwrap_or_else(SnapshotId::fresh));
         let moment = SnapshotMoment {
@@ -161,6 +163,7 @@ impl<S: CustomState> Driver<S> {
         }
         let snapshot_id = match self.definition.snapshot_ids {
             SnapshotIds::Uuid => snapshot.snapshot_id.clone(),
+            // Computed before the id is put into the messages: an id cannot be part of what it names.
             SnapshotIds::ContentAddressed => SnapshotId::of_state(&state)?,
         };
         let messages = state.messages.clone();
@@ -184,6 +187,7 @@ impl<S: CustomState> Driver<S> {
             }),
             ..snapshot
         };
+        // Resuming the middle of a turn goes on with that turn's journal.
         if let Some(turn) = self
             .journals
             .under_way()

@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::background::Background;
+use super::background::RunWorker;
 use super::broadcast::Broadcast;
 use super::client::{Client, Wire};
-use super::function::{Function, Turns};
+use super::function::{FunctionTask, Turns};
 use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
 use super::outbox::Outbox;
@@ -93,6 +93,7 @@ impl<S: CustomState> Driver<S> {
         let client = Client::departed(context);
         let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
         driver.turns = Turns::after(run.turns);
+        // Nobody is at the other end, so chunks go to the watchers from the beginning.
         driver.wire.silence();
         driver.play_to_watchers();
         driver.go_to_background(id, run.lease);
@@ -102,6 +103,7 @@ impl<S: CustomState> Driver<S> {
         Ok(driver)
     }
 
+    /// Puts the parts of an invocation together and spawns the agent's function.
     fn assemble(
         definition: Arc<Definition<S>>,
         opening: Opening,
@@ -123,6 +125,7 @@ impl<S: CustomState> Driver<S> {
         let transform = definition.state_transform.clone();
         let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone())?;
         let session = Arc::new(session);
+        // Only clients that keep the state need the last good one; others resume from the last snapshot.
         let last_good = cursor.is_none().then(|| session.state());
         let resumed = cursor.as_ref().is_some_and(|cursor| cursor.last().is_some());
         let snapshots = Snapshots::after(
@@ -130,11 +133,12 @@ impl<S: CustomState> Driver<S> {
             differs_from_snapshot.then(|| session.state()),
         );
 
+        // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
         let context = context.with_extension(Arc::new(definition.registry.clone()));
         let running = (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone()));
-        let function = Function::spawn(&definition.name, running, context, signals);
+        let function = FunctionTask::spawn(&definition.name, running, context, signals);
 
         Ok(Box::new(Self {
             machine,
@@ -146,7 +150,7 @@ impl<S: CustomState> Driver<S> {
             lock_queue: None,
             cursor,
             writes: FuturesUnordered::new(),
-            background: Background::new(definition.heartbeat.interval),
+            background: RunWorker::new(definition.heartbeat.interval),
             broadcast: Broadcast::new(Arc::clone(&definition.run_log)),
             snapshots,
             journals: Journals::default(),

@@ -11,7 +11,7 @@ fn stop(why: Cancellation<&'static str>) -> [Order; 3] {
 }
 
 #[test]
-fn queued_inputs_drain_as_turns_without_rows_and_then_the_input_ends() {
+fn queued_inputs_drain_as_turns_without_snapshots_and_then_the_input_ends() {
     let mut machine = in_background();
 
     assert_eq!(machine.take(SUCCEEDED), [Command::SettleTurn(Ok(()))]);
@@ -100,7 +100,7 @@ fn a_heartbeat_is_renewed_when_due_until_the_function_settles() {
 }
 
 #[test]
-fn an_abort_cancels_the_work_and_ends_the_row_as_aborted() {
+fn an_abort_cancels_the_work_and_ends_the_snapshot_as_aborted() {
     let mut machine = in_background();
 
     assert_eq!(machine.take(Event::AbortSeen), stop(Cancellation::Aborted));

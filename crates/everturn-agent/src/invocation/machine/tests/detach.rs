@@ -25,7 +25,7 @@ fn a_detach_silences_the_wire_before_its_input_can_run() {
 }
 
 #[test]
-fn the_pending_takes_the_running_turns_id_and_records_all_that_is_not_committed() {
+fn the_pending_snapshot_records_every_input_that_is_not_committed() {
     let mut machine = after(in_turn(), [Event::Input("two")]);
 
     assert_eq!(
@@ -55,7 +55,7 @@ fn a_detach_alone_starts_no_turn() {
 }
 
 #[test]
-fn a_turn_end_write_in_flight_lands_before_the_pending_is_written() {
+fn a_turn_end_write_in_flight_lands_before_the_pending_snapshot_is_written() {
     let mut machine = committing();
 
     assert_eq!(machine.take(Event::Detach(vec!["two"])), [Command::SuppressWire]);
@@ -82,7 +82,7 @@ fn a_turn_end_write_that_fails_under_a_detach_fails_the_turn_only() {
 }
 
 #[test]
-fn a_turn_that_ends_while_the_pending_is_written_gets_no_row_and_no_turn_end() {
+fn a_turn_that_ends_while_the_pending_snapshot_is_written_gets_no_snapshot_and_no_turn_end() {
     let mut machine = after(in_turn(), [Event::Detach(vec!["two"])]);
 
     assert_eq!(machine.take(SUCCEEDED), [Command::SettleTurn(Ok(()))]);
@@ -90,7 +90,7 @@ fn a_turn_that_ends_while_the_pending_is_written_gets_no_row_and_no_turn_end() {
     assert_eq!(
         machine.take(Event::PendingWritten).last(),
         Some(&record(&["two"])),
-        "the row still counts it among those to be run"
+        "the snapshot still counts it among those to be run"
     );
     assert_eq!(
         machine.take(Event::ProgressRecorded),
@@ -148,7 +148,7 @@ fn a_detach_read_before_the_function_finished_wins() {
 }
 
 #[test]
-fn a_detach_read_before_the_output_is_out_still_leaves_a_row() {
+fn a_detach_read_before_the_output_is_out_still_leaves_a_snapshot() {
     let mut machine = after(attached(), [Event::Returned(Err("boom"))]);
 
     assert_eq!(
@@ -249,7 +249,7 @@ fn a_refused_detach_after_the_function_succeeded_still_fails_the_output() {
 }
 
 #[test]
-fn a_pending_that_cannot_be_written_cancels_the_work_and_fails_the_output() {
+fn a_pending_snapshot_that_cannot_be_written_cancels_the_work_and_fails_the_output() {
     let mut machine = after(in_turn(), [Event::Detach(vec!["two"])]);
 
     assert_eq!(
@@ -268,7 +268,7 @@ fn a_pending_that_cannot_be_written_cancels_the_work_and_fails_the_output() {
 }
 
 #[test]
-fn a_pending_that_fails_for_a_client_that_left_is_an_error() {
+fn a_pending_snapshot_that_fails_for_a_client_that_left_is_an_error() {
     let mut machine = after(
         in_turn(),
         [

@@ -1,4 +1,4 @@
-//! Rows in the middle of a turn: after the tools have answered, before the model sees it.
+//! Snapshots in the middle of a turn: after the tools have answered, before the model sees the answers.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn write_pending(inputs: Vec<&'static str>) -> Order {
 }
 
 #[test]
-fn a_generation_goes_on_when_its_row_is_durable() {
+fn a_generation_goes_on_when_its_snapshot_is_durable() {
     let mut machine = in_turn();
 
     assert_eq!(machine.take(Event::RoundEnded), [Command::CommitRound]);
@@ -18,7 +18,7 @@ fn a_generation_goes_on_when_its_row_is_durable() {
 }
 
 #[test]
-fn a_row_that_cannot_be_written_fails_its_generation() {
+fn a_snapshot_that_cannot_be_written_fails_its_generation() {
     let mut machine = saving();
 
     assert_eq!(
@@ -35,7 +35,7 @@ fn a_row_that_cannot_be_written_fails_its_generation() {
 }
 
 #[test]
-fn generations_side_by_side_have_their_rows_one_after_the_other() {
+fn generations_side_by_side_have_their_snapshots_one_after_the_other() {
     let mut machine = saving();
 
     assert_eq!(machine.take(Event::RoundEnded), []);
@@ -44,7 +44,7 @@ fn generations_side_by_side_have_their_rows_one_after_the_other() {
 }
 
 #[test]
-fn a_turn_that_ends_while_a_row_inside_it_is_written_is_saved_after_it() {
+fn a_turn_that_ends_while_a_snapshot_inside_it_is_written_is_saved_after_it() {
     let mut machine = after(saving(), [Event::RoundEnded]);
 
     assert_eq!(machine.take(SUCCEEDED), []);
@@ -52,7 +52,7 @@ fn a_turn_that_ends_while_a_row_inside_it_is_written_is_saved_after_it() {
 }
 
 #[test]
-fn a_turn_that_fails_while_a_row_inside_it_is_written_ends_after_it() {
+fn a_turn_that_fails_while_a_snapshot_inside_it_is_written_ends_after_it() {
     let mut machine = after(saving(), [FAILED, Event::NextInput]);
 
     assert_eq!(machine.take(Event::Input("two")), []);
@@ -68,7 +68,7 @@ fn a_turn_that_fails_while_a_row_inside_it_is_written_ends_after_it() {
 }
 
 #[test]
-fn a_function_that_returns_while_a_row_inside_its_turn_is_written_waits_for_it() {
+fn a_function_that_returns_while_a_snapshot_inside_its_turn_is_written_waits_for_it() {
     let mut machine = saving();
 
     assert_eq!(machine.take(RETURNED), []);
@@ -83,7 +83,7 @@ fn a_function_that_returns_while_a_row_inside_its_turn_is_written_waits_for_it()
 }
 
 #[test]
-fn the_pending_goes_on_from_the_row_inside_the_turn() {
+fn the_pending_snapshot_goes_on_from_the_snapshot_inside_the_turn() {
     let mut machine = saving();
 
     assert_eq!(machine.take(Event::Detach(vec!["two"])), [Command::SuppressWire]);
@@ -95,7 +95,7 @@ fn the_pending_goes_on_from_the_row_inside_the_turn() {
 }
 
 #[test]
-fn a_turn_that_ends_before_the_pending_is_begun_has_a_row_of_its_own() {
+fn a_turn_that_ends_before_the_pending_snapshot_is_begun_has_a_snapshot_of_its_own() {
     let mut machine = after(saving(), [Event::Detach(vec!["two"]), SUCCEEDED]);
 
     assert_eq!(machine.take(ROUND_COMMITTED), [SAVED, Command::CommitTurn]);
@@ -106,7 +106,7 @@ fn a_turn_that_ends_before_the_pending_is_begun_has_a_row_of_its_own() {
 }
 
 #[test]
-fn a_detach_is_carried_out_also_if_the_row_inside_the_turn_fails() {
+fn a_detach_is_carried_out_also_if_the_snapshot_inside_the_turn_fails() {
     let mut machine = after(saving(), [Event::Detach(vec![]), FAILED]);
 
     assert_eq!(
@@ -120,7 +120,7 @@ fn a_detach_is_carried_out_also_if_the_row_inside_the_turn_fails() {
 }
 
 #[test]
-fn a_row_inside_a_turn_lands_although_the_client_left() {
+fn a_snapshot_inside_a_turn_lands_although_the_client_left() {
     let mut machine = saving();
 
     assert_eq!(
@@ -139,28 +139,28 @@ fn a_row_inside_a_turn_lands_although_the_client_left() {
 }
 
 #[test]
-fn a_turn_that_succeeds_though_its_client_left_is_saved_after_the_row_inside_it() {
+fn a_turn_that_succeeds_though_its_client_left_is_saved_after_the_snapshot_inside_it() {
     let mut machine = after(saving(), [Event::ClientGone("disconnected"), SUCCEEDED]);
 
     assert_eq!(machine.take(ROUND_COMMITTED), [SAVED, Command::CommitTurn]);
 }
 
 #[test]
-fn no_row_is_written_inside_a_turn_of_the_background() {
+fn no_snapshot_is_written_inside_a_turn_of_the_background() {
     let mut machine = in_background();
 
     assert_eq!(machine.take(Event::RoundEnded), [SAVED]);
 }
 
 #[test]
-fn no_row_is_written_inside_a_turn_that_was_cancelled() {
+fn no_snapshot_is_written_inside_a_turn_that_was_cancelled() {
     let mut machine = after(in_turn(), [Event::ClientGone("disconnected")]);
 
     assert_eq!(machine.take(Event::RoundEnded), [SAVED]);
 }
 
 #[test]
-fn no_row_is_written_for_a_generation_that_outlives_its_turn() {
+fn no_snapshot_is_written_for_a_generation_that_outlives_its_turn() {
     let mut machine = after(in_turn(), [SUCCEEDED]);
 
     assert_eq!(machine.take(Event::RoundEnded), [SAVED]);

@@ -1,4 +1,4 @@
-//! The row of an invocation's end: after the function returned, before the output.
+//! The snapshot of an invocation's end: after the function returned, before the output.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_client_that_leaves_while_the_end_is_saved_is_answered_after_it() {
 }
 
 #[test]
-fn a_detach_while_the_end_is_saved_still_leaves_a_row() {
+fn a_detach_while_the_end_is_saved_still_leaves_a_snapshot() {
     let mut machine = concluding();
 
     assert_eq!(machine.take(Event::Detach(vec!["one"])), [Command::SuppressWire]);

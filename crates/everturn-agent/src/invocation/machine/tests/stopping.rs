@@ -1,4 +1,4 @@
-//! Clients that leave, transforms that fail, inputs that are none.
+//! Clients that leave, and transforms that fail.
 
 use super::*;
 
