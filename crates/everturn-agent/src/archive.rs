@@ -1,5 +1,4 @@
-//! Working with stored conversations: looking around in them, naming points, comparing, copying, carrying them
-//! elsewhere, and deleting.
+//! The operator's view of one tenant's sessions: list, label, compare, fork, copy, export, delete.
 //!
 //! An [`Archive`] is one tenant's conversations. [`Agent::archive`](crate::Agent::archive) gives the one of the current
 //! context; [`Archive::of`] makes one from a store alone, for programs that know no agent.
@@ -41,14 +40,14 @@
 //!
 //! # What is seen and what is moved
 //!
-//! An agent's archive *shows* rows as the agent's clients see them: through its state transform, a run whose worker went
-//! silent as `expired`. One made with [`Archive::of`] shows them as they are stored. What is *moved* (forks, copies,
-//! exports) is always the stored row, whole: an export is for whoever may see everything.
+//! An agent's archive *shows* snapshots as the agent's clients see them: through its state transform, a run whose
+//! worker went silent as `expired`. One made with [`Archive::of`] shows them as they are stored. What is *moved*
+//! (forks, copies, exports) is always the whole stored snapshot: an export is for people who may see everything.
 //!
 //! # Who may do what
 //!
-//! Nothing here reaches another tenant's rows, whatever ids it is given. Within a tenant there are no further rights:
-//! whoever holds an archive may do all of it.
+//! Nothing here reaches another tenant's snapshots, whatever ids it is given. Within a tenant there are no further
+//! rights: whoever holds an archive may do all of it.
 
 mod annotation;
 mod copying;
@@ -109,12 +108,12 @@ impl Archive {
         }
     }
 
-    /// The same conversations, going by another clock: what is changed, forked and deleted by age goes by it.
+    /// Sets the clock by which changes and forks are stamped, and snapshots are deleted by age.
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
-    /// Whose conversations these are.
+    /// The tenant whose sessions these are.
     pub fn scope(&self) -> &Scope {
         self.tenant.scope()
     }
@@ -130,7 +129,7 @@ impl Archive {
         self.tenant.session(session.clone())
     }
 
-    /// The row as it is stored.
+    /// The snapshot as it is stored.
     async fn stored(&self, id: &SnapshotId, detail: Detail) -> Result<Snapshot> {
         let row = self.tenant.get(id, detail).await?;
         row.ok_or_else(|| not_found(id))

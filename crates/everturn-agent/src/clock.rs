@@ -1,13 +1,13 @@
-//! What time it is, where rows are concerned.
+//! What time it is, where snapshots are concerned.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// Tells the time that rows are stamped with. Cloning is cheap.
+/// Tells the time that snapshots are stamped with. Cloning is cheap.
 ///
-/// Rows carry wall-clock times because other processes read them; tests give a clock of their own.
+/// Snapshots carry wall-clock times because other processes read them; tests give a clock of their own.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 

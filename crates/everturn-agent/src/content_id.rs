@@ -2,13 +2,13 @@
 //!
 //! The name is the SHA-256, in lower-case hexadecimal, of the state as one JSON object: its fields in the order
 //! `sessionId`, `messages`, `custom`, `artifacts`, each value in the canonical form of RFC 8785, and without the fields
-//! that are absent on the wire (a session id or custom state that there is none of, an empty list of artifacts; the list
-//! of messages is always there). An entry `snapshotId` in the last message's metadata is left out of it, because it is
-//! this name. Numbers are what RFC 8785 takes them for, doubles: two integers beyond 2^53 that differ by less than a double
-//! can tell have the same name, and saving the second of two such states is refused.
+//! that are absent on the wire (a session id or custom state that there is none of, an empty list of artifacts; the
+//! list of messages is always there). An entry `snapshotId` in the last message's metadata is left out of it, because
+//! it is this name. Numbers are what RFC 8785 takes them for, doubles: two integers beyond 2^53 that differ by less
+//! than a double can tell have the same name, and saving the second of two such states is refused.
 //!
-//! The messages come first but for the session's name, so the hash of a conversation goes on from the hash of a shorter
-//! one. Hashes under way are kept with the history's lineage, and only what was added is serialised.
+//! The messages come first but for the session's name, so the hash of a conversation continues from the hash of a
+//! shorter one. Hashes under way are kept with the history's lineage, and only what was added is serialised.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -38,14 +38,14 @@ pub enum SnapshotIds {
     /// [`Snapshot::verify`](crate::Snapshot::verify) tells whether a snapshot still holds what it was named after.
     ///
     /// The name of a turn's snapshot is not known before the turn is over, so
-    /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id) is `None`. The row of a background run has to have
-    /// a name before it has a state, so that is a UUID.
+    /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id) is `None`. The snapshot of a background run has to
+    /// have a name before it has a state, so that is a UUID.
     ContentAddressed,
 }
 
 impl SnapshotId {
-    /// The content-addressed name of a state: SHA-256 over `sessionId`, `messages`, `custom` and `artifacts` in RFC 8785
-    /// form.
+    /// The content-addressed name of a state: SHA-256 over `sessionId`, `messages`, `custom` and `artifacts` in RFC
+    /// 8785 form.
     ///
     /// # Errors
     /// `INTERNAL` if the state cannot be written as JSON.

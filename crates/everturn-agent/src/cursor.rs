@@ -100,8 +100,8 @@ impl InvocationCursor {
         }
     }
 
-    /// Continues from exactly this snapshot, where `latest` is the session's latest: below it, that begins a branch or, on
-    /// a linear timeline, a rewind.
+    /// Continues from exactly this snapshot, where `latest` is the session's latest: below it, that begins a branch or,
+    /// on a linear timeline, a rewind.
     ///
     /// # Errors
     /// `DATA_LOSS` if what the framework noted in a snapshot cannot be read.
@@ -119,8 +119,8 @@ impl InvocationCursor {
         self.last = Some(snapshot);
     }
 
-    /// Continues after the session's latest snapshot. `good` is that snapshot, or an older one in its place if nothing can
-    /// continue from it.
+    /// Continues after the session's latest snapshot. `good` is that snapshot, or an older one in its place if nothing
+    /// can continue from it.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
@@ -170,7 +170,8 @@ impl InvocationCursor {
         self.tip.as_ref().map(|tip| &tip.id)
     }
 
-    /// Whether the next snapshot must land at the tip. A rewind must, so that it leaves behind nothing that it never saw.
+    /// Whether the next snapshot must land at the tip. A rewind must, so that it leaves behind nothing that it never
+    /// saw.
     fn is_exclusive(&self) -> bool {
         (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
     }
@@ -225,8 +226,8 @@ impl InvocationCursor {
         Ok(Some(snapshot))
     }
 
-    /// The number of the next turn among its ancestors. A turn that has only snapshots from its middle did not come to its
-    /// end and does not count.
+    /// The number of the next turn among its ancestors. A turn that has only snapshots from its middle did not come to
+    /// its end and does not count.
     pub(crate) fn next_turn(&self) -> u64 {
         let number = |last: &Predecessor| match last.event {
             Some(SnapshotEvent::ToolIterationEnd) => last.turn_index,
@@ -274,7 +275,7 @@ impl InvocationCursor {
         self.session.id()
     }
 
-    /// Where the journal is kept of a turn that begins in a conversation of that length; `None` if the store keeps none.
+    /// Locates the journal of a turn that begins in a conversation of that length; `None` if the store keeps none.
     pub(crate) fn journal(
         &self,
         length: usize,
@@ -283,7 +284,7 @@ impl InvocationCursor {
     ) -> Option<JournalLocation> {
         self.session.tenant().store().journal()?;
         let begun = self.open_turn(input);
-        // Turns that look the same may run side by side only where the agent wants it so.
+        // Identical turns may run side by side only where the agent wants it so.
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         Some(JournalLocation {
             tenant: self.session.tenant().clone(),
@@ -304,7 +305,8 @@ impl InvocationCursor {
         self.taken_up.as_ref().or_else(|| resumed().filter(|_| goes_on))
     }
 
-    /// The turn is over. The next one is another turn, unless this one failed in its middle and may go on from there.
+    /// The turn is over. The next one is another turn, unless this one failed in its middle and may continue from
+    /// there.
     pub(crate) fn turn_ended(&mut self, stands: bool) {
         self.taken_up = None;
         if let Some(last) = self.last.as_mut().filter(|_| stands) {
@@ -344,8 +346,8 @@ impl InvocationCursor {
         new.write()
     }
 
-    /// Moves to a snapshot that was saved: it is now the session's latest, unless it was there before and the session may
-    /// branch.
+    /// Moves to a snapshot that was saved: it is now the session's latest, unless it was there before and the session
+    /// may branch.
     pub(crate) fn wrote(&mut self, saved: &Saved) {
         if !saved.is_tip {
             return self.follow(saved.predecessor.clone());

@@ -3,22 +3,22 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a snapshot is in its life.
+/// The status of a snapshot.
 ///
 /// ```text
-/// (no row) ── turn end ──► completed
-/// (no row) ── detach ────► pending ──► completed | failed | aborted
+/// (no snapshot) ── turn end ──► completed
+/// (no snapshot) ── detach ────► pending ──► completed | failed | aborted
 /// ```
 ///
-/// The three on the right are final: a store never changes them again. `expired` is what a pending row whose worker
-/// went silent is *reported* as; it is never stored.
+/// The three on the right are final: a store refuses to change them. A pending snapshot whose worker went silent is
+/// *reported* as `expired`; that status is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SnapshotStatus {
     /// Background work is under way.
     Pending,
-    /// The turn, or the background run, ended well. Also what a row without a status is.
+    /// The turn, or the background run, ended well. A stored snapshot without a status is completed too.
     #[default]
     Completed,
     /// The background run was aborted.
@@ -30,20 +30,20 @@ pub enum SnapshotStatus {
 }
 
 impl SnapshotStatus {
-    /// Whether a stored row with this status never changes again.
+    /// Whether a stored snapshot with this status keeps it.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Aborted | Self::Failed)
     }
 }
 
-/// What a snapshot was taken at.
+/// The event at which a snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum SnapshotEvent {
     /// A turn ended.
     TurnEnd,
-    /// All tool calls of one model iteration were answered, and the model has not seen the answers yet.
+    /// All tool calls of a round were answered, and the model has not seen the answers yet.
     ToolIterationEnd,
     /// The invocation ended.
     InvocationEnd,

@@ -1,9 +1,9 @@
 //! Finding background runs whose worker was lost, and continuing them in this process.
 //!
-//! A worker polls the store for pending snapshots whose last heartbeat is older than their agent's expiry. It takes such a
-//! run over by replacing the lapsed lease with its own, in one atomic step that fails for all but one of the workers that
-//! try. Then it starts the agent's function on the last state that was committed, with the inputs that are left, and
-//! without a client. A run that was begun too often is ended as failed instead.
+//! A worker polls the store for pending snapshots whose last heartbeat is older than their agent's expiry. It takes
+//! such a run over by replacing the lapsed lease with its own, in one atomic step that fails for all but one of the
+//! workers that try. Then it starts the agent's function on the last state that was committed, with the inputs that are
+//! left, and without a client. A run that was begun too often is ended as failed instead.
 
 mod every;
 mod registered;
@@ -127,8 +127,9 @@ impl<S: CustomState> Definition<S> {
         }
     }
 
-    /// The context of a run's caller, as far as the run recorded it: its values, and the tenant that came with the call.
-    /// Without a recorded tenant that is the tenant whose run it is, unless the agent derives its scope from the values.
+    /// The context of a run's caller, as far as the run recorded it: its values, and the tenant that came with the
+    /// call. Without a recorded tenant that is the tenant whose run it is, unless the agent derives its scope from the
+    /// values.
     fn context_of(&self, lost: &LostRun) -> Context {
         let context = Context::new().with_values(lost.run.context.clone());
         let owner = || self.scope.is_none().then(|| lost.scope.clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everturn_core::Context;
 use serde::{Deserialize, Serialize};
 
-/// Whose rows a store call may see: a tenant's prefix. Cloning is cheap.
+/// The tenant whose snapshots a store call may see. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Scope(Arc<str>);

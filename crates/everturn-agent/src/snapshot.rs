@@ -37,68 +37,68 @@ pub(crate) use self::rewind::Rewind;
 pub(crate) use self::transition::{Progress, RunEnd, Transition};
 use crate::{AgentFinishReason, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus};
 
-/// One stored point of a conversation.
+/// A stored point of a session.
 ///
-/// The fields' owners: the *store* makes ids where none is given and keeps the session id of an existing row; the
-/// *caller* sets all times and the status; nobody else writes. Unknown fields survive.
+/// The *store* makes an id where none is given and keeps the session id of a stored snapshot. The *caller* sets
+/// everything else. Fields that this version does not know survive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// Its name.
+    /// The snapshot's id.
     pub snapshot_id: SnapshotId,
-    /// The conversation it belongs to. Only rows of older peers lack it.
+    /// The session that the snapshot belongs to. Only snapshots of older peers lack it.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "non_empty"
     )]
     pub session_id: Option<SessionId>,
-    /// The point it goes on from.
+    /// The snapshot that this one follows.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "non_empty"
     )]
     pub parent_id: Option<SnapshotId>,
-    /// When it was first written; never changes.
+    /// When the snapshot was first written. It never changes.
     #[schemars(with = "String")]
     pub created_at: Timestamp,
-    /// When it last changed, heartbeats apart.
+    /// When the snapshot last changed, heartbeats apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub updated_at: Option<Timestamp>,
-    /// When the worker of a pending row last gave a sign of life.
+    /// The last heartbeat of a pending snapshot's worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub heartbeat_at: Option<Timestamp>,
-    /// Where it is in its life.
+    /// The status.
     #[serde(default, deserialize_with = "status_or_completed")]
     pub status: SnapshotStatus,
-    /// How the turn or run it captures ended.
+    /// How the turn or the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
-    /// Why it failed.
+    /// Why the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RuntimeError>,
-    /// Its number in the session, counted from zero.
+    /// The snapshot's number in the session, counted from zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
-    /// The number of the turn it captures, counted from zero over the whole line of its ancestors.
+    /// The number of the turn, counted from zero over all ancestors of the snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_index: Option<u64>,
-    /// What it was taken at.
+    /// The event at which the snapshot was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<SnapshotEvent>,
-    /// Whether a rewind left it behind.
+    /// Whether a rewind left the snapshot behind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
-    /// What a person called it.
+    /// The labels that people put on the snapshot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// What a person wrote about it.
+    /// The note that people wrote on the snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The conversation at this point; a pending row has none yet.
+    /// The session's state at this point; a pending snapshot has none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
     /// What the framework notes for itself. Clients never see it.
@@ -112,7 +112,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A row with nothing but its identity and its time; the status is `completed`.
+    /// Makes a completed snapshot with an id, a session and a creation time, and nothing else.
     pub fn new(snapshot_id: SnapshotId, session_id: SessionId, created_at: Timestamp) -> Self {
         Self {
             snapshot_id,
@@ -155,7 +155,7 @@ impl Snapshot {
         Ok(SnapshotId::of_state(state)? == *id)
     }
 
-    /// The order of snapshots in a session: by creation, and by id where two were created at the same moment.
+    /// Returns the sort key of snapshots in a session: the creation time, then the id.
     pub fn position(&self) -> (Timestamp, &SnapshotId) {
         (self.created_at, &self.snapshot_id)
     }

@@ -25,7 +25,8 @@ pub struct SnapshotMoment<'a> {
 }
 
 impl SnapshotMoment<'_> {
-    /// Whether anything is different from the snapshot before. Costs what was added since, not the conversation's length.
+    /// Whether anything is different from the snapshot before. Costs what was added since, not the conversation's
+    /// length.
     pub fn is_changed(&self) -> bool {
         self.previous
             .is_none_or(|previous| !self.state.is_unchanged_since(previous))
@@ -44,8 +45,8 @@ impl SnapshotMoment<'_> {
 /// | [`when`](Self::when) | what a function says |
 ///
 /// A turn without a snapshot still counts for the turns that follow it in the same invocation; whoever resumes later
-/// goes on from the last snapshot that was taken. A background run has its one row whatever the policy says, and no
-/// others. With any policy but the default, clients are told of each snapshot: in
+/// continues from the last snapshot that was taken. A background run has its one snapshot whatever the policy says, and
+/// no others. With any policy but the default, clients are told of each snapshot: in
 /// [`snapshotCreated`](crate::AgentStreamChunk::snapshot_created) chunks and in the output's
 /// [`snapshotIds`](crate::AgentOutput::snapshot_ids).
 ///
@@ -77,7 +78,7 @@ impl SnapshotPolicy {
         Self(Rule::Always)
     }
 
-    /// No moment. Background runs still have their row.
+    /// No moment. Background runs still have their snapshot.
     pub fn never() -> Self {
         Self(Rule::Never)
     }

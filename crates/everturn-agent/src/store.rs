@@ -1,37 +1,38 @@
-//! Where conversations are kept.
+//! Stores: where sessions are kept as snapshots.
 //!
 //! # What a store guarantees
 //!
-//! - **Atomic read-modify-write.** [`SessionStore::commit`] reads the row, computes the new one and writes it as one step:
-//!   commits of one session behave as if they ran one after the other (they are *serializable*), in every process that
-//!   shares the store. A commit that fails has written nothing.
+//! - **Atomic read-modify-write.** [`SessionStore::commit`] reads the snapshot, computes the new one and writes it as one
+//!   step: commits of one session behave as if they ran one after the other (they are *serializable*), in every process
+//!   that shares the store. A commit that fails has written nothing.
 //! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any number of
-//!   saves that expect the same tip, one succeeds.
-//! - **Whole rows.** A reader sees a row as it was before or after a save, never a part of one and never one that was not
-//!   saved. A page of a list may mix moments; a row that was there all along is on exactly one page.
-//! - **Read your writes, and everybody else's.** Once `save` has returned, every later read in any process sees the row or a
-//!   newer one, and the session's latest is that row or a later one: reads and saves are *linearizable*.
-//! - **What a rewind left behind is not the tip.** Rows marked [`orphaned`](Snapshot::orphaned) are never a session's
-//!   latest, be it asked for, checked by a precondition, or listed; unmarked, they are again.
-//! - **Terminal rows never change status.** A save that would change the status of a completed, failed or aborted row
-//!   fails with `FAILED_PRECONDITION`; one that would move a row to another session fails likewise.
-//! - **Tenants are apart.** A row written under one [`Scope`] cannot be reached under another by any id.
-//! - **Every field survives**, those of other versions ([`Snapshot::extra`]) and those that the framework notes for itself
-//!   ([`Snapshot::bookkeeping`]) included.
-//! - **Pending rows are found.** A store that can list them ([`SessionStore::pending`]) leaves out none of those that were
-//!   acknowledged, whatever happened to the process that wrote them.
+//!   commits that expect the same tip, one succeeds.
+//! - **Whole snapshots.** A reader sees a snapshot as it was before or after a commit, never a part of one and never one
+//!   that was not committed. A page of a list may mix moments; a snapshot that exists all along is on exactly one page.
+//! - **Read your writes, and everybody else's.** Once `commit` has returned, every later read in any process sees the
+//!   snapshot or a newer version of it, and the session's latest is that snapshot or a later one: reads and commits are
+//!   *linearizable*.
+//! - **An orphaned snapshot is never the tip.** Snapshots marked [`orphaned`](Snapshot::orphaned) are never a session's
+//!   latest, whether it is read, checked by a precondition, or listed. Once the mark is taken away they can be again.
+//! - **A snapshot that is over keeps its status.** A commit that would change the status of a completed, failed or aborted
+//!   snapshot fails with `FAILED_PRECONDITION`, and so does a commit that would move a snapshot to another session.
+//! - **Tenants are apart.** A snapshot written under one [`Scope`] cannot be reached under another by any id.
+//! - **Every field survives**, including those of other versions ([`Snapshot::extra`]) and those that the framework notes
+//!   for itself ([`Snapshot::bookkeeping`]).
+//! - **Pending snapshots are found.** A store that can list them ([`SessionStore::pending`]) leaves out none that was
+//!   acknowledged, whatever happened to the process that wrote it.
 //! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
-//! - **Level-triggered watching.** A watcher hears the current status first and the last one in the end, whoever wrote it;
-//!   those in between may be left out.
+//! - **Level-triggered watching.** A watcher hears the current status first and the last one in the end, whichever process
+//!   wrote it; those in between may be left out.
 //! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the process, and
-//!   what a loss of power, at which level.
+//!   what survives a loss of power, at which level.
 //!
-//! | store | a save that has returned survives |
+//! | store | a commit that has returned survives |
 //! |---|---|
 //! | [`MemoryStore`] | as long as the process |
 //! | `everturn-file` | the death of the process and a loss of power |
 //! | `everturn-sqlite`, `Durability::Full` | the death of the process and a loss of power |
-//! | `everturn-sqlite`, `Durability::Normal` | the death of the process; a loss of power may take the last moments, in whole saves |
+//! | `everturn-sqlite`, `Durability::Normal` | the death of the process; a loss of power may take the last moments, in whole commits |
 //!
 //! `everturn-testkit` certifies these promises for any store.
 //!
@@ -46,8 +47,8 @@
 //! | [`SessionStore::watch`], [`SessionStore::can_watch`] | `None`, `false` | background runs |
 //! | [`SessionStore::pending`] | `Ok(None)` | takeover of lost background runs |
 //!
-//! A store owns the ids it is not given and keeps the session id of an existing row; times and status belong to the
-//! caller and are stored as they come.
+//! A store owns the ids it is not given and keeps the session id of an existing snapshot; times and status belong to
+//! the caller and are stored as they come.
 
 mod into_store;
 mod journal;
@@ -74,28 +75,29 @@ pub use crate::scope::Scope;
 pub use crate::snapshot::{Bookkeeping, Lease, Mutation};
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
-/// The session's tip is no longer where a turn started: another turn was faster.
+/// The reason of a commit that failed because the session's tip is no longer where the turn started.
 pub const TIP_MOVED: Reason = Reason::new("session-tip-moved");
 
-/// The statuses a row goes through, the current one first; see [`SessionStore::watch`].
+/// The statuses a snapshot goes through, the current one first; see [`SessionStore::watch`].
 pub type StatusStream = BoxStream<'static, SnapshotStatus>;
 
-/// What must be true at the moment of the write.
+/// A condition that a store checks in the same step as it writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Precondition {
-    /// Nothing.
+    /// No condition.
     #[default]
     None,
-    /// The [latest](SessionStore::latest) snapshot of the row's session is this one, or there is none yet, whether the row
-    /// is new or rewritten; otherwise the save fails with `ABORTED` and [`TIP_MOVED`].
+    /// The [latest](SessionStore::latest) snapshot of the session has this id; `None` means that the session has no
+    /// snapshot. It holds for new and for rewritten snapshots. Otherwise the commit fails with `ABORTED` and
+    /// [`TIP_MOVED`].
     Tip(Option<SnapshotId>),
 }
 
 impl Precondition {
-    /// Checks it, for a store that holds still meanwhile and knows the session's latest row.
+    /// Checks the condition against the id of the session's latest snapshot, for a store that holds still meanwhile.
     ///
     /// # Errors
-    /// `ABORTED` with [`TIP_MOVED`] if it does not hold.
+    /// `ABORTED` with [`TIP_MOVED`] if the condition does not hold.
     pub fn check(&self, session: &SessionId, latest: Option<&SnapshotId>) -> Result<()> {
         match self {
             Self::Tip(expected) if expected.as_ref() != latest => {
@@ -109,15 +111,15 @@ impl Precondition {
 /// How much of a snapshot to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Detail {
-    /// The row with its state.
+    /// The snapshot with its state.
     #[default]
     Whole,
-    /// The row without its state: cheap, whatever the conversation's length.
+    /// The snapshot without its state: cheap, whatever the conversation's length.
     Metadata,
 }
 
 impl Detail {
-    /// The part of a row that was asked for, for stores that have the whole row at hand.
+    /// Cuts a whole snapshot down to this much of it, for stores that have it at hand.
     pub fn cut(self, mut row: Snapshot) -> Snapshot {
         if self == Self::Metadata {
             row.state = None;
@@ -126,21 +128,21 @@ impl Detail {
     }
 }
 
-/// A place that keeps snapshots. Small and object-safe; what it must guarantee is in the [module](self)'s text.
+/// A store of snapshots. The [module](self)'s text says what it must guarantee.
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
-    /// The row of that id, if there is one.
+    /// Reads the snapshot with this id, if it exists.
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>>;
 
-    /// The session's row with the greatest creation time, of any status, ties broken by the greatest id. Orphaned rows are
-    /// passed over.
+    /// Reads the latest snapshot of a session: the one with the greatest creation time, and of those the one with the
+    /// greatest id, whatever its status. Orphaned snapshots are passed over.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the session id is empty.
     async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>>;
 
-    /// Reads the snapshot, applies `mutation`, writes the snapshot that it returns and drops the `journals` of the turns
-    /// that this snapshot holds. `None` as the id makes a new one.
+    /// Reads the snapshot, applies `mutation`, writes the snapshot that it returns and drops the `journals` of the
+    /// turns that this snapshot holds. `None` as the id makes a new one.
     ///
     /// Reading and writing are one step. Journals are dropped only if the snapshot was written: in the same step if the
     /// store can, else right after, for instance with [`drop_journals`].
@@ -149,8 +151,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// The mutation's own error; `INVALID_ARGUMENT` for a snapshot without a session id or an id the store cannot keep;
-    /// `ABORTED` with [`TIP_MOVED`] if the precondition does not hold; `FAILED_PRECONDITION` for a change of the status of
-    /// a snapshot that is over, or of a snapshot's session.
+    /// `ABORTED` with [`TIP_MOVED`] if the precondition does not hold; `FAILED_PRECONDITION` for a change of the status
+    /// of a snapshot that is over, or of a snapshot's session.
     async fn commit(
         &self,
         scope: &Scope,
@@ -174,17 +176,17 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         self.commit(scope, id, precondition, mutation, &[]).await
     }
 
-    /// One page of a session's snapshots.
+    /// Returns one page of a session's snapshots.
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>>;
 
-    /// One page of the tenant's sessions, ordered by their latest snapshots. A session that has only orphaned rows is not
-    /// listed.
+    /// Returns one page of the tenant's sessions, ordered by their latest snapshots. A session that has only orphaned
+    /// snapshots is not listed.
     async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>>;
 
-    /// The rows that name this one as their parent, without their states, oldest first.
+    /// Returns the snapshots that name this one as their parent, without their states, oldest first.
     async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>>;
 
-    /// Deletes rows for good and says how many there were. What is not there is no error.
+    /// Deletes snapshots for good and returns their number. Deleting a snapshot that does not exist is no error.
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64>;
 
     /// Returns one page of the background runs of all tenants that are not over: snapshots that are `pending`, oldest
@@ -200,18 +202,18 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// A store that keeps none answers `None`; a turn that is taken up again then begins anew.
     fn journal(&self) -> Option<&dyn Journal>;
 
-    /// Returns the statuses of a snapshot: the current one at once, then every later one or, if they come faster than they
-    /// are read, at least the last. The stream of a snapshot that does not exist is over at once.
+    /// Returns the statuses of a snapshot: the current one at once, then every later one or, if they come faster than
+    /// they are read, at least the last. The stream of a snapshot that does not exist is over at once.
     ///
-    /// A store that cannot tell answers `None`, and `false` to [`SessionStore::can_watch`]; its agents have no background
-    /// runs.
+    /// A store that cannot tell answers `None`, and `false` to [`SessionStore::can_watch`]; its agents have no
+    /// background runs.
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream>;
 
     /// Whether [`SessionStore::watch`] works.
     fn can_watch(&self) -> bool;
 }
 
-/// The id a row is saved under: the one that is asked for, or a new one. An empty id is as good as none.
+/// Returns the id to save a snapshot under: the one that is asked for, or a new one if none or an empty one is.
 pub fn id_to_save(asked: Option<&SnapshotId>) -> SnapshotId {
     asked
         .cloned()
@@ -219,9 +221,9 @@ pub fn id_to_save(asked: Option<&SnapshotId>) -> SnapshotId {
         .unwrap_or_else(SnapshotId::fresh)
 }
 
-/// The rules every store applies to a row before it is written, given the row that is there.
+/// Applies the rules of every store to a snapshot that is about to replace the stored one, `existing`.
 ///
-/// Sets the id, keeps the session id of an existing row, and refuses what no row may become.
+/// Sets the id, keeps the session id of the stored snapshot, and refuses changes that no snapshot may undergo.
 ///
 /// # Errors
 /// As [`SessionStore::save`].
@@ -259,8 +261,8 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
 
 /// Drops the journals of turns that are over.
 ///
-/// A journal that cannot be dropped is no failure: nothing reads it any more, and [`Journal::sweep`] drops it when it is
-/// old.
+/// A journal that cannot be dropped is no failure: nothing reads it any more, and [`Journal::sweep`] drops it when it
+/// is old.
 pub async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[JournalKey]) {
     for key in keys {
         if let Err(error) = journal.clear(scope, key).await {
@@ -269,7 +271,7 @@ pub async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[Journal
     }
 }
 
-/// The error of a precondition that does not hold.
+/// Returns the error of a precondition that does not hold.
 pub(crate) fn tip_moved(
     session: &SessionId,
     expected: Option<&SnapshotId>,

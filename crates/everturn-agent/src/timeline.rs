@@ -1,27 +1,27 @@
-//! What going back in a conversation does to what came after.
+//! What resuming an earlier snapshot does to the later ones.
 
 mod rewind;
 
-/// What happens to the snapshots that come after one that is resumed.
+/// What happens to the snapshots after the one that is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Timeline {
-    /// They stay as they are, and what follows is a branch beside them.
+    /// The later snapshots stay as they are, and the next one begins a branch beside them.
     #[default]
     Branching,
-    /// They are left behind: marked [`orphaned`](crate::Snapshot::orphaned), kept, and listed only on request.
+    /// The later snapshots are left behind: marked [`orphaned`](crate::Snapshot::orphaned), kept, and listed only on
+    /// request.
     ///
-    /// That happens with the first snapshot that is taken after the resumption. It is written first, as the session's new
-    /// tip, and says itself that the others are yet to be marked. So nothing changes if the turn fails, and whoever
-    /// resumes by the session finds the old tip or the new one and nothing in between, whenever the process dies. Marks
-    /// that are missing are made up for by whoever looks next: the next turn on the session, its listing, its tree.
+    /// That happens with the first snapshot after the resumption. It is written first, as the session's new tip, and
+    /// says itself that the others are yet to be marked. So nothing changes if the turn fails, and whenever the process
+    /// dies, a client that resumes the session finds the old tip or the new one. The next turn on the session, or the
+    /// next listing of it, makes the marks that are missing.
     ///
-    /// A turn that comes to a state which is there already, where snapshots are named after what they hold
-    /// ([`ContentAddressed`](crate::SnapshotIds::ContentAddressed)), goes to that snapshot: the line from the session's
-    /// beginning to it is kept, be it orphaned until then, and everything after that line is left behind. The snapshots
-    /// that follow are numbered on from it.
+    /// With [`ContentAddressed`](crate::SnapshotIds::ContentAddressed) ids a turn may come to a state that is stored
+    /// already. Then the existing snapshot becomes the tip: the snapshots that lead to it are kept, even if they were
+    /// orphaned, and all others are left behind. Later snapshots are numbered on from it.
     ///
-    /// What was left behind is recovered by resuming one of its snapshots: its line is then the session's again, and
-    /// the line that had replaced it is orphaned.
+    /// Resuming an orphaned snapshot recovers it and the snapshots that lead to it, and orphans those that had replaced
+    /// them.
     Linear,
 }

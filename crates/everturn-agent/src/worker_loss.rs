@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerLoss {
-    /// Another worker that looks for such runs takes this one over: from the last state that was committed, with the
+    /// Another worker that polls for lost runs takes this one over: from the last state that was committed, with the
     /// inputs that are left.
     TakeOver {
         /// How many workers may begin the same work, the first included, before the run has failed. Every turn that is

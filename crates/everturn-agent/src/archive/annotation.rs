@@ -18,8 +18,9 @@ impl Archive {
     /// Puts a label on a snapshot, after those it has; one that it has already stays where it is.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a label that is empty, longer than [`MAX_LABEL`],
-    /// begins or ends with a space, or has characters that do not show, and for one more than [`MAX_LABELS`](super::MAX_LABELS).
+    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a label that is empty, longer than
+    /// [`MAX_LABEL`], begins or ends with a space, or has characters that do not show, and for one more than
+    /// [`MAX_LABELS`](super::MAX_LABELS).
     pub async fn label(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
         let label = label.into();
         check_label(&label)?;
@@ -37,8 +38,8 @@ impl Archive {
     /// Writes a note on a snapshot, in place of the one it has; an empty one takes it off.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a note longer than [`MAX_NOTE`] or with characters
-    /// that do not show, line breaks and tabs apart.
+    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a note longer than [`MAX_NOTE`] or with
+    /// characters that do not show, line breaks and tabs apart.
     pub async fn annotate(&self, id: impl Into<SnapshotId>, note: impl Into<String>) -> Result<Snapshot> {
         let note = note.into();
         check_note(&note)?;

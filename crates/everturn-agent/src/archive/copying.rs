@@ -9,19 +9,19 @@ use crate::reading::resumable;
 use crate::store::Detail;
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// Under which key the first row of a forked session says where it comes from: `{"sessionId", "snapshotId"}`.
+/// The key under which the first snapshot of a forked session names its origin: `{"sessionId", "snapshotId"}`.
 pub const FORKED_FROM: &str = "forkedFrom";
 
 impl Archive {
-    /// Begins a new session with the conversation as it was at a snapshot, and returns its only row.
+    /// Begins a new session with the state of a snapshot, and returns the new session's only snapshot.
     ///
-    /// The row has an id of its own, no parent and no labels; its [`FORKED_FROM`] names the snapshot. It shares the
-    /// messages where the store shares messages, and lives on when the original is deleted. The messages are what they
-    /// were: one that names the snapshot it ended names the original.
+    /// The new snapshot has an id of its own, no parent and no labels; its [`FORKED_FROM`] names the original. It
+    /// shares the messages where the store shares messages, and lives on when the original is deleted. The messages are
+    /// what they were: one that names the snapshot it ended names the original.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, `ALREADY_EXISTS` if the
-    /// session has rows, `INVALID_ARGUMENT` for an empty id.
+    /// session has snapshots, `INVALID_ARGUMENT` for an empty id.
     pub async fn fork(&self, id: impl Into<SnapshotId>, session: impl Into<SessionId>) -> Result<Snapshot> {
         let session = named_session(session)?;
         let id = named_snapshot(id)?;
@@ -50,14 +50,14 @@ impl Archive {
 
     /// Copies all of a session's snapshots, as they are, into a new session and says how many there were.
     ///
-    /// The copies have ids of their own; times, labels, notes and the shape of the tree are those of the originals.
-    /// The copy of a snapshot that is named after what it holds is named so too, which includes its new session.
-    /// A pending row is copied as it is, but the run behind it is not: nobody will complete the copy. What the session
-    /// gains meanwhile is not part of the copy. If it fails, nothing is left of it.
+    /// The copies have ids of their own; times, labels, notes and the shape of the tree are those of the originals. The
+    /// copy of a snapshot that is named after what it holds is named so too, which includes its new session. A pending
+    /// snapshot is copied as it is, but the run behind it is not: nobody will complete the copy. What the session gains
+    /// meanwhile is not part of the copy. If it fails, nothing is left of it.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new one has, `INVALID_ARGUMENT` for an empty
-    /// id.
+    /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new one has, `INVALID_ARGUMENT` for an
+    /// empty id.
     pub async fn copy(&self, session: impl Into<SessionId>, to: impl Into<SessionId>) -> Result<u64> {
         let session = named_session(session)?;
         let ids = self.stored_ids(&session).await?;

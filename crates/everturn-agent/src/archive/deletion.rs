@@ -9,8 +9,8 @@ use crate::{SessionId, SnapshotId};
 impl Archive {
     /// Deletes a snapshot for good and says whether there was one.
     ///
-    /// What goes on from it keeps its own state and can be resumed; it only has no parent any more. A background run
-    /// whose row is deleted comes to nothing.
+    /// Snapshots that follow it keep their own states and can be resumed; they only have no parent any more. A
+    /// background run whose snapshot is deleted has no result.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty id.

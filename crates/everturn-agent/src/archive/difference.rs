@@ -1,4 +1,4 @@
-//! What two snapshots do not have in common.
+//! The difference between two snapshots.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -14,15 +14,15 @@ use super::plain::plain;
 use crate::patch::{JsonPatch, PatchOperation};
 use crate::{Artifact, SessionState, Snapshot, SnapshotId};
 
-/// How much of a text is printed.
+/// The number of characters of a text that are printed.
 const SHOWN: usize = 100;
 
-/// How much of an id is printed: all of it, unless somebody made it to be unreadable.
+/// The number of characters of an id that are printed: all of any sensible id.
 const SHOWN_ID: usize = 256;
 
-/// How two snapshots differ. A snapshot without a state counts as one of an empty conversation.
+/// The difference between two snapshots. A snapshot without a state counts as one of an empty conversation.
 ///
-/// Made from two rows of one store it costs what differs, where the store shares what they have in common.
+/// Made from two snapshots of one store it costs what differs, where the store shares what they have in common.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -31,19 +31,19 @@ pub struct Difference {
     pub left: SnapshotId,
     /// The other.
     pub right: SnapshotId,
-    /// How many messages both begin with.
+    /// The number of messages that both begin with.
     pub common: usize,
     /// The messages after those on the left.
     pub only_left: Vec<Message>,
     /// The messages after those on the right.
     pub only_right: Vec<Message>,
-    /// What turns the left custom state into the right one.
+    /// The patch that turns the left custom state into the right one.
     pub custom: JsonPatch,
-    /// What became of the artifacts from left to right.
+    /// The changes of the artifacts from left to right.
     pub artifacts: Vec<ArtifactChange>,
 }
 
-/// What became of an artifact. Those with a name are the same if their names are, the others if they are equal.
+/// The change of an artifact. Two artifacts with names are the same if their names are, others if they are equal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ArtifactChange {
@@ -53,15 +53,15 @@ pub enum ArtifactChange {
     Removed(Artifact),
     /// It is on both sides with different content.
     Changed {
-        /// What it is on the left.
+        /// The artifact on the left.
         from: Artifact,
-        /// What it is on the right.
+        /// The artifact on the right.
         to: Artifact,
     },
 }
 
 impl Archive {
-    /// How two snapshots differ, of one session or of two.
+    /// Compares two snapshots, of one session or of two.
     ///
     /// # Errors
     /// As [`Archive::get`], for either.
@@ -78,7 +78,7 @@ impl Archive {
 }
 
 impl Difference {
-    /// How two snapshots differ.
+    /// Compares two snapshots.
     pub fn between(left: &Snapshot, right: &Snapshot) -> Self {
         let nothing = SessionState::default();
         let (one, other) = (

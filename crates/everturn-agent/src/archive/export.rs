@@ -13,19 +13,20 @@ use super::{Archive, named_session};
 use crate::store::Detail;
 use crate::{SessionId, SessionState, Snapshot, SnapshotId};
 
-/// How many rows are remembered as what the next ones probably go on from; older ones are read again.
+/// The number of recent snapshots that are remembered, because the next ones probably follow them; older ones are read
+/// again.
 const RECENT: usize = 8;
 
 impl Archive {
-    /// Writes a session to a file or any other place: every row as it is stored, pending and orphaned ones included,
-    /// each message once. Says how many rows there were. [`Archive::import`] reads it.
+    /// Writes a session to a file or any other place: every snapshot as it is stored, pending and orphaned ones
+    /// included, each message once. Says how many snapshots there were. [`Archive::import`] reads it.
     ///
-    /// Rows are written one at a time: memory holds their ids and the latest few. The same session gives the same bytes.
-    /// What it gains meanwhile is not part of the export.
+    /// Snapshots are written one at a time: memory holds their ids and the latest few. The same session gives the same
+    /// bytes. Snapshots that are added meanwhile are not part of the export.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the session has no snapshots, `INVALID_ARGUMENT` for an empty id, `RESOURCE_EXHAUSTED` if what one
-    /// row adds is longer than a line may be ([`MAX_LINE`]); what reading and writing fail with.
+    /// `NOT_FOUND` if the session has no snapshots, `INVALID_ARGUMENT` for an empty id, `RESOURCE_EXHAUSTED` if what
+    /// one snapshot adds is longer than a line may be ([`MAX_LINE`]); what reading and writing fail with.
     pub async fn export(
         &self,
         session: impl Into<SessionId>,
@@ -62,8 +63,8 @@ impl Archive {
         Ok(end.snapshots)
     }
 
-    /// What a row has from one that was written before it: from its parent, or from whatever was written lately and
-    /// begins alike.
+    /// What a snapshot has from one that was written before it: from its parent, or from whatever was written lately
+    /// and begins alike.
     async fn base(&self, row: &Snapshot, state: &SessionState, written: &Written) -> Result<Option<Base>> {
         let mut candidates: Vec<(usize, SessionState)> = Vec::new();
         if let Some(parent) = &row.parent_id
@@ -80,7 +81,7 @@ impl Archive {
             };
             candidates.extend(known.map(|state| (*number, state)));
         }
-        // A row that goes on from all that its parent has cannot have more from another.
+        // A snapshot that continues from all that its parent has cannot have more from another.
         let settled = candidates.first().is_some_and(|(_, parent)| {
             state.messages.common_prefix(&parent.messages) == parent.messages.len()
                 && !parent.messages.is_empty()
@@ -126,7 +127,7 @@ impl Written {
 }
 
 impl Row {
-    /// A row without what it has from another.
+    /// A snapshot without what it has from another.
     fn going_on(row: &Snapshot, base: Option<Base>) -> Self {
         let mut snapshot = row.clone();
         if let (Some(state), Some(base)) = (&mut snapshot.state, &base) {

@@ -13,10 +13,11 @@ use super::{Archive, named_session};
 use crate::store::{Deletion, Detail};
 use crate::{SessionId, SessionState, Snapshot};
 
-/// How many rows are remembered as what the next ones probably go on from; older ones are read from the store again.
+/// The number of recent snapshots that are remembered, because the next ones probably follow them; older ones are read
+/// from the store again.
 const RECENT: usize = 8;
 
-/// How a session is taken in; by default under the name it had, which must be free.
+/// How a session is imported: by default under the id it had, which must be free.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "it says how to import and does nothing by itself"]
 pub struct Import {
@@ -39,28 +40,28 @@ impl Import {
     }
 }
 
-/// What an import brought.
+/// The outcome of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// The session.
+    /// The session's id.
     pub session_id: SessionId,
-    /// How many snapshots it has.
+    /// The number of its snapshots.
     pub snapshots: u64,
 }
 
 impl Archive {
     /// Takes in a session that [`Archive::export`] wrote.
     ///
-    /// Under its own name all rows are what they were, to the last field. Under another, ids and the session's name are
-    /// new and everything else is what it was. Whatever is wrong with the file, nothing of it stays in the store; only
-    /// dropping the call, or a crash, before it is over leaves a part.
+    /// Under its own name all snapshots are what they were, to the last field. Under another, ids and the session's
+    /// name are new and everything else is what it was. Whatever is wrong with the file, nothing of it stays in the
+    /// store; only dropping the call, or a crash, before it is over leaves a part.
     ///
-    /// Rows are read one at a time: memory holds their ids and the latest few. Give a buffered reader, such as
+    /// Snapshots are read one at a time: memory holds their ids and the latest few. Give a buffered reader, such as
     /// `tokio::io::BufReader`.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`, with the line, for a file that is no export, was written by a newer version, was cut off or is
-    /// not consistent; `ALREADY_EXISTS` if there is such a session or snapshot; what reading fails with.
+    /// `INVALID_ARGUMENT`, with the line, for a file that is no export, was written by a newer version, was cut off or
+    /// is not consistent; `ALREADY_EXISTS` if there is such a session or snapshot; what reading fails with.
     pub async fn import(&self, from: impl AsyncBufRead + Unpin + Send, how: Import) -> Result<Imported> {
         let mut lines = Lines::new(from);
         let header = read_header(&mut lines).await?;
@@ -123,7 +124,7 @@ impl Archive {
         })
     }
 
-    /// Reads all rows up to the end and writes them; returns what identified each where it came from.
+    /// Reads all snapshots up to the end and writes them; returns what identified each where it came from.
     async fn read_rows<R: AsyncBufRead + Unpin + Send>(
         &self,
         lines: &mut Lines<R>,
@@ -185,7 +186,7 @@ impl Archive {
         Ok(origins)
     }
 
-    /// The state of an earlier row.
+    /// The state of an earlier snapshot.
     async fn base_state(
         &self,
         base: &Base,
@@ -205,7 +206,7 @@ impl Archive {
     }
 }
 
-/// What a row was where it came from, apart from what its state holds.
+/// A snapshot as it was exported, without its state.
 struct Origin {
     row: Snapshot,
     state_session: Option<SessionId>,
@@ -219,7 +220,7 @@ impl Origin {
         }
     }
 
-    /// The row as it was, with the state that waited elsewhere.
+    /// The snapshot as it was, with the state that waited elsewhere.
     fn restore(&self, elsewhere: Snapshot) -> Snapshot {
         let state = elsewhere.state.map(|state| SessionState {
             session_id: self.state_session.clone(),
@@ -264,7 +265,7 @@ fn check_row(row: &Row, header: &Header) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A row with what it has from an earlier one.
+/// A snapshot with what it has from an earlier one.
 fn whole(row: Row, base: Option<SessionState>) -> Result<Snapshot, &'static str> {
     let mut snapshot = row.snapshot;
     let (Some(state), Some(base), Some(from)) = (&mut snapshot.state, row.base, base) else {

@@ -1,4 +1,4 @@
-//! Rows on their way into a session that has none yet: all of them arrive, or none stays.
+//! Snapshots on their way into a session that has none yet: all of them arrive, or none stays.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use crate::snapshot::Transition;
 use crate::store::{Deletion, Precondition, TIP_MOVED};
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// What rows are called where they arrive.
+/// The ids of snapshots in their new session.
 pub(super) enum Names {
-    /// What they were called where they came from.
+    /// The ids that they had.
     Kept,
     /// Something new, so that both can be in one store: after what they hold in their new session where that is what
     /// they were called after. A parent that never arrives is as absent as it was.
@@ -23,7 +23,7 @@ impl Names {
         Self::Fresh(HashMap::new())
     }
 
-    /// The row under its name in a session.
+    /// The snapshot under its name in a session.
     fn rename(&mut self, row: Snapshot, session: &SessionId) -> Result<Snapshot> {
         let mut renamed = Snapshot {
             session_id: Some(session.clone()),
@@ -32,7 +32,7 @@ impl Names {
         let Self::Fresh(names) = self else {
             return Ok(renamed);
         };
-        // The run behind a pending row is the original's: a worker that finds the copy must not run it again.
+        // The run behind a pending snapshot is the original's: a worker that finds the copy must not run it again.
         renamed.clear_background_run();
         if let Some(state) = &mut renamed.state
             && state.session_id.is_some()
@@ -52,7 +52,7 @@ impl Names {
     }
 }
 
-/// Rows on their way into a session.
+/// Snapshots on their way into a session.
 pub(super) struct Intake<'a> {
     archive: &'a Archive,
     session: SessionId,
@@ -62,7 +62,7 @@ pub(super) struct Intake<'a> {
 
 impl<'a> Intake<'a> {
     /// # Errors
-    /// `ALREADY_EXISTS` if the session has rows.
+    /// `ALREADY_EXISTS` if the session has snapshots.
     pub(super) async fn into_session(archive: &'a Archive, session: SessionId, names: Names) -> Result<Self> {
         if archive.exists(&session).await? {
             return Err(occupied(&session));
@@ -75,15 +75,15 @@ impl<'a> Intake<'a> {
         })
     }
 
-    /// The rows that arrived, in the order in which they came, under the names they have now.
+    /// The snapshots that arrived, in the order in which they came, under the names they have now.
     pub(super) fn arrived(&self) -> &[SnapshotId] {
         &self.arrived
     }
 
-    /// Writes a row, as it was, into the session.
+    /// Writes a snapshot, as it was, into the session.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if somebody else began the session meanwhile, or a row of that name is there.
+    /// `ALREADY_EXISTS` if somebody else began the session meanwhile, or a snapshot of that name is there.
     pub(super) async fn put(&mut self, row: Snapshot) -> Result<Snapshot> {
         let row = self.names.rename(row, &self.session)?;
         let id = row.snapshot_id.clone();

@@ -1,4 +1,4 @@
-//! Finding snapshots and sessions.
+//! Reading and listing snapshots and sessions.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::store::{Detail, MAX_PAGE, Page, SessionQuery, SessionSummary, Snapsho
 use crate::{SessionId, Snapshot, SnapshotId};
 
 impl Archive {
-    /// The snapshot of that id.
+    /// Reads the snapshot with this id.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is none, `INVALID_ARGUMENT` for an empty id.
@@ -19,7 +19,7 @@ impl Archive {
         self.show(self.stored(&id, Detail::Whole).await?)
     }
 
-    /// The latest snapshot of a session: where it is resumed by its id.
+    /// Reads the latest snapshot of a session: the one at which the session is resumed by its id.
     ///
     /// # Errors
     /// As [`Archive::get`].
@@ -29,10 +29,10 @@ impl Archive {
         self.show(row.ok_or_else(|| nothing_in(&session))?)
     }
 
-    /// One page of a session's snapshots; of a session that does not exist, an empty one.
+    /// Returns one page of a session's snapshots; an empty one if the session does not exist.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty session id; what showing a row fails with.
+    /// `INVALID_ARGUMENT` for an empty session id; what showing a snapshot fails with.
     pub async fn list(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
         let session = named_session(query.session.clone())?;
         if query.after.is_none() {
@@ -46,10 +46,10 @@ impl Archive {
         })
     }
 
-    /// One page of the tenant's sessions, by their latest snapshots.
+    /// Returns one page of the tenant's sessions, ordered by their latest snapshots.
     ///
     /// # Errors
-    /// What showing a row fails with.
+    /// The error of the agent's state transform.
     pub async fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionSummary>> {
         let mut page = self.tenant.sessions(query).await?;
         let unfinished = |summary: &&SessionSummary| summary.latest.has_unfinished_rewind();
@@ -71,9 +71,9 @@ impl Archive {
         })
     }
 
-    /// The line of snapshots that led to this one, without their states: its parent first, the root last.
+    /// Returns the snapshots that lead to this one, without their states: its parent first, the root last.
     ///
-    /// The line ends early where a snapshot was deleted, and where stored parents form a circle. It never leaves the
+    /// The list ends early where a snapshot was deleted, and where stored parents form a circle. It never leaves the
     /// session.
     ///
     /// # Errors
@@ -82,28 +82,28 @@ impl Archive {
         let row = self.stored(&named_snapshot(id)?, Detail::Metadata).await?;
         let mut seen = HashSet::from([row.snapshot_id]);
         let mut next = row.parent_id;
-        let mut line = Vec::new();
+        let mut ancestors = Vec::new();
         while let Some(id) = next.take()
             && seen.insert(id.clone())
             && let Some(ancestor) = self.tenant.get(&id, Detail::Metadata).await?
             && ancestor.session_id == row.session_id
         {
             next.clone_from(&ancestor.parent_id);
-            line.push(self.show(ancestor)?);
+            ancestors.push(self.show(ancestor)?);
         }
-        Ok(line)
+        Ok(ancestors)
     }
 
-    /// The snapshots that go on from this one, without their states, oldest first; also those of a deleted one.
+    /// Returns the snapshots that follow this one, without their states, oldest first; also those of a deleted one.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty id; what showing a row fails with.
+    /// `INVALID_ARGUMENT` for an empty id; what showing a snapshot fails with.
     pub async fn children(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
         let children = self.tenant.children(&named_snapshot(id)?).await?;
         children.into_iter().map(|row| self.show(row)).collect()
     }
 
-    /// All of a session's snapshots as a tree, without their states, orphaned ones included.
+    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included.
     ///
     /// # Errors
     /// `NOT_FOUND` if the session has none, `INVALID_ARGUMENT` for an empty id.
@@ -120,12 +120,12 @@ impl Archive {
         Ok(SnapshotTree::new(session, rows))
     }
 
-    /// All rows of a session as they are stored, without their states, orphaned ones included, oldest first.
+    /// All snapshots of a session as they are stored, without their states, orphaned ones included, oldest first.
     pub(super) async fn stored_rows(&self, session: &SessionId) -> Result<Vec<Snapshot>> {
         self.gather(session, |row| row).await
     }
 
-    /// The ids of all rows of a session, orphaned ones included, oldest first.
+    /// The ids of all snapshots of a session, orphaned ones included, oldest first.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is none.
@@ -142,7 +142,7 @@ impl Archive {
         self.session(session).tip(Detail::Metadata).await.map(drop)
     }
 
-    /// What `take` takes from each row of a session, oldest first.
+    /// Applies `take` to each snapshot of a session, oldest first.
     async fn gather<T>(
         &self,
         session: &SessionId,
@@ -161,14 +161,14 @@ impl Archive {
         }
     }
 
-    /// Whether a session has any row at all, orphaned ones included.
+    /// Whether a session has any snapshot at all, orphaned ones included.
     pub(super) async fn exists(&self, session: &SessionId) -> Result<bool> {
         let page = self.tenant.list(&all_of(session).limit(1)).await?;
         Ok(!page.items.is_empty())
     }
 }
 
-/// Asks for everything there is of a session, in large pages of small rows.
+/// Asks for everything there is of a session, in large pages of small snapshots.
 pub(super) fn all_of(session: &SessionId) -> SnapshotQuery {
     SnapshotQuery::of(session.clone()).with_orphaned().limit(MAX_PAGE)
 }

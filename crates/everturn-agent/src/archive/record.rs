@@ -1,8 +1,8 @@
 //! The form of an exported session: JSON Lines.
 //!
-//! The first line says what the file is. Every further line but the last is a row, oldest first, whose state holds only
-//! the messages that no earlier row has: [`Base`] says which row it goes on from, and with how many of its messages. The
-//! last line says how much there was, so that a file that was cut off is known as such.
+//! The first line says what the file is. Every further line but the last is a snapshot, oldest first, whose state holds
+//! only the messages that no earlier snapshot has: [`Base`] says which snapshot it continues from, and with how many of
+//! its messages. The last line says how much there was, so that a file that was cut off is known as such.
 
 use everturn_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::{SessionId, Snapshot};
 /// The version of the form in which sessions are exported.
 pub const EXPORT_VERSION: u64 = 1;
 
-/// How long one line of an export may be, in bytes.
+/// The greatest length of a line of an export, in bytes.
 pub const MAX_LINE: usize = 256 * 1024 * 1024;
 
 pub(super) const FORMAT: &str = "everturn-session";
@@ -50,15 +50,15 @@ pub(super) struct Row {
     pub(super) base: Option<Base>,
 }
 
-/// What a row's state has from an earlier one.
+/// The part of a snapshot's state that is taken from an earlier one.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Base {
-    /// Which row, counted from zero.
+    /// The number of the earlier snapshot, counted from zero.
     pub(super) row: usize,
-    /// How many of its messages come before the row's own.
+    /// The number of its messages that come before the snapshot's own.
     pub(super) messages: usize,
-    /// What else is the same.
+    /// The other fields that are the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) same: Vec<Field>,
 }
@@ -79,7 +79,7 @@ pub(super) struct End {
     pub(super) messages: u64,
 }
 
-/// What is wrong with a file, and where.
+/// Returns the error of a file that cannot be imported.
 pub(super) fn unreadable(line: usize, fault: impl std::fmt::Display) -> Error {
     Error::invalid_argument(format!("line {line} of the export: {fault}")).with_public()
 }

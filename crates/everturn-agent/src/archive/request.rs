@@ -1,4 +1,4 @@
-//! What reflective callers ask the companion actions, and what they get.
+//! Requests to an agent's companion actions, and their answers.
 //!
 //! What a caller sends is strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
@@ -14,9 +14,9 @@ use crate::{SessionId, Snapshot};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSnapshotsRequest {
-    /// Whose snapshots.
+    /// The session's id.
     pub session_id: SessionId,
-    /// Which way; the newest first unless said.
+    /// The sort order; by default the newest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
     /// Whether to include snapshots that a rewind left behind.
@@ -25,10 +25,10 @@ pub struct ListSnapshotsRequest {
     /// Whether to include the states.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// How many at most.
+    /// The number of snapshots on a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Where the page before this one ended: its `next`.
+    /// The end of the page before this one: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
 }
@@ -80,7 +80,7 @@ impl From<SnapshotQuery> for ListSnapshotsRequest {
 pub struct SnapshotList {
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
-    /// Where the next page begins; absent after the last.
+    /// The end of this page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Cursor>,
 }
@@ -107,7 +107,7 @@ impl From<SnapshotList> for Page<Snapshot> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetSessionRequest {
-    /// Which session.
+    /// The session's id.
     pub session_id: SessionId,
 }
 
@@ -115,7 +115,7 @@ pub struct GetSessionRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionView {
-    /// Which session.
+    /// The session's id.
     pub session_id: SessionId,
     /// Its latest snapshot, with the state.
     pub latest: Snapshot,

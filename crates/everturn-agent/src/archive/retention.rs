@@ -1,4 +1,4 @@
-//! Which snapshots are kept, and for how long.
+//! Rules for how long snapshots are kept.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{Archive, named_session};
 use crate::store::{Deletion, Detail, SessionQuery};
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
-/// Says which snapshots may go. One without rules lets none go.
+/// Rules that say which snapshots to delete. Without rules none is deleted.
 ///
 /// A snapshot goes if it is too old, or if its session has enough newer ones. Three kinds stay whatever the rules say:
 /// those with a label, unless [`Retention::even_labelled`]; those of background runs that are not over; and the one a
@@ -51,24 +51,24 @@ impl Retention {
     }
 }
 
-/// What was deleted for good.
+/// The outcome of applying rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RetentionReport {
-    /// How many sessions were looked at.
+    /// The number of sessions that the rules were applied to.
     pub sessions: u64,
-    /// How many snapshots were deleted.
+    /// The number of snapshots that were deleted.
     pub snapshots: u64,
-    /// The sessions in which something was.
+    /// The sessions of which snapshots were deleted.
     pub trimmed: Vec<TrimmedSession>,
 }
 
 /// A session of which something was deleted for good.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrimmedSession {
-    /// Which session.
+    /// The session's id.
     pub session_id: SessionId,
-    /// How many snapshots were deleted.
+    /// The number of snapshots that were deleted.
     pub snapshots: u64,
     /// Whether nothing is left of it.
     pub gone: bool,
@@ -77,12 +77,13 @@ pub struct TrimmedSession {
 impl Archive {
     /// Applies rules to all sessions of the tenant, page by page.
     ///
-    /// What is decided from a row as it was read is done a moment later: a label that is put on in between comes too late.
-    /// A session that goes on meanwhile is not harmed: what is new is never touched. A session of which only orphaned
-    /// snapshots are left is not among the listed ones; [`Archive::retain_in`] reaches it by its name.
+    /// A snapshot is judged as it was read and deleted a moment later: a label that is put on in between comes too
+    /// late. A session that goes on meanwhile is not harmed, because new snapshots are never touched. A session of
+    /// which only orphaned snapshots are left is not among the listed ones; [`Archive::retain_in`] reaches it by its
+    /// name.
     ///
     /// # Errors
-    /// What the store fails with; what was deleted until then is gone.
+    /// The store's own errors; snapshots that were deleted until then are gone.
     pub async fn retain(&self, rules: &Retention) -> Result<RetentionReport> {
         let mut report = RetentionReport::default();
         let mut query = SessionQuery::default();
@@ -146,14 +147,14 @@ impl Archive {
     }
 }
 
-/// Decides about the rows of one session, the newest first.
+/// Decides about the snapshots of one session, the newest first.
 struct Judge<'a> {
     rules: &'a Retention,
-    /// What was created before this is too old.
+    /// Snapshots that were created before this are too old.
     horizon: Option<Timestamp>,
-    /// Where the session is resumed.
+    /// The snapshot at which the session is resumed.
     tip: Option<SnapshotId>,
-    /// Whether all of the session is too old, once the newest row is known.
+    /// Whether all of the session is too old, once the newest snapshot is known.
     over: Option<bool>,
     live: usize,
     orphaned: usize,

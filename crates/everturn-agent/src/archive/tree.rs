@@ -6,13 +6,13 @@ use std::fmt;
 use super::plain::plain;
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// How much of a label or a note is printed.
+/// The number of characters of a label or a note that are printed.
 const SHOWN: usize = 60;
 
-/// How much of an id is printed: all of it, unless somebody made it to be unreadable.
+/// The number of characters of an id that are printed: all of any sensible id.
 const SHOWN_ID: usize = 256;
 
-/// The snapshots of a session and which goes on from which.
+/// The snapshots of a session and which continues from which.
 ///
 /// A snapshot whose parent was deleted is a root, like one that began the session. Printed, each line is a snapshot; a
 /// line of descent goes straight down, and what branches off it is indented:
@@ -42,7 +42,7 @@ pub struct SnapshotNode<'a> {
 }
 
 impl SnapshotTree {
-    /// The tree of a session's rows, which come oldest first.
+    /// The tree of a session's snapshots, which come oldest first.
     pub(super) fn new(session_id: SessionId, rows: Vec<Snapshot>) -> Self {
         let mut parents = parents(&rows);
         cut_circles(&mut parents);
@@ -62,7 +62,7 @@ impl SnapshotTree {
         }
     }
 
-    /// Whose tree it is.
+    /// The session's id.
     pub fn session_id(&self) -> &SessionId {
         &self.session_id
     }
@@ -72,7 +72,7 @@ impl SnapshotTree {
         &self.rows
     }
 
-    /// The snapshots that go on from none, oldest first.
+    /// The snapshots that continue from none, oldest first.
     pub fn roots(&self) -> impl Iterator<Item = SnapshotNode<'_>> {
         self.roots.iter().map(|at| self.node(*at))
     }
@@ -83,7 +83,7 @@ impl SnapshotTree {
         Some(self.node(at))
     }
 
-    /// Where the session is resumed by its id: the latest snapshot that no rewind left behind.
+    /// The snapshot at which the session is resumed by its id: the latest that no rewind left behind.
     pub fn latest(&self) -> Option<SnapshotNode<'_>> {
         let at = self.rows.iter().rposition(|row| !row.orphaned)?;
         Some(self.node(at))
@@ -93,7 +93,7 @@ impl SnapshotTree {
         SnapshotNode { tree: self, at }
     }
 
-    /// Every row after the one it goes on from.
+    /// Every snapshot after the one it continues from.
     fn downwards(&self) -> Vec<usize> {
         let mut order = self.roots.clone();
         let mut next = 0;
@@ -104,7 +104,7 @@ impl SnapshotTree {
         order
     }
 
-    /// How many rows hang on each row, itself included.
+    /// How many snapshots hang on each snapshot, itself included.
     fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![1; self.rows.len()];
         for at in self.downwards().into_iter().rev() {
@@ -144,13 +144,13 @@ impl<'a> SnapshotNode<'a> {
         &self.tree.rows[self.at]
     }
 
-    /// Those that go on from it, oldest first.
+    /// Those that continue from it, oldest first.
     pub fn children(&self) -> impl Iterator<Item = SnapshotNode<'a>> + use<'a> {
         let tree = self.tree;
         tree.children[self.at].iter().map(|at| tree.node(*at))
     }
 
-    /// The snapshot and all that came of it, every one after the one it goes on from.
+    /// The snapshot and all that came of it, every one after the one it continues from.
     pub fn branch(&self) -> Vec<&'a Snapshot> {
         let mut branch = vec![self.at];
         let mut next = 0;
@@ -162,7 +162,7 @@ impl<'a> SnapshotNode<'a> {
     }
 }
 
-/// The place of each row's parent, where it is one of the rows.
+/// The place of each snapshot's parent, where it is one of the snapshots.
 fn parents(rows: &[Snapshot]) -> Vec<Option<usize>> {
     let places: HashMap<&SnapshotId, usize> = rows
         .iter()
@@ -174,7 +174,7 @@ fn parents(rows: &[Snapshot]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// Makes the oldest row of each circle a root, so that every row hangs on one.
+/// Makes the oldest snapshot of each circle a root, so that every snapshot hangs on one.
 fn cut_circles(parents: &mut [Option<usize>]) {
     let mut walks: Vec<Option<usize>> = vec![None; parents.len()];
     for start in 0..parents.len() {
@@ -210,7 +210,7 @@ impl fmt::Display for SnapshotTree {
             if number > 0 {
                 writeln!(f)?;
             }
-            // Rows to print, the next one last: with what precedes it, and what precedes the rows below it.
+            // Snapshots to print, the next one last: with what precedes it, and what precedes the snapshots below it.
             let mut rows = vec![(*root, String::new(), String::new())];
             while let Some((at, lead, indent)) = rows.pop() {
                 f.write_str(&lead)?;

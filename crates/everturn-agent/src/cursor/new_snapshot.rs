@@ -91,8 +91,8 @@ impl NewSnapshot {
     }
 }
 
-/// Continues from the existing snapshot instead of writing a duplicate. `tip` is the session's tip, if the session may not
-/// branch.
+/// Continues from the existing snapshot instead of writing a duplicate. `tip` is the session's tip, if the session may
+/// not branch.
 async fn continue_from_existing(
     session: &StoredSession,
     snapshot: Snapshot,
@@ -122,8 +122,8 @@ async fn continue_from_existing(
     })
 }
 
-/// A rewind that could not be finished is no failure of the turn, which is durable: the snapshot says that there is more
-/// to do, and so will the next.
+/// A rewind that could not be finished is no failure of the turn, which is durable: the snapshot says that there is
+/// more to do, and so will the next.
 fn is_finished(outcome: &Result<()>, tip: &SnapshotId) -> bool {
     if let Err(error) = outcome {
         tracing::warn!(%tip, %error, "not every snapshot could be marked that a rewind leaves behind");

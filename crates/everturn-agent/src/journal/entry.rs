@@ -43,7 +43,7 @@ pub(super) enum Entry {
 /// Entries that were written together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Batch<E = Entry> {
-    /// Which attempt wrote them.
+    /// The attempt that wrote them.
     pub(super) by: String,
     pub(super) entries: Vec<E>,
 }

@@ -9,11 +9,11 @@ use crate::content_id::hex;
 use crate::store::JournalKey;
 use crate::{AgentInput, SessionId, SnapshotId};
 
-/// Names the journal of a turn that continues from the snapshot `base`, in a conversation of that length. `own` tells it
-/// from identical turns that run beside it.
+/// Names the journal of a turn that continues from the snapshot `base`, in a conversation of that length. `own` tells
+/// it from identical turns that run beside it.
 ///
-/// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a counter, the
-/// length is the same for every worker that continues from the same state.
+/// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a counter,
+/// the length is the same for every worker that continues from the same state.
 pub(crate) fn turn_key(
     session: &SessionId,
     base: Option<&SnapshotId>,

@@ -100,8 +100,8 @@ impl KnownEffects {
         }
     }
 
-    /// Takes note of an entry whose effect is part of the snapshot that this attempt continues from: the calls of a reply
-    /// are answered, and their changes of the session are made.
+    /// Takes note of an entry whose effect is part of the snapshot that this attempt continues from: the calls of a
+    /// reply are answered, and their changes of the session are made.
     pub(super) fn learn_past(&mut self, entry: Entry) {
         match entry {
             Entry::Replied { effect, response } => {
@@ -131,8 +131,8 @@ impl KnownEffects {
         }
     }
 
-    /// Returns the identity of a model call, its reply if that is known, and the changes of the session by the calls that
-    /// the reply asked for, in the order in which these ended.
+    /// Returns the identity of a model call, its reply if that is known, and the changes of the session by the calls
+    /// that the reply asked for, in the order in which these ended.
     pub(super) fn meet_model(&mut self, fingerprint: &str) -> (EffectId, Option<ModelResponse>, Vec<Change>) {
         let id = self.next(fingerprint);
         let Some(response) = self.replies.remove(&id) else {
@@ -182,8 +182,8 @@ impl KnownEffects {
         Met { id, record, changes }
     }
 
-    /// Returns another identity under which an earlier attempt asked for the same call, if this attempt has gone another
-    /// way and does not come to that identity by itself.
+    /// Returns another identity under which an earlier attempt asked for the same call, if this attempt has gone
+    /// another way and does not come to that identity by itself.
     fn begun_before(&self, own: &EffectId, call: &str) -> Option<EffectId> {
         let asked = self.asked.get(call)?;
         if asked.contains(own) {

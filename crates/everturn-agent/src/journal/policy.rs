@@ -10,7 +10,7 @@ use crate::Clock;
 use crate::lock::lock;
 use crate::store::Journal;
 
-/// How often one agent looks for journals that nobody came back for, at most.
+/// The shortest time between two sweeps of one agent.
 const SWEEP_EVERY: Duration = Duration::from_hours(1);
 
 /// Whether an agent writes down what happens in its turns, so that none is paid for or done twice.
@@ -41,7 +41,7 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// What a policy asks for; `None` if nothing is to be written.
+    /// The retention that a policy asks for; `None` if nothing is to be written.
     pub(crate) fn of(policy: Journaling, clock: Clock) -> Option<Self> {
         match policy {
             Journaling::Off => None,
@@ -53,7 +53,7 @@ impl Retention {
         }
     }
 
-    /// Looks for old journals, if nobody has for a while.
+    /// Sweeps old journals, if the last sweep was long enough ago.
     pub(super) async fn sweep(&self, journal: &dyn Journal) {
         if !self.is_due() {
             return;

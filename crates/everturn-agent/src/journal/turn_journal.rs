@@ -36,13 +36,13 @@ struct Live {
     calls: HashMap<EffectId, Call>,
     /// Whether this attempt wrote that a call began which must not be made twice.
     has_begun: bool,
-    /// What the last tool failed with.
+    /// The status that the last tool failed with.
     failure: Option<Status>,
 }
 
 /// A call under way.
 struct Call {
-    /// What is called with what.
+    /// The digest of the tool and its input.
     what: String,
     /// The reply that asks for it.
     asked_by: Option<EffectId>,
@@ -171,7 +171,7 @@ impl TurnJournal {
 
     /// The turn failed by itself.
     ///
-    /// Where trying it again may help, the journal stays as it is. Where it came to a dead end, replaying would only lead
+    /// If trying again may help, the journal stays as it is. If the turn came to a dead end, replaying would only lead
     /// there again: then nothing stays but what must not be repeated.
     pub(crate) async fn turn_failed(&self, error: &Error) {
         if !self.writer.has_written() || self.writer.is_lost().await || self.may_help(error) {

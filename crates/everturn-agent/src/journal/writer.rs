@@ -25,7 +25,7 @@ pub(crate) struct JournalLocation {
     pub(crate) key: JournalKey,
     /// The number of its records whose effects are part of the snapshot that the turn continues from.
     pub(crate) past: u64,
-    /// What must hold for this attempt to go on, as the turn begins.
+    /// The condition under which this attempt may write, as the turn begins.
     pub(crate) guard: JournalGuard,
 }
 
@@ -52,20 +52,20 @@ impl JournalLocation {
 /// lost. Entries that come while a record is being written share the next one: calls that run at once cost one write.
 pub(super) struct Writer {
     location: JournalLocation,
-    /// What must hold for this attempt to go on, as of now.
+    /// The condition under which this attempt may write now.
     guard: Mutex<JournalGuard>,
     /// Tells this attempt's records from those of others.
     by: String,
     waiting: Mutex<Waiting>,
     sequence: AsyncMutex<Sequence>,
-    /// How many records the journal has, once this attempt has written one.
+    /// The number of records in the journal, once this attempt has written one.
     records: AtomicU64,
 }
 
 #[derive(Default)]
 struct Waiting {
     entries: VecDeque<Arc<Entry>>,
-    /// How many entries were written.
+    /// The number of entries that were written.
     written: usize,
 }
 
@@ -107,7 +107,7 @@ impl Writer {
         self.records() > 0
     }
 
-    /// How many records the journal has, as far as this attempt has written any.
+    /// The number of records in the journal, once this attempt has written one; else zero.
     pub(super) fn records(&self) -> u64 {
         self.records.load(Ordering::Acquire)
     }
@@ -127,11 +127,11 @@ impl Writer {
                 return Ok([Vec::new(), Vec::new()]);
             };
             sequence.next = last.sequence + 1;
-            let claim = Batch {
+            let taken_up = Batch {
                 by: self.by.clone(),
                 entries: vec![Entry::TakenUp],
             };
-            match self.write(&mut sequence, &claim).await {
+            match self.write(&mut sequence, &taken_up).await {
                 Ok(()) => {
                     let after = records.partition_point(|record| record.sequence < self.location.past);
                     let (past, since) = records.split_at(after);

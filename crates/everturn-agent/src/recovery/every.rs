@@ -1,4 +1,4 @@
-//! Looking for lost runs again and again.
+//! Polling for lost runs at an interval.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Recovery, recover_all};
 
-/// Looks for lost runs at once and then at every interval, until it is stopped or dropped.
+/// Polls for lost runs at once and then at every interval, until it is stopped or dropped.
 ///
-/// Dropping it ends the looking after the run that is being claimed; the runs that were taken over go on.
-#[must_use = "dropped, nobody looks for lost runs any more"]
+/// Dropping it ends the polling after the takeover under way; runs that were taken over go on.
+#[must_use = "dropped, it no longer polls for lost runs"]
 pub struct RecoveryLoop {
     task: JoinHandle<()>,
     stop: DropGuard,
 }
 
-/// Looks for lost runs of every agent of the registry: at once, and then at every interval.
+/// Polls for lost runs of every agent of the registry, at once and then at every interval, and takes them over.
 ///
 /// The registry may get more agents meanwhile; it is not kept alive.
 ///
@@ -45,10 +45,10 @@ pub fn recover_every(registry: &Registry, interval: Duration) -> RecoveryLoop {
 }
 
 impl RecoveryLoop {
-    /// Looks no more, and returns when the look under way is over.
+    /// Stops polling and waits for the current poll to finish.
     pub async fn stop(self) {
         drop(self.stop);
-        // A look that panicked has said so.
+        // A poll that panicked has been reported.
         let _ = self.task.await;
     }
 }

@@ -12,7 +12,7 @@ use crate::invocation::Definition;
 /// Where a registry keeps its agents' recoverers, by the agents' names.
 const RECOVERERS: &str = "agent-recovery/";
 
-/// An agent without the type of its state, as far as recovery is concerned.
+/// An agent's recovery, without the type of its state.
 trait Recover: Send + Sync {
     fn recover(self: Arc<Self>) -> BoxFuture<'static, Recovery>;
 }
@@ -33,17 +33,17 @@ pub(crate) fn register<S: CustomState>(registry: &Registry, definition: &Arc<Def
     registry.set_value(key, Recoverer(Arc::downgrade(&definition)));
 }
 
-/// Looks once for runs that were lost, of every agent that is registered, and takes them over.
+/// Polls once for lost runs of every registered agent, and takes them over.
 ///
-/// An agent that fails to look does not keep the others from it: see [`Recovery::failures`].
+/// An agent whose poll fails does not keep the others from theirs: see [`Recovery::failures`].
 pub async fn recover_all(registry: &Registry) -> Recovery {
     let agents = registry
         .value_keys(RECOVERERS)
         .into_iter()
         .filter_map(|key| registry.value::<Recoverer>(&key)?.0.upgrade());
     let mut recovery = Recovery::default();
-    for looked in futures::future::join_all(agents.map(Recover::recover)).await {
-        recovery.merge(looked);
+    for polled in futures::future::join_all(agents.map(Recover::recover)).await {
+        recovery.merge(polled);
     }
     recovery
 }

@@ -35,7 +35,7 @@ impl LostRun {
         }))
     }
 
-    /// What is reported of the run, whose snapshot is now this one.
+    /// Describes the run, whose snapshot is now this one.
     pub(super) fn report(&self, snapshot: &Snapshot) -> Result<RecoveredRun> {
         let run = snapshot.background_run()?;
         Ok(RecoveredRun {

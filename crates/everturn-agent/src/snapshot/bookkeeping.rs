@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::{BackgroundRun, Lease, OpenTurn, Rewind, Snapshot};
 
-/// What the framework notes in a snapshot for itself: the background run behind it, the turn it is in the middle of, and
-/// the rewind it has not finished.
+/// What the framework notes in a snapshot for itself: the background run behind it, the turn it is in the middle of,
+/// and the rewind it has not finished.
 ///
-/// A store keeps it like every other field, under its own keys beside them, and looks at none of it. Clients never see it.
+/// A store keeps it like every other field, under its own keys beside them, and looks at none of it. Clients never see
+/// it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bookkeeping {

@@ -1,9 +1,9 @@
 //! Who works on a background run, and what another worker needs to continue it.
 //!
-//! Both are kept in the run's pending snapshot. The worker of the run holds its *lease*: the snapshot names the worker and
-//! the epoch of the lease, and its heartbeat shows that the worker is alive. A *takeover* writes another worker and a
-//! higher epoch there, in one atomic step. Every later write of the first worker compares the lease inside the store's own
-//! step, finds another, and writes nothing, however long the worker slept.
+//! Both are kept in the run's pending snapshot. The worker of the run holds its *lease*: the snapshot names the worker
+//! and the epoch of the lease, and its heartbeat shows that the worker is alive. A *takeover* writes another worker and
+//! a higher epoch there, in one atomic step. Every later write of the first worker compares the lease inside the
+//! store's own step, finds another, and writes nothing, however long the worker slept.
 
 use std::sync::LazyLock;
 
@@ -62,7 +62,7 @@ impl Lease {
     }
 }
 
-/// What a pending snapshot says to workers.
+/// The background run behind a pending snapshot, as its workers need to know it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BackgroundRun {
@@ -77,14 +77,15 @@ pub(crate) struct BackgroundRun {
     /// The inputs that are left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) inputs: Vec<AgentInput>,
-    /// The turn on the first input, if it was under way when the run was accepted: the worker that takes it up continues
-    /// its journal.
+    /// The turn on the first input, if it was under way when the run was accepted: the worker that takes it up
+    /// continues its journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) turn: Option<OpenTurn>,
     /// The caller's context values that the agent records.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) context: Map<String, Value>,
-    /// The tenant that came with the call, if the run is stored under another: agents that the run calls may work for it.
+    /// The tenant that came with the call, if the run is stored under another: agents that the run calls may work for
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<Scope>,
     /// Fields of other versions.

@@ -46,3 +46,33 @@ impl fmt::Debug for Mutation {
         f.write_str("Mutation")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        let nested = folders.iter().flat_map(|folder| sources(folder));
+        files.into_iter().chain(nested).collect()
+    }
+
+    #[test]
+    fn no_other_module_of_the_framework_makes_a_mutation_by_hand() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let makes_one = |path: &PathBuf| fs::read_to_string(path).unwrap().contains("Mutation::new(");
+
+        let makers: Vec<_> = sources(&source)
+            .into_iter()
+            .filter(|path| !path.starts_with(source.join("snapshot")))
+            .filter(makes_one)
+            .collect();
+
+        assert!(
+            makers.is_empty(),
+            "{makers:?}: describe the change as a `Transition`"
+        );
+    }
+}

@@ -1,8 +1,8 @@
 //! How a stored snapshot may change.
 //!
 //! A [`Transition`] is the only way in which the framework changes a stored snapshot. It is data: [`Transition::apply`]
-//! computes the new snapshot from the stored one, without clock, randomness or I/O. A store calls it inside its own atomic
-//! step, so what it decides holds for every process that shares the store.
+//! computes the new snapshot from the stored one, without clock, randomness or I/O. A store calls it inside its own
+//! atomic step, so what it decides holds for every process that shares the store.
 #![doc = include_str!("transitions.md")]
 
 use everturn_core::{Error, Result, RuntimeError};

@@ -1,10 +1,10 @@
-//! What can be given where a store is needed.
+//! Values that serve as a store.
 
 use std::sync::Arc;
 
 use super::SessionStore;
 
-/// What can be given as an agent's store: a store, or a shared one.
+/// A value that serves as an agent's store: a store, or a shared one.
 pub trait IntoStore {
     /// The store, shared.
     fn into_store(self) -> Arc<dyn SessionStore>;

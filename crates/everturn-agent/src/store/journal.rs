@@ -53,10 +53,11 @@ pub struct JournalRecord {
     pub body: Value,
 }
 
-/// What must be true of a session when a record is written, so that a worker whose turn is over, or is another worker's,
-/// writes nothing more.
+/// The condition under which a record may be written. It keeps a worker whose turn is over, or is another worker's,
+/// from writing more.
 ///
-/// A turn has a snapshot reserved for it, by its id. The turn may act for as long as it could still write that snapshot:
+/// A turn has a snapshot reserved for it, by its id. The turn may act for as long as it could still write that
+/// snapshot:
 ///
 /// | the reserved snapshot | a record may be written if |
 /// |---|---|
@@ -64,8 +65,8 @@ pub struct JournalRecord {
 /// | is pending | its lease is this one, or it has none |
 /// | is completed, failed or aborted | never |
 ///
-/// A guard is data, so a store may check it in whichever way its own atomic step allows; [`JournalGuard::check`] is there
-/// for stores that have the two snapshots at hand.
+/// A guard is data, so a store may check it in whichever way its own atomic step allows; [`JournalGuard::check`] is
+/// there for stores that have the two snapshots at hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JournalGuard {
@@ -73,7 +74,7 @@ pub struct JournalGuard {
     pub reserved: SnapshotId,
     /// The lease of this worker on the background run that the turn may be part of.
     pub lease: Lease,
-    /// What must hold as long as the reserved snapshot does not exist.
+    /// The condition while the reserved snapshot does not exist.
     pub precondition: Precondition,
 }
 
@@ -88,8 +89,8 @@ impl JournalGuard {
     }
 
     /// Checks the guard, for a store that holds still meanwhile. `reserved` is the reserved snapshot of the `session`,
-    /// if it exists, as [`Detail::Metadata`](super::Detail::Metadata) reads it; `latest` is the id of the session's latest
-    /// snapshot.
+    /// if it exists, as [`Detail::Metadata`](super::Detail::Metadata) reads it; `latest` is the id of the session's
+    /// latest snapshot.
     ///
     /// # Errors
     /// `ABORTED` with [`TURN_TAKEN_OVER`] if the reserved snapshot is not this worker's; as [`Precondition::check`];

@@ -26,8 +26,8 @@ use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 /// Keeps snapshots in this process: for tests, tools and conversations that need not outlive it.
 ///
 /// Rows share what they have in common: a snapshot of a long conversation costs what its turn added. Cloning gives
-/// another handle to the same store. Every call is one step under one lock, so all of them are linearizable, pages of lists
-/// too; nothing survives the process.
+/// another handle to the same store. Every call is one step under one lock, so all of them are linearizable, pages of
+/// lists too; nothing survives the process.
 #[derive(Clone, Default)]
 pub struct MemoryStore(Arc<Mutex<HashMap<Scope, Tenant>>>);
 

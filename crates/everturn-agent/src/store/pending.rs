@@ -1,24 +1,24 @@
-//! Asking a store which background runs are under way.
+//! Queries for background runs that are not over.
 
 use jiff::Timestamp;
 
 use super::{DEFAULT_PAGE, MAX_PAGE, Page, Scope};
 use crate::{Snapshot, SnapshotId, SnapshotStatus};
 
-/// Asks for the rows of background runs that are not over, of all tenants, oldest first.
+/// Asks for the snapshots of background runs that are not over, of all tenants, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PendingQuery {
-    /// Only runs whose last sign of life is older than this. Rows that never gave one are then left out.
+    /// Only runs whose last heartbeat is older than this. Snapshots without any heartbeat are then left out.
     pub silent_since: Option<Timestamp>,
-    /// How many at most; more than [`MAX_PAGE`] is as good as that.
+    /// The number of runs on a page; more than [`MAX_PAGE`] counts as that.
     pub limit: usize,
-    /// Where the page before this one ended.
+    /// The end of the page before this one.
     pub after: Option<PendingCursor>,
 }
 
 impl PendingQuery {
-    /// The first page of the runs that have been silent since before a moment.
+    /// Asks for the first page of the runs whose last heartbeat is older than a moment.
     pub fn silent_since(moment: Timestamp) -> Self {
         Self {
             silent_since: Some(moment),
@@ -26,12 +26,12 @@ impl PendingQuery {
         }
     }
 
-    /// The number of rows this query asks for.
+    /// The number of snapshots this query asks for.
     pub fn page_size(&self) -> usize {
         self.limit.clamp(1, MAX_PAGE)
     }
 
-    /// Whether a row is one of those asked for, wherever the page begins.
+    /// Whether the query asks for a snapshot, wherever the page begins.
     pub fn wants(&self, row: &Snapshot) -> bool {
         row.status == SnapshotStatus::Pending
             && self
@@ -50,12 +50,12 @@ impl Default for PendingQuery {
     }
 }
 
-/// A background run as a store knows it.
+/// A background run that is not over.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingRun {
-    /// Whose run it is.
+    /// The tenant whose run it is.
     pub scope: Scope,
-    /// The run's row, without its state.
+    /// The run's snapshot, without its state.
     pub row: Snapshot,
 }
 
@@ -74,19 +74,19 @@ impl PendingRun {
 /// store's own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PendingCursor {
-    /// When the row was created.
+    /// When the snapshot was created.
     pub created_at: Timestamp,
-    /// The row.
+    /// The snapshot.
     pub snapshot_id: SnapshotId,
     /// The tenant.
     pub scope: Scope,
 }
 
-/// Part of the background runs that are under way.
+/// One page of the background runs that are not over.
 pub type PendingPage = Page<PendingRun, PendingCursor>;
 
 impl PendingPage {
-    /// The page that answers a query, cut from runs that come in any order, for stores that have them all at hand.
+    /// Cuts the page that answers a query from runs in any order, for stores that have them all at hand.
     pub fn cut(query: &PendingQuery, runs: impl IntoIterator<Item = PendingRun>) -> Self {
         let beyond = |run: &PendingRun| query.after.as_ref().is_none_or(|after| run.cursor() > *after);
         let mut items: Vec<PendingRun> = runs

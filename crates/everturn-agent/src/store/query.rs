@@ -1,4 +1,4 @@
-//! Asking a store what it has.
+//! Queries of a store, and their pages.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,13 @@ use super::Detail;
 pub use crate::snapshot::Cursor;
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// How many rows a page has unless the caller says otherwise.
+/// The number of items on a page, by default.
 pub const DEFAULT_PAGE: usize = 100;
 
-/// How many rows a page has at most.
+/// The greatest number of items on a page.
 pub const MAX_PAGE: usize = 1_000;
 
-/// Which way a listing goes.
+/// The sort order of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
@@ -28,17 +28,17 @@ pub enum Order {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotQuery {
-    /// Whose snapshots.
+    /// The session.
     pub session: SessionId,
-    /// Which way.
+    /// The sort order.
     pub order: Order,
     /// Whether to include snapshots that a rewind left behind.
     pub orphaned: bool,
-    /// How much of each.
+    /// How much of each snapshot to read.
     pub detail: Detail,
-    /// How many at most; more than [`MAX_PAGE`] is as good as that.
+    /// The number of items on a page; more than [`MAX_PAGE`] counts as that.
     pub limit: usize,
-    /// Where the page before this one ended.
+    /// The end of the page before this one.
     pub after: Option<Cursor>,
 }
 
@@ -55,37 +55,37 @@ impl SnapshotQuery {
         }
     }
 
-    /// The same, the earliest first.
+    /// Sorts the earliest first.
     pub fn oldest_first(mut self) -> Self {
         self.order = Order::Oldest;
         self
     }
 
-    /// The same, with snapshots that a rewind left behind.
+    /// Includes snapshots that a rewind left behind.
     pub fn with_orphaned(mut self) -> Self {
         self.orphaned = true;
         self
     }
 
-    /// The same, with the states.
+    /// Reads whole snapshots, with their states.
     pub fn whole(mut self) -> Self {
         self.detail = Detail::Whole;
         self
     }
 
-    /// The same, with at most so many rows in a page.
+    /// Sets the number of items on a page.
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = rows;
         self
     }
 
-    /// The same, going on where a page ended.
+    /// Continues after the end of a page.
     pub fn after(mut self, cursor: Cursor) -> Self {
         self.after = Some(cursor);
         self
     }
 
-    /// The number of rows this query asks for.
+    /// The number of snapshots this query asks for.
     pub fn page_size(&self) -> usize {
         self.limit.clamp(1, MAX_PAGE)
     }
@@ -95,11 +95,11 @@ impl SnapshotQuery {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionQuery {
-    /// Which way.
+    /// The sort order.
     pub order: Order,
-    /// How many at most; more than [`MAX_PAGE`] is as good as that.
+    /// The number of items on a page; more than [`MAX_PAGE`] counts as that.
     pub limit: usize,
-    /// Where the page before this one ended.
+    /// The end of the page before this one.
     pub after: Option<Cursor>,
 }
 
@@ -120,12 +120,12 @@ impl Default for SessionQuery {
     }
 }
 
-/// Part of a listing.
+/// One page of a listing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page<T, C = Cursor> {
-    /// The rows.
+    /// The items of the page.
     pub items: Vec<T>,
-    /// Where the next page begins; `None` after the last.
+    /// The end of this page, to pass as `after`; `None` on the last page.
     pub next: Option<C>,
 }
 
@@ -133,17 +133,17 @@ pub struct Page<T, C = Cursor> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionSummary {
-    /// Which session.
+    /// The session's id.
     pub session_id: SessionId,
-    /// Its latest snapshot, without the state.
+    /// The session's latest snapshot, without its state.
     pub latest: Snapshot,
 }
 
-/// What to delete for good.
+/// The snapshots to delete for good.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deletion {
-    /// These rows; children of a deleted row keep their own state and lose their parent.
+    /// These snapshots; children of a deleted snapshot keep their own state and lose their parent.
     Snapshots(Vec<SnapshotId>),
-    /// All rows of a session.
+    /// All snapshots of a session.
     Session(SessionId),
 }

@@ -1,8 +1,8 @@
 //! Leaving behind the snapshots after a rewind, so that a process may die at any point of it.
 //!
 //! Writing a snapshot is one atomic step, and a rewind marks many. So the decision is a single snapshot: the session's
-//! latest says which snapshots are kept until every other one is marked. Everyone who reads the session's latest snapshot
-//! finds an unfinished rewind there and finishes it before going on.
+//! latest says which snapshots are kept until every other one is marked. Everyone who reads the session's latest
+//! snapshot finds an unfinished rewind there and finishes it before going on.
 
 use std::collections::HashSet;
 
@@ -33,8 +33,8 @@ impl StoredSession {
         }
     }
 
-    /// The rewind that keeps the snapshots that lead to `to`. They part from those that are kept now at the first of them
-    /// that is not orphaned.
+    /// The rewind that keeps the snapshots that lead to `to`. They part from those that are kept now at the first of
+    /// them that is not orphaned.
     pub(crate) async fn rewind_to(&self, to: &SnapshotId) -> Result<Rewind> {
         let mut seen = HashSet::new();
         let mut next = Some(to.clone());
@@ -52,8 +52,8 @@ impl StoredSession {
         Ok(Rewind::new(to.clone(), fork))
     }
 
-    /// Keeps the snapshots that lead to `snapshot`, which exists already, and orphans those after it. `tip` is the latest
-    /// snapshot that the caller knows.
+    /// Keeps the snapshots that lead to `snapshot`, which exists already, and orphans those after it. `tip` is the
+    /// latest snapshot that the caller knows.
     ///
     /// # Errors
     /// `ABORTED` if `tip` is not the latest snapshot any more; the store's own errors.
@@ -82,10 +82,11 @@ impl StoredSession {
         }
     }
 
-    /// Marks every snapshot that a rewind leaves behind, where the session's latest snapshot, `tip`, has not finished it.
+    /// Marks every snapshot that a rewind leaves behind, where the session's latest snapshot, `tip`, has not finished
+    /// it.
     ///
-    /// Everyone who comes to the same snapshot does the same, so several may do it at once. A snapshot that came since is
-    /// not touched: it was written by somebody who had finished this rewind first.
+    /// Everyone who comes to the same snapshot does the same, so several may do it at once. A snapshot that came since
+    /// is not touched: it was written by somebody who had finished this rewind first.
     pub(crate) async fn finish_rewind(&self, rewind: &Rewind, tip: &Snapshot) -> Result<()> {
         let snapshots = self.after(rewind.fork(), tip).await?;
         let kept = rewind.kept(&snapshots);
@@ -98,7 +99,8 @@ impl StoredSession {
                 .iter()
                 .filter(|snapshot| snapshot.snapshot_id != tip.snapshot_id)
         };
-        // First what is to be found again, then what is to be hidden: in between there is a branch, and nothing is lost.
+        // First what is to be found again, then what is to be hidden: in between there is a branch, and nothing is
+        // lost.
         let recovered = others()
             .filter(|snapshot| is_kept(snapshot) && (snapshot.orphaned || snapshot.has_unfinished_rewind()));
         let left_behind = others().filter(|snapshot| !is_kept(snapshot) && !snapshot.orphaned);

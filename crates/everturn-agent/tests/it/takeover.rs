@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn_agent::{AgentInit, AgentInput, SnapshotPolicy, SnapshotStatus, Turn, TurnContext};
+use everturn_agent::store::{Bookkeeping, Mutation, Precondition, Scope, SessionStore};
+use everturn_agent::{AgentInit, AgentInput, Snapshot, SnapshotPolicy, SnapshotStatus, Turn, TurnContext};
 use serde_json::json;
 
 use crate::support::{FaultyStore, handling, reply, said, texts};
@@ -226,4 +227,40 @@ async fn turns_without_a_snapshot_of_their_own_are_not_lost_with_the_worker() {
     let state = second.row(&id).await.state.unwrap();
     assert_eq!(texts(&state.messages), ["one", "re: one", "two", "re: two"]);
     assert_eq!(state.prompt_input.as_deref(), Some(&json!({"tone": "kind"})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_another_version_is_nobody_elses_to_write_or_to_take() {
+    let (first, second) = Worker::two();
+    let task = first.detach("plan").await;
+    let later_version = json!({"backgroundRun": {"format": 2, "holder": "somebody"}});
+    let later_version: Bookkeeping = serde_json::from_value(later_version).unwrap();
+    let lease = later_version.clone();
+    let taken = Mutation::new(move |run| {
+        Ok(run.map(|run| Snapshot {
+            bookkeeping: lease.clone(),
+            ..run.clone()
+        }))
+    });
+    let id = task.snapshot_id();
+    let scope = Scope::default();
+    let save = second.store.save(&scope, Some(id), Precondition::None, taken);
+    let held = save.await.unwrap().unwrap();
+
+    tokio::time::sleep(A_WHILE).await;
+    let recovery = second.agent.recover().await;
+    first.gate.add_permits(1);
+    first.agent.idle().await;
+
+    assert_eq!(
+        first.row(id).await,
+        held,
+        "neither a heartbeat nor an end is written"
+    );
+    assert_eq!(held.bookkeeping, later_version);
+    assert!(recovery.taken_over.is_empty() && recovery.given_up.is_empty());
+    let message = recovery.failures[0].message();
+    for word in [id.as_str(), "'s'", "backgroundRun"] {
+        assert!(message.contains(word), "{message}");
+    }
 }
