@@ -13,7 +13,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use everturn_ai::History;
+use everturn_ai::{Answers, History};
 use everturn_core::{Context, Error, Result};
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ use crate::artifact::put;
 use crate::connection::CustomView;
 use crate::reading::SNAPSHOT_NOT_FOUND;
 use crate::{
-    AgentFinishReason, AgentInit, AgentInput, AgentOutput, Artifact, CustomState, GetSnapshotRequest, Resume,
+    AgentFinishReason, AgentInit, AgentInput, AgentOutput, Artifact, CustomState, GetSnapshotRequest,
     SessionId, SessionState, SnapshotId,
 };
 
@@ -144,7 +144,7 @@ impl<S: CustomState> Chat<S> {
     ///
     /// # Errors
     /// As [`Chat::send`].
-    pub async fn resume(&mut self, answers: impl Into<Resume>) -> Result<ChatTurn<'_, S>> {
+    pub async fn answer(&mut self, answers: impl Into<Answers>) -> Result<ChatTurn<'_, S>> {
         self.send(answers.into()).await
     }
 

@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
-use everturn_ai::Message;
+use everturn_ai::{Answers, Message};
 use everturn_core::{Connection, Result, Sender};
 use futures::Stream;
 use serde_json::Value;
 
 use crate::session::decode_custom;
-use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState, Resume};
+use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 
 /// The custom state as a client knows it from the patches it has received.
 #[derive(Debug, Clone, Default)]
@@ -89,8 +89,8 @@ impl<S: CustomState> AgentConnection<S> {
     ///
     /// # Errors
     /// As [`AgentConnection::send`].
-    pub async fn resume(&self, resume: impl Into<Resume>) -> Result<()> {
-        self.send(resume.into()).await
+    pub async fn answer(&self, answers: impl Into<Answers>) -> Result<()> {
+        self.send(answers.into()).await
     }
 
     /// Leaves: what was sent so far goes on in the background. [`AgentConnection::output`] then names its row.

@@ -72,6 +72,7 @@ pub mod patch;
 pub mod store;
 
 mod agent;
+mod answers;
 mod artifact;
 mod chat;
 mod clock;
@@ -87,7 +88,6 @@ mod middleware;
 mod prompt_agent;
 mod reading;
 mod recovery;
-mod resume;
 mod run_stream;
 mod runs;
 mod scope;
@@ -106,6 +106,7 @@ pub use self::agent::{
     AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, SessionAction, SnapshotAction,
     SnapshotsAction, WatchAction, WatchRequest, custom_agent, session_flow,
 };
+pub use self::answers::validate_answers;
 pub use self::archive::Archive;
 pub use self::artifact::Artifact;
 pub use self::chat::{
@@ -126,7 +127,6 @@ pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, re
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};
-pub use self::resume::validate_resume;
 pub use self::run_stream::RunChunks;
 pub use self::session::{CustomState, Session, SessionHandle};
 pub use self::snapshot::Snapshot;
@@ -137,6 +137,6 @@ pub use self::timeline::Timeline;
 pub use self::turn_lock::{Concurrency, SESSION_BUSY};
 pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
-    AgentStreamChunk, GetSnapshotRequest, Resume, SnapshotCreated, StateManagement, TurnEnd,
+    AgentStreamChunk, GetSnapshotRequest, SnapshotCreated, StateManagement, TurnEnd,
 };
 pub use self::worker_loss::WorkerLoss;

@@ -2,7 +2,7 @@
 //!
 //! What a client sends is strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
-use everturn_ai::{JsonObject, Message, ModelResponseChunk, Part};
+use everturn_ai::{Answers, Message, ModelResponseChunk};
 use everturn_core::{Error, Result, RuntimeError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -99,27 +99,12 @@ pub struct AgentInput {
     /// What the user says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
-    /// Answers to interrupted tool requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resume: Option<Resume>,
+    /// Answers to interrupted tool requests; `resume` on the wire.
+    #[serde(default, rename = "resume", skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answers>,
     /// Leave after this input and let the work go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detach: Option<bool>,
-}
-
-/// Answers to interrupted tool requests.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Resume {
-    /// Results supplied from outside: tool response parts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub respond: Vec<Part>,
-    /// Tools to run again: tool request parts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub restart: Vec<Part>,
-    /// Recorded on the tool message that the resume makes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<JsonObject>,
 }
 
 impl AgentInput {
@@ -132,9 +117,9 @@ impl AgentInput {
     }
 
     /// An input that answers interrupts.
-    pub fn resume(resume: Resume) -> Self {
+    pub fn answers(answers: impl Into<Answers>) -> Self {
         Self {
-            resume: Some(resume),
+            answers: Some(answers.into()),
             ..Self::default()
         }
     }
@@ -147,8 +132,8 @@ impl AgentInput {
 
     /// Whether there is anything to run a turn on.
     pub fn has_payload(&self) -> bool {
-        let resumes = |resume: &Resume| !resume.respond.is_empty() || !resume.restart.is_empty();
-        self.message.is_some() || self.resume.as_ref().is_some_and(resumes)
+        let answers = |answers: &Answers| !answers.is_empty();
+        self.message.is_some() || self.answers.as_ref().is_some_and(answers)
     }
 
     /// Whether the client leaves after this input.
@@ -175,9 +160,9 @@ impl From<Message> for AgentInput {
     }
 }
 
-impl From<Resume> for AgentInput {
-    fn from(resume: Resume) -> Self {
-        Self::resume(resume)
+impl From<Answers> for AgentInput {
+    fn from(answers: Answers) -> Self {
+        Self::answers(answers)
     }
 }
 

@@ -40,7 +40,7 @@ fn transfer() -> Tool {
         "Sends money.",
         |order: Transfer, cx: ToolContext| async move {
             let limit = 100;
-            match cx.resumed::<Approval>()? {
+            match cx.answer::<Approval>()? {
                 None if order.euros > limit => Err(cx.interrupt(Question { limit }).into()),
                 None => Ok(format!("sent {} euros to {}", order.euros, order.to)),
                 Some(approval) => Ok(format!(

@@ -29,7 +29,7 @@ mod observer;
 mod output;
 mod plan;
 mod recorded;
-mod resume;
+mod settlement;
 mod stream;
 mod tool_round;
 mod tool_table;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Document, JsonObject, Messages, MiddlewareRef, Part, ToolChoice};
+use crate::{Answers, Document, Messages, MiddlewareRef, ToolChoice};
 
 /// A whole generation, with models, tools, resources and middleware by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,9 +35,9 @@ pub struct GenerateActionOptions {
     /// The form of the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<GenerateActionOutputConfig>,
-    /// Answers to interrupted tool requests of the last message.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resume: Option<ResumeOptions>,
+    /// Answers to interrupted tool requests of the last message; `resume` on the wire.
+    #[serde(rename = "resume", skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answers>,
     /// Whether to give tool requests back instead of running the tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_tool_requests: Option<bool>,
@@ -100,19 +100,4 @@ impl From<String> for OutputInstructions {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
-}
-
-/// Answers to the interrupted tool requests of the last message.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ResumeOptions {
-    /// Tool responses to use as they are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub respond: Option<Vec<Part>>,
-    /// Tool requests to run again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub restart: Option<Vec<Part>>,
-    /// Metadata for the tool message that the answers make.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<JsonObject>,
 }

@@ -62,6 +62,7 @@
 //! | `download` | fetching media over HTTP for models that cannot do it themselves |
 //! | `filesystem` | the middleware that reads folders: `filesystem` and `skills` |
 
+mod answers;
 pub mod catalogue;
 mod chunk;
 mod content;
@@ -114,6 +115,7 @@ pub use everturn_core as core;
 #[cfg(feature = "download")]
 pub use self::model::HttpMediaFetcher;
 pub use self::{
+    answers::Answers,
     chunk::ModelResponseChunk,
     content::Content,
     document::Document,
@@ -133,9 +135,7 @@ pub use self::{
         Chunk, Generate, GenerateObserver, GenerateStream, Generated, define_format, register_generate,
         unusable_response, with_observer,
     },
-    generate_options::{
-        GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions, ResumeOptions,
-    },
+    generate_options::{GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions},
     generation_config::GenerationConfig,
     history::{History, Lineage, LineageId},
     json::{ItemCursor, JsonObject, complete_json, extract_items, extract_json, parse_json},

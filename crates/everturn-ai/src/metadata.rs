@@ -4,13 +4,13 @@
 pub const INTERRUPT: &str = "interrupt";
 /// In the data of an [`INTERRUPT`]: `true` for a call that began and of which nobody knows whether it took effect.
 pub const OUTCOME_UNKNOWN: &str = "outcomeUnknown";
-/// On a tool request: what [`INTERRUPT`] held before the call was resumed.
+/// On a tool request: what [`INTERRUPT`] held before the call was answered.
 pub const RESOLVED_INTERRUPT: &str = "resolvedInterrupt";
 /// On a tool request: the output of a call that finished while a sibling was interrupted.
 pub const PENDING_OUTPUT: &str = "pendingOutput";
 /// On a tool request: the content beside [`PENDING_OUTPUT`], if the call had any.
 pub const PENDING_CONTENT: &str = "pendingContent";
-/// On a restarted tool request: `true`, or the object handed to the tool. On a tool message: it was built by a resume.
+/// On a restarted tool request: `true`, or the object handed to the tool. On a tool message: it was built from answers to interrupts.
 pub const RESUMED: &str = "resumed";
 /// On a restarted tool request: the input before it was replaced.
 pub const REPLACED_INPUT: &str = "replacedInput";

@@ -25,7 +25,7 @@ pub const TOOL_INTERRUPT: Reason = Reason::new("tool-interrupt");
 pub const MAX_TURNS_EXCEEDED: Reason = Reason::new("max-turns-exceeded");
 /// The request needs what the model says it cannot do: `INVALID_ARGUMENT`.
 pub const UNSUPPORTED_BY_MODEL: Reason = Reason::new("unsupported-by-model");
-/// A resume left an interrupted tool request unanswered: `INVALID_ARGUMENT`.
+/// The answers left an interrupted tool request unanswered: `INVALID_ARGUMENT`.
 pub const UNRESOLVED_TOOL_REQUEST: Reason = Reason::new("unresolved-tool-request");
 /// The provider refused to answer: `FAILED_PRECONDITION`; the error carries the response.
 pub const GENERATION_BLOCKED: Reason = Reason::new("generation-blocked");

@@ -95,10 +95,10 @@ where
         context.guard(stopping).await
     }
 
-    /// Goes on with a stream that was started before, here or in another process, from its beginning: what was sent
+    /// Reattaches to a stream that was started before, here or in another process, from its beginning: what was sent
     /// already comes again, then what is new. Its output is `NOT_FOUND` if the server does not keep the stream, or no
     /// longer.
-    pub fn resume(&self, stream_id: &str) -> FlowStream<O, C> {
+    pub fn reattach(&self, stream_id: &str) -> FlowStream<O, C> {
         let (client, url) = (self.client.clone(), self.url.clone());
         let stream_id = Arc::from(stream_id);
         FlowStream::follow(&self.url, |context| async move {
@@ -148,7 +148,7 @@ where
         Self { connection, answer }
     }
 
-    /// The name to go on with this stream by, with [`RemoteFlow::resume`]; `None` if the server does not keep it, or
+    /// The name to reattach to this stream by, with [`RemoteFlow::reattach`]; `None` if the server does not keep it, or
     /// did not answer. Waits for the answer.
     pub async fn stream_id(&mut self) -> Option<String> {
         let is_answered = |answer: &Answer| !matches!(answer, Answer::Awaited);

@@ -71,7 +71,7 @@ async fn greet(name: String) -> String {
 /// Asks before acting.
 #[tool(name = "kitchen/turnOff")]
 async fn turn_off(context: ToolContext) -> Result<()> {
-    if context.is_resumed() {
+    if context.is_restarted() {
         Ok(())
     } else {
         Err(context.interrupt("really?"))

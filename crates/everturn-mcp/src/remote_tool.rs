@@ -68,18 +68,18 @@ fn metadata(server: &RemoteServer, listed: &rmcp::model::Tool) -> JsonObject {
 /// Calls the tool, or goes on with a call that asked something.
 async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &ToolContext) -> Result<Value> {
     let question = Question::answered_by(context, &server.name);
-    let resumed = context.resumed_value().cloned().unwrap_or_default();
+    let answer = context.answer_value().cloned().unwrap_or_default();
     if let Some(question) = &question
         && let Some(task) = &question.task_id
     {
         let task = RemoteTask::new(server, task);
-        task.answer(question.answers(&resumed)?, context).await?;
+        task.answer(question.answers(&answer)?, context).await?;
         return Ok(output(task.finish(context).await?, context));
     }
     let mut params = CallToolRequestParams::new(tool.to_owned());
     params.arguments = arguments(tool, input)?;
     if let Some(question) = question {
-        params.input_responses = Some(question.answers(&resumed)?);
+        params.input_responses = Some(question.answers(&answer)?);
         params.request_state = question.request_state;
     }
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));

@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::{Value, json};
 
-use crate::durable::Resumption;
+use crate::durable::Reattachment;
 use crate::envelope::Envelope;
 use crate::{streaming, websocket};
 
@@ -30,7 +30,7 @@ pub fn position(headers: &[(&'static str, &[u8])]) -> Option<(String, u64)> {
             ))
         })
         .collect();
-    let Resumption { id, after } = Resumption::of(&headers).ok()??;
+    let Reattachment { id, after } = Reattachment::of(&headers).ok()??;
     Some((id, after.number()))
 }
 

@@ -5,7 +5,7 @@
 
 mod answer;
 mod frame;
-mod resumption;
+mod reattachment;
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::answer::{stop, stream, unknown};
 use self::frame::frames;
-use self::resumption::stream_id;
-pub(crate) use self::resumption::{Resumption, STREAM_ID};
+use self::reattachment::stream_id;
+pub(crate) use self::reattachment::{Reattachment, STREAM_ID};
 use crate::call::Call;
 use crate::principal::Principal;
 
@@ -76,12 +76,12 @@ impl Durable {
         &self,
         principal: Option<&Principal>,
         action: &str,
-        resumption: &Resumption,
+        reattachment: &Reattachment,
     ) -> Result<Option<Opened>> {
-        let id = resumption.id.clone();
+        let id = reattachment.id.clone();
         match self
             .log
-            .read(&key(principal, action, &id), resumption.after)
+            .read(&key(principal, action, &id), reattachment.after)
             .await
         {
             Ok(entries) => Ok(Some(Opened { id, entries })),

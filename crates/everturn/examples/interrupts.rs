@@ -47,7 +47,7 @@ struct Decision {
 #[tool]
 async fn transfer(order: Order, context: &ToolContext) -> Result<String> {
     let Order { from, to, amount } = order;
-    match context.resumed::<Decision>()? {
+    match context.answer::<Decision>()? {
         None => Err(context.interrupt(Confirmation {
             question: format!("Move {amount} to {to}?"),
             amount,
@@ -90,7 +90,7 @@ async fn main() -> Result<()> {
         let answers = waiting
             .map(|interrupt| answer(&interrupt))
             .collect::<Result<Vec<Part>>>()?;
-        reply = chat.resume(answers).await?.output().await?;
+        reply = chat.answer(answers).await?.output().await?;
     }
 
     println!("banker:   {}", reply.text());

@@ -1,5 +1,5 @@
 //! An agent on a server, and a client that talks to it as if it were local: streamed turns, a turn in the background, and
-//! a flow whose stream is gone on with by its name.
+//! a flow whose stream the client reattaches to by its name.
 //!
 //! Both are in this process, so that the example needs nothing else; in earnest the client is another program.
 
@@ -77,7 +77,7 @@ async fn talk(address: SocketAddr) -> Result<()> {
     drop(meal);
 
     let name = name.ok_or_else(|| Error::internal("a server with a stream log names its streams"))?;
-    let mut meal = courses.resume(&name);
+    let mut meal = courses.reattach(&name);
     while let Some(course) = meal.next().await {
         println!("{course}");
     }

@@ -98,15 +98,15 @@ pub mod prelude {
     pub use everturn_agent::store::{MemoryStore, SessionStore};
     pub use everturn_agent::{
         Agent, AgentFinishReason, AgentInput, AgentReply, AgentSession, AgentTask, Artifact, Artifacts, Chat,
-        Concurrency, Delegation, Heartbeat, Interrupt, Resume, Session, SessionHandle, SessionId,
-        SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy, SnapshotStatus,
-        Timeline, Turn, WorkerLoss,
+        Concurrency, Delegation, Heartbeat, Interrupt, Session, SessionHandle, SessionId, SessionState,
+        Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy, SnapshotStatus, Timeline, Turn,
+        WorkerLoss,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;
     pub use everturn_ai::{
-        FinishReason, Generate, History, Message, Messages, Part, Reconciliation, Replay, Role, Tool,
-        ToolChoice, ToolContext,
+        Answers, FinishReason, Generate, History, Message, Messages, Part, Reconciliation, Replay, Role,
+        Tool, ToolChoice, ToolContext,
     };
     pub use everturn_core::{
         Context, Emitter, Error, HandlerError, HandlerResult, Inputs, Result, Status, run,

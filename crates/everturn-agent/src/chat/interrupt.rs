@@ -6,8 +6,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::Resume;
-
 /// A tool request that was interrupted: the agent waits for a person, or whoever answers in their place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interrupt(Part);
@@ -74,13 +72,13 @@ impl Interrupt {
         self.0.respond(output, None).ok_or_else(not_a_request)
     }
 
-    /// The answer that runs the tool again, with `resumed` for it to see.
+    /// The answer that runs the tool again, with `answer` for it to see.
     ///
     /// # Errors
-    /// `INTERNAL` if `resumed` cannot be written as JSON.
-    pub fn restart(&self, resumed: impl Serialize) -> Result<Part> {
-        let resumed = Some(serde_json::to_value(resumed)?).filter(|resumed| !resumed.is_null());
-        self.0.restart(resumed, None).ok_or_else(not_a_request)
+    /// `INTERNAL` if `answer` cannot be written as JSON.
+    pub fn restart(&self, answer: impl Serialize) -> Result<Part> {
+        let answer = Some(serde_json::to_value(answer)?).filter(|answer| !answer.is_null());
+        self.0.restart(answer, None).ok_or_else(not_a_request)
     }
 }
 
@@ -90,36 +88,4 @@ fn decode<T: DeserializeOwned>(value: Value) -> Result<T> {
 
 fn not_a_request() -> Error {
     Error::internal("an interrupt is always a tool request")
-}
-
-/// Tool responses respond, tool requests restart.
-impl FromIterator<Part> for Resume {
-    fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> Self {
-        let (restart, respond) = parts
-            .into_iter()
-            .partition(|part| part.as_tool_request().is_some());
-        Self {
-            respond,
-            restart,
-            metadata: None,
-        }
-    }
-}
-
-impl From<Part> for Resume {
-    fn from(part: Part) -> Self {
-        Self::from_iter([part])
-    }
-}
-
-impl From<Vec<Part>> for Resume {
-    fn from(parts: Vec<Part>) -> Self {
-        Self::from_iter(parts)
-    }
-}
-
-impl<const N: usize> From<[Part; N]> for Resume {
-    fn from(parts: [Part; N]) -> Self {
-        Self::from_iter(parts)
-    }
 }

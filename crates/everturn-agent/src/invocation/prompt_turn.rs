@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use everturn_ai::prompt::{Prompt, with_prompt_state};
 use everturn_ai::{
-    FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, PartKind,
-    ResumeOptions, Role,
+    Answers, FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, PartKind,
+    Role,
 };
 use everturn_core::{Error, HandlerResult, Result};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::AgentFunction;
 use super::conversation::{conversation_of, marked};
 use super::generate::ConversationObserver;
-use crate::{AgentInput, CustomState, Resume, Turn, validate_resume};
+use crate::{AgentInput, CustomState, Turn, validate_answers};
 
 /// Returns the function of a prompt agent. `input` is the prompt input of conversations that bring none of their own.
 pub(crate) fn prompt_function<S: CustomState>(prompt: Prompt, input: Arc<Value>) -> Arc<AgentFunction<S>> {
@@ -43,8 +43,8 @@ async fn prompt_turn<S: CustomState>(
     let context = with_prompt_state(turn.context().clone(), move || session.custom_json());
     let observed = Arc::new(OnceLock::from(history.clone()));
     let context = ConversationObserver::install(&turn, &observed, context);
-    let resume = answers(turn.input());
-    let (conversation, since) = if resume.is_some() || turn.input().message.is_none() {
+    let answers = answers(turn.input());
+    let (conversation, since) = if answers.is_some() || turn.input().message.is_none() {
         at_the_interrupted_turn(&history)
     } else {
         (history.clone(), Messages::new())
@@ -62,9 +62,9 @@ async fn prompt_turn<S: CustomState>(
         .context(context)
         .emitter(turn.emitter())
         .allow_blocked();
-    if let Some(resume) = resume {
-        validate_resume(&history, resume)?;
-        generate = generate.resume(resume_options(resume));
+    if let Some(answers) = answers {
+        validate_answers(&history, answers)?;
+        generate = generate.answers(answers.clone());
     }
     let reply = generate.run().await.map_err(|error| error.context("generate"))?;
 
@@ -103,11 +103,8 @@ fn check_input(input: &AgentInput, history: &History) -> Result<()> {
 }
 
 /// Returns the answers to interrupts, if the input brings any.
-fn answers(input: &AgentInput) -> Option<&Resume> {
-    input
-        .resume
-        .as_ref()
-        .filter(|resume| !(resume.respond.is_empty() && resume.restart.is_empty()))
+fn answers(input: &AgentInput) -> Option<&Answers> {
+    input.answers.as_ref().filter(|answers| !answers.is_empty())
 }
 
 /// Splits the conversation at the beginning of the interrupted turn.
@@ -124,15 +121,6 @@ fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
         history.truncate_to(begin),
         Messages::from(history).slice(begin..history.len()),
     )
-}
-
-fn resume_options(resume: &Resume) -> ResumeOptions {
-    let given = |parts: &Vec<Part>| (!parts.is_empty()).then(|| parts.clone());
-    ResumeOptions {
-        respond: given(&resume.respond),
-        restart: given(&resume.restart),
-        metadata: resume.metadata.clone(),
-    }
 }
 
 /// Adds the messages of the model and its tools to the conversation; `history` is the conversation that the model was asked

@@ -22,7 +22,7 @@ pub(crate) fn turn_key(
     own: Option<&SnapshotId>,
 ) -> JournalKey {
     // Whether the client stays is not part of what it asks for.
-    let asked = (&input.message, &input.resume);
+    let asked = (&input.message, &input.answers);
     JournalKey::new(session.clone(), digest(&(base, length, asked, own)))
 }
 

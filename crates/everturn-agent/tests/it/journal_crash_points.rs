@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
-    Agent, AgentFinishReason, AgentInput, Artifact, Interrupt, Resume, Session, SessionState, agent,
+    Agent, AgentFinishReason, AgentInput, Artifact, Interrupt, Session, SessionState, agent,
 };
-use everturn_ai::{Message, ModelResponse, Part, Replay, Tool, ToolContext, ToolRequest};
+use everturn_ai::{Answers, Message, ModelResponse, Part, Replay, Tool, ToolContext, ToolRequest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -155,9 +155,9 @@ fn wherever_it_dies_nothing_happens_twice_and_the_result_is_the_same() {
             while output.finish_reason == Some(AgentFinishReason::Interrupted) {
                 interrupted = true;
                 unknown += 1;
-                let resume = Resume::from(answers(&output, &world));
+                let given = Answers::from(answers(&output, &world));
                 output = fuse
-                    .process(turn(&cook(&store, &fuse, &world), AgentInput::resume(resume)))
+                    .process(turn(&cook(&store, &fuse, &world), AgentInput::answers(given)))
                     .unwrap()
                     .unwrap();
             }

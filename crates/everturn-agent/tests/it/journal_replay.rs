@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use everturn_agent::{Agent, AgentFinishReason, AgentInput, Journaling, Resume, SnapshotPolicy, agent};
-use everturn_ai::{ModelResponse, Reconciliation, Replay};
+use everturn_agent::{Agent, AgentFinishReason, AgentInput, Journaling, SnapshotPolicy, agent};
+use everturn_ai::{Answers, ModelResponse, Reconciliation, Replay};
 use everturn_core::{Error, Status};
 use serde_json::{Value, json};
 
@@ -63,8 +63,8 @@ fn a_call_in_flight_is_asked_about_and_an_answer_settles_it() {
     let (setting, fuse, agent) = died_while_paying();
     let asked = run(&fuse, &agent, "go").unwrap().unwrap();
     let question = interrupt(&asked);
-    let answer = Resume::from(question.respond("paid in cash").unwrap());
-    let output = run(&fuse, &agent, AgentInput::resume(answer)).unwrap().unwrap();
+    let answer = Answers::from(question.respond("paid in cash").unwrap());
+    let output = run(&fuse, &agent, AgentInput::answers(answer)).unwrap().unwrap();
 
     assert!(question.is_outcome_unknown());
     assert_eq!(output.message.unwrap().text(), "Done.");
@@ -77,8 +77,8 @@ fn a_call_in_flight_is_asked_about_and_an_answer_settles_it() {
 fn a_call_in_flight_is_run_again_by_whoever_knows_that_it_did_not_happen() {
     let (setting, fuse, agent) = died_while_paying();
     let asked = run(&fuse, &agent, "go").unwrap().unwrap();
-    let again = Resume::from(interrupt(&asked).restart(()).unwrap());
-    let output = run(&fuse, &agent, AgentInput::resume(again)).unwrap().unwrap();
+    let again = Answers::from(interrupt(&asked).restart(()).unwrap());
+    let output = run(&fuse, &agent, AgentInput::answers(again)).unwrap().unwrap();
 
     assert_eq!(output.message.unwrap().text(), "Done.");
     assert_eq!(setting.world.counted("pay"), 2);
@@ -93,7 +93,7 @@ fn a_restarted_call_that_dies_too_is_not_run_a_third_time() {
     fuse = Fuse::never();
     let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
     let asked = run(&fuse, &agent, "go").unwrap().unwrap();
-    let again = || AgentInput::resume(Resume::from(interrupt(&asked).restart(()).unwrap()));
+    let again = || AgentInput::answers(Answers::from(interrupt(&asked).restart(()).unwrap()));
     let second = Fuse::never();
     let dies = second.clone();
     let dying = tool("pay", &setting.world, move |_| {

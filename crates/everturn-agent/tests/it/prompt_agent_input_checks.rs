@@ -1,8 +1,8 @@
 //! What no turn can be made of is refused before the model is asked.
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{AgentFinishReason, AgentInit, AgentInput, Resume, agent};
-use everturn_ai::{Message, Part, Role, ToolRequest, ToolResponse};
+use everturn_agent::{AgentFinishReason, AgentInit, AgentInput, agent};
+use everturn_ai::{Answers, Message, Part, Role, ToolRequest, ToolResponse};
 use everturn_core::Status;
 use serde_json::json;
 
@@ -32,7 +32,7 @@ async fn refusal(input: AgentInput) -> String {
 #[tokio::test]
 async fn an_input_with_nothing_in_it() {
     let nothing = refusal(AgentInput::default()).await;
-    let no_answers = refusal(AgentInput::resume(Resume::default())).await;
+    let no_answers = refusal(AgentInput::answers(Answers::default())).await;
 
     assert!(nothing.contains("a turn needs a message"), "{nothing}");
     assert_eq!(nothing, no_answers);

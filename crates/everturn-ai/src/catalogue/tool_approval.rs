@@ -14,7 +14,7 @@ use crate::{Middleware, MultipartToolResponse, NextTool, Part, ToolCall, interru
 ///
 /// The interrupt's data is `{message}`, which names the tool. To allow the call, restart it with what
 /// [`ToolApproval::approve`] makes of the interrupted request; to refuse it, respond to it instead. A restart without
-/// that mark is interrupted again, so that resuming for another reason approves nothing.
+/// that mark is interrupted again, so that an answer to another question approves nothing.
 ///
 /// ```
 /// use everturn_ai::catalogue::ToolApproval;
@@ -55,7 +55,7 @@ impl ToolApproval {
     fn allows(&self, call: &ToolCall) -> bool {
         let is_listed = |name: &str| self.approved.contains(name) || self.allowed_tools.contains(name);
         let was_approved =
-            || call.resumed().and_then(|resumed| resumed.get(TOOL_APPROVED)) == Some(&Value::Bool(true));
+            || call.answer().and_then(|answer| answer.get(TOOL_APPROVED)) == Some(&Value::Bool(true));
         is_listed(call.tool.name()) || is_listed(call.tool.short_name()) || was_approved()
     }
 }

@@ -37,7 +37,7 @@ fn is_finished(message: &Message, finish: Option<FinishReason>) -> bool {
     !is_cut_short && message.tool_requests().next().is_none()
 }
 
-/// Some providers do not tell calls apart; responses and resumptions have to.
+/// Some providers do not tell calls apart; responses and restarts have to.
 fn with_references(message: Message) -> Message {
     if message.tool_requests().all(|request| request.reference.is_some()) {
         return message;

@@ -14,8 +14,8 @@ use super::plan::{FirstSpan, Plan, ResourceReference};
 use super::{GenerateStream, Generated};
 use crate::middleware::IntoMiddleware;
 use crate::{
-    Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoTool, Messages, ModelReference,
-    ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource, ResumeOptions, ToolChoice,
+    Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoTool, Messages,
+    ModelReference, ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource, ToolChoice,
 };
 
 /// A generation to be run: everything is optional but something to generate from.
@@ -198,32 +198,24 @@ impl<T> Generate<T> {
         }
     }
 
-    /// Goes on after an interrupt: answers to the tool requests of the last message.
-    pub fn resume(self, resume: ResumeOptions) -> Self {
-        self.edit(|plan| plan.resume = Some(resume))
+    /// Answers the interrupted tool requests of the last message. Answers that were given before are replaced.
+    pub fn answers(self, answers: impl Into<Answers>) -> Self {
+        self.edit(|plan| plan.answers = Some(answers.into()))
     }
 
-    /// Goes on after an interrupt with an answer, made by [`Tool::respond`](crate::Tool::respond) or
+    /// Answers an interrupted tool request with a response, made by [`Tool::respond`](crate::Tool::respond) or
     /// [`Part::respond`].
     pub fn respond(self, answer: Part) -> Self {
         self.edit(|plan| {
-            plan.resume
-                .get_or_insert_default()
-                .respond
-                .get_or_insert_default()
-                .push(answer);
+            plan.answers.get_or_insert_default().respond.push(answer);
         })
     }
 
-    /// Goes on after an interrupt by running a tool again, made by [`Tool::restart`](crate::Tool::restart) or
+    /// Answers an interrupted tool request with a restart, made by [`Tool::restart`](crate::Tool::restart) or
     /// [`Part::restart`].
     pub fn restart(self, request: Part) -> Self {
         self.edit(|plan| {
-            plan.resume
-                .get_or_insert_default()
-                .restart
-                .get_or_insert_default()
-                .push(request);
+            plan.answers.get_or_insert_default().restart.push(request);
         })
     }
 

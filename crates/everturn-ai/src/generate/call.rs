@@ -10,7 +10,7 @@ use super::output::OutputPlan;
 use super::tool_table::ToolTable;
 use crate::middleware::{GenerateTurn, Middleware, ModelCall, NextModel};
 use crate::model::ModelHandle;
-use crate::{ModelRequest, ModelResponse, ModelResponseChunk, Resource, ResumeOptions, Role};
+use crate::{Answers, ModelRequest, ModelResponse, ModelResponseChunk, Resource, Role};
 
 pub(super) struct Call {
     pub(super) registry: Registry,
@@ -66,13 +66,13 @@ impl Call {
     pub(super) fn opening(
         &self,
         request: ModelRequest,
-        resume: Option<ResumeOptions>,
+        answers: Option<Answers>,
         emitter: &Emitter<ModelResponseChunk>,
         context: Context,
     ) -> GenerateTurn {
         GenerateTurn {
             request,
-            resume,
+            answers,
             turn: 0,
             message_index: 0,
             emitter: self.with_defaults(emitter),

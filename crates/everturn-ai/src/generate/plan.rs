@@ -14,8 +14,8 @@ use crate::middleware::{Middleware, MiddlewareSource};
 use crate::model::{ModelHandle, default_model};
 use crate::resource::{Resource, lookup_resource};
 use crate::{
-    Content, Document, GenerateActionOptions, GenerateActionOutputConfig, Message, Messages, ModelReference,
-    ModelRequest, ModelResponse, ModelResponseChunk, ResumeOptions, ToolChoice, ToolReference,
+    Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, Message, Messages,
+    ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, ToolChoice, ToolReference,
 };
 
 const DEFAULT_MAX_TURNS: u32 = 5;
@@ -43,7 +43,7 @@ pub(super) struct Plan {
     pub(super) docs: Vec<Document>,
     pub(super) resources: Vec<ResourceReference>,
     pub(super) output: GenerateActionOutputConfig,
-    pub(super) resume: Option<ResumeOptions>,
+    pub(super) answers: Option<Answers>,
     pub(super) middleware: Vec<MiddlewareSource>,
     pub(super) context: Option<Context>,
     pub(super) step_name: Option<String>,
@@ -90,7 +90,7 @@ impl Plan {
             docs: Vec::new(),
             resources: Vec::new(),
             output: GenerateActionOutputConfig::default(),
-            resume: None,
+            answers: None,
             middleware: Vec::new(),
             context: None,
             step_name: None,
@@ -121,7 +121,7 @@ impl Plan {
                 .map(ResourceReference::Name)
                 .collect(),
             output: options.output.unwrap_or_default(),
-            resume: options.resume,
+            answers: options.answers,
             middleware: options
                 .middleware
                 .into_iter()
@@ -152,12 +152,12 @@ impl Plan {
         announce: impl FnOnce(&Arc<OutputPlan>),
     ) -> Result<Finished> {
         let context = self.context.clone().unwrap_or_else(Context::current);
-        let (emitter, resume) = (self.emitter.clone(), self.resume.clone());
+        let (emitter, answers) = (self.emitter.clone(), self.answers.clone());
         let (call, request) = self.resolve().await?;
         let call = Arc::new(call);
         let output = Arc::clone(&call.output);
         announce(&output);
-        let turn = call.opening(request, resume, &emitter, context);
+        let turn = call.opening(request, answers, &emitter, context);
         let response = match first {
             FirstSpan::Own => call.turn(turn).await?,
             FirstSpan::Callers => call.turn_in_current_span(turn).await?,

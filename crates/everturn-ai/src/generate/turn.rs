@@ -53,8 +53,8 @@ impl Call {
     }
 
     async fn step(self: Arc<Self>, mut turn: GenerateTurn) -> Result<ModelResponse> {
-        if let Some(resume) = turn.resume.take() {
-            let following = Box::pin(self.resume(turn, resume)).await?;
+        if let Some(answers) = turn.answers.take() {
+            let following = Box::pin(self.settle(turn, answers)).await?;
             return self.turn(following).await;
         }
         expand_resources(

@@ -31,8 +31,8 @@ impl Serialize for TurnInput<'_> {
         if let Some(output) = &request.output {
             map.serialize_entry("output", output)?;
         }
-        if let Some(resume) = &self.turn.resume {
-            map.serialize_entry("resume", resume)?;
+        if let Some(answers) = &self.turn.answers {
+            map.serialize_entry("resume", answers)?;
         }
         map.end()
     }

@@ -3,7 +3,7 @@
 use everturn_core::{Context, Emitter, Registry, Result};
 use serde_json::Value;
 
-use crate::{Message, ModelRequest, ModelResponseChunk, Part, ResumeOptions, Tool, ToolRequest, metadata};
+use crate::{Answers, Message, ModelRequest, ModelResponseChunk, Part, Tool, ToolRequest, metadata};
 
 /// A turn that is about to begin.
 #[derive(Debug, Clone)]
@@ -11,8 +11,8 @@ use crate::{Message, ModelRequest, ModelResponseChunk, Part, ResumeOptions, Tool
 pub struct GenerateTurn {
     /// The request that the model will get; changes to it stay for later turns.
     pub request: ModelRequest,
-    /// The answers to interrupted tool calls, if this turn resumes from an interrupt.
-    pub resume: Option<ResumeOptions>,
+    /// The answers to interrupted tool calls, if this turn answers an interrupt.
+    pub answers: Option<Answers>,
     /// How many rounds of tools came before.
     pub turn: u32,
     /// The index of the next message to be streamed.
@@ -81,8 +81,8 @@ impl ToolCall {
         self.part.as_tool_request()
     }
 
-    /// What an interrupted call was restarted with; `None` if this is not a restart.
-    pub fn resumed(&self) -> Option<&Value> {
+    /// The answer that an interrupted call was restarted with; `None` if this is not a restart.
+    pub fn answer(&self) -> Option<&Value> {
         self.part.metadata_entry(metadata::RESUMED)
     }
 }

@@ -17,14 +17,14 @@ impl Part {
 
     /// The part that runs this interrupted tool request again.
     ///
-    /// `resumed` is handed to the tool; `None` hands it `true`. `replace_input`, if given, takes the place of the
+    /// `answer` is handed to the tool; `None` hands it `true`. `replace_input`, if given, takes the place of the
     /// arguments, and the old ones are recorded. Gives `None` if this is not a tool request.
-    pub fn restart(&self, resumed: Option<Value>, replace_input: Option<Value>) -> Option<Part> {
+    pub fn restart(&self, answer: Option<Value>, replace_input: Option<Value>) -> Option<Part> {
         let mut request = self.as_tool_request()?.clone();
         let mut part = self
             .clone()
             .without_metadata_entry(metadata::INTERRUPT)
-            .with_metadata_entry(metadata::RESUMED, resumed.unwrap_or(Value::Bool(true)));
+            .with_metadata_entry(metadata::RESUMED, answer.unwrap_or(Value::Bool(true)));
         if let Some(input) = replace_input {
             let replaced = request.input.replace(input).unwrap_or(Value::Null);
             part = part.with_metadata_entry(metadata::REPLACED_INPUT, replaced);

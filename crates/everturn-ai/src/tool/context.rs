@@ -88,21 +88,21 @@ impl ToolContext {
     }
 
     /// Whether this is an interrupted call that was restarted.
-    pub fn is_resumed(&self) -> bool {
-        self.resumed_value().is_some()
+    pub fn is_restarted(&self) -> bool {
+        self.answer_value().is_some()
     }
 
-    /// What the caller gave for restarting an interrupted call: `true`, or anything.
-    pub fn resumed_value(&self) -> Option<&Value> {
+    /// The answer with which the caller restarted an interrupted call: `true`, or any other value.
+    pub fn answer_value(&self) -> Option<&Value> {
         self.entry(metadata::RESUMED)
     }
 
-    /// What the caller gave for restarting an interrupted call; `None` if the call was not restarted.
+    /// The answer with which the caller restarted an interrupted call; `None` if the call was not restarted.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the caller gave something else than a `T`.
-    pub fn resumed<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        read(self.resumed_value(), "what the call was restarted with")
+    /// `INVALID_ARGUMENT` if the answer is not a `T`.
+    pub fn answer<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        read(self.answer_value(), "the answer that the call was restarted with")
     }
 
     /// The data of the interrupt that a restarted call answers, as the conversation holds it; `None` if the call was not

@@ -22,15 +22,15 @@ impl Tool {
             .ok_or_else(|| not_a_call(self.name()))
     }
 
-    /// The part that runs an interrupted call of this tool again and hands it `resumed`; give it to
+    /// The part that runs an interrupted call of this tool again and hands it `answer`; give it to
     /// [`Generate::restart`](crate::Generate::restart).
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if `request` is not a call of this tool, or the tool can only be answered.
-    pub fn restart(&self, request: &Part, resumed: impl Serialize) -> Result<Part> {
+    pub fn restart(&self, request: &Part, answer: impl Serialize) -> Result<Part> {
         self.check_restart(request)?;
         request
-            .restart(some(serde_json::to_value(resumed)?), None)
+            .restart(some(serde_json::to_value(answer)?), None)
             .ok_or_else(|| not_a_call(self.name()))
     }
 
@@ -41,15 +41,15 @@ impl Tool {
     pub fn restart_with_input(
         &self,
         request: &Part,
-        resumed: impl Serialize,
+        answer: impl Serialize,
         input: impl Serialize,
     ) -> Result<Part> {
         self.check_restart(request)?;
         let input = serde_json::to_value(input)?;
         super::body::check_input(self, &input)?;
-        let resumed = some(serde_json::to_value(resumed)?);
+        let answer = some(serde_json::to_value(answer)?);
         request
-            .restart(resumed, Some(input))
+            .restart(answer, Some(input))
             .ok_or_else(|| not_a_call(self.name()))
     }
 

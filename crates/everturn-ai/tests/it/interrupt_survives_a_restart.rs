@@ -36,7 +36,7 @@ fn transfer() -> Tool {
         "transfer",
         "Sends money.",
         |order: Transfer, cx: ToolContext| async move {
-            let Some(approval) = cx.resumed::<Approval>()? else {
+            let Some(approval) = cx.answer::<Approval>()? else {
                 return Err(cx.interrupt(Question { limit: 100 }).into());
             };
             assert_eq!(cx.interrupted_with(), Some(&json!({ "limit": 100 })));

@@ -1,6 +1,6 @@
 //! Recorded: interrupts and resuming.
 
-use everturn_ai::{JsonObject, Message, Part, ResumeOptions, Tool, ToolContext, reason};
+use everturn_ai::{Answers, JsonObject, Message, Part, Tool, ToolContext, reason};
 use serde_json::{Value, json};
 
 use crate::generate_support::{
@@ -11,7 +11,7 @@ use crate::generate_support::{
 /// Interrupts at first, and says what it was restarted with the second time.
 fn confirm() -> Tool {
     Tool::dynamic("conf", "d", None, |_input, cx: ToolContext| async move {
-        match cx.resumed::<Value>()? {
+        match cx.answer::<Value>()? {
             Some(resumed) => Ok(json!({ "resumed": resumed })),
             None => Err(cx.interrupt(()).into()),
         }
@@ -57,12 +57,12 @@ async fn an_interrupt_its_pending_sibling_and_the_resumption() {
     let answer = ask().respond(&interrupts[0], json!({ "a": "yes" })).unwrap();
     let again = confirm().restart(&interrupts[1], json!({ "k": 1 })).unwrap();
     let metadata = JsonObject::from_iter([("m".to_owned(), json!(1))]);
-    let resume = ResumeOptions {
-        respond: Some(vec![answer]),
-        restart: Some(vec![again]),
+    let answers = Answers {
+        respond: vec![answer],
+        restart: vec![again],
         metadata: Some(metadata),
     };
-    let generate = generate.messages(first.messages()).resume(resume);
+    let generate = generate.messages(first.messages()).answers(answers);
     let second = generate.emitter(second_chunks.emitter()).await.unwrap();
 
     assert_eq!(comparable(json!(second.into_response())), recorded["second"]);
@@ -80,7 +80,7 @@ async fn an_interrupt_left_unanswered() {
     let error = generate
         .tool(ask())
         .messages(messages)
-        .resume(ResumeOptions::default())
+        .answers(Answers::default())
         .await
         .unwrap_err();
 
@@ -97,7 +97,7 @@ async fn a_resumption_without_an_interrupt() {
     let error = generate
         .tool(ask())
         .messages([Message::user("hi")])
-        .resume(ResumeOptions::default())
+        .answers(Answers::default())
         .await
         .unwrap_err();
 

@@ -157,7 +157,7 @@ async fn a_stream_is_gone_on_with_by_its_name_and_stopped_by_it() {
     let mut first = flow.stream(4).unwrap();
     let id = first.stream_id().await.unwrap();
     drop(first);
-    let mut again = flow.resume(&id);
+    let mut again = flow.reattach(&id);
     let mut chunks = Vec::new();
     while let Some(chunk) = again.next().await {
         chunks.push(chunk);
@@ -168,7 +168,7 @@ async fn a_stream_is_gone_on_with_by_its_name_and_stopped_by_it() {
     flow.stop(&id).await.unwrap();
     assert_eq!(flow.stop("unknown").await.unwrap_err().status(), Status::NotFound);
     assert_eq!(
-        flow.resume("unknown").output().await.unwrap_err().status(),
+        flow.reattach("unknown").output().await.unwrap_err().status(),
         Status::NotFound
     );
     assert_eq!(flow.run(2).await.unwrap(), "counted to 2");

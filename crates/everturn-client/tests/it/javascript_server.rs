@@ -162,7 +162,7 @@ async fn an_interrupt_is_answered() {
     let asked = chat.run("use ask").await.unwrap();
     let interrupts = asked.interrupts();
     let answer = interrupts[0].respond("by a person").unwrap();
-    let reply = chat.resume(answer).await.unwrap().output().await.unwrap();
+    let reply = chat.answer(answer).await.unwrap().output().await.unwrap();
 
     assert_eq!(asked.finish_reason(), AgentFinishReason::Interrupted);
     assert_eq!(interrupts[0].name(), "ask");
@@ -179,7 +179,7 @@ async fn an_interrupted_tool_is_restarted() {
     let asked = chat.run("use act").await.unwrap();
     let interrupt = asked.interrupts().remove(0);
     let confirmation = interrupt.restart(json!({"confirmed": true})).unwrap();
-    let reply = chat.resume(confirmation).await.unwrap().output().await.unwrap();
+    let reply = chat.answer(confirmation).await.unwrap().output().await.unwrap();
 
     assert_eq!(interrupt.data::<Value>().unwrap(), json!({"confirm": "leeks"}));
     assert_eq!(reply.text(), "you said: acted on leeks");
@@ -328,7 +328,7 @@ async fn a_stream_is_gone_on_with_by_its_name() {
     let id = first.stream_id().await.unwrap();
     assert_eq!(first.next().await, Some(1));
     drop(first);
-    let mut again = flow.resume(&id);
+    let mut again = flow.reattach(&id);
     let mut chunks = Vec::new();
     while let Some(chunk) = again.next().await {
         chunks.push(chunk);
@@ -336,7 +336,7 @@ async fn a_stream_is_gone_on_with_by_its_name() {
 
     assert_eq!(chunks, [1, 2, 3, 4, 5]);
     assert_eq!(again.output().await.unwrap(), "counted to 5");
-    let unknown = flow.resume("unknown").output().await.unwrap_err();
+    let unknown = flow.reattach("unknown").output().await.unwrap_err();
     assert_eq!(unknown.status(), Status::NotFound);
     assert_ne!(unknown.reason(), Some(Reason::ACTION_NOT_FOUND));
 }

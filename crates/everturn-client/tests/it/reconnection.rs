@@ -298,10 +298,10 @@ async fn a_stream_is_gone_on_with_by_its_name() {
     let mut first = flow.stream(json!("in")).unwrap();
     let id = first.stream_id().await.unwrap();
     drop(first);
-    let mut again = flow.resume(&id);
+    let mut again = flow.reattach(&id);
     let chunk = again.next().await;
     let output = again.output().await.unwrap();
-    let unknown = flow.resume("unknown").output().await;
+    let unknown = flow.reattach("unknown").output().await;
 
     assert_eq!((chunk, output.as_str()), (Some(1), "done"));
     assert_eq!(unknown.unwrap_err().status(), Status::NotFound);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use everturn_agent::{
-    AgentFinishReason, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk, HandOff, Resume,
+    AgentFinishReason, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk, HandOff,
     SessionId, SnapshotId, StateManagement,
 };
-use everturn_ai::{JsonObject, Message, Part};
+use everturn_ai::{Answers, JsonObject, Message, Part};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Descriptor, DynAction, Error, JsonCall, Result};
 use jiff::Timestamp;
@@ -124,21 +124,21 @@ fn resumption(paused: Paused, answers: Vec<Value>) -> (AgentInit, AgentInput) {
         snapshot_id: paused.snapshot_id,
         ..AgentInit::default()
     };
-    (init, AgentInput::resume(resume(&paused.parts, answers)))
+    (init, AgentInput::answers(answers_to(&paused.parts, answers)))
 }
 
 /// The answers as the agent takes them. A call that asked without data can only be answered; any other is made again
 /// with the answer.
-pub(super) fn resume(parts: &[Part], answers: Vec<Value>) -> Resume {
-    let mut resume = Resume::default();
+pub(super) fn answers_to(parts: &[Part], answers: Vec<Value>) -> Answers {
+    let mut given = Answers::default();
     for (part, answer) in parts.iter().zip(answers) {
         if part.interrupt() == Some(&Value::Bool(true)) {
-            resume.respond.extend(part.respond(spoken(answer), None));
+            given.respond.extend(part.respond(spoken(answer), None));
         } else {
-            resume.restart.extend(part.restart(Some(answer), None));
+            given.restart.extend(part.restart(Some(answer), None));
         }
     }
-    resume
+    given
 }
 
 /// What was said in a form that has a field for it.

@@ -7,7 +7,7 @@ use everturn_core::{ActionType, Error, JsonCall, Result, Status};
 use rmcp::model::{DetailedTask, ErrorCode, GetTaskResult, Task, TaskPayload, TaskStatus, UpdateTaskParams};
 use serde_json::{Value, json};
 
-use super::agents::{POLL_INTERVAL_MS, questions, result, resume};
+use super::agents::{POLL_INTERVAL_MS, answers_to, questions, result};
 use super::asking::{self, Answered};
 use super::session::Request;
 
@@ -97,7 +97,7 @@ pub(super) async fn update(request: &Request<'_>, params: UpdateTaskParams) -> R
             return Err(Error::failed_precondition(message).with_public());
         }
     };
-    let input = AgentInput::resume(resume(&parts, answers)).detached();
+    let input = AgentInput::answers(answers_to(&parts, answers)).detached();
     let init = AgentInit::snapshot(run.snapshot.snapshot_id);
     let mut call = companion_call(request, serde_json::to_value(input)?);
     call.init = Some(serde_json::to_value(init)?);

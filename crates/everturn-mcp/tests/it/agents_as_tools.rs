@@ -51,7 +51,7 @@ fn scripted() -> (Registry, ScriptedModel) {
         "transfer",
         "Sends money.",
         |euros: u32, cx: ToolContext| async move {
-            if !cx.is_resumed() {
+            if !cx.is_restarted() {
                 Err::<(), _>(cx.interrupt(json!({ "message": format!("Send {euros}?") })))?;
             }
             Ok(format!("{euros} sent"))

@@ -1,8 +1,8 @@
 //! What a server asks in the middle of a call interrupts the client's generation, and is answered later.
 
+use everturn_agent::AgentInput;
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{AgentInput, Resume};
-use everturn_ai::{FinishReason, Generate, Part};
+use everturn_ai::{Answers, FinishReason, Generate, Part};
 use everturn_core::Registry;
 use everturn_testkit::Reply;
 use serde_json::{Value, json};
@@ -108,12 +108,12 @@ async fn an_agent_is_interrupted_and_goes_on_over_another_connection() {
     let part = asked.message().unwrap().interrupts().next().unwrap().clone();
     connections.disconnect().await;
     let mut chat = cashier.chat().resume(asked.session_id()).open().await.unwrap();
-    let resume = Resume {
+    let answers = Answers {
         restart: vec![part.restart(Some(json!({ "by": "Ada" })), None).unwrap()],
-        ..Resume::default()
+        ..Answers::default()
     };
     let reply = chat
-        .send(AgentInput::resume(resume))
+        .send(AgentInput::answers(answers))
         .await
         .unwrap()
         .output()

@@ -68,7 +68,7 @@ pub(crate) fn kitchen() -> Registry {
         "pay",
         "Pays, when somebody allows it.",
         |order: Order, cx: ToolContext| async move {
-            let Some(approval) = cx.resumed_value() else {
+            let Some(approval) = cx.answer_value() else {
                 let schema = json!({
                     "type": "object",
                     "properties": { "by": { "type": "string" } },

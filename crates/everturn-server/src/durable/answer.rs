@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use everturn_core::Error;
 use futures::StreamExt;
 
-use super::{Durable, Opened, Resumption, STREAM_ID, frames, stream_id};
+use super::{Durable, Opened, Reattachment, STREAM_ID, frames, stream_id};
 use crate::call::Call;
 use crate::envelope::Envelope;
 use crate::error_body::Refusal;
@@ -25,15 +25,15 @@ pub(crate) async fn stream(
     call: Call,
     held: Held,
 ) -> Result<Response<Body>, Refusal> {
-    let ids = Resumption::wants_ids(headers);
-    let Some(resumption) = Resumption::of(headers)? else {
+    let ids = Reattachment::wants_ids(headers);
+    let Some(reattachment) = Reattachment::of(headers)? else {
         let Held { meter, permit } = held;
         let opened = durable.run(principal, call, permit).await?;
         let reading = Held { meter, permit: None };
         return Ok(respond(mounted, opened, ids, reading));
     };
     let action = &mounted.route.key;
-    Ok(match durable.replay(principal, action, &resumption).await? {
+    Ok(match durable.replay(principal, action, &reattachment).await? {
         // To read is to call: it takes a connection, and what there is to read comes from the log.
         Some(opened) => respond(mounted, opened, ids, held),
         None => unknown(),

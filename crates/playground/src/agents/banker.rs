@@ -35,7 +35,7 @@ pub(crate) struct Decision {
 #[tool]
 async fn transfer(amount: u64, to: String, context: &ToolContext) -> Result<String> {
     let account = account()?;
-    match context.resumed::<Decision>()? {
+    match context.answer::<Decision>()? {
         None => Err(context.interrupt(Confirmation {
             question: format!("Move {amount} to {to}?"),
         })),

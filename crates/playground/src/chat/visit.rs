@@ -163,7 +163,7 @@ impl Visit {
             let is_approved = matches!(line.trim().to_lowercase().as_str(), "y" | "yes");
             answers.push(question.restart(Decision { is_approved })?);
         }
-        Ok((!answers.is_empty()).then(|| AgentInput::resume(answers.into())))
+        Ok((!answers.is_empty()).then(|| AgentInput::answers(answers)))
     }
 
     fn turn_to(&mut self, name: &str) -> Result<()> {

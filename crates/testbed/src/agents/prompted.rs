@@ -66,7 +66,7 @@ fn restart_tool() -> Tool {
         "restartTool",
         "Acts, once a person has confirmed.",
         |deed: Deed, context: ToolContext| async move {
-            if !context.is_resumed() {
+            if !context.is_restarted() {
                 return Err(context.interrupt(json!({ "confirm": deed.action })).into());
             }
             Ok(Done {

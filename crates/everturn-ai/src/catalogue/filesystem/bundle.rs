@@ -52,7 +52,7 @@ impl Bundle {
 
     /// Reads again what was read in a round that another tool interrupted.
     ///
-    /// The tool's answer was kept for the resumed call, what it announced was not: it waited in a call that has ended.
+    /// The tool's answer was kept for the restarted call, what it announced was not: it waited in a call that has ended.
     async fn reread(&self, messages: &Messages) {
         for request in interrupted_reads(messages, &self.read_tool) {
             let Some(input) = request
@@ -124,7 +124,7 @@ fn last_answers(messages: &Messages) -> Option<(usize, &Message)> {
     (message.role() == Role::Tool).then_some((index, message))
 }
 
-/// The requests to `tool` that were answered, by a resume, with what had been kept for it.
+/// The requests to `tool` that were settled with what had been kept for it.
 fn interrupted_reads(messages: &Messages, tool: &str) -> Vec<ToolRequest> {
     let Some((index, answers)) = last_answers(messages) else {
         return Vec::new();

@@ -315,12 +315,12 @@ pub(crate) fn generate_options() -> impl Strategy<Value = GenerateActionOptions>
                 constrained,
             }
         });
-    let resume = (
-        of(vec(tool_response().prop_map(Part::from), 0..2)),
-        of(vec(tool_request().prop_map(Part::from), 0..2)),
+    let answers = (
+        vec(tool_response().prop_map(Part::from), 0..2),
+        vec(tool_request().prop_map(Part::from), 0..2),
         of(object()),
     )
-        .prop_map(|(respond, restart, metadata)| ResumeOptions {
+        .prop_map(|(respond, restart, metadata)| Answers {
             respond,
             restart,
             metadata,
@@ -338,7 +338,7 @@ pub(crate) fn generate_options() -> impl Strategy<Value = GenerateActionOptions>
         ),
         (
             of(output),
-            of(resume),
+            of(answers),
             of(any::<bool>()),
             of(any::<u32>()),
             of(text()),
@@ -348,7 +348,7 @@ pub(crate) fn generate_options() -> impl Strategy<Value = GenerateActionOptions>
         .prop_map(
             |(
                 (model, docs, messages, tools, resources, tool_choice, config),
-                (output, resume, return_tool_requests, max_turns, step_name, middleware),
+                (output, answers, return_tool_requests, max_turns, step_name, middleware),
             )| GenerateActionOptions {
                 model,
                 docs,
@@ -358,7 +358,7 @@ pub(crate) fn generate_options() -> impl Strategy<Value = GenerateActionOptions>
                 tool_choice,
                 config,
                 output,
-                resume,
+                answers,
                 return_tool_requests,
                 max_turns,
                 step_name,

@@ -1,30 +1,28 @@
-//! Whether a resume answers what is actually pending.
+//! Whether answers to interrupts fit what is actually pending.
 //!
 //! References of tool calls are unique only within one model message, so only the most recent model message counts:
 //! looking further back would let a client replay a settled call with input of its own making.
 
-use everturn_ai::{History, Message, Part, Role, ToolRequest};
+use everturn_ai::{Answers, History, Message, Part, Role, ToolRequest};
 use everturn_core::{Error, Result};
 use serde_json::Value;
 
-use crate::Resume;
-
-/// Checks a resume against the conversation: every entry must name a tool request of the most recent model message, and
+/// Checks answers to interrupts against the conversation: every entry must name a tool request of the most recent model message, and
 /// a restart must repeat that request's input (the order of object members and the spelling of numbers apart).
 ///
-/// Prompt-backed agents do this on every turn; a custom agent that takes resumes from clients should too. An entry
+/// Prompt-backed agents do this on every turn; a custom agent that takes answers from clients should too. An entry
 /// that is neither a tool request nor a tool response is left for the generate loop to reject.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a request that was never made, one that is no longer pending, and a restart whose input was
 /// changed.
-pub fn validate_resume(history: &History, resume: &Resume) -> Result<()> {
+pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
     let latest = history
         .iter()
         .rev()
         .position(|message| message.role() == Role::Model);
     let asked = latest.and_then(|back| history.get(history.len() - 1 - back));
-    for restart in resume.restart.iter().filter_map(Part::as_tool_request) {
+    for restart in answers.restart.iter().filter_map(Part::as_tool_request) {
         let recorded = pending(history, asked, &restart.name, restart.reference.as_deref())?;
         if !same_json(recorded.input.as_ref(), restart.input.as_ref()) {
             return Err(Error::invalid_argument(format!(
@@ -32,7 +30,7 @@ pub fn validate_resume(history: &History, resume: &Resume) -> Result<()> {
             )));
         }
     }
-    for response in resume.respond.iter().filter_map(Part::as_tool_response) {
+    for response in answers.respond.iter().filter_map(Part::as_tool_response) {
         pending(history, asked, &response.name, response.reference.as_deref())?;
     }
     Ok(())
@@ -103,18 +101,18 @@ mod tests {
         Part::tool_request(ToolRequest::new("pay", input).with_reference(reference))
     }
 
-    fn restart(part: Part) -> Resume {
-        Resume {
+    fn restart(part: Part) -> Answers {
+        Answers {
             restart: vec![part],
-            ..Resume::default()
+            ..Answers::default()
         }
     }
 
-    fn respond(name: &str, reference: &str) -> Resume {
+    fn respond(name: &str, reference: &str) -> Answers {
         let request = ToolRequest::new(name, json!(null)).with_reference(reference);
-        Resume {
+        Answers {
             respond: vec![Part::tool_response(ToolResponse::to(&request, "ok"))],
-            ..Resume::default()
+            ..Answers::default()
         }
     }
 
@@ -130,8 +128,8 @@ mod tests {
         ])
     }
 
-    fn refusal(resume: &Resume) -> String {
-        let error = validate_resume(&conversation(), resume).unwrap_err();
+    fn refusal(answers: &Answers) -> String {
+        let error = validate_answers(&conversation(), answers).unwrap_err();
         assert_eq!(error.status(), Status::InvalidArgument);
         error.message().to_owned()
     }
@@ -140,8 +138,8 @@ mod tests {
     fn a_restart_may_spell_the_same_input_differently() {
         let spelt = restart(request("2", json!({"sum": 7.0, "to": "bob"})));
 
-        assert!(validate_resume(&conversation(), &spelt).is_ok());
-        assert!(validate_resume(&conversation(), &respond("pay", "2")).is_ok());
+        assert!(validate_answers(&conversation(), &spelt).is_ok());
+        assert!(validate_answers(&conversation(), &respond("pay", "2")).is_ok());
     }
 
     #[test]
@@ -172,6 +170,6 @@ mod tests {
             Message::user("hello?"),
         ]);
 
-        assert!(validate_resume(&history, &respond("ask", "")).is_ok());
+        assert!(validate_answers(&history, &respond("ask", "")).is_ok());
     }
 }

@@ -12,7 +12,7 @@ use super::tool_round::answer;
 use super::turn::send_answers;
 use crate::middleware::GenerateTurn;
 use crate::{
-    Message, MultipartToolResponse, Part, ResumeOptions, Role, ToolOutcome, ToolRequest, metadata, reason,
+    Answers, Message, MultipartToolResponse, Part, Role, ToolOutcome, ToolRequest, metadata, reason,
 };
 
 /// How one tool request of the interrupted message is settled.
@@ -25,16 +25,16 @@ enum Settlement {
 
 impl Call {
     /// Settles the interrupted message and gives the turn that follows.
-    pub(super) async fn resume(
+    pub(super) async fn settle(
         self: &Arc<Self>,
         mut turn: GenerateTurn,
-        resume: ResumeOptions,
+        given: Answers,
     ) -> Result<GenerateTurn> {
         let interrupted = interrupted_message(&turn)?;
-        let settlements = self.settlements(&interrupted, &resume)?;
+        let settlements = self.settlements(&interrupted, &given)?;
         let index = ChunkIndex::starting_at(turn.message_index);
         let answers = self.answers(&turn, &interrupted, settlements, &index).await?;
-        let note = resume.metadata.map_or(Value::Bool(true), Value::Object);
+        let note = given.metadata.map_or(Value::Bool(true), Value::Object);
         let answers = Message::tool(answers).with_metadata_entry(metadata::RESUMED, note);
 
         let last = turn.request.messages.len() - 1;
@@ -46,9 +46,8 @@ impl Call {
         Ok(turn)
     }
 
-    fn settlements(&self, interrupted: &Message, resume: &ResumeOptions) -> Result<Vec<Settlement>> {
-        let respond = resume.respond.as_deref().unwrap_or_default();
-        let restart = resume.restart.as_deref().unwrap_or_default();
+    fn settlements(&self, interrupted: &Message, given: &Answers) -> Result<Vec<Settlement>> {
+        let Answers { respond, restart, .. } = given;
         if respond.iter().any(|part| part.as_tool_response().is_none()) {
             return Err(wrong_directive("respond", "tool responses"));
         }
@@ -129,7 +128,7 @@ fn interrupted_message(turn: &GenerateTurn) -> Result<Message> {
     let is_interrupted =
         |message: &&Message| message.role() == Role::Model && message.tool_requests().next().is_some();
     last.filter(is_interrupted).cloned().ok_or_else(|| {
-        let message = "cannot resume: the last message is not a model's with at least one tool request";
+        let message = "there is no interrupt to answer: the last message is not a model's with at least one tool request";
         Error::failed_precondition(message).with_public()
     })
 }

@@ -18,7 +18,7 @@ const MAX_ID: usize = 256;
 
 /// From where to go on with which stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Resumption {
+pub(crate) struct Reattachment {
     pub(crate) id: String,
     pub(crate) after: Position,
 }
@@ -38,7 +38,7 @@ pub(crate) fn stream_id(headers: &HeaderMap) -> Result<Option<String>> {
     Ok(Some(value.to_owned()))
 }
 
-impl Resumption {
+impl Reattachment {
     /// What a request asks to go on with, if it does not ask for a new call.
     ///
     /// Fails with `INVALID_ARGUMENT` if it says from where and not of which stream, or what it says cannot be read.
@@ -106,23 +106,32 @@ mod tests {
         let from_start = headers(&[("x-genkit-stream-id", "abc")]);
         let from_event = headers(&[("x-genkit-stream-id", "abc"), ("last-event-id", "7")]);
 
-        assert_eq!(Resumption::of(&HeaderMap::new()).unwrap(), None);
+        assert_eq!(Reattachment::of(&HeaderMap::new()).unwrap(), None);
         assert_eq!(
-            Resumption::of(&from_start).unwrap().unwrap().after,
+            Reattachment::of(&from_start).unwrap().unwrap().after,
             Position::START
         );
         assert_eq!(
-            Resumption::of(&from_event).unwrap().unwrap().after,
+            Reattachment::of(&from_event).unwrap().unwrap().after,
             Position::new(7)
         );
     }
 
     #[test]
     fn ids_are_sent_only_to_who_asks_for_them() {
-        assert!(!Resumption::wants_ids(&headers(&[("x-genkit-stream-id", "abc")])));
-        assert!(!Resumption::wants_ids(&headers(&[("x-everturn-event-ids", "0")])));
-        assert!(Resumption::wants_ids(&headers(&[("x-everturn-event-ids", "1")])));
-        assert!(Resumption::wants_ids(&headers(&[("last-event-id", "0")])));
+        assert!(!Reattachment::wants_ids(&headers(&[(
+            "x-genkit-stream-id",
+            "abc"
+        )])));
+        assert!(!Reattachment::wants_ids(&headers(&[(
+            "x-everturn-event-ids",
+            "0"
+        )])));
+        assert!(Reattachment::wants_ids(&headers(&[(
+            "x-everturn-event-ids",
+            "1"
+        )])));
+        assert!(Reattachment::wants_ids(&headers(&[("last-event-id", "0")])));
     }
 
     #[test]
@@ -135,11 +144,11 @@ mod tests {
             vec![("x-genkit-stream-id", "")],
             vec![("x-genkit-stream-id", long.as_str())],
         ] {
-            assert!(Resumption::of(&headers(&wrong)).is_err(), "{wrong:?}");
+            assert!(Reattachment::of(&headers(&wrong)).is_err(), "{wrong:?}");
         }
         let mut twice = HeaderMap::new();
         twice.append(STREAM_ID, "a".parse().unwrap());
         twice.append(STREAM_ID, "b".parse().unwrap());
-        assert!(Resumption::of(&twice).is_err());
+        assert!(Reattachment::of(&twice).is_err());
     }
 }

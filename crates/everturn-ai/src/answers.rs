@@ -1,0 +1,80 @@
+//! Answers to interrupts.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{JsonObject, Part};
+
+/// Answers to the interrupted tool requests of the last model message.
+///
+/// Every interrupted request needs one answer: a response, which takes the place of the tool's output, or a restart, which
+/// runs the tool again. An iterator of parts collects into answers: tool responses respond, tool requests restart.
+///
+/// On the wire the answers are the object `resume`, as in every other language.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ResumeOptions")]
+pub struct Answers {
+    /// The tool responses that stand in for the tools' outputs.
+    #[serde(
+        default,
+        deserialize_with = "null_as_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(with = "Option<Vec<Part>>")]
+    pub respond: Vec<Part>,
+    /// The tool requests to run again.
+    #[serde(
+        default,
+        deserialize_with = "null_as_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(with = "Option<Vec<Part>>")]
+    pub restart: Vec<Part>,
+    /// Metadata for the tool message that the answers make.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<JsonObject>,
+}
+
+impl Answers {
+    /// Whether there is neither a response nor a restart.
+    pub fn is_empty(&self) -> bool {
+        self.respond.is_empty() && self.restart.is_empty()
+    }
+}
+
+/// Some clients write `null` for a list that they leave out.
+fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl FromIterator<Part> for Answers {
+    fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> Self {
+        let (restart, respond) = parts
+            .into_iter()
+            .partition(|part| part.as_tool_request().is_some());
+        Self {
+            respond,
+            restart,
+            metadata: None,
+        }
+    }
+}
+
+impl From<Part> for Answers {
+    fn from(part: Part) -> Self {
+        Self::from_iter([part])
+    }
+}
+
+impl From<Vec<Part>> for Answers {
+    fn from(parts: Vec<Part>) -> Self {
+        Self::from_iter(parts)
+    }
+}
+
+impl<const N: usize> From<[Part; N]> for Answers {
+    fn from(parts: [Part; N]) -> Self {
+        Self::from_iter(parts)
+    }
+}
