@@ -1,6 +1,6 @@
 //! The settings of a file store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ const DEFAULT_POLL: Duration = Duration::from_secs(2);
 /// use std::time::Duration;
 /// use everturn_file::FileStore;
 ///
-/// # fn main() -> everturn_core::Result<()> {
-/// let store = FileStore::options("sessions").max_chain(50).poll_every(Duration::from_millis(250)).open()?;
+/// # async fn open() -> everturn_core::Result<()> {
+/// let store = FileStore::options("sessions").max_chain(50).poll_every(Duration::from_millis(250)).open().await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
@@ -32,9 +32,9 @@ pub struct FileStoreOptions {
 }
 
 impl FileStoreOptions {
-    pub(crate) fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Self {
-            root,
+            root: root.to_owned(),
             max_chain: None,
             poll: Some(DEFAULT_POLL),
             disk: Arc::new(RealDisk),
@@ -71,7 +71,7 @@ impl FileStoreOptions {
     /// # Errors
     /// `INVALID_ARGUMENT` if `max_chain` or the polling interval is zero; the file system's error if the folder cannot be
     /// created.
-    pub fn open(self) -> Result<FileStore> {
+    pub async fn open(self) -> Result<FileStore> {
         if self.max_chain == Some(0) {
             return Err(Error::invalid_argument("max_chain is 0 and must be at least 1"));
         }
@@ -80,6 +80,6 @@ impl FileStoreOptions {
                 "poll_every needs an interval longer than zero; without_polling turns polling off",
             ));
         }
-        FileStore::start(self)
+        tokio::task::spawn_blocking(|| FileStore::start(self)).await?
     }
 }

@@ -1,7 +1,7 @@
 //! The store: every method of the trait, as blocking work on files.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
@@ -37,7 +37,7 @@ use crate::watch::Watchers;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> everturn_core::Result<()> {
 /// # let folder = std::env::temp_dir().join(format!("everturn-doc-{}", std::process::id()));
-/// let store = FileStore::open(&folder)?;
+/// let store = FileStore::open(&folder).await?;
 ///
 /// assert_eq!(store.get(&Scope::default(), &"missing".into(), Default::default()).await?, None);
 /// # std::fs::remove_dir_all(&folder).ok();
@@ -56,14 +56,14 @@ impl FileStore {
     /// Opens the store in a folder, creating the folder if it does not exist.
     ///
     /// # Errors
-    /// What the file system reports if the folder cannot be created.
-    pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
-        Self::options(root).open()
+    /// As [`FileStoreOptions::open`].
+    pub async fn open(root: impl AsRef<Path>) -> Result<Self> {
+        Self::options(root).open().await
     }
 
     /// Returns the settings of a store in a folder, to change before it is opened.
-    pub fn options(root: impl Into<PathBuf>) -> FileStoreOptions {
-        FileStoreOptions::new(root.into())
+    pub fn options(root: impl AsRef<Path>) -> FileStoreOptions {
+        FileStoreOptions::new(root.as_ref())
     }
 
     pub(crate) fn start(options: FileStoreOptions) -> Result<Self> {

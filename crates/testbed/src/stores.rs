@@ -16,7 +16,7 @@ use crate::arguments::StoreChoice;
 pub(crate) async fn sessions(choice: &StoreChoice) -> Result<Arc<dyn SessionStore>> {
     Ok(match choice {
         StoreChoice::Memory => Arc::new(MemoryStore::new()),
-        StoreChoice::File(path) => Arc::new(FileStore::open(path)?),
+        StoreChoice::File(path) => Arc::new(FileStore::open(path).await?),
         StoreChoice::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
     })
 }

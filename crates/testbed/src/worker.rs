@@ -68,7 +68,8 @@ impl StorePlace {
                 FileStore::options(root)
                     .disk(Arc::new(UnforcedDisk))
                     .poll_every(Duration::from_millis(50))
-                    .open()?,
+                    .open()
+                    .await?,
             ),
         })
     }

@@ -126,7 +126,7 @@ async fn nothing_is_left_in_a_database_once_it_was_compacted() {
 #[tokio::test]
 async fn nothing_is_left_in_files() {
     let folder = tempfile::tempdir().unwrap();
-    let agent = singer(Arc::new(FileStore::open(folder.path()).unwrap()));
+    let agent = singer(Arc::new(FileStore::open(folder.path()).await.unwrap()));
     let sessions = spread(&agent).await.unwrap();
     assert!(is_anywhere(folder.path()), "the test can see what is stored");
 
@@ -143,7 +143,7 @@ async fn a_fork_outlives_the_session_it_came_from() {
         .unwrap();
     let stores: [Arc<dyn SessionStore>; 2] = [
         Arc::new(database),
-        Arc::new(FileStore::open(folder.path().join("files")).unwrap()),
+        Arc::new(FileStore::open(folder.path().join("files")).await.unwrap()),
     ];
     for store in stores {
         let agent = singer(store);
@@ -169,7 +169,7 @@ async fn what_goes_on_from_a_deleted_row_can_be_resumed() {
     let stores: [Arc<dyn SessionStore>; 3] = [
         Arc::new(everturn_agent::store::MemoryStore::new()),
         Arc::new(database),
-        Arc::new(FileStore::open(folder.path().join("files")).unwrap()),
+        Arc::new(FileStore::open(folder.path().join("files")).await.unwrap()),
     ];
     for store in stores {
         let agent = singer(store);

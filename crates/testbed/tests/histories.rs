@@ -67,7 +67,9 @@ proptest! {
     #[test]
     fn the_file_store_keeps_histories(ids in ids(), program in program(16)) {
         let folder = tempfile::tempdir().unwrap();
-        let store: Arc<dyn SessionStore> = Arc::new(FileStore::open(folder.path()).unwrap());
-        run(rehearse(store, ids, &program))?;
+        run(async {
+            let store: Arc<dyn SessionStore> = Arc::new(FileStore::open(folder.path()).await.unwrap());
+            rehearse(store, ids, &program).await
+        })?;
     }
 }

@@ -39,7 +39,7 @@ impl Place {
         match self {
             Self::Memory(store) => Arc::new(store.clone()),
             Self::Sqlite(path) => Arc::new(SqliteStore::open(path).await.unwrap()),
-            Self::Files(path) => Arc::new(FileStore::open(path).unwrap()),
+            Self::Files(path) => Arc::new(FileStore::open(path).await.unwrap()),
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) async fn use_files(root: &Path, row: &[u8], pointer: &[u8], mark: &[u
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
-    let store = FileStore::options(root).without_polling().open().unwrap();
+    let store = FileStore::options(root).without_polling().open().await.unwrap();
 
     let read = explained(store.get(&scope, &"r".into(), Detail::Whole).await).flatten();
     let latest = explained(store.latest(&scope, &"s".into(), Detail::Whole).await);

@@ -28,7 +28,11 @@ async fn is_there(store: &FileStore, id: &str) -> bool {
 #[tokio::test]
 async fn the_newest_of_a_line_are_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let store = FileStore::options(folder.path()).max_chain(2).open().unwrap();
+    let store = FileStore::options(folder.path())
+        .max_chain(2)
+        .open()
+        .await
+        .unwrap();
 
     save(&store, "a", None, 1).await;
     save(&store, "b", Some("a"), 2).await;
@@ -41,7 +45,11 @@ async fn the_newest_of_a_line_are_kept() {
 #[tokio::test]
 async fn a_line_that_bites_its_tail_does_not_hang() {
     let folder = tempfile::tempdir().unwrap();
-    let store = FileStore::options(folder.path()).max_chain(1).open().unwrap();
+    let store = FileStore::options(folder.path())
+        .max_chain(1)
+        .open()
+        .await
+        .unwrap();
 
     save(&store, "a", Some("b"), 1).await;
     save(&store, "b", Some("a"), 2).await;
@@ -50,11 +58,15 @@ async fn a_line_that_bites_its_tail_does_not_hang() {
     assert!(is_there(&store, "b").await && is_there(&store, "self").await);
 }
 
-#[test]
-fn a_cap_of_nothing_is_refused() {
+#[tokio::test]
+async fn a_cap_of_nothing_is_refused() {
     let folder = tempfile::tempdir().unwrap();
 
-    let error = FileStore::options(folder.path()).max_chain(0).open().unwrap_err();
+    let error = FileStore::options(folder.path())
+        .max_chain(0)
+        .open()
+        .await
+        .unwrap_err();
 
     assert_eq!(error.status(), Status::InvalidArgument);
 }

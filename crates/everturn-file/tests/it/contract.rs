@@ -14,11 +14,11 @@ async fn the_store_keeps_every_promise() {
 
     let certificate = certify(|| {
         stores += 1;
-        let store = FileStore::options(folder.path().join(stores.to_string()))
-            .poll_every(Duration::from_millis(20))
-            .open()
-            .unwrap();
-        async move { Arc::new(store) as Arc<dyn SessionStore> }
+        let options = FileStore::options(folder.path().join(stores.to_string()));
+        async move {
+            let store = options.poll_every(Duration::from_millis(20)).open().await;
+            Arc::new(store.unwrap()) as Arc<dyn SessionStore>
+        }
     })
     .await;
 

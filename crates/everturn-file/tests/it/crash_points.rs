@@ -14,7 +14,7 @@ async fn whatever_was_acknowledged_is_there_and_the_rest_is_whole_or_absent() {
 
         let acknowledged = save_all(folder.path(), DyingDisk::before(dies_before)).await;
 
-        let store = FileStore::open(folder.path()).unwrap();
+        let store = FileStore::open(folder.path()).await.unwrap();
         let left = check(&store, acknowledged).await;
         assert_eq!(left, Ok(()), "when dying before operation {dies_before}");
         if acknowledged == ROWS {
@@ -31,7 +31,8 @@ async fn an_acknowledged_background_run_is_found_whatever_was_cut_off() {
         let store = FileStore::options(folder.path())
             .without_polling()
             .disk(DyingDisk::before(dies_before))
-            .open();
+            .open()
+            .await;
         let mut run = row(1);
         run.status = SnapshotStatus::Pending;
         let mut over = run.clone();
@@ -43,7 +44,7 @@ async fn an_acknowledged_background_run_is_found_whatever_was_cut_off() {
             acknowledged[1] = acknowledged[0] && put(&store, over, Precondition::None).await.is_ok();
         }
 
-        let store = FileStore::open(folder.path()).unwrap();
+        let store = FileStore::open(folder.path()).await.unwrap();
         let stored = store
             .get(&Scope::default(), &"row-1".into(), Detail::Metadata)
             .await

@@ -8,7 +8,7 @@ use everturn_file::FileStore;
 use everturn_testkit::certify::certify_crashes;
 
 async fn open(folder: PathBuf) -> Arc<dyn SessionStore> {
-    Arc::new(FileStore::open(folder).unwrap())
+    Arc::new(FileStore::open(folder).await.unwrap())
 }
 
 #[tokio::test]

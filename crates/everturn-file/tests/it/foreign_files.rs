@@ -18,9 +18,13 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new() -> Self {
+    async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = FileStore::options(folder.path()).max_chain(2).open().unwrap();
+        let store = FileStore::options(folder.path())
+            .max_chain(2)
+            .open()
+            .await
+            .unwrap();
         Self { folder, store }
     }
 
@@ -79,7 +83,7 @@ fn row(id: &str, second: u8) -> Value {
 
 #[tokio::test]
 async fn a_row_that_names_its_session_only_in_its_state_belongs_to_it() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::new().await;
     let mut old = row("old", 1);
     old.as_object_mut().unwrap().remove("sessionId");
 
@@ -96,7 +100,7 @@ async fn a_row_that_names_its_session_only_in_its_state_belongs_to_it() {
 
 #[tokio::test]
 async fn files_that_are_no_rows_are_passed_over() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::new().await;
     fixture.leave("good.json", row("good", 1).to_string());
 
     fixture.leave("torn.json", &row("torn", 2).to_string()[..40]);
@@ -118,7 +122,7 @@ async fn a_pointer_that_does_not_hold_is_mended() {
         r#"{"currentSnapshotId": "../good"}"#,
         r#"{"currentSnapshotId": "gone"}"#,
     ] {
-        let fixture = Fixture::new();
+        let fixture = Fixture::new().await;
         fixture.leave("good.json", row("good", 1).to_string());
         fixture.leave(".pointers/s.json", pointer);
 
@@ -131,7 +135,7 @@ async fn a_pointer_that_does_not_hold_is_mended() {
 
 #[tokio::test]
 async fn a_parent_that_cannot_be_a_file_ends_the_chain() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::new().await;
 
     fixture.save("a", Some("../up"), 1).await;
     fixture.save("b", Some("a"), 2).await;
@@ -141,7 +145,7 @@ async fn a_parent_that_cannot_be_a_file_ends_the_chain() {
 
 #[tokio::test]
 async fn a_row_that_is_written_over_is_seen_as_it_is_now() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::new().await;
     fixture.leave("b.json", row("b", 5).to_string());
 
     // Of one length, in one place, and faster than many clocks go.
@@ -155,7 +159,7 @@ async fn a_row_that_is_written_over_is_seen_as_it_is_now() {
 
 #[tokio::test]
 async fn a_row_that_was_known_for_long_is_seen_as_it_is_now() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::new().await;
     fixture.leave("a.json", row("a", 4).to_string());
     fixture.leave("b.json", row("b", 5).to_string());
     fixture.settled("a.json").await;

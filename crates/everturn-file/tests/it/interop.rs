@@ -144,7 +144,7 @@ async fn a_folder_written_by_the_npm_package_is_listed_here_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let made = written_there(folder.path());
 
-    let store = FileStore::open(folder.path()).unwrap();
+    let store = FileStore::open(folder.path()).await.unwrap();
     let rows = listed(&store).await;
     let sessions = store.sessions(&Scope::default(), &SessionQuery::default()).await;
     let children = store.children(&Scope::default(), &made[1]).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_folder_written_by_the_npm_package_is_continued_here_and_there_again()
     let folder = tempfile::tempdir().unwrap();
     let made = written_there(folder.path());
 
-    let store = FileStore::open(folder.path()).unwrap();
+    let store = FileStore::open(folder.path()).await.unwrap();
     let agent = scribe(&store);
     let on_the_branch = agent.chat().resume("s").run("on").await.unwrap();
     let on_the_trunk = agent.chat().snapshot(made[4].clone()).run("six").await.unwrap();
@@ -207,7 +207,7 @@ async fn a_folder_written_by_the_npm_package_is_continued_here_and_there_again()
 #[ignore = "needs node and the npm package"]
 async fn a_folder_written_here_is_continued_by_the_npm_package() {
     let folder = tempfile::tempdir().unwrap();
-    let store = FileStore::open(folder.path()).unwrap();
+    let store = FileStore::open(folder.path()).await.unwrap();
     let made = written_here(&store).await;
 
     let steps = json!([
@@ -240,7 +240,7 @@ async fn a_folder_written_here_is_continued_by_the_npm_package() {
 #[ignore = "needs node and the npm package"]
 async fn both_find_the_same_latest_when_the_pointers_are_lost() {
     let folder = tempfile::tempdir().unwrap();
-    let store = FileStore::open(folder.path()).unwrap();
+    let store = FileStore::open(folder.path()).await.unwrap();
     let mut made = written_here(&store).await;
     let pointers = folder.path().join("global/.pointers");
     let load = json!([{"load": {"sessionId": "s"}}]);
@@ -268,6 +268,7 @@ async fn an_abort_by_the_npm_package_is_heard_here() {
     let store = FileStore::options(folder.path())
         .poll_every(Duration::from_millis(20))
         .open()
+        .await
         .unwrap();
     let mut row = Snapshot::new("run".into(), "s".into(), jiff::Timestamp::now());
     row.status = Pending;

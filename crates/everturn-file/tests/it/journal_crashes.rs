@@ -31,6 +31,7 @@ async fn a_record_is_whole_or_absent_wherever_the_machine_stops() {
             .without_polling()
             .disk(DyingDisk::before(dies_before))
             .open()
+            .await
         {
             while acknowledged < 3
                 && store
@@ -43,7 +44,7 @@ async fn a_record_is_whole_or_absent_wherever_the_machine_stops() {
             cleared = acknowledged == 3 && store.clear(&scope, &key()).await.is_ok();
         }
 
-        let store = FileStore::open(folder.path()).unwrap();
+        let store = FileStore::open(folder.path()).await.unwrap();
         let read = store.read(&scope, &key()).await.unwrap();
 
         // What is there is how the journal began; it is dropped as a whole.
@@ -70,7 +71,7 @@ async fn a_record_is_whole_or_absent_wherever_the_machine_stops() {
 #[tokio::test]
 async fn a_dropped_journal_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    let store = FileStore::open(folder.path()).unwrap();
+    let store = FileStore::open(folder.path()).await.unwrap();
     store
         .append(&Scope::default(), &key(), record(0), None)
         .await
@@ -87,7 +88,7 @@ async fn a_dropped_journal_leaves_no_file() {
 #[tokio::test]
 async fn what_a_crash_left_of_a_record_goes_with_its_session_or_with_time() {
     let folder = tempfile::tempdir().unwrap();
-    let store = FileStore::open(folder.path()).unwrap();
+    let store = FileStore::open(folder.path()).await.unwrap();
     let scope = Scope::default();
     store.append(&scope, &key(), record(0), None).await.unwrap();
     let journals = folder.path().join(".journals");

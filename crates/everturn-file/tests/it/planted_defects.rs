@@ -129,9 +129,9 @@ impl Disk for DefectiveDisk {
     }
 }
 
-fn defective(folder: PathBuf, defect: Defect) -> Arc<dyn SessionStore> {
+async fn defective(folder: PathBuf, defect: Defect) -> Arc<dyn SessionStore> {
     let options = FileStore::options(folder).poll_every(Duration::from_millis(20));
-    Arc::new(options.disk(DefectiveDisk::with(defect)).open().unwrap())
+    Arc::new(options.disk(DefectiveDisk::with(defect)).open().await.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -140,7 +140,7 @@ async fn a_lock_that_excludes_only_threads_is_caught_by_processes_alone() {
     let test = "planted_defects::a_lock_that_excludes_only_threads_is_caught_by_processes_alone";
 
     let shared = folder.path().join("processes");
-    let open = async |folder| defective(folder, Defect::LocksThreadsOnly);
+    let open = async |folder| defective(folder, Defect::LocksThreadsOnly).await;
     let in_processes = certify_processes(test, &shared, open).await;
     if in_processes.findings().is_empty() {
         return;
@@ -149,7 +149,7 @@ async fn a_lock_that_excludes_only_threads_is_caught_by_processes_alone() {
     let in_threads = certify(|| {
         stores += 1;
         let folder = folder.path().join(stores.to_string());
-        async move { defective(folder, Defect::LocksThreadsOnly) }
+        defective(folder, Defect::LocksThreadsOnly)
     })
     .await;
 
@@ -165,7 +165,7 @@ async fn an_early_acknowledgement_is_caught_by_kills() {
     let folder = tempfile::tempdir().unwrap();
     let test = "planted_defects::an_early_acknowledgement_is_caught_by_kills";
 
-    let open = async |folder| defective(folder, Defect::AcknowledgesEarly);
+    let open = async |folder| defective(folder, Defect::AcknowledgesEarly).await;
     let certificate = certify_crashes(test, folder.path(), 60, open).await;
 
     assert!(

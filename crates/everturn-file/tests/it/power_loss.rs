@@ -16,7 +16,7 @@ async fn broken_by_power_loss(skipped: Skipped) -> Option<String> {
         let platter = Arc::new(Platter::new(skipped, dies_before));
         let acknowledged = save_all(Path::new("sessions"), platter.clone()).await;
         for loss in [Loss::Everything, Loss::Contents] {
-            let store = restarted(&platter, loss);
+            let store = restarted(&platter, loss).await;
             if let Err(how) = check(&store, acknowledged).await {
                 return Some(format!(
                     "{how}, when {loss:?} goes before operation {dies_before}"
@@ -31,9 +31,13 @@ async fn broken_by_power_loss(skipped: Skipped) -> Option<String> {
     None
 }
 
-fn restarted(platter: &Platter, loss: Loss) -> FileStore {
+async fn restarted(platter: &Platter, loss: Loss) -> FileStore {
     let options = FileStore::options("sessions").without_polling();
-    options.disk(Arc::new(platter.restarted(loss))).open().unwrap()
+    options
+        .disk(Arc::new(platter.restarted(loss)))
+        .open()
+        .await
+        .unwrap()
 }
 
 fn record(sequence: u64) -> JournalRecord {
@@ -50,7 +54,7 @@ async fn journal_broken_by_power_loss(skipped: Skipped) -> Option<String> {
         let platter = Arc::new(Platter::new(skipped, dies_before));
         let mut acknowledged = 0;
         let options = FileStore::options("sessions").without_polling();
-        if let Ok(store) = options.disk(platter.clone()).open() {
+        if let Ok(store) = options.disk(platter.clone()).open().await {
             while acknowledged < 3
                 && store
                     .append(&scope, &key, record(acknowledged), None)
@@ -61,7 +65,7 @@ async fn journal_broken_by_power_loss(skipped: Skipped) -> Option<String> {
             }
         }
         for loss in [Loss::Everything, Loss::Contents] {
-            let left = restarted(&platter, loss).read(&scope, &key).await;
+            let left = restarted(&platter, loss).await.read(&scope, &key).await;
             let is_whole = left.as_ref().is_ok_and(|left| {
                 let begun = left.iter().cloned().eq((0..).map(record).take(left.len()));
                 begun && left.len() as u64 >= acknowledged

@@ -10,7 +10,7 @@ use everturn_testkit::certify::certify_processes;
 
 async fn open(folder: PathBuf) -> Arc<dyn SessionStore> {
     let options = FileStore::options(folder).poll_every(Duration::from_millis(20));
-    Arc::new(options.open().unwrap())
+    Arc::new(options.open().await.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,15 +21,15 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new() -> Self {
+    async fn new() -> Self {
         let platter = Arc::new(Platter::new(Skipped::Nothing, usize::MAX));
-        let store = Self::opened(&platter);
+        let store = Self::opened(&platter).await;
         Self { platter, store }
     }
 
-    fn opened(platter: &Arc<Platter>) -> FileStore {
+    async fn opened(platter: &Arc<Platter>) -> FileStore {
         let options = FileStore::options("sessions").without_polling();
-        options.disk(Arc::clone(platter) as _).open().unwrap()
+        options.disk(Arc::clone(platter) as _).open().await.unwrap()
     }
 
     /// Begins a session in the background, as an agent does: by looking whether there is one.
@@ -50,7 +50,7 @@ impl Fixture {
     }
 
     async fn with_sessions() -> Self {
-        let fixture = Self::new();
+        let fixture = Self::new().await;
         for number in 1..=SESSIONS {
             fixture.begin(number).await;
         }
@@ -72,7 +72,7 @@ impl Fixture {
 
 #[tokio::test]
 async fn a_session_that_begins_reads_no_row_but_those_that_are_new() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::new().await;
     let mut reads = Vec::new();
 
     for number in 1..=SESSIONS {
@@ -92,7 +92,7 @@ async fn a_list_reads_what_is_on_its_page() {
     let again = fixture.list_sessions(&fixture.store, 10).await;
     let by_a_clone = fixture.list_sessions(&fixture.store.clone(), 20).await;
     let stranger = fixture
-        .list_sessions(&Fixture::opened(&fixture.platter), 10)
+        .list_sessions(&Fixture::opened(&fixture.platter).await, 10)
         .await;
 
     assert_eq!((again, by_a_clone), (10, 20));
@@ -110,7 +110,7 @@ async fn a_row_that_changed_is_the_only_one_that_is_read_again() {
     let mut over = row(7);
     over.session_id = Some("session-7".into());
     over.parent_id = None;
-    put(&Fixture::opened(&fixture.platter), over, Precondition::None)
+    put(&Fixture::opened(&fixture.platter).await, over, Precondition::None)
         .await
         .unwrap();
     fixture.rows_read();

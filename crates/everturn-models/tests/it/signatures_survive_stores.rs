@@ -112,7 +112,7 @@ async fn in_memory() {
 async fn in_files() {
     for provider in [anthropic().await, gemini().await] {
         let folder = tempfile::tempdir().unwrap();
-        let open = async || Arc::new(FileStore::open(folder.path()).unwrap()) as Arc<dyn SessionStore>;
+        let open = async || Arc::new(FileStore::open(folder.path()).await.unwrap()) as Arc<dyn SessionStore>;
         survives(provider, open).await;
     }
 }

@@ -56,7 +56,7 @@ struct Copy {
 impl Copy {
     /// One of each store.
     async fn all() -> [Self; 2] {
-        [Self::of_database().await.0, Self::of_files()]
+        [Self::of_database().await.0, Self::of_files().await]
     }
 
     async fn of_database() -> (Self, SqliteStore) {
@@ -71,11 +71,11 @@ impl Copy {
         (copy, store)
     }
 
-    fn of_files() -> Self {
+    async fn of_files() -> Self {
         let folder = tempfile::tempdir().unwrap();
         copy_folder(&written("sessions"), &folder.path().join("sessions"));
         Self {
-            store: Arc::new(FileStore::open(folder.path().join("sessions")).unwrap()),
+            store: Arc::new(FileStore::open(folder.path().join("sessions")).await.unwrap()),
             _folder: folder,
         }
     }
