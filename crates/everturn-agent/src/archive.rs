@@ -22,19 +22,19 @@
 //! # .define()?;
 //! let soup = chef.chat().resume("dinner").run("Something with leeks?").await?;
 //! let pie = chef.chat().resume("dinner").run("Or a pie?").await?;
-//! let (soup, pie) = (soup.snapshot_id().unwrap(), pie.snapshot_id().unwrap());
+//! let (soup, pie) = (soup.snapshot_id(), pie.snapshot_id());
 //!
 //! let archive = chef.archive()?;
-//! archive.label(soup.clone(), "good so far").await?;
-//! archive.fork(soup.clone(), "lunch").await?;
+//! archive.label(soup, "good so far").await?;
+//! archive.fork(soup, "lunch").await?;
 //! println!("{}", archive.tree("dinner").await?);
-//! println!("{}", archive.diff(soup.clone(), pie.clone()).await?);
+//! println!("{}", archive.diff(soup, pie).await?);
 //!
 //! let mut file = Vec::new();
 //! archive.export("dinner", &mut file).await?;
 //! archive.delete_session("dinner").await?;
 //! archive.import(file.as_slice(), Default::default()).await?;
-//! assert_eq!(archive.latest("dinner").await?.snapshot_id, *pie);
+//! assert_eq!(Some(&archive.latest("dinner").await?.snapshot_id), pie);
 //! # Ok(()) }
 //! ```
 //!

@@ -11,7 +11,7 @@ use everturn_core::{Connection, Result, Sender};
 use futures::Stream;
 use serde_json::Value;
 
-use crate::session::decode_custom;
+use crate::state::decode_custom;
 use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 
 /// The custom state as a client knows it from the patches it has received.

@@ -45,6 +45,26 @@ macro_rules! id {
             }
         }
 
+        impl From<&$name> for $name {
+            fn from(id: &$name) -> Self {
+                id.clone()
+            }
+        }
+
+        /// `None` becomes the empty id, which names nothing: whatever takes an id refuses it.
+        impl From<Option<$name>> for $name {
+            fn from(id: Option<$name>) -> Self {
+                id.unwrap_or_else(|| "".into())
+            }
+        }
+
+        /// `None` becomes the empty id, which names nothing: whatever takes an id refuses it.
+        impl From<Option<&$name>> for $name {
+            fn from(id: Option<&$name>) -> Self {
+                id.cloned().into()
+            }
+        }
+
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0

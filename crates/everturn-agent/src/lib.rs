@@ -47,7 +47,7 @@
 //!
 //! assert_eq!(text, "Leek soup.");
 //! assert_eq!(chat.custom()?.mood, "proud");
-//! assert_eq!(chef.latest_snapshot(reply.session_id()).await?.snapshot_id, *reply.snapshot_id().unwrap());
+//! assert_eq!(Some(&chef.latest_snapshot(reply.session_id()).await?.snapshot_id), reply.snapshot_id());
 //! # Ok(()) }
 //! ```
 //!
@@ -56,7 +56,7 @@
 //! | define an agent | [`agent`], [`prompt_agent`], [`custom_agent`], [`AgentBuilder`] |
 //! | run turns yourself | [`AgentSession`], [`Turn`] |
 //! | talk to one | [`Agent`], [`Chat`], [`AgentConnection`], [`AgentReply`] |
-//! | reach the conversation from a tool | [`Session::current`], [`SessionHandle::current`] |
+//! | reach the conversation from a tool | [`Session`] as an argument of a `#[tool]` function, [`Session::current`] |
 //! | hand tasks to other agents | [`Delegation`] |
 //! | keep conversations | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
 //! | work with history | [`Agent::archive`], [`archive`] |
@@ -128,10 +128,10 @@ pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};
 pub use self::run_stream::RunChunks;
-pub use self::session::{CustomState, Session, SessionHandle};
+pub use self::session::{Session, SessionHandle};
 pub use self::snapshot::Snapshot;
 pub use self::snapshot_policy::{SnapshotMoment, SnapshotPolicy};
-pub use self::state::SessionState;
+pub use self::state::{CustomState, SessionState};
 pub use self::store::IntoStore;
 pub use self::timeline::Timeline;
 pub use self::turn_lock::{Concurrency, SESSION_BUSY};
@@ -140,3 +140,4 @@ pub use self::wire::{
     AgentStreamChunk, GetSnapshotRequest, SnapshotCreated, StateManagement, TurnEnd,
 };
 pub use self::worker_loss::WorkerLoss;
+pub use everturn_ai::Answers;

@@ -7,6 +7,7 @@
 mod data;
 mod inline;
 mod named;
+mod tools;
 
 pub use self::inline::{InlinePrompt, agent};
 pub use self::named::{NamedPrompt, prompt_agent};

@@ -1,5 +1,6 @@
 //! Sessions: the conversation, as the agent's function, its turns, its tools and any code below them see it.
 
+mod argument;
 mod changes;
 mod core;
 mod handle;
@@ -10,26 +11,13 @@ use std::sync::Arc;
 
 use everturn_ai::{History, Message, Messages};
 use everturn_core::Context;
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub(crate) use self::argument::check_tool;
 pub(crate) use self::changes::{Change, Changes};
-pub(crate) use self::core::{Core, Publisher, decode_custom};
+pub(crate) use self::core::{Core, Publisher};
 pub use self::handle::SessionHandle;
-use crate::{Artifact, SessionId, SessionState};
-
-/// A type that an agent can keep as its custom state. Nothing to implement: plain data with a default is one.
-pub trait CustomState:
-    Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static
-{
-}
-
-impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static> CustomState
-    for T
-{
-}
+use crate::{Artifact, CustomState, SessionId, SessionState};
 
 /// A session during an invocation: its messages, its custom state of type `S`, and its artifacts.
 ///

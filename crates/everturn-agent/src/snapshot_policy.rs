@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use everturn_core::{Result, panic_error};
 
-use crate::{SessionState, SnapshotEvent};
+use crate::state::decode_custom;
+use crate::{CustomState, SessionState, SnapshotEvent};
 
 /// A moment at which a snapshot could be taken.
 #[derive(Debug)]
@@ -69,7 +70,7 @@ enum Rule {
     Never,
     On(Arc<[SnapshotEvent]>),
     OnChange(Arc<[SnapshotEvent]>),
-    When(Arc<dyn Fn(&SnapshotMoment<'_>) -> bool + Send + Sync>),
+    When(Arc<dyn Fn(&SnapshotMoment<'_>) -> Result<bool> + Send + Sync>),
 }
 
 impl SnapshotPolicy {
@@ -93,9 +94,23 @@ impl SnapshotPolicy {
         Self(Rule::OnChange(events.into_iter().collect()))
     }
 
-    /// The moments that `decide` says. It is asked while the invocation waits, so it should not take long.
+    /// The moments that `decide` picks. It is asked while the invocation waits, so it should not take long.
+    ///
+    /// The custom state is JSON here; [`AgentBuilder::snapshots_when`](crate::AgentBuilder::snapshots_when) gives it as its
+    /// type.
     pub fn when(decide: impl Fn(&SnapshotMoment<'_>) -> bool + Send + Sync + 'static) -> Self {
-        Self(Rule::When(Arc::new(decide)))
+        Self(Rule::When(Arc::new(move |moment| Ok(decide(moment)))))
+    }
+
+    /// The moments that `decide` picks from the custom state of type `S`, now and at the snapshot before.
+    pub(crate) fn over_custom_state<S: CustomState>(
+        decide: impl Fn(&SnapshotMoment<'_>, &S, Option<&S>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self(Rule::When(Arc::new(move |moment| {
+            let custom = |state: &SessionState| decode_custom::<S>(state.custom.as_deref());
+            let previous = moment.previous.map(custom).transpose()?;
+            Ok(decide(moment, &custom(moment.state)?, previous.as_ref()))
+        })))
     }
 
     /// Whether this is what an agent with a store does unless it is told otherwise.
@@ -116,12 +131,13 @@ impl SnapshotPolicy {
     /// Whether this moment becomes a snapshot.
     ///
     /// # Errors
-    /// `INTERNAL` if the policy panics.
+    /// `INTERNAL` if the policy panics; `INVALID_ARGUMENT` if it is written over another custom state than the stored one.
     pub(crate) fn wants(&self, moment: &SnapshotMoment<'_>) -> Result<bool> {
         match &self.0 {
             Rule::OnChange(_) => Ok(self.listens_to(moment.event) && moment.is_changed()),
             Rule::When(decide) => catch_unwind(AssertUnwindSafe(|| decide(moment)))
-                .map_err(|payload| panic_error("the snapshot policy", payload.as_ref())),
+                .unwrap_or_else(|payload| Err(panic_error("the snapshot policy", payload.as_ref())))
+                .map_err(|error| error.context("the snapshot policy failed")),
             _ => Ok(self.listens_to(moment.event)),
         }
     }

@@ -3,11 +3,34 @@
 use std::sync::Arc;
 
 use everturn_ai::{History, JsonObject};
+use everturn_core::{Error, Result};
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Artifact, SessionId};
+
+/// A type that an agent can keep as its custom state. Nothing to implement: plain data with a default is one.
+pub trait CustomState:
+    Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static
+{
+}
+
+impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static> CustomState
+    for T
+{
+}
+
+/// Reads the custom state; absent and null are the default.
+pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S> {
+    match custom {
+        None | Some(Value::Null) => Ok(S::default()),
+        Some(custom) => S::deserialize(custom).map_err(|error| {
+            Error::invalid_argument(format!("the custom state does not fit the agent: {error}"))
+        }),
+    }
+}
 
 /// Everything a conversation is at one moment.
 ///

@@ -1,21 +1,51 @@
 //! What clients are shown of a conversation.
 //!
 //! A *state transform* shapes every state that leaves the agent: snapshot reads, a client-managed output, and the value
-//! behind every custom patch. A *stream transform* sees every chunk. Both fail closed: when one fails or panics, what it
-//! was to shape is withheld, and the read or the invocation fails. Stored rows and the agent's own view stay raw.
+//! behind every custom patch. A *stream transform* sees every chunk. Both fail closed: when one fails or panics, its state
+//! or chunk is withheld, and the read or the invocation fails. Stored snapshots and the agent's own view stay raw.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use everturn_core::{Context, Error, HandlerResult, Result, panic_error};
+use serde::Serialize;
 
-use crate::{AgentStreamChunk, SessionId, SessionState};
+use crate::state::decode_custom;
+use crate::{AgentStreamChunk, CustomState, SessionId, SessionState};
 
 pub(crate) type StateTransform =
     Arc<dyn Fn(SessionState, &Context) -> HandlerResult<Option<SessionState>> + Send + Sync>;
 
 pub(crate) type StreamTransform =
     Arc<dyn Fn(AgentStreamChunk, &Context) -> HandlerResult<Option<AgentStreamChunk>> + Send + Sync>;
+
+/// A transform of whole states that shapes the custom state by its type.
+pub(crate) fn over_custom_state<S: CustomState, T: Serialize>(
+    transform: impl Fn(S, &Context) -> HandlerResult<Option<T>> + Send + Sync + 'static,
+) -> StateTransform {
+    Arc::new(move |state, context| {
+        // A state that was never set is shown as it is: not at all.
+        let Some(custom) = &state.custom else {
+            return Ok(Some(state));
+        };
+        let shown = transform(decode_custom(Some(custom.as_ref()))?, context)?;
+        let custom = shown.map(serde_json::to_value).transpose()?.map(Arc::new);
+        Ok(Some(SessionState { custom, ..state }))
+    })
+}
+
+/// The transform that applies `first` and shapes its result with `second`.
+pub(crate) fn one_after_another(
+    first: Option<StateTransform>,
+    second: Option<StateTransform>,
+) -> Option<StateTransform> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(Arc::new(move |state, context| {
+            first(state, context)?.map_or(Ok(None), |shown| second(shown, context))
+        })),
+        (first, second) => first.or(second),
+    }
+}
 
 /// The state as clients see it, or `None` if they see none. The session id survives any transform.
 pub(crate) fn shown_state(

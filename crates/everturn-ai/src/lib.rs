@@ -48,7 +48,7 @@
 //! | say something | [`Message`], [`Part`], [`History`], [`Messages`] |
 //! | ask a model | [`Generate`], [`Generated`], [`GenerateStream`] |
 //! | be a model | [`Model`], [`define_model`], [`BackgroundModel`] |
-//! | let a model act | [`Tool`], [`ToolContext`], [`interrupt`] |
+//! | let a model act | [`Tool`], [`ToolContext`], [`FromToolContext`], [`interrupt`] |
 //! | stand in between | [`Middleware`], [`model_hook`], [`catalogue`] |
 //! | ask for structure | [`Generate::output`], [`mod@format`] |
 //! | write prompts down | [`prompt`] |
@@ -170,8 +170,8 @@ pub use self::{
     role::Role,
     tally::{Feature, Tally},
     tool::{
-        IntoTool, NoInput, Tool, ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool,
-        lookup_tools, outcome_unknown,
+        FromToolContext, IntoTool, NoInput, Requirement, Tool, ToolContext, ToolReference, interrupt,
+        interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
     },
     tool_choice::ToolChoice,
     tool_definition::ToolDefinition,
@@ -184,5 +184,5 @@ pub mod __private {
     //! What the code of `#[tool]` refers to.
     pub use {schemars, serde};
 
-    pub use crate::{IntoTool, NoInput, Replay, Tool, ToolContext, ToolReference};
+    pub use crate::{FromToolContext, IntoTool, NoInput, Replay, Tool, ToolContext, ToolReference};
 }

@@ -92,7 +92,7 @@ pub use self::library::{define_helper, define_partial};
 pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
 pub use self::state::with_prompt_state;
-use crate::{GenerateStream, Generated, Messages, ModelRequest};
+use crate::{GenerateStream, Generated, Messages, ModelRequest, ToolReference};
 
 /// The registry value under which a prompt is found by name.
 fn value_key(name: &str) -> String {
@@ -159,6 +159,14 @@ impl<I: Serialize, O> Prompt<I, O> {
     /// The registry in which the prompt finds models, tools and middleware.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// The tools that the prompt gives the model, as it names them.
+    ///
+    /// # Errors
+    /// If the prompt is in a file that cannot be read.
+    pub fn tools(&self) -> Result<Vec<ToolReference>> {
+        Ok(self.shared.parts(&self.registry)?.settings.tools.clone())
     }
 
     /// The request a model would be sent, in the current context.

@@ -8,6 +8,7 @@
 //! with the call: run it again, run it again under the same key, or leave it to whoever can find out what came of it.
 
 mod action;
+mod argument;
 mod body;
 mod context;
 mod definition;
@@ -31,6 +32,7 @@ use serde_json::Value;
 use self::body::Body;
 use self::replay::Reconcile;
 pub use self::{
+    argument::{FromToolContext, Requirement},
     context::ToolContext,
     interrupt::{interrupt, interrupt_data, outcome_unknown},
     lookup::{lookup_tool, lookup_tools},
@@ -68,6 +70,8 @@ struct Inner {
     /// What the tool says about being called again, if it says anything.
     replay: Option<Replay>,
     reconcile: Option<Arc<Reconcile>>,
+    /// What the tool's arguments need beside what the model sends.
+    requirements: Vec<Requirement>,
     /// The key and type of the action behind the tool, when that is not a tool of ours.
     key: Option<String>,
     body: Body,
@@ -212,6 +216,7 @@ impl Tool {
             strict: false,
             replay: None,
             reconcile: None,
+            requirements: Vec::new(),
             key: None,
             body,
         }))

@@ -37,7 +37,7 @@
 //!
 //! let task = chat.detach("Plan the whole week").await?;
 //! let week = task.wait().await?;
-//! assert_eq!(chef.get_snapshot(task.snapshot_id().clone()).await?.session_id, Some(week.session_id()));
+//! assert_eq!(chef.get_snapshot(task.snapshot_id()).await?.session_id.as_ref(), week.session_id());
 //! # serving.abort();
 //! # Ok(()) }
 //! ```

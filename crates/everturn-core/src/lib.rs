@@ -112,5 +112,7 @@ pub use schema::{MAX_DEPTH, Schema, check_depth};
 pub use span::{SpanKind, SpanObserver, SpanRecorder, in_span};
 pub use status::{Status, UnknownStatus};
 
+pub use futures::Stream;
+pub use futures::future::BoxFuture;
 pub use schemars;
 pub use serde_json;

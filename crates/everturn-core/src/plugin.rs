@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use crate::{ActionType, Descriptor, DynAction, HandlerResult};
+use crate::{ActionType, Descriptor, DynAction, HandlerResult, Registry};
 
 /// Something that provides actions under a name prefix of its own, such as all models of a provider.
 ///
@@ -17,6 +17,15 @@ pub trait Plugin: Send + Sync + 'static {
     /// that a program learns of it at its start and not with the first call.
     fn check(&self) -> HandlerResult<()> {
         Ok(())
+    }
+
+    /// Prepares the plugin for the application: connects, or asks a provider what there is. Called once, when the
+    /// application is built, in the order in which plugins were added; an error fails the build.
+    ///
+    /// A registry that a plugin is [installed](Registry::install) in by hand does not call it.
+    fn set_up<'a>(&'a self, registry: &'a Registry) -> BoxFuture<'a, HandlerResult<()>> {
+        let _ = registry;
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// The actions that exist from the start, named with the plugin's prefix. Called once, when one of the plugin's

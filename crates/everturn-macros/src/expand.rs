@@ -1,12 +1,13 @@
 //! The code that stands in the function's place.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens as _, format_ident, quote};
+use quote::{ToTokens as _, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
 use syn::{ItemFn, Result, Signature};
 
 use crate::function::Function;
-use crate::input::{Context, Field, Input};
+use crate::input::{Argument, Field, Input};
 use crate::options::Options;
 
 /// The unit struct, its methods and its trait.
@@ -88,25 +89,37 @@ fn make(function: &Function, private: &TokenStream) -> TokenStream {
         Input::Whole(value) => value.to_token_stream(),
         Input::Fields(_) => arguments_name(ident).to_token_stream(),
     };
-    let given = match &function.input {
-        Input::Nothing => quote!(),
-        Input::Whole(_) => quote!(input,),
-        Input::Fields(fields) => {
-            let names = fields.iter().map(|field| &field.name);
-            quote!(#(input.#names,)*)
-        }
-    };
-    let context = match function.context {
-        Context::Ignored => quote!(),
-        Context::Owned => quote!(context),
-        Context::Borrowed => quote!(&context),
-    };
-    let input_name = if given.is_empty() {
-        quote!(_)
-    } else {
-        quote!(input)
-    };
-    let context_name = if context.is_empty() {
+    let mut is_input_used = false;
+    let mut taken = Vec::new();
+    let mut required = Vec::new();
+    let mut given = Vec::new();
+    for (number, argument) in function.arguments.iter().enumerate() {
+        given.push(match argument {
+            Argument::Whole => {
+                is_input_used = true;
+                quote!(input)
+            }
+            Argument::Field(name) => {
+                is_input_used = true;
+                quote!(input.#name)
+            }
+            Argument::Context { value, is_borrowed } => {
+                let name = format_ident!("argument_{number}");
+                // A type that is no argument is an error where the type is written.
+                taken.push(quote_spanned! {value.span()=>
+                    let #name = <#value as #private::FromToolContext>::from_tool_context(&context)?;
+                });
+                required.push(quote_spanned!(value.span()=> .requiring::<#value>()));
+                if *is_borrowed {
+                    quote!(&#name)
+                } else {
+                    quote!(#name)
+                }
+            }
+        });
+    }
+    let input_name = if is_input_used { quote!(input) } else { quote!(_) };
+    let context_name = if taken.is_empty() {
         quote!(_)
     } else {
         quote!(context)
@@ -128,11 +141,13 @@ fn make(function: &Function, private: &TokenStream) -> TokenStream {
             #name,
             #description,
             |#input_name: #input, #context_name: #private::ToolContext| async move {
-                let output = #ident::call(#given #context).await #again;
+                #(#taken)*
+                let output = #ident::call(#(#given),*).await #again;
                 ::core::result::Result::Ok(output)
             },
         )
         #replay
+        #(#required)*
     }
 }
 

@@ -6,7 +6,7 @@ use syn::ext::IdentExt as _;
 use syn::{Attribute, Block, Error, Ident, ItemFn, LitStr, Result, Safety, Signature, Visibility};
 
 use crate::description;
-use crate::input::{self, Context, Input};
+use crate::input::{self, Argument, Input};
 use crate::options::Options;
 use crate::output::Output;
 
@@ -26,7 +26,8 @@ pub(crate) struct Function {
     pub(crate) signature: Signature,
     pub(crate) block: Box<Block>,
     pub(crate) input: Input,
-    pub(crate) context: Context,
+    /// Where the value of each argument comes from.
+    pub(crate) arguments: Vec<Argument>,
     pub(crate) output: Output,
     /// The variant of `Replay`, if one was named.
     pub(crate) replay: Option<Ident>,
@@ -39,7 +40,7 @@ impl Function {
     /// Everything that is wrong with its form at once, else the first thing that is wrong with its arguments.
     pub(crate) fn read(options: &Options, mut function: ItemFn) -> Result<Self> {
         check_form(&function.sig)?;
-        let (input, context) = input::read(&mut function.sig.inputs, options.fields)?;
+        let (input, arguments) = input::read(&mut function.sig.inputs, options.fields)?;
         let ident = function.sig.ident.clone();
         let description = match &options.description {
             Some(description) => description.to_token_stream(),
@@ -65,7 +66,7 @@ impl Function {
             signature: function.sig,
             block: function.block,
             input,
-            context,
+            arguments,
             replay: options.replay.clone(),
         })
     }

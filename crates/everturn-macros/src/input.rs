@@ -1,4 +1,4 @@
-//! What the function takes: nothing, one value, or arguments that become the fields of an object; and its context.
+//! What the function takes: from the model nothing, one value, or the fields of an object; and values from its context.
 
 use proc_macro2::Ident;
 use syn::punctuated::Punctuated;
@@ -28,31 +28,36 @@ pub(crate) struct Field {
     pub(crate) value: Type,
 }
 
-/// How the function takes its context.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Context {
-    Ignored,
-    Owned,
-    Borrowed,
+/// Where the value of one argument comes from.
+pub(crate) enum Argument {
+    /// The whole input.
+    Whole,
+    /// The field of the input that has the argument's name.
+    Field(Ident),
+    /// The context of the call, from which a value of this type is taken.
+    Context { value: Box<Type>, is_borrowed: bool },
 }
 
-/// Reads the arguments, and takes from them the attributes that only a field can have.
+/// Types that come from the context of a call, recognised by their names; others are marked `#[context]`.
+const FROM_CONTEXT: [&str; 4] = ["ToolContext", "Context", "Session", "SessionHandle"];
+
+/// Reads the arguments in their order, and takes from them the attributes that only a tool's argument can have.
 pub(crate) fn read(
     arguments: &mut Punctuated<FnArg, Token![,]>,
     all_fields: bool,
-) -> Result<(Input, Context)> {
+) -> Result<(Input, Vec<Argument>)> {
     let mut arguments: Vec<&mut PatType> = arguments.iter_mut().map(typed).collect::<Result<_>>()?;
-    let context = arguments
-        .last()
-        .map_or(Context::Ignored, |last| context_of(&last.ty));
-    if context != Context::Ignored {
-        let last = arguments.pop().expect("the context is the last argument");
-        refuse_description(last, "the context is not shown to the model")?;
+    let mut order = Vec::new();
+    let mut sent = Vec::new();
+    for argument in &mut arguments {
+        let from_context = from_context(argument)?;
+        if from_context.is_none() {
+            check_type(&argument.ty)?;
+            sent.push(&mut **argument);
+        }
+        order.push(from_context);
     }
-    arguments
-        .iter()
-        .try_for_each(|argument| check_type(&argument.ty))?;
-    let input = match &mut *arguments {
+    let input = match &mut *sent {
         [] => Input::Nothing,
         [only] if !all_fields && !is_plain(&only.ty) => {
             refuse_description(
@@ -68,7 +73,40 @@ pub(crate) fn read(
                 .collect::<Result<_>>()?,
         ),
     };
-    Ok((input, context))
+    let mut fields = match &input {
+        Input::Fields(fields) => fields.as_slice(),
+        Input::Nothing | Input::Whole(_) => &[],
+    }
+    .iter();
+    let sent = |from_context: Option<Argument>| {
+        from_context.unwrap_or_else(|| match fields.next() {
+            Some(field) => Argument::Field(field.name.clone()),
+            None => Argument::Whole,
+        })
+    };
+    let order = order.into_iter().map(sent).collect();
+    Ok((input, order))
+}
+
+/// The argument, if it comes from the context of the call.
+fn from_context(argument: &mut PatType) -> Result<Option<Argument>> {
+    let marks = argument
+        .attrs
+        .extract_if(.., |attribute| attribute.path().is_ident("context"));
+    let is_marked = marks.count() > 0;
+    let (value, is_borrowed) = match &*argument.ty {
+        Type::Reference(reference) if reference.mutability.is_none() => (&reference.elem, true),
+        _ => (&argument.ty, false),
+    };
+    if !is_marked && !FROM_CONTEXT.iter().any(|name| is_named(value, name)) {
+        return Ok(None);
+    }
+    let value = value.clone();
+    refuse_description(
+        argument,
+        "this argument comes from the context and is not shown to the model",
+    )?;
+    Ok(Some(Argument::Context { value, is_borrowed }))
 }
 
 fn typed(argument: &mut FnArg) -> Result<&mut PatType> {
@@ -81,21 +119,8 @@ fn typed(argument: &mut FnArg) -> Result<&mut PatType> {
     }
 }
 
-fn context_of(value: &Type) -> Context {
-    match value {
-        Type::Reference(reference) if is_context(&reference.elem) => Context::Borrowed,
-        value if is_context(value) => Context::Owned,
-        _ => Context::Ignored,
-    }
-}
-
-fn is_context(value: &Type) -> bool {
-    is_named(value, "ToolContext")
-}
-
 fn check_type(value: &Type) -> Result<()> {
     let problem = match value {
-        value if context_of(value) != Context::Ignored => "the context is the last argument",
         Type::Reference(_) => "a tool owns its arguments: take this by value, such as `String` for `&str`",
         Type::ImplTrait(_) => "a tool cannot be generic: its schema is that of one type",
         _ => return Ok(()),

@@ -9,8 +9,11 @@ mod elsewhere {
     pub(crate) use crate::__private;
 }
 
-use everturn_ai::{IntoTool, MultipartToolResponse, Part, Replay, Tool, ToolContext, ToolReference};
-use everturn_core::{Context, Error, Result, Status};
+use everturn_ai::{
+    FromToolContext, IntoTool, MultipartToolResponse, Part, Replay, Requirement, Tool, ToolContext,
+    ToolReference,
+};
+use everturn_core::{Context, Error, HandlerResult, Result, Status};
 use everturn_macros::tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,6 +63,36 @@ async fn plan(
         guests.len(),
         without.as_deref().unwrap_or("nothing")
     ))
+}
+
+/// The language of the caller.
+#[derive(Clone)]
+struct Language(String);
+
+impl FromToolContext for Language {
+    fn requirement() -> Option<Requirement> {
+        Some(Requirement::new::<Language>("caller"))
+    }
+
+    fn from_tool_context(context: &ToolContext) -> HandlerResult<Self> {
+        let language = context.context().value("language").and_then(Value::as_str);
+        let missing = || Error::failed_precondition("the caller names no language");
+        Ok(Self(language.ok_or_else(missing)?.to_owned()))
+    }
+}
+
+/// Says good night.
+#[tool]
+async fn good_night(
+    #[context] language: &Language,
+    name: String,
+    context: Context,
+    tool: &ToolContext,
+    #[context] again: Language,
+) -> String {
+    assert!(tool.request().is_none());
+    assert_eq!(context.value("language"), Some(&json!(again.0)));
+    format!("Good night in {}, {name}.", language.0)
 }
 
 /// Greets.
@@ -309,4 +342,27 @@ async fn the_crate_path_can_be_any_path() {
     let response = count.tool().run(json!({"up_to": 6, "by": 2})).await.unwrap();
 
     assert_eq!(response.output, Some(json!(3)));
+}
+
+#[tokio::test]
+async fn arguments_from_the_context_stand_anywhere_and_are_no_part_of_the_input() {
+    let tool = good_night.tool();
+    let caller = Context::new().with_value("language", json!("Welsh"));
+
+    let said = tool
+        .run_in(Some(json!({ "name": "Ann" })), ToolContext::new(caller))
+        .await
+        .unwrap();
+
+    assert_eq!(said.output, Some(json!("Good night in Welsh, Ann.")));
+    assert_eq!(input_schema(&tool)["required"], json!(["name"]));
+    assert_eq!(tool.requirements(), [Requirement::new::<Language>("caller")]);
+}
+
+#[tokio::test]
+async fn an_argument_that_the_context_cannot_give_fails_the_call_and_nothing_runs() {
+    let error = good_night.tool().run(json!({ "name": "Ann" })).await.unwrap_err();
+
+    assert_eq!(error.status(), Status::FailedPrecondition);
+    assert!(error.message().contains("names no language"), "{error}");
 }

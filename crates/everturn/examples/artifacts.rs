@@ -5,9 +5,7 @@ use everturn::testkit::{Reply, ScriptedModel};
 
 /// Makes the shopping list for some dishes.
 #[tool]
-async fn shopping_list(items: Vec<String>) -> Result<String> {
-    let session =
-        SessionHandle::current().ok_or_else(|| Error::failed_precondition("there is no session"))?;
+async fn shopping_list(items: Vec<String>, session: SessionHandle) -> Result<String> {
     session.add_artifacts([Artifact::text("shopping.md", items.join("\n"))]);
     Ok(format!("{} things to buy", items.len()))
 }
@@ -52,18 +50,8 @@ async fn main() -> Result<()> {
     print_all(chat.artifacts());
 
     println!("After the first turn:");
-    let first = menu
-        .snapshot_id()
-        .cloned()
-        .ok_or_else(|| Error::internal("an agent with a store saves every turn"))?;
-    print_all(
-        &caterer
-            .get_snapshot(first)
-            .await?
-            .state
-            .unwrap_or_default()
-            .artifacts,
-    );
+    let first = caterer.get_snapshot(menu.snapshot_id()).await?;
+    print_all(&first.state.unwrap_or_default().artifacts);
     Ok(())
 }
 

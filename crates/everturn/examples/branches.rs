@@ -43,21 +43,23 @@ async fn main() -> Result<()> {
         .store(MemoryStore::new())
         .define()?;
 
-    let question = saved(&chef.chat().resume("dinner").run("Something with leeks?").await?)?;
+    let question = chef.chat().resume("dinner").run("Something with leeks?").await?;
     chef.chat().resume("dinner").run("Soup.").await?;
-    let soup = saved(&chef.chat().resume("dinner").run("Without butter.").await?)?;
+    let soup = chef.chat().resume("dinner").run("Without butter.").await?;
     // Back to the question, and on from there the other way. What was said since stays as it is.
-    let pie = saved(&chef.chat().snapshot(question.clone()).run("Pie.").await?)?;
+    let pie = chef.chat().snapshot(question.snapshot_id()).run("Pie.").await?;
 
     let archive = chef.archive()?;
-    archive.label(question, "the question").await?;
-    archive.annotate(pie.clone(), "Everybody liked this one.").await?;
+    archive.label(question.snapshot_id(), "the question").await?;
+    archive
+        .annotate(pie.snapshot_id(), "Everybody liked this one.")
+        .await?;
     println!("The tree of the conversation:\n");
     println!("{}", archive.tree("dinner").await?);
     println!("The soup and the pie:\n");
-    println!("{}", archive.diff(soup, pie.clone()).await?);
+    println!("{}", archive.diff(soup.snapshot_id(), pie.snapshot_id()).await?);
 
-    let fork = archive.fork(pie, "pie").await?;
+    let fork = archive.fork(pie.snapshot_id(), "pie").await?;
     println!(
         "A session of its own for the pie begins with {} messages:\n",
         messages(&fork)
@@ -69,14 +71,6 @@ async fn main() -> Result<()> {
         messages(&archive.latest("pie").await?)
     );
     Ok(())
-}
-
-/// The point of the conversation that a reply was saved as.
-fn saved(reply: &AgentReply<Kitchen>) -> Result<SnapshotId> {
-    reply
-        .snapshot_id()
-        .cloned()
-        .ok_or_else(|| Error::internal("an agent with a store saves every turn"))
 }
 
 fn messages(snapshot: &Snapshot) -> usize {

@@ -32,13 +32,17 @@ async fn main() -> Result<()> {
     let butterless = say(&mut chat, "And without butter?").await?;
 
     // Back to the first answer, and on from there in another direction. What was said since stays as it is.
-    let mut branch = chef.chat().snapshot(saved(&soup)?).open().await?;
+    let mut branch = chef.chat().snapshot(soup.snapshot_id()).open().await?;
     println!("(branched, with {} messages)", branch.messages().len());
     let onions = say(&mut branch, "I have no leeks after all.").await?;
 
     for (name, reply) in [("The conversation", butterless), ("The branch", onions)] {
         println!("{name}:");
-        let state = chef.get_snapshot(saved(&reply)?).await?.state.unwrap_or_default();
+        let state = chef
+            .get_snapshot(reply.snapshot_id())
+            .await?
+            .state
+            .unwrap_or_default();
         for message in &state.messages {
             println!("  {}: {}", message.role(), message.text());
         }
@@ -55,12 +59,4 @@ async fn say(chat: &mut Chat, text: &str) -> Result<AgentReply> {
     }
     println!("\n");
     turn.output().await
-}
-
-/// The point of the conversation that a reply was saved as.
-fn saved(reply: &AgentReply) -> Result<SnapshotId> {
-    reply
-        .snapshot_id()
-        .cloned()
-        .ok_or_else(|| Error::internal("an agent with a store saves every turn"))
 }

@@ -11,9 +11,7 @@ struct Kitchen {
 
 /// Puts something into the pantry.
 #[tool]
-async fn stock(item: String) -> Result<String> {
-    let kitchen =
-        Session::<Kitchen>::current().ok_or_else(|| Error::failed_precondition("there is no kitchen"))?;
+async fn stock(item: String, kitchen: Session<Kitchen>) -> Result<String> {
     let count = kitchen.update_custom(|kitchen| {
         kitchen.pantry.push(item);
         kitchen.pantry.len()

@@ -78,7 +78,7 @@ async fn main() -> Result<()> {
         .await?;
 
     while reply.finish_reason() == AgentFinishReason::Interrupted {
-        store = Arc::new(carried_over(&store, &reply.session_id()).await?);
+        store = Arc::new(carried_over(&store, reply.session_id()).await?);
         let banker = define_banker(&model, &store).await?;
         let mut chat = banker.chat().resume(reply.session_id()).open().await?;
         let waiting = chat
@@ -137,8 +137,10 @@ fn answer(interrupt: &Interrupt) -> Result<Part> {
 }
 
 /// What a durable store does over time, at once: the conversation is written down, and read again elsewhere.
-async fn carried_over(store: &MemoryStore, session: &SessionId) -> Result<MemoryStore> {
-    let latest = store.latest(&Scope::default(), session, Detail::Whole).await?;
+async fn carried_over(store: &MemoryStore, session: impl Into<SessionId>) -> Result<MemoryStore> {
+    let latest = store
+        .latest(&Scope::default(), &session.into(), Detail::Whole)
+        .await?;
     let written = serde_json::to_string(&latest)?;
     println!(
         "          (the process ends; {} bytes of conversation wait for the answer)",

@@ -48,19 +48,29 @@ pub struct Everturn {
 /// Something to register once there is a registry.
 type SetUp = Box<dyn FnOnce(&Registry) -> Result<()> + Send>;
 
-/// What an application is made of.
+/// The settings of an application. Plugins, models, tools and folders add up; one of the same name replaces the earlier one.
 #[must_use = "an application exists once it is built"]
 #[derive(Default)]
 pub struct EverturnBuilder {
     plugins: Vec<Arc<dyn Plugin>>,
-    setup: Vec<SetUp>,
+    models: Vec<(String, SetUp)>,
+    tools: Vec<(String, SetUp)>,
     default_model: Option<ModelReference>,
     prompts: Vec<PathBuf>,
+}
+
+/// Adds a named thing, or puts it in the place of an earlier one of that name.
+fn add(things: &mut Vec<(String, SetUp)>, name: String, set_up: SetUp) {
+    match things.iter_mut().find(|(earlier, _)| *earlier == name) {
+        Some(earlier) => earlier.1 = set_up,
+        None => things.push((name, set_up)),
+    }
 }
 
 impl EverturnBuilder {
     /// Adds a plugin, such as the models of a provider.
     pub fn plugin(mut self, plugin: impl Plugin) -> Self {
+        self.plugins.retain(|earlier| earlier.name() != plugin.name());
         self.plugins.push(Arc::new(plugin));
         self
     }
@@ -68,25 +78,27 @@ impl EverturnBuilder {
     /// Adds a model under a name.
     pub fn model(mut self, name: impl Into<String>, model: impl Model) -> Self {
         let name = name.into();
-        self.setup.push(Box::new(move |registry| {
-            register_model(registry, name, model).map(drop)
-        }));
+        let registered = name.clone();
+        let set_up = move |registry: &Registry| register_model(registry, registered, model).map(drop);
+        add(&mut self.models, name, Box::new(set_up));
         self
     }
 
     /// Registers a tool, so that prompts can name it.
     pub fn tool(mut self, tool: impl IntoTool) -> Self {
         let tool = tool.into_tool();
-        self.setup.push(Box::new(move |registry| match tool {
+        let name = tool.name().to_owned();
+        let set_up = move |registry: &Registry| match tool {
             ToolReference::Tool(tool) => tool.register(registry),
             ToolReference::Name(name) => Err(Error::invalid_argument(format!(
                 "'{name}' is the name of a tool; register the tool itself"
             ))),
-        }));
+        };
+        add(&mut self.tools, name, Box::new(set_up));
         self
     }
 
-    /// The model that is asked where none is named.
+    /// Sets the model that is asked where none is named.
     pub fn default_model(mut self, model: impl Into<ModelReference>) -> Self {
         self.default_model = Some(model.into());
         self
@@ -96,30 +108,32 @@ impl EverturnBuilder {
     ///
     /// With `EVERTURN_ENV=dev` or `GENKIT_ENV=dev` in the environment, files that change are read again.
     pub fn prompts(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.prompts.push(folder.into());
+        let folder = folder.into();
+        if !self.prompts.contains(&folder) {
+            self.prompts.push(folder);
+        }
         self
     }
 
-    /// Makes the application.
+    /// Makes the application, and waits until its plugins are [set up](Plugin::set_up).
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` for two things of one name, `NOT_FOUND` for a folder that does not exist, `INVALID_ARGUMENT`
-    /// for a prompt that does not compile.
-    // Nothing waits yet; plugins that look around before they start will.
-    #[expect(
-        clippy::unused_async,
-        reason = "building an application may have to wait for its plugins"
-    )]
+    /// What a plugin fails with, such as a key that is missing; `ALREADY_EXISTS` for two prompts of one name, `NOT_FOUND` for
+    /// a folder that does not exist, `INVALID_ARGUMENT` for a prompt that does not compile.
     pub async fn build(self) -> Result<Everturn> {
         let registry = Registry::new();
-        for plugin in self.plugins {
-            registry.install(plugin)?;
+        for plugin in &self.plugins {
+            registry.install(Arc::clone(plugin))?;
         }
         register_generate(&registry)?;
         register_catalogue(&registry)?;
         register_agent_middleware(&registry)?;
-        for set_up in self.setup {
+        for (_, set_up) in self.models.into_iter().chain(self.tools) {
             set_up(&registry)?;
+        }
+        for plugin in &self.plugins {
+            let set_up = plugin.set_up(&registry).await;
+            set_up.map_err(|error| Error::from(error).context(format_args!("plugin '{}'", plugin.name())))?;
         }
         if let Some(model) = self.default_model {
             set_default_model(&registry, model);

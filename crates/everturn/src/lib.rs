@@ -12,8 +12,7 @@
 //!
 //! /// Puts something into the pantry.
 //! #[tool]
-//! async fn stock(item: String) -> Result<String> {
-//!     let kitchen = Session::<Kitchen>::current().ok_or_else(|| Error::failed_precondition("no kitchen"))?;
+//! async fn stock(item: String, kitchen: Session<Kitchen>) -> Result<String> {
 //!     kitchen.update_custom(|kitchen| kitchen.pantry.push(item.clone()));
 //!     Ok(format!("{item} is in the pantry"))
 //! }
@@ -36,7 +35,7 @@
 //!     print!("{}", chunk?.text());
 //! }
 //! let reply = turn.output().await?;
-//! assert_eq!(chef.get_snapshot(reply.snapshot_id().cloned().unwrap()).await?.status, SnapshotStatus::Completed);
+//! assert_eq!(chef.get_snapshot(reply.snapshot_id()).await?.status, SnapshotStatus::Completed);
 //! # Ok(()) }
 //! ```
 //!

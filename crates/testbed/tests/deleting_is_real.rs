@@ -153,7 +153,7 @@ async fn a_fork_outlives_the_session_it_came_from() {
         archive.delete_session(CANARY).await.unwrap();
         let going_on = agent.chat().resume("fork").run("still here").await.unwrap();
 
-        assert_eq!(going_on.session_id().as_str(), "fork");
+        assert_eq!(going_on.session_id().unwrap().as_str(), "fork");
         let state = archive.latest("fork").await.unwrap().state.unwrap();
         assert_eq!(state.messages.len(), 6);
         assert_eq!(archive.tree("copy").await.unwrap().snapshots().len(), 4);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, HandlerResult, Registry, Result};
 use futures::TryFutureExt as _;
+use serde::Serialize;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -16,10 +17,10 @@ use crate::journal::Retention;
 use crate::run_stream::own_log;
 use crate::runs::Runs;
 use crate::store::{IntoStore, Scope, SessionStore};
-use crate::transform::{StateTransform, StreamTransform};
+use crate::transform::{StateTransform, StreamTransform, one_after_another, over_custom_state};
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    Journaling, SessionState, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
+    Journaling, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, WorkerLoss,
 };
 
 /// An agent whose turn loop is `function`.
@@ -100,8 +101,7 @@ where
     custom_agent(registry, name, function)
 }
 
-/// What can be said about an agent before it is defined. Each thing may be said once; a second time is an error when
-/// the agent is built.
+/// The settings of an agent before it is defined. A setting that is given again replaces the earlier one.
 ///
 /// `K` is the kind of agent: one with a turn loop of its own ([`Custom`]), or one around a prompt
 /// ([`InlinePrompt`](crate::InlinePrompt), [`NamedPrompt`](crate::NamedPrompt)).
@@ -145,29 +145,29 @@ impl<S> AgentKind<S> for Custom<S> {
     }
 }
 
-/// What every kind of agent can be told.
+/// The settings that every kind of agent has.
 #[derive(Default)]
 struct Options {
     description: Option<String>,
     store: Option<Arc<dyn SessionStore>>,
     scope: Option<ScopeOf>,
+    custom_transform: Option<StateTransform>,
     state_transform: Option<StateTransform>,
     stream_transform: Option<StreamTransform>,
-    concurrency: Option<Concurrency>,
-    snapshots: Option<SnapshotPolicy>,
-    snapshot_ids: Option<SnapshotIds>,
-    timeline: Option<Timeline>,
-    names_messages: Option<bool>,
-    journaling: Option<Journaling>,
-    resume_past_failures: Option<bool>,
-    heartbeat: Option<Heartbeat>,
-    worker_loss: Option<WorkerLoss>,
-    recorded_context: Option<Vec<String>>,
+    concurrency: Concurrency,
+    snapshots: SnapshotPolicy,
+    snapshot_ids: SnapshotIds,
+    timeline: Timeline,
+    names_messages: bool,
+    journaling: Journaling,
+    resume_past_failures: bool,
+    heartbeat: Heartbeat,
+    worker_loss: WorkerLoss,
+    recorded_context: Vec<String>,
     run_log: Option<Arc<dyn StreamLog>>,
     cancellation_grace: Option<Duration>,
-    clock: Option<Clock>,
+    clock: Clock,
     prompt_input: Option<Arc<Value>>,
-    repeated: Option<&'static str>,
 }
 
 impl<S, K> AgentBuilder<S, K> {
@@ -194,64 +194,86 @@ impl<S, K> AgentBuilder<S, K> {
 }
 
 impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
-    fn once<T>(
-        mut self,
-        what: &'static str,
-        slot: impl FnOnce(&mut Options) -> &mut Option<T>,
-        value: T,
-    ) -> Self {
-        if slot(&mut self.options).replace(value).is_some() {
-            self.options.repeated.get_or_insert(what);
-        }
+    fn set(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
         self
     }
 
-    /// What the agent is good for, for people and for models that delegate to it.
+    /// Describes what the agent is good for, to people and to models that delegate to it.
     pub fn description(self, description: impl Into<String>) -> Self {
-        self.once(
-            "description",
-            |options| &mut options.description,
-            description.into(),
-        )
+        self.set(|options| options.description = Some(description.into()))
     }
 
     /// Keeps conversations in a store; without one, the client keeps them.
     ///
     /// Agents that are to see each other's turns on a session must be given the same [`Arc`].
     pub fn store(self, store: impl IntoStore) -> Self {
-        self.once("store", |options| &mut options.store, store.into_store())
+        self.set(|options| options.store = Some(store.into_store()))
     }
 
-    /// Keeps tenants apart: says from the circumstances of a call whose rows it may see.
+    /// Keeps tenants apart: `scope` names the tenant whose snapshots a call may see.
     ///
     /// Without it the tenant is the [`Scope`] that the call's context has as an extension, as a server puts it there for
     /// callers that it knows, else the default one.
     pub fn scope(self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) -> Self {
-        let scope: ScopeOf = Arc::new(scope);
-        self.once("scope", |options| &mut options.scope, scope)
+        self.set(|options| options.scope = Some(Arc::new(scope)))
+    }
+
+    /// Shapes the custom state that clients see: in snapshot reads, client-managed outputs and custom-state patches.
+    ///
+    /// The transform is given the state as the agent keeps it, and returns anything that can be written as JSON: the same
+    /// type with less in it, or a type made for clients. `Ok(None)` shows no custom state. An error or a panic withholds the
+    /// state and fails the read or the invocation. To shape messages and artifacts too, see
+    /// [`AgentBuilder::state_transform`], which is given what this transform returns.
+    ///
+    /// ```
+    /// # use everturn_agent::{AgentSession, custom_agent};
+    /// # use everturn_core::{Registry, Result};
+    /// # use schemars::JsonSchema;
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+    /// struct Kitchen {
+    ///     pantry: Vec<String>,
+    ///     secret_recipe: String,
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// let chef = custom_agent(&registry, "chef", |session: AgentSession<Kitchen>| async move {
+    ///     session.run(|turn| async move { Ok(()) }).await?;
+    ///     Ok(session.result())
+    /// })
+    /// .custom_transform(|mut kitchen, _context| {
+    ///     kitchen.secret_recipe.clear();
+    ///     Ok(Some(kitchen))
+    /// })
+    /// .define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn custom_transform<T: Serialize>(
+        self,
+        transform: impl Fn(S, &Context) -> HandlerResult<Option<T>> + Send + Sync + 'static,
+    ) -> Self {
+        self.set(|options| options.custom_transform = Some(over_custom_state(transform)))
     }
 
     /// Shapes every state that leaves the agent: snapshot reads, client-managed outputs, custom-state patches.
     ///
-    /// `Ok(None)` shows no state. An error or a panic withholds it and fails the read or the invocation. The transform
-    /// runs while the session is in use and must not change it.
+    /// The custom state is JSON here; [`AgentBuilder::custom_transform`] is given it as its type. `Ok(None)` shows no state.
+    /// An error or a panic withholds it and fails the read or the invocation. The transform runs while the session is in
+    /// use and must not change it.
     pub fn state_transform(
         self,
         transform: impl Fn(SessionState, &Context) -> HandlerResult<Option<SessionState>> + Send + Sync + 'static,
     ) -> Self {
-        let transform: StateTransform = Arc::new(transform);
-        self.once(
-            "state transform",
-            |options| &mut options.state_transform,
-            transform,
-        )
+        self.set(|options| options.state_transform = Some(Arc::new(transform)))
     }
 
     /// Shapes every chunk that leaves the agent.
     ///
     /// `Ok(None)` drops the chunk; what it stands for still happens. An error or a panic withholds it and all later
     /// ones and fails the invocation. Dropping the `turnEnd` chunks leaves clients waiting; to redact custom state,
-    /// use [`AgentBuilder::state_transform`], because a changed patch no longer fits the client's view.
+    /// use [`AgentBuilder::custom_transform`], because a changed patch no longer fits the client's view.
     pub fn stream_transform(
         self,
         transform: impl Fn(AgentStreamChunk, &Context) -> HandlerResult<Option<AgentStreamChunk>>
@@ -259,32 +281,64 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         + Sync
         + 'static,
     ) -> Self {
-        let transform: StreamTransform = Arc::new(transform);
-        self.once(
-            "stream transform",
-            |options| &mut options.stream_transform,
-            transform,
-        )
+        self.set(|options| options.stream_transform = Some(Arc::new(transform)))
     }
 
-    /// What happens when two turns want the same session at once; the default is to reject the second.
+    /// Decides what happens when two turns want the same session at once; the default is to reject the second.
     pub fn concurrency(self, concurrency: Concurrency) -> Self {
-        self.once("concurrency", |options| &mut options.concurrency, concurrency)
+        self.set(|options| options.concurrency = concurrency)
     }
 
-    /// Which moments become snapshots; the default is the end of every successful turn.
+    /// Decides which moments become snapshots; the default is the end of every successful turn.
     pub fn snapshots(self, policy: SnapshotPolicy) -> Self {
-        self.once("snapshot policy", |options| &mut options.snapshots, policy)
+        self.set(|options| options.snapshots = policy)
     }
 
-    /// How snapshots are named; the default is a UUID.
+    /// Makes snapshots at the moments that `decide` picks, given the custom state at the moment and at the snapshot before,
+    /// if there is one. Takes the place of [`AgentBuilder::snapshots`].
+    ///
+    /// It is asked while the invocation waits, so it should not take long. A stored custom state that is not an `S` fails
+    /// the invocation.
+    ///
+    /// ```
+    /// # use everturn_agent::{AgentSession, SnapshotEvent, custom_agent, store::MemoryStore};
+    /// # use everturn_core::{Registry, Result};
+    /// # use schemars::JsonSchema;
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+    /// struct Kitchen {
+    ///     pantry: Vec<String>,
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// let chef = custom_agent(&registry, "chef", |session: AgentSession<Kitchen>| async move {
+    ///     session.run(|turn| async move { Ok(()) }).await?;
+    ///     Ok(session.result())
+    /// })
+    /// .store(MemoryStore::new())
+    /// .snapshots_when(|moment, kitchen, before| {
+    ///     let grown = before.is_none_or(|before| kitchen.pantry.len() > before.pantry.len());
+    ///     moment.event == SnapshotEvent::TurnEnd && grown
+    /// })
+    /// .define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn snapshots_when(
+        self,
+        decide: impl Fn(&SnapshotMoment<'_>, &S, Option<&S>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.snapshots(SnapshotPolicy::over_custom_state(decide))
+    }
+
+    /// Decides how snapshots are named; the default is a UUID.
     pub fn snapshot_ids(self, ids: SnapshotIds) -> Self {
-        self.once("kind of snapshot ids", |options| &mut options.snapshot_ids, ids)
+        self.set(|options| options.snapshot_ids = ids)
     }
 
-    /// What becomes of the snapshots after one that is resumed; the default is that they stay, as another branch.
+    /// Decides what becomes of the snapshots after one that is resumed; the default is that they stay, as another branch.
     pub fn timeline(self, timeline: Timeline) -> Self {
-        self.once("timeline", |options| &mut options.timeline, timeline)
+        self.set(|options| options.timeline = timeline)
     }
 
     /// Has the last message of each snapshot name it, in the metadata entry `snapshotId`, so that a client can offer to
@@ -292,118 +346,99 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     ///
     /// The named message takes the place of the one that was said: each snapshot then begins a lineage of its own.
     pub fn snapshot_id_in_messages(self) -> Self {
-        self.once(
-            "snapshot id in messages",
-            |options| &mut options.names_messages,
-            true,
-        )
+        self.set(|options| options.names_messages = true)
     }
 
-    /// Lets a conversation be resumed by its session id although its latest row is failed, aborted or pending: it goes
-    /// on from the last good one, or begins anew if there is none.
+    /// Lets a session be resumed by its id although its latest snapshot is failed, aborted or pending: it goes on from the
+    /// last completed one, or begins anew if there is none.
     pub fn resume_past_failures(self) -> Self {
-        self.once(
-            "resume past failures",
-            |options| &mut options.resume_past_failures,
-            true,
-        )
+        self.set(|options| options.resume_past_failures = true)
     }
 
-    /// How often background runs give a sign of life, and when one is taken for dead.
+    /// Sets how often background runs give a sign of life, and when one is taken for dead.
     pub fn heartbeat(self, heartbeat: Heartbeat) -> Self {
-        self.once("heartbeat", |options| &mut options.heartbeat, heartbeat)
+        self.set(|options| options.heartbeat = heartbeat)
     }
 
-    /// What happens to background runs whose worker is lost; the default is that another takes them over.
+    /// Decides what happens to background runs whose worker is lost; the default is that another takes them over.
     ///
     /// They are found by workers that look: see [`Agent::recover`] and [`recover_every`](crate::recover_every).
     pub fn on_worker_loss(self, policy: WorkerLoss) -> Self {
-        self.once("worker loss policy", |options| &mut options.worker_loss, policy)
+        self.set(|options| options.worker_loss = policy)
     }
 
-    /// Which values of a caller's [`Context`], such as `auth`, a background run records in its row, for a worker that
-    /// takes it over; the default is none.
+    /// Names the values of a caller's [`Context`], such as `auth`, that a background run records in its snapshot for a
+    /// worker that takes it over; called again, more of them. The default is none.
     ///
     /// A run that is taken over has these values and no others. They are stored as they are: name no secrets. An agent
-    /// with a [`scope`](AgentBuilder::scope) must name what that is made of, or its runs are not taken over; of any other
-    /// the tenant is known from where the run is stored.
+    /// with a [`scope`](AgentBuilder::scope) must name the values that the scope is made of, or its runs are not taken over.
+    /// The tenant of any other agent's run is known from where the run is stored.
     pub fn record_context<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
-        let names = names.into_iter().map(Into::into).collect();
-        self.once("recorded context", |options| &mut options.recorded_context, names)
+        self.set(|options| {
+            for name in names.into_iter().map(Into::into) {
+                if !options.recorded_context.contains(&name) {
+                    options.recorded_context.push(name);
+                }
+            }
+        })
     }
 
-    /// Where background runs keep their chunks for those who watch them; the default is this process's memory.
+    /// Sets where background runs keep their chunks for those who watch them; the default is this process's memory.
     ///
     /// With a log that several processes share, a run can be watched from any of them, and on through a takeover.
     pub fn run_log(self, log: Arc<dyn StreamLog>) -> Self {
-        self.once("run log", |options| &mut options.run_log, log)
+        self.set(|options| options.run_log = Some(log))
     }
 
-    /// How long cancelled work may go on by itself, to put things in order, before it is dropped.
+    /// Sets how long cancelled work may go on by itself, to put things in order, before it is dropped.
     pub fn cancellation_grace(self, grace: Duration) -> Self {
-        self.once(
-            "cancellation grace",
-            |options| &mut options.cancellation_grace,
-            grace,
-        )
+        self.set(|options| options.cancellation_grace = Some(grace))
     }
 
-    /// Whether what happens in a turn is written down, so that a turn that is taken up again repeats nothing; the default
-    /// is that it is. See [`journal`](crate::journal).
+    /// Decides whether a turn writes down what it does, so that a turn that is taken up again repeats nothing; the default
+    /// is that it does. See [`journal`](crate::journal).
     pub fn journaling(self, journaling: Journaling) -> Self {
-        self.once("journaling", |options| &mut options.journaling, journaling)
+        self.set(|options| options.journaling = journaling)
     }
 
-    /// The clock that rows are stamped with.
+    /// Sets the clock that snapshots are stamped with.
     pub fn clock(self, clock: Clock) -> Self {
-        self.once("clock", |options| &mut options.clock, clock)
+        self.set(|options| options.clock = clock)
     }
 
-    /// What the agent's prompt is rendered with where the conversation brings nothing of its own.
+    /// Sets the input that the agent's prompt is rendered with where the conversation brings none of its own.
     pub fn prompt_input(self, input: impl Into<Value>) -> Self {
-        self.once(
-            "prompt input",
-            |options| &mut options.prompt_input,
-            Arc::new(input.into()),
-        )
+        self.set(|options| options.prompt_input = Some(Arc::new(input.into())))
     }
 
     /// Makes the agent without registering it; see [`Agent::register`].
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the name is empty, something was said twice, a linear timeline is to fork, or the heartbeat or
-    /// the attempts make no sense; for an agent around a prompt, what is wrong with the prompt.
+    /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is to fork, the heartbeat or the attempts make no sense,
+    /// or a tool of the prompt needs another custom state than the agent's; for an agent around a prompt, also what is
+    /// wrong with the prompt.
     pub fn build(self) -> Result<Agent<S>> {
         if self.name.is_empty() {
             return Err(Error::invalid_argument("an agent needs a name"));
         }
         let options = self.options;
-        if let Some(what) = options.repeated {
-            return Err(Error::invalid_argument(format!(
-                "the {what} of agent '{}' was given twice",
-                self.name
-            )));
-        }
-        if options.timeline == Some(Timeline::Linear) && options.concurrency == Some(Concurrency::Fork) {
+        if options.timeline == Timeline::Linear && options.concurrency == Concurrency::Fork {
             return Err(Error::invalid_argument(format!(
                 "the timeline of agent '{}' is linear, so turns at the same time cannot fork it: reject or queue them",
                 self.name
             )));
         }
-        let heartbeat = options.heartbeat.unwrap_or_default();
-        heartbeat.check()?;
-        let worker_loss = options.worker_loss.unwrap_or_default();
-        if worker_loss == (WorkerLoss::TakeOver { attempts: 0 }) {
+        options.heartbeat.check()?;
+        if options.worker_loss == (WorkerLoss::TakeOver { attempts: 0 }) {
             return Err(Error::invalid_argument(format!(
                 "agent '{}' needs at least one attempt at its background runs",
                 self.name
             )));
         }
-        let prompt_input = options.prompt_input.as_ref();
         let origin = AgentOrigin {
             registry: &self.registry,
             name: &self.name,
-            prompt_input,
+            prompt_input: options.prompt_input.as_ref(),
         };
         let function = self.kind.into_function(&origin)?;
         Ok(Agent::new(Definition {
@@ -413,24 +448,20 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             function,
             store: options.store,
             scope: options.scope,
-            state_transform: options.state_transform,
+            state_transform: one_after_another(options.custom_transform, options.state_transform),
             stream_transform: options.stream_transform,
-            concurrency: options.concurrency.unwrap_or_default(),
-            snapshots: options.snapshots.unwrap_or_default(),
-            snapshot_ids: options.snapshot_ids.unwrap_or_default(),
-            timeline: options.timeline.unwrap_or_default(),
-            names_messages: options.names_messages.unwrap_or_default(),
-            resume_past_failures: options.resume_past_failures.unwrap_or_default(),
-            heartbeat,
-            worker_loss,
-            recorded_context: options.recorded_context.unwrap_or_default(),
+            concurrency: options.concurrency,
+            snapshots: options.snapshots,
+            snapshot_ids: options.snapshot_ids,
+            timeline: options.timeline,
+            names_messages: options.names_messages,
+            resume_past_failures: options.resume_past_failures,
+            heartbeat: options.heartbeat,
+            worker_loss: options.worker_loss,
+            recorded_context: options.recorded_context,
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
-            journals: Retention::of(
-                options.journaling.unwrap_or_default(),
-                options.clock.clone().unwrap_or_default(),
-            )
-            .map(Arc::new),
-            clock: options.clock.unwrap_or_default(),
+            journals: Retention::of(options.journaling, options.clock.clone()).map(Arc::new),
+            clock: options.clock,
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),
             runs: Runs::default(),

@@ -1,4 +1,4 @@
-//! Where a chat starts.
+//! Opening a chat.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::{AgentReply, AgentTransport, Chat};
 use crate::{AgentInit, AgentInput, CustomState, SessionId, SessionState, SnapshotId};
 
-/// What can be said about a chat before it is opened. Each thing may be said once; a second time is an error when the
-/// chat is opened.
+/// The settings of a chat before it is opened. A setting that is given again replaces the earlier one.
 #[must_use = "a chat exists once it is opened"]
 pub struct ChatBuilder<S> {
     agent: Arc<dyn AgentTransport>,
     init: AgentInit,
     context: Option<Context>,
+    /// Why the custom state that was given last cannot be written as JSON.
     problem: Option<Error>,
     state: PhantomData<fn() -> S>,
 }
@@ -32,30 +32,26 @@ impl<S: CustomState> ChatBuilder<S> {
         }
     }
 
-    fn once<T>(mut self, what: &str, slot: impl FnOnce(&mut Self) -> &mut Option<T>, value: T) -> Self {
-        if slot(&mut self).replace(value).is_some() {
-            let repeated = || Error::invalid_argument(format!("the {what} of a chat was given twice"));
-            self.problem.get_or_insert_with(repeated);
-        }
+    /// Resumes the latest point of a session, or begins it under this id.
+    pub fn resume(mut self, session: impl Into<SessionId>) -> Self {
+        self.init.session_id = Some(session.into());
         self
     }
 
-    /// Resumes the latest point of a conversation, or begins it under this id.
-    pub fn resume(self, session: impl Into<SessionId>) -> Self {
-        self.once("session", |this| &mut this.init.session_id, session.into())
-    }
-
-    /// Resumes exactly here; going on from an older point makes a branch.
-    pub fn snapshot(self, snapshot: impl Into<SnapshotId>) -> Self {
-        self.once("snapshot", |this| &mut this.init.snapshot_id, snapshot.into())
+    /// Resumes exactly from this snapshot; going on from an older one makes a branch.
+    pub fn snapshot(mut self, snapshot: impl Into<SnapshotId>) -> Self {
+        self.init.snapshot_id = Some(snapshot.into());
+        self
     }
 
     /// Resumes from a state the client kept.
-    pub fn state(self, state: SessionState) -> Self {
-        self.once("state", |this| &mut this.init.state, state)
+    pub fn state(mut self, state: SessionState) -> Self {
+        self.init.state = Some(state);
+        self.problem = None;
+        self
     }
 
-    /// Begins with this custom state; for agents whose clients keep the state.
+    /// Begins with this custom state in place of [`ChatBuilder::state`]; for agents whose clients keep the state.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the state is the chat's from here on"
@@ -67,20 +63,22 @@ impl<S: CustomState> ChatBuilder<S> {
                 ..SessionState::default()
             }),
             Err(error) => {
-                self.problem.get_or_insert(error.into());
+                self.problem = Some(error.into());
                 self
             }
         }
     }
 
-    /// What the agent's prompt is rendered with, for the whole conversation.
-    pub fn prompt_input(self, input: impl Into<Value>) -> Self {
-        self.once("prompt input", |this| &mut this.init.prompt_input, input.into())
+    /// Sets the input that the agent's prompt is rendered with, for the whole conversation.
+    pub fn prompt_input(mut self, input: impl Into<Value>) -> Self {
+        self.init.prompt_input = Some(input.into());
+        self
     }
 
-    /// The circumstances of every turn; the current ones if not said.
-    pub fn context(self, context: Context) -> Self {
-        self.once("context", |this| &mut this.context, context)
+    /// Sets the context of every turn; the default is the context in which the chat is opened.
+    pub fn context(mut self, context: Context) -> Self {
+        self.context = Some(context);
+        self
     }
 
     fn check(&self) -> Result<()> {
@@ -93,8 +91,8 @@ impl<S: CustomState> ChatBuilder<S> {
     /// Opens the chat. One that is resumed is read first, so that its messages, artifacts and custom state are there.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty id, for a state beside an id, and for anything said twice; `NOT_FOUND` for a
-    /// snapshot that does not exist; what reading fails with.
+    /// `INVALID_ARGUMENT` for an empty id and for a state beside an id; `NOT_FOUND` for a snapshot that does not exist; what
+    /// reading fails with.
     pub async fn open(self) -> Result<Chat<S>> {
         self.check()?;
         let context = self.context.unwrap_or_else(Context::current);

@@ -8,7 +8,7 @@ use everturn_core::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::session::decode_custom;
+use crate::state::decode_custom;
 use crate::{AgentStreamChunk, Artifact, CustomState, SnapshotCreated, TurnEnd};
 
 /// A piece of a turn.

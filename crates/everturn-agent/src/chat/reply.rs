@@ -10,7 +10,7 @@ use everturn_core::{Error, Result, RuntimeError, Status};
 use serde_json::Value;
 
 use super::Interrupt;
-use crate::session::decode_custom;
+use crate::state::decode_custom;
 use crate::{
     AgentFinishReason, AgentOutput, Artifact, CustomState, SessionId, SessionState, Snapshot, SnapshotId,
 };
@@ -107,12 +107,12 @@ impl<S> AgentReply<S> {
         self.output.finish_reason.unwrap_or(AgentFinishReason::Unknown)
     }
 
-    /// The conversation; empty if an agent elsewhere did not name it.
-    pub fn session_id(&self) -> SessionId {
-        self.output.session_id.clone().unwrap_or_else(|| "".into())
+    /// The id of the session; `None` if an agent on another server did not name it.
+    pub fn session_id(&self) -> Option<&SessionId> {
+        self.output.session_id.as_ref()
     }
 
-    /// Where to resume, if the agent keeps the conversation.
+    /// The id of the snapshot to resume from; `None` if the agent does not keep the conversation.
     pub fn snapshot_id(&self) -> Option<&SnapshotId> {
         self.output.snapshot_id.as_ref()
     }

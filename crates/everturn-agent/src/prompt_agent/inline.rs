@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::tools::check_tools;
 use crate::agent::{AgentOrigin, sealed};
 use crate::invocation::{AgentFunction, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
@@ -128,8 +129,9 @@ impl<S> AgentBuilder<S, InlinePrompt> {
 impl sealed::Sealed for InlinePrompt {}
 
 impl<S: CustomState> AgentKind<S> for InlinePrompt {
-    /// Fails as [`PromptDefinition::define`] does.
+    /// Fails as [`PromptDefinition::define`] does, and if a tool needs another custom state than the agent's.
     fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
+        check_tools::<S>(agent.name, agent.registry, self.prompt.given_tools())?;
         let prompt = self.prompt.define(agent.registry)?;
         Ok(prompt_function(
             prompt,

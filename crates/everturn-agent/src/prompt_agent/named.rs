@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use everturn_ai::Messages;
 use everturn_ai::prompt::Prompt;
-use everturn_core::{Context, Error, Registry, Result};
+use everturn_core::{Context, Registry, Result};
 use futures::FutureExt;
 use serde_json::Value;
 
+use super::tools::check_tools;
 use crate::agent::{AgentOrigin, sealed};
 use crate::invocation::{AgentFunction, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
@@ -37,27 +38,19 @@ use crate::{AgentBuilder, AgentKind, CustomState};
 /// # Ok(()) }
 /// ```
 pub fn prompt_agent(registry: &Registry, name: impl Into<String>) -> AgentBuilder<Value, NamedPrompt> {
-    AgentBuilder::new(
-        registry,
-        name,
-        NamedPrompt {
-            prompt: None,
-            is_repeated: false,
-        },
-    )
+    AgentBuilder::new(registry, name, NamedPrompt { prompt: None })
 }
 
 /// The kind of an agent around a registered prompt.
 pub struct NamedPrompt {
     prompt: Option<String>,
-    is_repeated: bool,
 }
 
 impl<S: CustomState> AgentBuilder<S, NamedPrompt> {
-    /// The prompt, if it does not have the agent's name, and what to render it with where the conversation brings
-    /// nothing of its own: the agent's [prompt input](AgentBuilder::prompt_input), or null to leave that unsaid.
+    /// Sets the prompt, if it does not have the agent's name, and the agent's [prompt
+    /// input](AgentBuilder::prompt_input); null leaves the prompt input as it is.
     pub fn prompt(mut self, name: impl Into<String>, input: impl Into<Value>) -> Self {
-        self.kind.is_repeated |= self.kind.prompt.replace(name.into()).is_some();
+        self.kind.prompt = Some(name.into());
         match input.into() {
             Value::Null => self,
             input => self.prompt_input(input),
@@ -73,17 +66,13 @@ impl<S: CustomState> AgentBuilder<S, NamedPrompt> {
 impl sealed::Sealed for NamedPrompt {}
 
 impl<S: CustomState> AgentKind<S> for NamedPrompt {
-    /// Fails with `NOT_FOUND` if there is no such prompt, and as rendering it does: the prompt is rendered once here,
-    /// so that one that cannot work is found when the program starts.
+    /// Fails with `NOT_FOUND` if there is no such prompt, with `INVALID_ARGUMENT` if one of its tools needs another custom
+    /// state than the agent's, and as rendering it does: the prompt is rendered once here, so that one that cannot work is
+    /// found when the program starts.
     fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
-        if self.is_repeated {
-            return Err(Error::invalid_argument(format!(
-                "the prompt of agent '{}' was given twice",
-                agent.name
-            )));
-        }
         let prompt = Prompt::lookup(agent.registry, self.prompt.as_deref().unwrap_or(agent.name))
             .map_err(|error| error.context(format_args!("agent '{}'", agent.name)))?;
+        check_tools::<S>(agent.name, agent.registry, &prompt.tools()?)?;
         let input = agent.prompt_input.cloned().unwrap_or_default();
         let rendering = prompt.render_around(&input, Messages::new(), Context::new());
         // A prompt with parts that are computed over time cannot be tried here.

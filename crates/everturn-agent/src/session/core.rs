@@ -11,6 +11,7 @@ use super::{Change, Changes};
 use crate::artifact::put;
 use crate::lock::{ChangeLock, lock};
 use crate::patch::JsonPatch;
+use crate::state::decode_custom;
 use crate::transform::{StateTransform, shown_state};
 use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 
@@ -87,16 +88,6 @@ impl<S: CustomState> Live<S> {
     fn document(&self) -> Arc<Value> {
         let encode = || Arc::new(serde_json::to_value(&self.custom).unwrap_or_default());
         self.state.custom.clone().unwrap_or_else(encode)
-    }
-}
-
-/// Reads the custom state; absent and null are the default.
-pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S> {
-    match custom {
-        None | Some(Value::Null) => Ok(S::default()),
-        Some(custom) => S::deserialize(custom).map_err(|error| {
-            Error::invalid_argument(format!("the custom state does not fit the agent: {error}"))
-        }),
     }
 }
 

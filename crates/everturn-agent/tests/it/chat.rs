@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{AgentFinishReason, AgentReply, Artifact, SessionState, Turn};
+use everturn_agent::{AgentFinishReason, AgentReply, Artifact, SessionId, SessionState, SnapshotId, Turn};
 use everturn_ai::{FinishReason, Message, Part, ToolRequest};
 use everturn_core::{Error, Status};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ async fn a_chat_goes_on_from_turn_to_turn_whoever_keeps_the_state() {
         let second = chat.run("two").await.unwrap();
 
         assert_eq!(second.session_id(), first.session_id());
-        assert_eq!(chat.session_id(), Some(&first.session_id()));
+        assert_eq!(chat.session_id(), first.session_id());
         assert_eq!(
             texts(chat.messages()),
             ["one", "re: one", "two", "re: two"],
@@ -152,6 +152,18 @@ async fn a_resumed_chat_is_read_and_one_that_never_began_begins() {
 }
 
 #[tokio::test]
+async fn the_last_setting_of_a_chat_wins() {
+    let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
+    let first = agent.chat().resume("a").resume("b").run("one").await.unwrap();
+
+    let again = agent.chat().snapshot("gone").snapshot(first.snapshot_id());
+    let chat = again.resume("a").resume(first.session_id()).open().await.unwrap();
+
+    assert_eq!(chat.session_id(), Some(&"b".into()));
+    assert_eq!(texts(chat.messages()), ["one", "re: one"]);
+}
+
+#[tokio::test]
 async fn what_cannot_be_a_start_is_refused_before_the_agent_is_asked() {
     let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
     let state = SessionState::default;
@@ -167,7 +179,13 @@ async fn what_cannot_be_a_start_is_refused_before_the_agent_is_asked() {
             .unwrap_err(),
         agent.chat().resume("").open().await.unwrap_err(),
         agent.chat().snapshot("").open().await.unwrap_err(),
-        agent.chat().resume("a").resume("b").open().await.unwrap_err(),
+        agent.chat().resume(None::<SessionId>).open().await.unwrap_err(),
+        agent
+            .chat()
+            .snapshot(None::<&SnapshotId>)
+            .open()
+            .await
+            .unwrap_err(),
     ];
 
     for error in refusals {
@@ -180,12 +198,12 @@ async fn interrupts_are_answered_with_typed_values() {
     let agent = handling("banker", |turn: Turn| async move {
         if let Some(answers) = &turn.input().answers {
             everturn_agent::validate_answers(&turn.messages(), answers)?;
-            let answer = resume
+            let answer = answers
                 .respond
                 .iter()
                 .find_map(Part::as_tool_response)
                 .and_then(|part| part.output.clone());
-            let resumed = resume
+            let resumed = answers
                 .restart
                 .iter()
                 .find_map(|part| part.metadata_entry("resumed").cloned());

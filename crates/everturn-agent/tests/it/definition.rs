@@ -1,47 +1,61 @@
 //! Defining agents, and what a listing says about them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::store::{MemoryStore, Scope};
-use everturn_agent::{AgentBuilder, AgentSession, Clock, Concurrency, Heartbeat, Turn, custom_agent};
+use everturn_agent::store::{Detail, MemoryStore, Scope, SessionStore};
+use everturn_agent::{
+    AgentSession, Clock, Concurrency, Heartbeat, SnapshotPolicy, Timeline, Turn, custom_agent,
+};
 use everturn_core::{ActionType, JsonCall, Registry, Status};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support;
 use crate::support::{Counter, FaultyStore, handling, replying};
 
-#[test]
-fn saying_something_twice_is_an_error_when_the_agent_is_defined() {
-    type Say = fn(AgentBuilder<Value>) -> AgentBuilder<Value>;
-    let everything: [(&str, Say); 10] = [
-        ("description", |agent| agent.description("x")),
-        ("store", |agent| agent.store(MemoryStore::new())),
-        ("scope", |agent| agent.scope(|_| Scope::default())),
-        ("state transform", |agent| {
-            agent.state_transform(|state, _| Ok(Some(state)))
-        }),
-        ("stream transform", |agent| {
-            agent.stream_transform(|chunk, _| Ok(Some(chunk)))
-        }),
-        ("concurrency", |agent| agent.concurrency(Concurrency::Queue)),
-        ("heartbeat", |agent| agent.heartbeat(Heartbeat::default())),
-        ("cancellation grace", |agent| {
-            agent.cancellation_grace(Duration::ZERO)
-        }),
-        ("clock", |agent| agent.clock(Clock::system())),
-        ("prompt input", |agent| agent.prompt_input(1)),
-    ];
+#[tokio::test]
+async fn the_last_of_two_settings_wins_and_recorded_values_add_up() {
+    let kept = Arc::new(MemoryStore::new());
+    let agent = replying("chef")
+        .description("first")
+        .description("last")
+        .store(MemoryStore::new())
+        .store(Arc::clone(&kept))
+        .scope(|_| Scope::new("first"))
+        .scope(|_| Scope::new("last"))
+        .state_transform(|_, _| Ok(None))
+        .state_transform(|state, _| Ok(Some(state)))
+        .stream_transform(|_, _| Ok(None))
+        .stream_transform(|chunk, _| Ok(Some(chunk)))
+        .heartbeat(Heartbeat {
+            interval: Duration::ZERO,
+            expiry: Duration::ZERO,
+        })
+        .heartbeat(Heartbeat::default())
+        .timeline(Timeline::Linear)
+        .concurrency(Concurrency::Fork)
+        .concurrency(Concurrency::Queue)
+        .cancellation_grace(Duration::ZERO)
+        .cancellation_grace(Duration::from_secs(1))
+        .snapshots(SnapshotPolicy::never())
+        .snapshots(SnapshotPolicy::default())
+        .clock(Clock::system())
+        .clock(Clock::system())
+        .build()
+        .unwrap();
 
-    for (what, say) in everything {
-        assert!(say(replying("chef")).build().is_ok(), "{what}");
-        let error = say(say(replying("chef"))).build().unwrap_err();
-        assert_eq!(error.status(), Status::InvalidArgument);
-        assert!(error.message().contains(what), "{error}");
-    }
-    assert_eq!(
-        replying("").build().unwrap_err().status(),
-        Status::InvalidArgument
-    );
+    agent.chat().resume("s").run("hello").await.unwrap();
+
+    let latest = kept.latest(&Scope::new("last"), &"s".into(), Detail::Whole).await;
+    assert!(latest.unwrap().is_some());
+    assert_eq!(agent.description(), Some("last"));
+}
+
+#[test]
+fn an_agent_without_a_name_is_refused() {
+    let error = replying("").build().unwrap_err();
+
+    assert_eq!(error.status(), Status::InvalidArgument);
 }
 
 #[tokio::test]
@@ -124,7 +138,7 @@ async fn an_agent_built_without_registering_works_and_can_be_registered_elsewher
     let found = elsewhere.of_type(&ActionType::AGENT);
     let input = json!({"message": {"role": "user", "content": [{"text": "two"}]}});
     let call = JsonCall {
-        init: Some(json!({"sessionId": reply.session_id().as_str()})),
+        init: Some(json!({"sessionId": reply.session_id().unwrap().as_str()})),
         ..JsonCall::new(input)
     };
     let answered = found["chef"].run_json(call).await.unwrap();

@@ -71,7 +71,7 @@ async fn a_failed_turn_writes_no_row_and_points_at_the_last_good_one() {
     let reply = AgentReply::<Value>::of(&failed).unwrap();
     assert_eq!(failed.status(), Status::Unavailable);
     assert_eq!(reply.snapshot_id(), good.snapshot_id());
-    assert_eq!(reply.session_id(), "s".into());
+    assert_eq!(reply.session_id(), Some(&"s".into()));
     assert_eq!(reply.state(), None);
     assert_eq!(AgentReply::<Value>::of(&fresh).unwrap().snapshot_id(), None);
     assert_eq!(store.saves(), 1);

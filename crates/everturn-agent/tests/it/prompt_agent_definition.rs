@@ -141,27 +141,25 @@ fn a_template_with_a_mistake_is_found_out_at_once() {
     assert!(registry.get("/agent/chef").is_none());
 }
 
-#[test]
-fn what_is_said_twice_is_an_error() {
-    let registry = registry(&ScriptedModel::new());
-    PromptDefinition::new("reviewer")
-        .system("Be {{tone}}.")
-        .define(&registry)
-        .unwrap();
-
-    let prompts = prompt_agent(&registry, "a")
-        .prompt("reviewer", Value::Null)
-        .prompt("reviewer", Value::Null);
-    let inputs = prompt_agent(&registry, "b")
-        .prompt("reviewer", json!({"tone": "kind"}))
-        .prompt_input(json!({}));
-
-    for (twice, what) in [
-        (prompts.define(), "the prompt of"),
-        (inputs.define(), "the prompt input of"),
-    ] {
-        let error = twice.unwrap_err();
-        assert_eq!(error.status(), Status::InvalidArgument);
-        assert!(error.message().contains(what), "{error}");
+#[tokio::test]
+async fn the_last_prompt_and_the_last_prompt_input_win() {
+    let model = ScriptedModel::new().reply("Fine.");
+    let registry = registry(&model);
+    for name in ["critic", "reviewer"] {
+        PromptDefinition::new(name)
+            .system(format!("A {name}. Be {{{{tone}}}}."))
+            .define(&registry)
+            .unwrap();
     }
+
+    let agent = prompt_agent(&registry, "a")
+        .prompt("critic", json!({"tone": "harsh"}))
+        .prompt("reviewer", Value::Null)
+        .prompt_input(json!({"tone": "kind"}))
+        .define()
+        .unwrap();
+    agent.run_text("My soup?").await.unwrap();
+
+    let system = model.requests()[0].messages.first().unwrap().text().into_owned();
+    assert_eq!(system, "A reviewer. Be kind.");
 }

@@ -1,7 +1,11 @@
 //! Tools of an agent reach the conversation they are called in.
 
-use everturn_agent::{AgentInit, Artifact, Session, SessionHandle, TurnContext, agent, store::MemoryStore};
-use everturn_ai::{Message, NoInput, Tool, ToolContext};
+use everturn_agent::{
+    AgentInit, Artifact, Session, SessionHandle, TurnContext, agent, prompt_agent, store::MemoryStore,
+};
+use everturn_ai::prompt::PromptDefinition;
+use everturn_ai::{FromToolContext, Message, NoInput, Tool, ToolContext};
+use everturn_core::Status;
 use everturn_testkit::Reply;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,6 +46,76 @@ async fn a_tool_reads_and_changes_the_session_and_the_client_sees_it() {
         json(&state.messages.get(2).unwrap().content()[0])["toolResponse"]["output"],
         1
     );
+}
+
+/// A tool that takes the session from its context, as `#[tool]` writes it.
+fn stove() -> Tool {
+    Tool::new("stove", "Heats.", |_: NoInput, context: ToolContext| async move {
+        let kitchen = Session::<Kitchen>::from_tool_context(&context)?;
+        Ok(kitchen.update_custom(|kitchen| {
+            kitchen.pots += 1;
+            kitchen.pots
+        }))
+    })
+    .requiring::<Session<Kitchen>>()
+}
+
+#[tokio::test]
+async fn a_tool_takes_the_session_as_an_argument() {
+    let (registry, _model) = answering([Reply::tool("stove", json!({})), "Hot.".into()]);
+    let agent = agent(&registry, "chef")
+        .state::<Kitchen>()
+        .tool(stove())
+        .define()
+        .unwrap();
+
+    let (_, output) = invoke(agent.connect(AgentInit::default()), "heat").await;
+
+    assert_eq!(output.state.unwrap().custom.as_deref(), Some(&json!({"pots": 1})));
+}
+
+#[test]
+fn a_tool_that_needs_another_state_is_refused_when_the_agent_is_defined() {
+    let (registry, _model) = answering([] as [Reply; 0]);
+    stove().register(&registry).unwrap();
+    PromptDefinition::new("heating")
+        .tool("stove")
+        .define(&registry)
+        .unwrap();
+
+    let refused = [
+        agent(&registry, "untyped").tool(stove()).define().unwrap_err(),
+        agent(&registry, "counting")
+            .state::<u64>()
+            .tool(stove())
+            .define()
+            .unwrap_err(),
+        agent(&registry, "by name").tool("stove").define().unwrap_err(),
+        prompt_agent(&registry, "heating").define().unwrap_err(),
+    ];
+
+    for error in refused {
+        assert_eq!(error.status(), Status::InvalidArgument);
+        assert!(error.message().contains("tool 'stove'"), "{error}");
+        assert!(
+            error.message().contains("Session<") && error.message().contains("Kitchen>"),
+            "{error}"
+        );
+    }
+    let fitting = prompt_agent(&registry, "heating").state::<Kitchen>().define();
+    assert!(fitting.is_ok());
+    assert!(
+        agent(&registry, "untyped").define().is_ok(),
+        "a refused agent leaves nothing behind"
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_needs_a_session_says_so_outside_an_agent() {
+    let error = stove().run(json!({})).await.unwrap_err();
+
+    assert_eq!(error.status(), Status::FailedPrecondition);
+    assert!(error.message().contains("outside an agent"), "{error}");
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use everturn_agent::{
 };
 use everturn_ai::Message;
 use everturn_core::{Registry, Status};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Repeats what it hears.
 fn parrot(policy: SnapshotPolicy) -> Agent {
@@ -97,15 +99,47 @@ async fn a_policy_that_panics_fails_the_turn_and_not_the_process() {
     assert!(error.message().contains("cannot decide"), "{error}");
 }
 
-#[tokio::test]
-async fn a_policy_given_twice_is_refused() {
-    let twice = custom_agent(&Registry::new(), "twice", |session: AgentSession| async move {
-        Ok(session.result())
-    })
-    .store(MemoryStore::new())
-    .snapshots(SnapshotPolicy::always())
-    .snapshots(SnapshotPolicy::never())
-    .build();
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+struct Count {
+    turns: u32,
+}
 
-    assert_eq!(twice.unwrap_err().status(), Status::InvalidArgument);
+#[tokio::test]
+async fn a_policy_may_be_written_over_the_custom_state() {
+    let agent = custom_agent(
+        &Registry::new(),
+        "counter",
+        |session: AgentSession<Count>| async move {
+            session
+                .run(|turn| async move {
+                    turn.update_custom(|count| count.turns += 1);
+                    Ok(())
+                })
+                .await?;
+            Ok(session.result())
+        },
+    )
+    .store(MemoryStore::new())
+    .snapshots(SnapshotPolicy::never())
+    .snapshots_when(|moment, count, before| {
+        let two_more = before.map_or(count.turns == 2, |before| count.turns == before.turns + 2);
+        moment.event == SnapshotEvent::TurnEnd && two_more
+    })
+    .define()
+    .unwrap();
+
+    let mut chat = agent.connect(AgentInit::session("s"));
+    let mut taken = Vec::new();
+    for _ in 0..5 {
+        chat.send("count").await.unwrap();
+        while let Some(chunk) = chat.next().await {
+            if let Some(end) = chunk.turn_end {
+                taken.push(end.snapshot_id.is_some());
+                break;
+            }
+        }
+    }
+    chat.output().await.unwrap();
+
+    assert_eq!(taken, [false, true, false, true, false]);
 }

@@ -7,6 +7,7 @@ use everturn_agent::store::MemoryStore;
 use everturn_agent::{AgentInit, AgentReply, Artifact, Turn};
 use everturn_ai::{History, Message};
 use everturn_core::{Context, Error, Reason, Status};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::support;
@@ -213,4 +214,60 @@ async fn a_transform_that_fails_after_the_turn_was_saved_fails_the_output_and_ke
         AgentReply::<Value>::of(&failed).unwrap().snapshot_id(),
         Some(&row.snapshot_id)
     );
+}
+
+#[derive(Serialize)]
+struct PublicCounter {
+    rounded: u64,
+}
+
+#[tokio::test]
+async fn a_transform_over_the_custom_state_shapes_reads_and_patches() {
+    let store = Arc::new(MemoryStore::new());
+    let agent = handling("counter", |turn: Turn<Counter>| async move {
+        turn.update_custom(|counter| counter.counter += 7);
+        Ok(())
+    })
+    .store(Arc::clone(&store))
+    .custom_transform(|counter: Counter, _| {
+        Ok(Some(PublicCounter {
+            rounded: u64::from(counter.counter) / 5 * 5,
+        }))
+    })
+    .state_transform(|mut state, _| {
+        state.artifacts = Arc::default();
+        Ok(Some(state))
+    })
+    .define()
+    .unwrap();
+
+    let mut connection = agent.connect(AgentInit::session("s"));
+    connection.send("go").await.unwrap();
+    let chunks = all_chunks(&mut connection).await;
+    connection.output().await.unwrap();
+
+    let patched = chunks.iter().find_map(|chunk| chunk.custom_patch.as_ref());
+    assert_eq!(json(&patched.unwrap())[0]["value"], json!({"rounded": 5}));
+    let read = agent.latest_snapshot("s").await.unwrap().state.unwrap();
+    assert_eq!(read.custom.as_deref(), Some(&json!({"rounded": 5})));
+    let kept = &rows(store.as_ref(), &"s".into()).await[0];
+    assert_eq!(
+        kept.state.as_ref().unwrap().custom.as_deref(),
+        Some(&json!({"counter": 7}))
+    );
+}
+
+#[tokio::test]
+async fn a_transform_over_the_custom_state_that_fails_shows_nothing() {
+    let agent = handling("counter", |turn: Turn<Counter>| async move {
+        turn.update_custom(|counter| counter.counter += 1);
+        Ok(())
+    })
+    .custom_transform(|_: Counter, _| Err::<Option<Counter>, _>(Error::internal("cannot show").into()))
+    .define()
+    .unwrap();
+
+    let error = agent.run_text("go").await.unwrap_err();
+
+    assert!(error.message().contains("cannot show"), "{error}");
 }

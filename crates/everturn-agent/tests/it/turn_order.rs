@@ -132,7 +132,7 @@ async fn without_a_store_the_client_keeps_the_state_and_turns_have_no_rows() {
 
     let state = second.state().unwrap();
     assert_eq!(texts(&state.messages), ["one", "re: one", "two", "re: two"]);
-    assert_eq!(state.session_id, Some(first.session_id()));
+    assert_eq!(state.session_id, first.session_id().cloned());
     assert_eq!(second.session_id(), first.session_id());
     assert_eq!(second.snapshot_id(), None);
 }
@@ -197,7 +197,7 @@ async fn what_the_function_says_at_its_end_overrides_the_last_turn_but_not_its_r
 
     let reply = agent.run_text("one").await.unwrap();
 
-    let saved = rows(store.as_ref(), &reply.session_id()).await;
+    let saved = rows(store.as_ref(), reply.session_id().unwrap()).await;
     assert_eq!(reply.finish_reason(), AgentFinishReason::Other);
     assert_eq!(reply.text(), "after the loop");
     assert_eq!(saved.len(), 1);
@@ -250,11 +250,14 @@ async fn the_session_id_is_the_same_everywhere() {
         .await
         .unwrap();
 
-    let row = &rows(store.as_ref(), &reply.session_id()).await[0];
-    assert_eq!(reply.text(), reply.session_id().as_str());
-    assert_eq!(row.session_id, Some(reply.session_id()));
-    assert_eq!(row.state.as_ref().unwrap().session_id, Some(reply.session_id()));
-    assert_eq!(read.state.unwrap().session_id, Some(reply.session_id()));
+    let row = &rows(store.as_ref(), reply.session_id().unwrap()).await[0];
+    assert_eq!(reply.text(), reply.session_id().unwrap().as_str());
+    assert_eq!(row.session_id, reply.session_id().cloned());
+    assert_eq!(
+        row.state.as_ref().unwrap().session_id,
+        reply.session_id().cloned()
+    );
+    assert_eq!(read.state.unwrap().session_id, reply.session_id().cloned());
 }
 
 #[tokio::test]

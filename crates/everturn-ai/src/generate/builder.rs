@@ -100,14 +100,14 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.prompt = Some(content.into()))
     }
 
-    /// A tool that the model may call.
+    /// A tool that the model may call; it replaces one of the same name that was given before.
     pub fn tool(self, tool: impl IntoTool) -> Self {
-        self.edit(|plan| plan.tools.push(tool.into_tool()))
+        self.edit(|plan| tool.into_tool().add_to(&mut plan.tools))
     }
 
-    /// Tools that the model may call.
+    /// Tools that the model may call, each as [`Generate::tool`] gives it.
     pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
-        self.edit(|plan| plan.tools.extend(tools.into_iter().map(IntoTool::into_tool)))
+        tools.into_iter().fold(self, Self::tool)
     }
 
     /// Whether the model may, must or must not call tools.
@@ -152,8 +152,9 @@ impl<T> Generate<T> {
             output: PhantomData,
         };
         typed.edit(|plan| {
-            if plan.output.format.is_none() {
+            if plan.output.format.is_none() || plan.has_natural_format {
                 plan.output.format = format.map(str::to_owned);
+                plan.has_natural_format = true;
             }
             let is_text = plan.output.format.as_deref() == Some("text");
             plan.output.json_schema = (!is_text).then(|| schema.as_json().clone());
@@ -167,7 +168,10 @@ impl<T> Generate<T> {
 
     /// Asks for output in a format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
     pub fn output_format(self, format: impl Into<String>) -> Self {
-        self.edit(|plan| plan.output.format = Some(format.into()))
+        self.edit(|plan| {
+            plan.output.format = Some(format.into());
+            plan.has_natural_format = false;
+        })
     }
 
     /// Whether the provider should enforce the schema; the format decides if not given.

@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) docs: Vec<Document>,
     pub(super) resources: Vec<ResourceReference>,
     pub(super) output: GenerateActionOutputConfig,
+    /// Whether the format is that of the output's type, which goes with the type.
+    pub(super) has_natural_format: bool,
     pub(super) answers: Option<Answers>,
     pub(super) middleware: Vec<MiddlewareSource>,
     pub(super) context: Option<Context>,
@@ -90,6 +92,7 @@ impl Plan {
             docs: Vec::new(),
             resources: Vec::new(),
             output: GenerateActionOutputConfig::default(),
+            has_natural_format: false,
             answers: None,
             middleware: Vec::new(),
             context: None,
@@ -121,6 +124,7 @@ impl Plan {
                 .map(ResourceReference::Name)
                 .collect(),
             output: options.output.unwrap_or_default(),
+            has_natural_format: false,
             answers: options.answers,
             middleware: options
                 .middleware

@@ -160,14 +160,19 @@ impl<I, O> PromptDefinition<I, O> {
         self.edit(|parts| parts.prompt = Some(prompt.into()))
     }
 
-    /// A tool that the model may call.
+    /// A tool that the model may call; it replaces one of the same name that was given before.
     pub fn tool(self, tool: impl IntoTool) -> Self {
-        self.set(|settings| settings.tools.push(tool.into_tool()))
+        self.set(|settings| tool.into_tool().add_to(&mut settings.tools))
     }
 
-    /// Tools that the model may call.
+    /// Tools that the model may call, each as [`PromptDefinition::tool`] gives it.
     pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
-        self.set(|settings| settings.tools.extend(tools.into_iter().map(IntoTool::into_tool)))
+        tools.into_iter().fold(self, Self::tool)
+    }
+
+    /// The tools given so far.
+    pub fn given_tools(&self) -> &[ToolReference] {
+        &self.parts.settings.tools
     }
 
     /// Whether the model may, must or must not call tools.

@@ -11,6 +11,24 @@ pub enum ToolReference {
     Name(String),
 }
 
+impl ToolReference {
+    /// The name of the tool.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Tool(tool) => tool.name(),
+            Self::Name(name) => name,
+        }
+    }
+
+    /// Adds the tool to a list, or puts it in the place of one of the same name: the last call of a builder wins.
+    pub(crate) fn add_to(self, tools: &mut Vec<ToolReference>) {
+        match tools.iter_mut().find(|tool| tool.name() == self.name()) {
+            Some(earlier) => *earlier = self,
+            None => tools.push(self),
+        }
+    }
+}
+
 /// What can be given to a model as a tool: a [`Tool`], a function marked `#[tool]`, or the name of a registered tool.
 pub trait IntoTool {
     /// The tool, or its name.

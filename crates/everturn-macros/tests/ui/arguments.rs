@@ -8,9 +8,13 @@ async fn borrows(city: &str) {}
 #[tool(crate = "everturn_ai")]
 async fn anything(city: impl Into<String>) {}
 
-/// Takes its context first.
+/// Describes its context.
 #[tool(crate = "everturn_ai")]
-async fn context_first(context: ToolContext, city: String) {}
+async fn described_context(
+    /// The context.
+    context: ToolContext,
+) {
+}
 
 /// Has no names for its fields.
 #[tool(crate = "everturn_ai")]

@@ -1,7 +1,11 @@
-//! What `build` and `define` refuse.
+//! What `build` and `define` take, and what they refuse.
 
+use std::sync::Arc;
+
+use everturn::agent::store::{Detail, Scope};
+use everturn::core::{BoxFuture, Plugin, Registry};
 use everturn::prelude::*;
-use everturn::testkit::EchoModel;
+use everturn::testkit::ScriptedModel;
 
 /// Tells the time.
 #[tool]
@@ -10,27 +14,74 @@ async fn clock() -> String {
 }
 
 #[tokio::test]
-async fn two_models_of_one_name_are_refused() {
-    let twice = Everturn::builder()
-        .model("echo", EchoModel)
-        .model("echo", EchoModel);
+async fn of_two_models_or_tools_of_one_name_the_last_is_taken() {
+    let app = Everturn::builder()
+        .model("chef", ScriptedModel::new().reply("the first"))
+        .model("chef", ScriptedModel::new().reply("the last"))
+        .tool(clock)
+        .tool(clock.tool().with_metadata(object(json!({ "given": "last" }))))
+        .prompts("tests/prompts")
+        .prompts("tests/prompts")
+        .build()
+        .await
+        .unwrap();
 
-    let error = twice.build().await.unwrap_err();
+    let said = app.generate().model("chef").prompt("Who?").await.unwrap();
+    let tool = everturn::ai::lookup_tool(app.registry(), "clock").await.unwrap();
 
-    assert_eq!(error.status(), Status::AlreadyExists);
-    assert!(error.message().contains("echo"), "{error}");
+    assert_eq!(said.text(), "the last");
+    assert_eq!(tool.metadata()["given"], "last");
+}
+
+fn object(value: Value) -> everturn::ai::JsonObject {
+    value.as_object().cloned().unwrap()
+}
+
+/// A plugin that takes its time, and may fail.
+struct Slow {
+    key: Option<&'static str>,
+}
+
+impl Plugin for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    fn set_up<'a>(&'a self, registry: &'a Registry) -> BoxFuture<'a, HandlerResult<()>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let key = self
+                .key
+                .ok_or_else(|| Error::failed_precondition("SLOW_KEY is not set"))?;
+            registry.define_flow(key, |(): ()| async { Ok(()) })?;
+            Ok(())
+        })
+    }
 }
 
 #[tokio::test]
-async fn two_tools_of_one_name_are_refused() {
+async fn building_waits_until_plugins_are_set_up_and_the_last_of_a_name_is_taken() {
+    let app = Everturn::builder()
+        .plugin(Slow { key: None })
+        .plugin(Slow { key: Some("opened") })
+        .build()
+        .await
+        .unwrap();
+
+    assert!(app.registry().get("/flow/opened").is_some());
+}
+
+#[tokio::test]
+async fn a_plugin_that_cannot_be_set_up_fails_the_build_and_is_named() {
     let error = Everturn::builder()
-        .tool(clock)
-        .tool(clock)
+        .plugin(Slow { key: None })
         .build()
         .await
         .unwrap_err();
 
-    assert_eq!(error.status(), Status::AlreadyExists);
+    assert_eq!(error.status(), Status::FailedPrecondition);
+    assert!(error.message().contains("plugin 'slow'"), "{error}");
+    assert!(error.message().contains("SLOW_KEY"), "{error}");
 }
 
 #[tokio::test]
@@ -67,16 +118,32 @@ async fn a_tool_that_is_only_a_name_cannot_be_registered() {
 }
 
 #[tokio::test]
-async fn an_option_said_twice_is_refused() {
-    let app = Everturn::builder().build().await.unwrap();
-
-    let error = app
+async fn the_last_of_two_settings_is_taken() {
+    let app = Everturn::builder()
+        .model("chef", ScriptedModel::new().reply("Soup."))
+        .default_model("chef")
+        .build()
+        .await
+        .unwrap();
+    let (first, last) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let chef = app
         .agent("chef")
-        .store(MemoryStore::new())
-        .store(MemoryStore::new())
+        .system("You are a cook.")
+        .system("You are a chef.")
+        .store(Arc::clone(&first))
+        .store(Arc::clone(&last))
         .define()
-        .unwrap_err();
+        .unwrap();
 
-    assert_eq!(error.status(), Status::InvalidArgument);
-    assert!(error.message().contains("store"), "{error}");
+    let chat = chef.chat().resume("lunch").resume("dinner");
+    let reply = chat.run("What is there?").await.unwrap();
+
+    let is_in = async |store: &MemoryStore| {
+        let found = store
+            .latest(&Scope::default(), &"dinner".into(), Detail::Metadata)
+            .await;
+        found.unwrap().is_some()
+    };
+    assert_eq!(reply.session_id(), Some(&"dinner".into()));
+    assert!(is_in(&last).await && !is_in(&first).await);
 }

@@ -37,10 +37,7 @@ async fn a_conversation_is_streamed_resumed_and_saved() {
 
     assert!(chunks.len() > 1, "{chunks:?}");
     assert_eq!(chunks.concat(), "With olive oil, then.");
-    let saved = chef
-        .get_snapshot(reply.snapshot_id().cloned().unwrap())
-        .await
-        .unwrap();
+    let saved = chef.get_snapshot(reply.snapshot_id()).await.unwrap();
     assert_eq!(saved.status, SnapshotStatus::Completed);
     assert_eq!(saved.state.unwrap().messages.len(), 4);
 }
@@ -89,10 +86,7 @@ async fn work_goes_on_in_the_background_and_the_chat_goes_on_from_it() {
     let thanks = chat.run("Thank you").await.unwrap();
 
     assert_eq!(week.text(), "Soup all week.");
-    let history = chef
-        .get_snapshot(thanks.snapshot_id().cloned().unwrap())
-        .await
-        .unwrap();
+    let history = chef.get_snapshot(thanks.snapshot_id()).await.unwrap();
     assert_eq!(history.parent_id.as_ref(), Some(task.snapshot_id()));
     assert_eq!(history.state.unwrap().messages.len(), 4);
 }

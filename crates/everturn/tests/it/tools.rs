@@ -10,8 +10,7 @@ struct Kitchen {
 
 /// Puts something into the pantry.
 #[tool]
-async fn stock(item: String) -> Result<usize> {
-    let kitchen = Session::<Kitchen>::current().ok_or_else(|| Error::failed_precondition("no kitchen"))?;
+async fn stock(item: String, kitchen: Session<Kitchen>) -> Result<usize> {
     Ok(kitchen.update_custom(|kitchen| {
         kitchen.pantry.push(item);
         kitchen.pantry.len()
@@ -83,7 +82,21 @@ async fn the_model_is_told_what_the_tool_is_for() {
 
 #[tokio::test]
 async fn outside_a_session_there_is_none() {
-    let error = stock::call("leeks".to_owned()).await.unwrap_err();
+    let error = stock.tool().run(json!({"item": "leeks"})).await.unwrap_err();
 
     assert_eq!(error.status(), Status::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn an_agent_with_another_state_refuses_the_tool() {
+    let app = Everturn::builder().build().await.unwrap();
+
+    let error = app.agent("chef").tool(stock).define().unwrap_err();
+
+    assert_eq!(error.status(), Status::InvalidArgument);
+    assert!(
+        error.message().contains("'stock'") && error.message().contains("'chef'"),
+        "{error}"
+    );
+    assert!(error.message().contains("Kitchen"), "{error}");
 }

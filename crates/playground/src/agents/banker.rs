@@ -33,8 +33,12 @@ pub(crate) struct Decision {
 
 /// Transfers an amount to somebody.
 #[tool]
-async fn transfer(amount: u64, to: String, context: &ToolContext) -> Result<String> {
-    let account = account()?;
+async fn transfer(
+    amount: u64,
+    to: String,
+    account: Session<Account>,
+    context: &ToolContext,
+) -> Result<String> {
     match context.answer::<Decision>()? {
         None => Err(context.interrupt(Confirmation {
             question: format!("Move {amount} to {to}?"),
@@ -56,12 +60,8 @@ async fn transfer(amount: u64, to: String, context: &ToolContext) -> Result<Stri
 
 /// Tells the balance of the account.
 #[tool]
-async fn balance() -> Result<u64> {
-    Ok(account()?.custom().balance)
-}
-
-fn account() -> Result<Session<Account>> {
-    Session::current().ok_or_else(|| Error::failed_precondition("there is no account"))
+async fn balance(account: Session<Account>) -> u64 {
+    account.custom().balance
 }
 
 pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Account>> {

@@ -31,9 +31,7 @@ async fn in_season(
 
 /// Puts something into the pantry.
 #[tool]
-async fn stock_pantry(item: String) -> Result<String> {
-    let kitchen =
-        Session::<Kitchen>::current().ok_or_else(|| Error::failed_precondition("there is no kitchen"))?;
+async fn stock_pantry(item: String, kitchen: Session<Kitchen>) -> Result<String> {
     kitchen.update_custom(|kitchen| {
         kitchen.pantry.push(item);
         Ok(format!("the pantry holds {}", kitchen.pantry.join(", ")))
