@@ -2,6 +2,7 @@
 #![doc = ""]
 #![doc = "# Helpers and template language"]
 #![doc = include_str!("docs/helpers.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod data;
 mod document;
@@ -34,3 +35,6 @@ pub use self::prompt::{Prompt, Rendered};
 pub use self::resolve::{ResolveError, ToolDefinition};
 pub use self::store::{DirStore, PromptRef, PromptStore, StoreError, StoreErrorKind, StoredPrompt};
 pub use self::transcript::{Piece, Placement};
+
+// Values in signatures here are its values.
+pub use serde_json;

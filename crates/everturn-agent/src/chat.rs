@@ -34,20 +34,19 @@ use crate::{
     SessionId, SessionState, SnapshotId,
 };
 
-/// A conversation with an agent. Each turn is an invocation of its own that starts where the last one ended, so the
-/// chat can be left and taken up again at any time.
+/// A client's handle on a session. Each turn is an invocation of its own that starts where the last one ended, so the chat
+/// can be dropped and the session resumed at any time.
 ///
-/// Between turns it knows where it is: snapshot, session, messages, artifacts and custom state. With an agent that
-/// keeps the conversation itself, `messages` holds what was asked and answered through this chat; [`Chat::read`] gets
-/// the whole of it.
+/// Between turns the chat knows the session's snapshot, messages, artifacts and custom state. With an agent that keeps the
+/// conversation itself, `messages` holds the messages of this chat's turns; [`Chat::read`] gets all of the session's.
 pub struct Chat<S = Value> {
     agent: Arc<dyn AgentTransport>,
     context: Context,
-    /// What the first turn starts from.
+    /// The start of the first turn.
     init: AgentInit,
     snapshot_id: Option<SnapshotId>,
     session_id: Option<SessionId>,
-    /// What the client keeps, where the client does.
+    /// The state that the client keeps, for an agent without a store.
     kept: Option<SessionState>,
     messages: History,
     artifacts: Vec<Artifact>,
@@ -75,10 +74,10 @@ impl<S: CustomState> Chat<S> {
         chat
     }
 
-    /// Reads where the conversation is, if the agent keeps it and it has begun.
+    /// Reads the session's messages, artifacts and custom state, if the agent keeps them and the session has begun.
     ///
     /// # Errors
-    /// What reading fails with; `NOT_FOUND` if the snapshot the chat is at is gone.
+    /// The store's error; `NOT_FOUND` if the snapshot that the chat is at was deleted.
     pub async fn read(&mut self) -> Result<()> {
         if self.snapshot_id.is_none() && (self.session_id.is_none() || self.kept.is_some()) {
             return Ok(());
@@ -94,7 +93,7 @@ impl<S: CustomState> Chat<S> {
                 self.show(&row.state.unwrap_or_default());
                 Ok(())
             }
-            // A session nobody has spoken in yet begins with the first turn.
+            // A session without snapshots begins with the first turn.
             Err(error) if error.is(SNAPSHOT_NOT_FOUND) && self.snapshot_id.is_none() => Ok(()),
             Err(error) => Err(error),
         }
@@ -109,7 +108,7 @@ impl<S: CustomState> Chat<S> {
         }
     }
 
-    /// Where the next turn starts.
+    /// The start of the next turn.
     fn next_init(&self) -> AgentInit {
         if let Some(snapshot_id) = &self.snapshot_id {
             return AgentInit {
@@ -130,7 +129,7 @@ impl<S: CustomState> Chat<S> {
     /// Starts a turn on a text, a message, or answers to interrupts.
     ///
     /// # Errors
-    /// If the input cannot be sent. Whatever else goes wrong is the turn's: see [`ChatTurn`].
+    /// If the input cannot be sent. Every other failure is the turn's: see [`ChatTurn`].
     pub async fn send(&mut self, input: impl Into<AgentInput>) -> Result<ChatTurn<'_, S>> {
         let input = input.into();
         let connection = self.agent.connect(self.next_init(), &self.context);
@@ -140,7 +139,7 @@ impl<S: CustomState> Chat<S> {
         Ok(ChatTurn::new(self, input, connection))
     }
 
-    /// Starts a turn that answers interrupts: with what [`Interrupt::respond`] and [`Interrupt::restart`] give.
+    /// Starts a turn that answers interrupts, with the parts that [`Interrupt::respond`] and [`Interrupt::restart`] make.
     ///
     /// # Errors
     /// As [`Chat::send`].
@@ -148,17 +147,17 @@ impl<S: CustomState> Chat<S> {
         self.send(answers.into()).await
     }
 
-    /// Runs one turn and gives the reply.
+    /// Runs one turn and returns the reply.
     ///
     /// # Errors
-    /// Why the turn was refused, cut short or failed; of a failed one, [`AgentReply::of`] finds the reply.
+    /// The error of a turn that was refused, cut short or failed; [`AgentReply::of`] finds the reply of a failed one.
     pub async fn run(&mut self, input: impl Into<AgentInput>) -> Result<AgentReply<S>> {
         self.send(input).await?.output().await
     }
 
-    /// Has the agent work on an input in the background.
+    /// Starts a background run on an input.
     ///
-    /// The chat goes on from the run's end: until then, the next turn is refused.
+    /// The chat goes on from the run's last snapshot: until the run is over, the next turn is refused.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if the agent cannot work in the background; as [`Chat::run`].
@@ -176,7 +175,7 @@ impl<S: CustomState> Chat<S> {
         }
     }
 
-    /// Takes in how a turn ended.
+    /// Applies the output of a turn to the chat.
     fn conclude(&mut self, input: &AgentInput, output: Result<AgentOutput>) -> Result<AgentReply<S>> {
         let output = output?;
         if output.session_id.is_some() {
@@ -200,35 +199,35 @@ impl<S: CustomState> Chat<S> {
         AgentReply::from_output(output)
     }
 
-    /// Where the conversation is, if the agent keeps it and it has begun.
+    /// The id of the snapshot that the next turn starts from; `None` if the session has not begun or the client keeps it.
     pub fn snapshot_id(&self) -> Option<&SnapshotId> {
         self.snapshot_id.as_ref()
     }
 
-    /// Which conversation this is, once it has begun or if it was resumed.
+    /// The id of the session; `None` if it has not begun.
     pub fn session_id(&self) -> Option<&SessionId> {
         self.session_id.as_ref()
     }
 
-    /// What the client keeps, where the client does.
+    /// The state that the client keeps; `None` if the agent keeps it.
     pub fn state(&self) -> Option<&SessionState> {
         self.kept.as_ref()
     }
 
-    /// What was said.
+    /// The messages.
     pub fn messages(&self) -> &History {
         &self.messages
     }
 
-    /// What was made.
+    /// The artifacts.
     pub fn artifacts(&self) -> &[Artifact] {
         &self.artifacts
     }
 
-    /// The custom state, also while a turn changes it; the default if it is not known.
+    /// The custom state, with the changes of a turn under way; the default if it is not known.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
+    /// `INVALID_ARGUMENT` if the custom state that the agent shows is not an `S`.
     pub fn custom(&self) -> Result<S> {
         self.custom.decode()
     }

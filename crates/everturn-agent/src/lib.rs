@@ -65,6 +65,7 @@
 //! | go on with what another process left | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
 //! | follow custom state | [`patch`] |
 #![doc = include_str!("docs/background.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod archive;
 pub mod journal;
@@ -140,4 +141,9 @@ pub use self::wire::{
     AgentStreamChunk, GetSnapshotRequest, SnapshotCreated, StateManagement, TurnEnd,
 };
 pub use self::worker_loss::WorkerLoss;
+
+// Types of other crates that stand in signatures here.
+pub use async_trait::async_trait;
 pub use everturn_ai::Answers;
+pub use everturn_core as core;
+pub use jiff::Timestamp;

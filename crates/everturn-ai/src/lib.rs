@@ -61,6 +61,7 @@
 //! |---|---|
 //! | `download` | fetching media over HTTP for models that cannot do it themselves |
 //! | `filesystem` | the middleware that reads folders: `filesystem` and `skills` |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answers;
 pub mod catalogue;

@@ -61,6 +61,7 @@
 //! | have whole conversations on one connection (feature `websocket`) | `AgentSocket` |
 //! | run a flow | [`RemoteFlow`], [`FlowStream`] |
 //! | send credentials, set limits | [`Client`], [`ClientBuilder`] |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
 mod event_stream;

@@ -77,6 +77,7 @@
 //! | fail well | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
 //! | be seen | [`in_span`], [`run`] |
 //! | let a stream be read late, again and by many | [`stream_log`] |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
 mod bidi;
@@ -112,7 +113,11 @@ pub use schema::{MAX_DEPTH, Schema, check_depth};
 pub use span::{SpanKind, SpanObserver, SpanRecorder, in_span};
 pub use status::{Status, UnknownStatus};
 
+// Types of other crates that stand in signatures here; whoever implements or calls those needs no other dependency.
+pub use async_trait::async_trait;
 pub use futures::Stream;
 pub use futures::future::BoxFuture;
+pub use futures::stream::BoxStream;
 pub use schemars;
 pub use serde_json;
+pub use tokio_util::sync::CancellationToken;

@@ -30,6 +30,7 @@
 //! Snapshot ids, session ids and each part of a scope become file names: up to 200 bytes, without separators, control
 //! characters, `..` or a leading dot. Names that the file system does not distinguish, such as names that differ only in
 //! case on some systems, are the same name.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod cache;
 mod delete;

@@ -2,6 +2,7 @@
 //!
 //! The crate is used through `everturn`, which re-exports it. What the attribute promises is written at
 //! [`macro@tool`].
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod description;
 mod expand;

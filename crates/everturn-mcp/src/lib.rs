@@ -17,6 +17,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `http` | the MCP server at a path of Everturn's HTTP server |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod content;
 mod endpoint;

@@ -36,7 +36,7 @@
 //!
 //! [`ModelRequest`]: everturn_ai::ModelRequest
 //! [`ModelResponse`]: everturn_ai::ModelResponse
-
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // A provider that is switched off leaves some of what all share unused.
 #![cfg_attr(
     not(all(

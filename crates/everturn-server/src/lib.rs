@@ -1,4 +1,5 @@
 #![doc = include_str!("docs/overview.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
 mod call;
@@ -39,4 +40,7 @@ pub use self::serve::Bound;
 pub use self::server::Server;
 pub use self::shutdown::{AfterGrace, Grace, ServerHandle};
 pub use self::websocket::WebSockets;
+
+// Types of other crates that stand in signatures here: routers, headers and methods are axum's.
+pub use axum;
 pub use tower_http::cors::CorsLayer;

@@ -45,6 +45,7 @@
 //! document that changed a little is kept as a patch. Long strings, such as inline images, are stored once by their hash,
 //! and large values are compressed. Saves of concurrent sessions share a transaction, so they share the cost of making it
 //! durable.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod blob;
 mod body;

@@ -34,6 +34,7 @@
 //! model.assert_finished();
 //! # Ok(()) }
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod cassette;
 pub mod certify;

@@ -45,7 +45,7 @@ pub struct Everturn {
     registry: Registry,
 }
 
-/// Something to register once there is a registry.
+/// Registers a model or a tool once there is a registry.
 type SetUp = Box<dyn FnOnce(&Registry) -> Result<()> + Send>;
 
 /// The settings of an application. Plugins, models, tools and folders add up; one of the same name replaces the earlier one.
@@ -157,27 +157,27 @@ fn is_development() -> bool {
 }
 
 impl Everturn {
-    /// An application to be put together.
+    /// Returns the settings of a new application.
     pub fn builder() -> EverturnBuilder {
         EverturnBuilder::default()
     }
 
-    /// Everything in the application, by key.
+    /// The registry that holds everything in the application by key.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// An agent around a prompt that is said here.
+    /// Defines an agent whose prompt is given inline.
     pub fn agent(&self, name: impl Into<String>) -> AgentBuilder<Value, InlinePrompt> {
         everturn_agent::agent(&self.registry, name)
     }
 
-    /// An agent around a prompt that is defined elsewhere.
+    /// Defines an agent around a registered prompt, such as one of a `.prompt` file.
     pub fn prompt_agent(&self, name: impl Into<String>) -> AgentBuilder<Value, NamedPrompt> {
         everturn_agent::prompt_agent(&self.registry, name)
     }
 
-    /// An agent that runs its turns itself.
+    /// Defines an agent whose turn loop is `function`.
     pub fn custom_agent<S, F, Fut>(&self, name: impl Into<String>, function: F) -> AgentBuilder<S>
     where
         S: CustomState,
@@ -187,7 +187,7 @@ impl Everturn {
         everturn_agent::custom_agent(&self.registry, name, function)
     }
 
-    /// An agent that runs its turns itself, under its earlier name; see [`everturn_agent::session_flow`].
+    /// Defines an agent whose turn loop is `function`, under the earlier name of such agents; see [`everturn_agent::session_flow`].
     pub fn session_flow<S, F, Fut>(&self, name: impl Into<String>, function: F) -> AgentBuilder<S>
     where
         S: CustomState,
@@ -197,7 +197,7 @@ impl Everturn {
         everturn_agent::session_flow(&self.registry, name, function)
     }
 
-    /// Looks once for background runs whose worker was lost, of every agent of the application, and takes them over.
+    /// Looks once for background runs of every agent whose worker was lost, and takes them over.
     ///
     /// Once the agents are defined, a program calls this at its start, or [`Everturn::recover_every`]: then work that was
     /// accepted goes on although the process that accepted it is gone.
@@ -229,7 +229,7 @@ impl Everturn {
         recover_every(&self.registry, interval)
     }
 
-    /// Everything in the application over HTTP, to be set up further: context providers, limits, other paths.
+    /// Returns a server of everything in the application, to be set up further: context providers, limits, other paths.
     #[cfg(feature = "server")]
     pub fn server(&self) -> everturn_server::Server {
         everturn_server::Server::new(&self.registry)
@@ -260,12 +260,12 @@ impl Everturn {
         everturn_mcp::McpServer::new(&self.registry)
     }
 
-    /// A generation without a session.
+    /// Starts a generation without a session.
     pub fn generate(&self) -> Generate {
         Generate::new(&self.registry)
     }
 
-    /// The prompt of that name.
+    /// Returns the prompt of that name.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is none.

@@ -66,6 +66,7 @@
 //! | `client` | agents and flows on another machine |
 //! | `mcp` | MCP servers: to use, and to be |
 //! | `server` | routes, context providers, limits, durable streams |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod app;
 
@@ -90,6 +91,9 @@ pub use everturn_testkit as testkit;
 pub use self::app::{Everturn, EverturnBuilder};
 
 pub use everturn_core::{Error, HandlerError, HandlerResult, Result};
+
+// Their types and derives stand in signatures here.
+pub use {schemars, serde, serde_json};
 
 /// What most programs use.
 pub mod prelude {

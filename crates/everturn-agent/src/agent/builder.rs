@@ -23,7 +23,7 @@ use crate::{
     Journaling, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, WorkerLoss,
 };
 
-/// An agent whose turn loop is `function`.
+/// Defines an agent whose turn loop is `function`.
 ///
 /// ```
 /// use everturn_agent::{AgentSession, custom_agent};
@@ -59,8 +59,8 @@ where
     )
 }
 
-/// An agent whose turn loop is `function`, under the name that earlier designs gave it: a session flow, which tells its
-/// clients what it is doing in a type of its own.
+/// Defines an agent whose turn loop is `function`, under the name that earlier designs gave it: a session flow, which tells
+/// its clients what it is doing in a type of its own.
 ///
 /// It is [`custom_agent`] in every respect, the names of its spans included: the agent's name for the invocation, and
 /// `runTurn-1`, `runTurn-2`, … for its turns.
@@ -114,14 +114,14 @@ pub struct AgentBuilder<S, K = Custom<S>> {
     state: PhantomData<fn() -> S>,
 }
 
-/// Where an agent's function comes from.
+/// The kinds of agents, which differ in where their function comes from.
 pub trait AgentKind<S>: sealed::Sealed + Sized {
-    /// The function that runs the agent's turns.
+    /// Returns the function that runs the agent's turns.
     #[doc(hidden)]
     fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>>;
 }
 
-/// What a kind of agent needs to know to make the agent's function.
+/// The agent for which a kind makes the function.
 #[doc(hidden)]
 pub struct AgentOrigin<'a> {
     pub(crate) registry: &'a Registry,

@@ -1,4 +1,4 @@
-//! A piece of a turn as a chat shows it.
+//! The chunks of a turn, as a chat shows them.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::state::decode_custom;
 use crate::{AgentStreamChunk, Artifact, CustomState, SnapshotCreated, TurnEnd};
 
-/// A piece of a turn.
+/// A chunk of a turn.
 #[derive(Debug, Clone)]
 pub struct AgentChunk<S = Value> {
     pub(super) raw: AgentStreamChunk,
@@ -21,7 +21,7 @@ pub struct AgentChunk<S = Value> {
 }
 
 impl<S: CustomState> AgentChunk<S> {
-    /// The text the model added; empty if this chunk is something else.
+    /// The text that the model added; empty if the chunk is of another kind.
     pub fn text(&self) -> Cow<'_, str> {
         self.raw
             .model_chunk
@@ -30,12 +30,12 @@ impl<S: CustomState> AgentChunk<S> {
             .unwrap_or_default()
     }
 
-    /// All text of the turn so far.
+    /// The text of the turn up to this chunk.
     pub fn accumulated_text(&self) -> &str {
         &self.accumulated
     }
 
-    /// The reasoning the model added.
+    /// The reasoning that the model added.
     pub fn reasoning(&self) -> Cow<'_, str> {
         self.raw
             .model_chunk
@@ -52,7 +52,7 @@ impl<S: CustomState> AgentChunk<S> {
     /// The custom state with every change up to this chunk, if it is known.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
+    /// `INVALID_ARGUMENT` if the custom state that the agent shows is not an `S`.
     pub fn custom(&self) -> Result<Option<S>> {
         self.custom
             .as_deref()
@@ -60,10 +60,10 @@ impl<S: CustomState> AgentChunk<S> {
             .transpose()
     }
 
-    /// What the agent says it is doing, if this chunk says so.
+    /// The status that the agent sent, if this chunk is one.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not a `T`.
+    /// `INVALID_ARGUMENT` if the status is not a `T`.
     pub fn status<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let decode = |status: &Value| {
             T::deserialize(status).map_err(|error| Error::invalid_argument(error.to_string()))
@@ -71,7 +71,7 @@ impl<S: CustomState> AgentChunk<S> {
         self.raw.status.as_ref().map(decode).transpose()
     }
 
-    /// The snapshot that was taken, if this chunk says so.
+    /// The snapshot that was taken, if this chunk reports one.
     pub fn snapshot_created(&self) -> Option<&SnapshotCreated> {
         self.raw.snapshot_created.as_ref()
     }
@@ -81,7 +81,7 @@ impl<S: CustomState> AgentChunk<S> {
         self.raw.turn_end.as_ref()
     }
 
-    /// The chunk as it travels.
+    /// The chunk as it is on the wire.
     pub fn raw(&self) -> &AgentStreamChunk {
         &self.raw
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A tool request that was interrupted: the agent waits for a person, or whoever answers in their place.
+/// An interrupted tool request: the agent waits for a person, or a program, to answer it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interrupt(Part);
 
@@ -25,15 +25,15 @@ impl Interrupt {
         self.request().map_or("", |request| request.name.as_str())
     }
 
-    /// Tells calls of one message apart, if the model does.
+    /// The reference that tells the calls of one message apart, if the model gives one.
     pub fn reference(&self) -> Option<&str> {
         self.request()?.reference.as_deref()
     }
 
-    /// What the model wants the tool called with.
+    /// The input with which the model calls the tool.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not a `T`.
+    /// `INVALID_ARGUMENT` if the input is not a `T`.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T> {
         let input = self
             .request()
@@ -42,28 +42,28 @@ impl Interrupt {
         decode(input)
     }
 
-    /// What the tool wants to know: the data it interrupted with.
+    /// The data that the tool interrupted with, such as its question.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not a `T`.
+    /// `INVALID_ARGUMENT` if the data is not a `T`.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T> {
         decode(self.0.interrupt().cloned().unwrap_or_default())
     }
 
-    /// Whether the tool was begun, in a process that died, and nobody knows whether it took effect.
+    /// Whether the tool began in a process that died, so that nobody knows whether it took effect.
     ///
-    /// [Respond](Interrupt::respond) with its output if it did, [restart](Interrupt::restart) it if it did not.
+    /// [Respond](Interrupt::respond) with the tool's output if it did, [restart](Interrupt::restart) the tool if it did not.
     pub fn is_outcome_unknown(&self) -> bool {
         let data = self.0.interrupt();
         data.and_then(|data| data.get(metadata::OUTCOME_UNKNOWN)) == Some(&Value::Bool(true))
     }
 
-    /// The part itself.
+    /// The tool request as a part.
     pub fn part(&self) -> &Part {
         &self.0
     }
 
-    /// The answer that takes the place of the tool's output.
+    /// Returns the answer that takes the place of the tool's output.
     ///
     /// # Errors
     /// `INTERNAL` if the output cannot be written as JSON.
@@ -72,7 +72,8 @@ impl Interrupt {
         self.0.respond(output, None).ok_or_else(not_a_request)
     }
 
-    /// The answer that runs the tool again, with `answer` for it to see.
+    /// Returns the answer that runs the tool again, which finds `answer` with
+    /// [`ToolContext::answer`](everturn_ai::ToolContext::answer).
     ///
     /// # Errors
     /// `INTERNAL` if `answer` cannot be written as JSON.

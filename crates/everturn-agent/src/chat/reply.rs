@@ -1,4 +1,4 @@
-//! What came of a turn.
+//! The reply to a turn.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -15,7 +15,7 @@ use crate::{
     AgentFinishReason, AgentOutput, Artifact, CustomState, SessionId, SessionState, Snapshot, SnapshotId,
 };
 
-/// What an agent answered.
+/// The reply of an agent to one turn.
 pub struct AgentReply<S = Value> {
     output: AgentOutput,
     state: PhantomData<fn() -> S>,
@@ -29,7 +29,7 @@ impl<S> AgentReply<S> {
         }
     }
 
-    /// The reply in an output.
+    /// Returns the reply in an output.
     ///
     /// # Errors
     /// If the output says `failed`: its error, in which [`AgentReply::of`] finds the reply.
@@ -45,10 +45,10 @@ impl<S> AgentReply<S> {
         Err(Error::from(error).with_source(TurnFailed(output)))
     }
 
-    /// The reply in the row of a background run that is over.
+    /// Returns the reply in the snapshot of a background run that is over.
     ///
     /// # Errors
-    /// What the run failed with; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent.
+    /// The run's error; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent.
     pub(crate) fn from_row(row: Snapshot) -> Result<Self> {
         use crate::SnapshotStatus::{Aborted, Expired, Failed};
         let id = row.snapshot_id.clone();
@@ -67,7 +67,7 @@ impl<S> AgentReply<S> {
         Err(error.with_source(TurnFailed(output_of(row))))
     }
 
-    /// The reply of a failed turn, from the error that reported it: where to resume, and the last good state.
+    /// Returns the reply of a failed turn from the turn's error: the snapshot to resume from, and the last good state.
     pub fn of(error: &Error) -> Option<Self> {
         error
             .find_source::<TurnFailed>()
@@ -83,7 +83,7 @@ impl<S> AgentReply<S> {
             .unwrap_or_default()
     }
 
-    /// The answer.
+    /// The message of the answer.
     pub fn message(&self) -> Option<&Message> {
         self.output.message.as_ref()
     }
@@ -102,7 +102,7 @@ impl<S> AgentReply<S> {
         self.message().into_iter().flat_map(Message::tool_request_parts)
     }
 
-    /// How the turn ended; `unknown` if nobody said.
+    /// How the turn ended; `unknown` if the agent did not say.
     pub fn finish_reason(&self) -> AgentFinishReason {
         self.output.finish_reason.unwrap_or(AgentFinishReason::Unknown)
     }
@@ -123,32 +123,32 @@ impl<S> AgentReply<S> {
         self.output.snapshot_ids.as_deref().unwrap_or_default()
     }
 
-    /// Where to resume, if the client keeps the conversation.
+    /// The state to resume from, if the client keeps the conversation.
     pub fn state(&self) -> Option<&SessionState> {
         self.output.state.as_ref()
     }
 
-    /// What was made.
+    /// The artifacts of the reply.
     pub fn artifacts(&self) -> &[Artifact] {
         self.output.artifacts.as_deref().unwrap_or_default()
     }
 
-    /// The output as it travels.
+    /// The output as it is on the wire.
     pub fn output(&self) -> &AgentOutput {
         &self.output
     }
 
-    /// The output as it travels, taken out.
+    /// Returns the output as it is on the wire.
     pub fn into_output(self) -> AgentOutput {
         self.output
     }
 }
 
 impl<S: CustomState> AgentReply<S> {
-    /// The custom state, where the reply carries the state.
+    /// The custom state; `None` unless the client keeps the conversation.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if what clients are shown is not an `S`.
+    /// `INVALID_ARGUMENT` if the custom state that the agent shows is not an `S`.
     pub fn custom(&self) -> Result<Option<S>> {
         self.state()
             .map(|state| decode_custom(state.custom.as_deref()))
@@ -156,7 +156,7 @@ impl<S: CustomState> AgentReply<S> {
     }
 }
 
-/// What the row of a run that is over says of it, state included.
+/// The output in the snapshot of a run that is over, with its state.
 pub(crate) fn output_of(row: Snapshot) -> AgentOutput {
     let message = row
         .state

@@ -1,4 +1,4 @@
-//! Work that goes on after its client left.
+//! A client's handle on a background run.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use super::{AgentReply, AgentTransport, RunWatch};
 use crate::{Abort, GetSnapshotRequest, Snapshot, SnapshotId, SnapshotStatus};
 
-/// How often a run is looked at whose status nobody pushes; also how soon an expired one is noticed.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often a run is polled; with a store that reports changes, how soon an expired run is noticed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A run in the background. Dropping it changes nothing: the run goes on, and its row's id is all that is needed to
-/// find it again.
+/// A client's handle on a background run. Dropping it leaves the run alone; the id of the run's snapshot is all that is needed
+/// to find the run again.
 pub struct AgentTask<S = Value> {
     agent: Arc<dyn AgentTransport>,
     context: Context,
@@ -26,7 +26,7 @@ pub struct AgentTask<S = Value> {
 }
 
 impl<S> AgentTask<S> {
-    /// The run whose row has that id, looked at in `context` through `agent`.
+    /// Returns a handle on the run with the snapshot `id`, which `agent` reaches in `context`.
     pub fn new(agent: Arc<dyn AgentTransport>, context: Context, id: SnapshotId) -> Self {
         Self {
             agent,
@@ -36,15 +36,15 @@ impl<S> AgentTask<S> {
         }
     }
 
-    /// The row that tells how the run is doing.
+    /// The id of the run's snapshot.
     pub fn snapshot_id(&self) -> &SnapshotId {
         &self.id
     }
 
-    /// The row as it is now.
+    /// Reads the run's snapshot.
     ///
     /// # Errors
-    /// What the store fails with; `NOT_FOUND` if the row is gone.
+    /// The store's error; `NOT_FOUND` if the snapshot was deleted.
     pub async fn poll(&self) -> Result<Snapshot> {
         let request = GetSnapshotRequest {
             snapshot_id: Some(self.id.clone()),
@@ -53,7 +53,7 @@ impl<S> AgentTask<S> {
         self.agent.snapshot(request, self.context.clone()).await
     }
 
-    /// How the run is doing.
+    /// Reads the run's status.
     ///
     /// # Errors
     /// As [`AgentTask::poll`].
@@ -64,7 +64,7 @@ impl<S> AgentTask<S> {
     /// Waits until the run is over. A run whose worker went silent is waited for as long as another may take it over.
     ///
     /// # Errors
-    /// What the run failed with; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent and no other came
+    /// The run's error; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent and no other came
     /// in time; as [`AgentTask::poll`].
     pub async fn wait(&self) -> Result<AgentReply<S>> {
         let mut statuses = self.agent.watch(&self.id, &self.context);
@@ -89,16 +89,17 @@ impl<S> AgentTask<S> {
             };
             tokio::select! {
                 () = change => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
 
-    /// Watches the run: everything it has streamed since it went to the background, then what comes, to its end.
+    /// Watches the run: streams the chunks that it has sent since it went to the background, then those that follow, to its
+    /// end.
     ///
-    /// Any number may watch; none of them slows the run down. A turn that is cut short with its worker ends in an
+    /// Any number of clients may watch; none of them slows the run down. A turn that is cut short with its worker ends in an
     /// `aborted` turn end, and the worker that takes over begins it again. Chunks are kept for some minutes after the
-    /// run's end. How the run ended is what [`AgentTask::wait`] says.
+    /// run's end. [`AgentTask::wait`] tells how the run ended.
     ///
     /// Watching fails with `NOT_FOUND` if there is no such run, and with `UNAVAILABLE` if its worker went silent and no
     /// other came in time.
@@ -112,10 +113,10 @@ impl<S> AgentTask<S> {
         Ok(RunWatch::new(chunks))
     }
 
-    /// Asks the run to stop; `None` if its row is gone.
+    /// Asks the run to stop; `None` if its snapshot was deleted.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// The store's error.
     pub async fn abort(&self) -> Result<Option<Abort>> {
         self.agent.abort(self.id.clone(), self.context.clone()).await
     }

@@ -54,7 +54,7 @@ impl<'a, S: CustomState> ChatTurn<'a, S> {
     /// Drops unread chunks and waits for the reply.
     ///
     /// # Errors
-    /// Why the turn was refused, cut short or failed; of a failed one, [`AgentReply::of`] finds the reply.
+    /// The error of a turn that was refused, cut short or failed; [`AgentReply::of`] finds the reply of a failed one.
     pub async fn output(mut self) -> Result<AgentReply<S>> {
         loop {
             if let Some(outcome) = self.outcome.take() {

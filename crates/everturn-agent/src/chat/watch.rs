@@ -1,4 +1,4 @@
-//! Watching work that goes on in the background.
+//! Watching a background run.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,11 +13,11 @@ use super::AgentChunk;
 use crate::connection::CustomView;
 use crate::{AgentStreamChunk, CustomState, RunChunks};
 
-/// A look at a background run: a stream of its chunks that ends with the run. Dropping it leaves the run alone.
+/// The chunks of a background run: a stream that ends with the run. Dropping it leaves the run alone.
 pub struct RunWatch<S> {
     chunks: RunChunks,
     custom: CustomView,
-    /// All text of the turn so far.
+    /// The text of the turn so far.
     text: String,
     state: PhantomData<fn() -> S>,
 }

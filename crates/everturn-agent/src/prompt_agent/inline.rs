@@ -1,4 +1,4 @@
-//! Agents that say their prompt where they are defined.
+//! Agents whose prompt is given inline.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::agent::{AgentOrigin, sealed};
 use crate::invocation::{AgentFunction, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
 
-/// An agent around a prompt of its own, which is registered under the agent's name.
+/// Defines an agent whose prompt is given inline, and registered under the agent's name.
 ///
 /// ```
 /// use everturn_agent::agent;

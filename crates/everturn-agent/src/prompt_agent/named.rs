@@ -13,7 +13,7 @@ use crate::agent::{AgentOrigin, sealed};
 use crate::invocation::{AgentFunction, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
 
-/// An agent around the registered prompt of the same name, or of another (see [`AgentBuilder::prompt`]).
+/// Defines an agent around the registered prompt of the same name, or of another (see [`AgentBuilder::prompt`]).
 ///
 /// ```
 /// use everturn_agent::prompt_agent;

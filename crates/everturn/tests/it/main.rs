@@ -7,5 +7,6 @@ mod errors;
 mod front_page;
 mod module_graph;
 mod prompt_folder;
+mod published_crates;
 mod recovering;
 mod tools;
