@@ -57,6 +57,7 @@ struct Call {
     reference: Option<String>,
     /// Whether a provider gave the id. One that was made up here is not sent.
     has_id: bool,
+    is_answered: bool,
 }
 
 impl<'a> Contents<'a> {
@@ -165,6 +166,7 @@ impl<'a> Contents<'a> {
             name: request.name.clone(),
             reference: request.reference.clone(),
             has_id: request.reference.is_some() && !is_made_up,
+            is_answered: false,
         };
         let args = match &request.input {
             None | Some(Value::Null) => json!({}),
@@ -180,14 +182,17 @@ impl<'a> Contents<'a> {
     }
 
     /// Converts the answer of a tool; also returns the position of its call in the model's content.
-    fn function_response(&self, response: &ToolResponse) -> Result<(usize, Value)> {
-        let position = self
-            .calls
-            .iter()
-            .position(|call| call.name == response.name && call.reference == response.reference);
-        let has_id = position.map_or(response.reference.is_some(), |position| {
-            self.calls[position].has_id
+    fn function_response(&mut self, response: &ToolResponse) -> Result<(usize, Value)> {
+        let position = self.calls.iter().position(|call| {
+            !call.is_answered && call.name == response.name && call.reference == response.reference
         });
+        let has_id = match position {
+            Some(position) => {
+                self.calls[position].is_answered = true;
+                self.calls[position].has_id
+            }
+            None => response.reference.is_some(),
+        };
         let text = texts(&response.content);
         let answer = match &response.output {
             None | Some(Value::Null) => json!({ "output": text }),

@@ -19,6 +19,7 @@ mod gemini_streams;
 mod listed_models;
 mod ollama;
 mod provider_faults;
+mod random_histories;
 mod responses;
 mod responses_server;
 mod server;

@@ -1,0 +1,193 @@
+//! Whatever conversation there is, of whichever providers' models: the request made from it is accepted.
+
+use everturn_ai::ModelRequest;
+use everturn_core::Result;
+use everturn_models::{Anthropic, Gemini};
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+use crate::asking::{ask, messages};
+use crate::server::{Reply, Server, named_sse, sse};
+use crate::{anthropic_rules, anthropic_server, gemini_rules, gemini_server};
+
+/// A part of a model's message, without calls.
+fn said() -> impl Strategy<Value = Value> {
+    select(vec![
+        json!({ "text": "Soup." }),
+        json!({ "text": "" }),
+        json!({ "text": "  \n" }),
+        json!({ "text": "Signed.", "metadata": { "thoughtSignature": "Zw==", "signedBy": "gemini" } }),
+        json!({ "text": "", "metadata": { "thoughtSignature": "Zw==", "signedBy": "gemini" } }),
+        json!({ "reasoning": "Claude's.", "metadata": { "thoughtSignature": "YQ==", "signedBy": "anthropic" } }),
+        json!({ "reasoning": "", "metadata": { "thoughtSignature": "YQ==", "signedBy": "anthropic" } }),
+        json!({ "reasoning": "Gemini's.", "metadata": { "thoughtSignature": "Zw==", "signedBy": "gemini" } }),
+        json!({ "reasoning": "OpenAI's.", "metadata": { "thoughtSignature": "bw==", "signedBy": "openai" } }),
+        json!({ "reasoning": "Nobody's." }),
+        json!({ "custom": { "redactedThinking": "ZGF0YQ==" } }),
+        json!({ "custom": { "executableCode": { "language": "PYTHON", "code": "1" } } }),
+        json!({ "custom": { "openai": { "type": "web_search_call" } } }),
+        json!({ "data": { "n": 1 } }),
+        json!({ "media": { "url": "data:image/png;base64,QUI=" } }),
+        json!({ "novelty": 1 }),
+    ])
+}
+
+/// A part of a user's message.
+fn asked() -> impl Strategy<Value = Value> {
+    select(vec![
+        json!({ "text": "Leeks?" }),
+        json!({ "text": "" }),
+        json!({ "media": { "url": "https://x.test/cat.png" } }),
+        json!({ "media": { "url": "data:application/pdf;base64,QUI=" } }),
+        json!({ "data": [1, 2] }),
+    ])
+}
+
+/// How providers name a call and what they keep with it; `N` stands for its number in the message.
+fn call() -> impl Strategy<Value = (Value, Value)> {
+    let names = select(vec![
+        json!("toolu_N"),
+        json!("call:N"),
+        json!("call_N"),
+        json!("ü N"),
+        Value::Null,
+    ]);
+    let kept = select(vec![
+        Value::Null,
+        json!({ "gemini": { "noId": true } }),
+        json!({ "thoughtSignature": "YQ==", "signedBy": "anthropic" }),
+        json!({ "openai": { "id": "fc_1" }, "thoughtSignature": "bw==", "signedBy": "openai" }),
+        json!({ "anthropic": { "caller": { "type": "direct" } } }),
+    ]);
+    (names, kept)
+}
+
+/// A tool's answer without its name and reference.
+fn answer() -> impl Strategy<Value = Value> {
+    select(vec![
+        json!({ "output": "yes" }),
+        json!({ "output": { "error": "gone" } }),
+        json!({ "output": [1] }),
+        json!({ "output": null }),
+        json!({}),
+        json!({ "output": "seen", "content": [{ "media": { "url": "data:image/png;base64,QUI=" } }, { "text": "a cat" }] }),
+    ])
+}
+
+/// The messages of one round: the model speaks and calls, the tools answer.
+fn round() -> impl Strategy<Value = Vec<Value>> {
+    let calls = prop::collection::vec((call(), answer()), 0..4);
+    (prop::collection::vec(said(), 0..4), calls, any::<bool>()).prop_map(|(mut content, calls, backwards)| {
+        let mut answers = Vec::new();
+        for (number, ((name, kept), mut answer)) in calls.into_iter().enumerate() {
+            let reference = name.as_str().map(|name| name.replace('N', &number.to_string()));
+            let mut part = json!({ "toolRequest": { "name": "look", "input": { "n": number } } });
+            if let Some(reference) = &reference {
+                part["toolRequest"]["ref"] = json!(reference);
+                answer["ref"] = json!(reference);
+            }
+            if !kept.is_null() {
+                part["metadata"] = kept;
+            }
+            answer["name"] = json!("look");
+            answers.push(json!({ "toolResponse": answer }));
+            content.push(part);
+        }
+        if backwards {
+            answers.reverse();
+        }
+        let mut round = vec![json!({ "role": "model", "content": content })];
+        if !answers.is_empty() {
+            round.push(json!({ "role": "tool", "content": answers }));
+        }
+        round
+    })
+}
+
+fn turn() -> impl Strategy<Value = Vec<Value>> {
+    let user = prop::collection::vec(asked(), 0..3)
+        .prop_map(|content| json!({ "role": "user", "content": content }));
+    let system = select(vec![
+        None,
+        Some(json!({ "role": "system", "content": [{ "text": "Be brief." }] })),
+    ]);
+    (user, system, prop::collection::vec(round(), 0..4)).prop_map(|(user, system, rounds)| {
+        let mut turn = vec![user];
+        turn.extend(system);
+        turn.extend(rounds.into_iter().flatten());
+        turn
+    })
+}
+
+/// A conversation that begins and ends with a question, or ends with the answers of tools.
+fn history() -> impl Strategy<Value = Value> {
+    let question = || json!({ "role": "user", "content": [{ "text": "Leeks?" }] });
+    (prop::collection::vec(turn(), 0..4), any::<bool>()).prop_map(move |(turns, ends_in_turn)| {
+        let mut history = vec![question()];
+        history.extend(turns.into_iter().flatten());
+        let is_answered = history.last().is_some_and(|last| last["role"] == "tool");
+        if !(ends_in_turn && is_answered) {
+            history.push(question());
+        }
+        history.into()
+    })
+}
+
+async fn accepted_by_anthropic(history: Value) -> Result<()> {
+    let mut given = anthropic_rules::Given::default();
+    for block in [
+        json!({ "type": "thinking", "thinking": "Claude's.", "signature": "YQ==" }),
+        json!({ "type": "thinking", "thinking": "", "signature": "YQ==" }),
+        json!({ "type": "redacted_thinking", "data": "ZGF0YQ==" }),
+    ] {
+        given.add(&[block], false);
+    }
+    let answer =
+        named_sse(&anthropic_server::Answer::of([json!({ "type": "text", "text": "Yes." })]).events());
+    let server = Server::start(move |request| match anthropic_rules::check(request, &given) {
+        Ok(()) => Reply::events(answer.clone()),
+        Err(refusal) => Reply::json(&anthropic_server::error("invalid_request_error", &refusal)).status(400),
+    })
+    .await;
+    let plugin = Anthropic::new("key").base_url(server.url());
+    let request = ModelRequest::new(messages(history));
+    ask(plugin, "anthropic/claude-sonnet-5", request)
+        .await
+        .result
+        .map(drop)
+}
+
+async fn accepted_by_gemini(history: Value) -> Result<()> {
+    let mut given = gemini_rules::Given::default();
+    given.add(&[
+        json!({ "text": "Signed.", "thoughtSignature": "Zw==" }),
+        json!({ "text": "", "thoughtSignature": "Zw==" }),
+        json!({ "text": "Gemini's.", "thought": true, "thoughtSignature": "Zw==" }),
+    ]);
+    let answer = sse(&gemini_server::Answer::of([json!({ "text": "Yes." })]).events());
+    let server = Server::start(move |request| match gemini_rules::check(request, &given) {
+        Ok(()) => Reply::events(answer.clone()),
+        Err(refusal) => Reply::json(&gemini_server::error(400, "INVALID_ARGUMENT", &refusal)).status(400),
+    })
+    .await;
+    let plugin = Gemini::new("key").base_url(server.url());
+    let request = ModelRequest::new(messages(history));
+    ask(plugin, "gemini/gemini-3-pro", request).await.result.map(drop)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_conversation_is_accepted(history in history()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let anthropic = accepted_by_anthropic(history.clone()).await;
+            prop_assert!(anthropic.is_ok(), "{:?}\n{history}", anthropic);
+            let gemini = accepted_by_gemini(history.clone()).await;
+            prop_assert!(gemini.is_ok(), "{:?}\n{history}", gemini);
+            Ok(())
+        })?;
+    }
+}
