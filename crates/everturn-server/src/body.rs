@@ -1,4 +1,4 @@
-//! Reading a request's body: no more than may be, no longer than may be.
+//! Reading a request's body within the limits on its size and on the time it takes.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use http_body_util::BodyExt;
 use crate::Limits;
 use crate::error_body::Refusal;
 
-/// How much of a body that is too large is read and thrown away. A client that only listens once it has sent everything
-/// would otherwise see a broken connection instead of the answer.
+/// How much of a body that is too large is read and discarded. A client that reads the answer only after it has sent
+/// everything would otherwise see a broken connection.
 const DISCARDED_BYTES: usize = 256 * 1024 * 1024;
 
-/// How long that may take.
+/// How long discarding may take.
 const DISCARD_TIME: Duration = Duration::from_secs(30);
 
-/// The whole body.
+/// Reads the whole body.
 ///
-/// Fails with `413` if it is larger than may be, `408` if it takes too long, `400` if the client breaks off.
+/// Fails with `413` if it is too large, with `408` if it takes too long and with `400` if the client breaks off.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
     let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limits.body_bytes as u64) {
-        // A client that asks first has not begun to send.
+        // A client that sent `Expect: 100-continue` has not begun to send.
         if !headers.contains_key(header::EXPECT) {
             discard(body).await;
         }
@@ -71,13 +71,13 @@ async fn discard(mut body: Body) {
             }
         }
     };
-    // Whether it ended in time or not, the answer is the same.
+    // The answer is the same whether or not discarding ended in time.
     let _ = tokio::time::timeout(DISCARD_TIME, discarding).await;
 }
 
 fn too_large(limits: &Limits) -> Refusal {
     let message = format!(
-        "the body is larger than the {} bytes it may have",
+        "the body is larger than the {} bytes that are allowed",
         limits.body_bytes
     );
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, Error::invalid_argument(message))

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::envelope::Envelope;
 use crate::running::Running;
 
-/// A call that has not begun.
+/// A call that has not started.
 pub(crate) struct Call {
     pub(crate) action: Arc<dyn DynAction>,
     pub(crate) envelope: Envelope,
@@ -20,18 +20,18 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Runs the action to its output. Dropping the future is what a client does that leaves: it ends the work, unless
-    /// that was detached.
+    /// Runs the action to its output. Dropping the future, as happens when the client leaves, cancels the work unless it was
+    /// detached.
     pub(crate) async fn run(self) -> Result<Value> {
         self.perform(None).await
     }
 
-    /// Starts the action, which goes on as what it sends is read.
+    /// Starts the action, which runs at the pace at which its chunks are read.
     pub(crate) fn start(self, exposure: Exposure) -> Running {
         Running::begin(exposure, |emitter| self.perform(Some(emitter)))
     }
 
-    /// Starts the action in a task that lives no longer than the connection.
+    /// Starts the action in a task that ends with the connection.
     pub(crate) fn connect(self) -> Connection<(), Value, JsonText> {
         let key = self.action.descriptor().key.clone();
         let context = self.context.clone();
@@ -57,8 +57,8 @@ impl Call {
     }
 }
 
-/// What is wrong with an input is public to whoever sent it: the schema it breaks is, too. What some code on the way
-/// sent to another action stays inside.
+/// Makes the error of an invalid input public, because the caller sent the input and the schema is public too. An error
+/// about the input of another action that ran inside stays private.
 pub(crate) fn told_to_its_sender(error: Error, key: &str) -> Error {
     let own = error
         .find_source::<RefusedBy>()

@@ -1,4 +1,4 @@
-//! What a request's headers say about its caller, as the context of the call.
+//! Context providers: who calls, and what else actions should know, found out from a request.
 
 mod api_key;
 mod bearer;
@@ -21,7 +21,7 @@ pub use self::jwks::Jwks;
 pub use self::jwt::JwtTokens;
 use crate::Principal;
 
-/// A request as context providers see it: its body is read and parsed, nothing has run.
+/// A request as context providers see it. Its body is parsed, and no action has run.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct CallRequest<'a> {
@@ -36,7 +36,7 @@ pub struct CallRequest<'a> {
 }
 
 impl<'a> CallRequest<'a> {
-    /// A request without an input, to try providers with.
+    /// Returns a request without an input, for testing providers.
     pub fn new(method: &'a Method, path: &'a str, headers: &'a HeaderMap) -> Self {
         Self {
             method,
@@ -48,7 +48,7 @@ impl<'a> CallRequest<'a> {
 }
 
 impl CallRequest<'_> {
-    /// The value of a header, if it is there once and is text.
+    /// Returns the value of a header, if the header is sent once and is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next()?;
@@ -58,14 +58,14 @@ impl CallRequest<'_> {
         value.to_str().ok()
     }
 
-    /// The token of an `Authorization: Bearer` header.
+    /// Returns the token of an `Authorization: Bearer` header.
     pub fn bearer_token(&self) -> Option<&str> {
         let (scheme, token) = self.header("authorization")?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     }
 }
 
-/// What a provider found out: values for the context, and who calls.
+/// The answer of a provider: values for the context, and the principal.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[must_use]
 pub struct Provided {
@@ -74,7 +74,7 @@ pub struct Provided {
 }
 
 impl Provided {
-    /// Nothing in particular.
+    /// An anonymous caller without claims.
     pub fn new() -> Self {
         Self::default()
     }
@@ -85,13 +85,13 @@ impl Provided {
         self
     }
 
-    /// Says who calls.
+    /// Sets the principal of the call.
     pub fn with_principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
         self
     }
 
-    /// Adds what a later provider found; what it says again replaces what was said before.
+    /// Adds the answer of a later provider, whose values replace earlier ones of the same names.
     pub(crate) fn merge(&mut self, later: Self) {
         self.values.extend(later.values);
         if later.principal.is_some() {
@@ -100,26 +100,26 @@ impl Provided {
     }
 }
 
-/// Finds out from a request who calls and what else its actions should know.
+/// Identifies the caller of a request, and provides values for the context of its actions.
 ///
-/// Several are asked in order; the values of a later one replace those of an earlier one, and the first failure ends the
-/// request with its status.
+/// A server asks its providers in order. The values of a later provider replace those of an earlier one, and the first
+/// failure ends the request with its status.
 #[async_trait]
 pub trait ContextProvider: Send + Sync + 'static {
-    /// What the request says.
+    /// Identifies the caller of a request.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` if it does not prove who calls, `PERMISSION_DENIED` if that one may not; anything else ends the
-    /// request too.
+    /// `UNAUTHENTICATED` if the request does not prove who calls; `PERMISSION_DENIED` if the caller is not allowed. Any other
+    /// error ends the request too.
     async fn provide(&self, request: &CallRequest<'_>) -> HandlerResult<Provided>;
 
-    /// How callers identify themselves, for the OpenAPI document: a name and a security scheme object.
+    /// Returns how callers identify themselves, for the OpenAPI document: a name and a security scheme object.
     fn security_scheme(&self) -> Option<(&'static str, Value)> {
         None
     }
 }
 
-/// A provider made of a function, for what can be said without waiting.
+/// Makes a provider from a function that does not need to wait.
 ///
 /// ```
 /// use everturn_core::Error;

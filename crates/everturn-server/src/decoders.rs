@@ -1,4 +1,4 @@
-//! What reads the words of clients, by itself: fuzzing and property tests drive it without a server.
+//! The decoders of client input by themselves, for fuzzing and property tests without a server.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::{Value, json};
@@ -7,22 +7,22 @@ use crate::durable::Reattachment;
 use crate::envelope::Envelope;
 use crate::{streaming, websocket};
 
-/// A body as it was understood; nothing if it is refused.
+/// Parses a body; `None` if it is refused.
 pub fn body(bytes: &[u8]) -> Option<Value> {
     let Envelope { data, init } = Envelope::parse(bytes).ok()?;
     Some(json!({ "data": data, "init": init }))
 }
 
-/// Whether the text is something that a client may say on a WebSocket.
+/// Returns whether a client may send this text on a WebSocket.
 pub fn is_frame(text: &str) -> bool {
     websocket::is_frame(text)
 }
 
-/// The stream and the position in it that headers name; nothing if they name none or are refused.
+/// Parses the stream and the position that headers name; `None` if they name none or are refused.
 pub fn position(headers: &[(&'static str, &[u8])]) -> Option<(String, u64)> {
     let headers: HeaderMap = headers
         .iter()
-        // What HTTP itself cannot carry never gets as far as this.
+        // Values that HTTP cannot carry never reach the decoder.
         .filter_map(|(name, value)| {
             Some((
                 HeaderName::from_static(name),
@@ -34,7 +34,7 @@ pub fn position(headers: &[(&'static str, &[u8])]) -> Option<(String, u64)> {
     Some((id, after.number()))
 }
 
-/// Whether a request with this target and this `Accept` wants a stream; nothing if it is refused.
+/// Returns whether a request with this target and this `Accept` asks for a stream; `None` if it is refused.
 pub fn wants_stream(target: &str, accept: &[u8]) -> Option<bool> {
     let uri: Uri = target.parse().ok()?;
     let accept = HeaderValue::from_bytes(accept).ok()?;
@@ -42,7 +42,7 @@ pub fn wants_stream(target: &str, accept: &[u8]) -> Option<bool> {
     streaming::is_wanted(&uri, &headers).ok()
 }
 
-/// Who calls with this `Authorization`, where tokens are signed with these keys; nothing if it is refused.
+/// Identifies the caller with this `Authorization`, where tokens are signed with these keys; `None` if it is refused.
 #[cfg(feature = "jwt")]
 pub fn caller(keys: &str, authorization: &[u8]) -> Option<String> {
     use axum::http::Method;
@@ -54,7 +54,7 @@ pub fn caller(keys: &str, authorization: &[u8]) -> Option<String> {
     let authorization = HeaderValue::from_bytes(authorization).ok()?;
     let headers = HeaderMap::from_iter([(axum::http::header::AUTHORIZATION, authorization)]);
     let request = CallRequest::new(&Method::POST, "/", &headers);
-    // Keys that are given are at hand: there is nothing to wait for.
+    // Given keys need no request, so the future is ready at once.
     let provided = tokens.provide(&request).now_or_never()?.ok()?;
     Some(format!("{:?}", provided.principal))
 }

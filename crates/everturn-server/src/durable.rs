@@ -1,7 +1,7 @@
-//! Streamed calls that outlive the connection of whoever made them.
+//! Streamed calls that outlive their client's connection.
 //!
-//! The log is the only way from a call to its readers, the first one included. So what a client reads again is what it
-//! read before, byte for byte, and a client that reads slowly or not at all holds up nothing.
+//! Every reader of a call, the first one included, reads the stream log. So a client that reattaches reads the same bytes
+//! again, and a slow client does not hold up the call.
 
 mod answer;
 mod frame;
@@ -22,25 +22,25 @@ pub(crate) use self::reattachment::{Reattachment, STREAM_ID};
 use crate::call::Call;
 use crate::principal::Principal;
 
-/// Runs calls, and finds them again.
+/// Runs calls whose streams are logged, and finds their streams again.
 pub(crate) struct Durable {
     log: Arc<dyn StreamLog>,
     tasks: TaskTracker,
-    /// Cancelled with the server; calls that nobody can come back to must not go on.
+    /// Cancelled when the server ends: a call that no client can reattach to must not go on.
     over: CancellationToken,
     _owner: DropGuard,
 }
 
-/// A stream that a client may read.
+/// A stream that is opened for a client.
 pub(crate) struct Opened {
-    /// What the client calls it.
+    /// The id by which the client names the stream.
     pub(crate) id: String,
-    /// Its events.
+    /// The events of the stream.
     pub(crate) entries: Entries,
 }
 
 impl Durable {
-    /// Calls are tracked by `tasks` and end when `cancelling` is cancelled, or with this.
+    /// Returns a runner whose calls are tracked by `tasks` and end when `cancelling` is cancelled, or when it is dropped.
     pub(crate) fn new(log: Arc<dyn StreamLog>, tasks: TaskTracker, cancelling: &CancellationToken) -> Self {
         let over = cancelling.child_token();
         Self {
@@ -51,8 +51,8 @@ impl Durable {
         }
     }
 
-    /// Starts a call under a new id. It goes on whatever becomes of the stream that is returned; what is `held` is held
-    /// until it has ended.
+    /// Starts a call under a new id. The call goes on even if the returned stream is dropped; `held` is dropped when the call
+    /// has ended.
     pub(crate) async fn run<H: Send + 'static>(
         &self,
         principal: Option<&Principal>,
@@ -71,7 +71,7 @@ impl Durable {
         Ok(Opened { id, entries })
     }
 
-    /// A stream that was begun earlier, from where the client left it; `None` if there is none for this principal.
+    /// Opens an existing stream after the last event that the client has seen; `None` if this principal has no such stream.
     pub(crate) async fn replay(
         &self,
         principal: Option<&Principal>,
@@ -92,19 +92,19 @@ impl Durable {
 
     /// Asks a call to stop.
     ///
-    /// Fails with `NOT_FOUND` if there is none of that id for this principal.
+    /// Fails with `NOT_FOUND` if this principal has no call of that id.
     pub(crate) async fn stop(&self, principal: Option<&Principal>, action: &str, id: &str) -> Result<()> {
         self.log.stop(&key(principal, action, id)).await
     }
 }
 
-/// Where the log has a stream: with those of one principal and one action.
+/// Returns the key of a stream in the log. Streams of one principal and one action share a scope.
 fn key(principal: Option<&Principal>, action: &str, id: &str) -> StreamKey {
     let scope = principal.map(Principal::scope).unwrap_or_default();
     StreamKey::new(format!("{}{action}", scope.as_str()), id)
 }
 
-/// Writes down what a call sends until it has ended, is stopped, or nobody could read it any more.
+/// Logs the events of a call until the call ends, is stopped, or can no longer be reattached to.
 async fn write(
     writer: Box<dyn StreamWriter>,
     mut connection: Connection<(), Value, JsonText>,
@@ -119,10 +119,10 @@ async fn write(
         }
         outcome = record(writer.as_ref(), &mut connection) => outcome,
     };
-    // Before the end is told, so that whoever was told finds the work ended.
+    // Dropped before the end is logged, so that a reader of the end finds the work ended.
     drop(connection);
     if let Err(error) = writer.finish(outcome).await {
-        tracing::warn!(%error, "the end of a stream could not be kept");
+        tracing::warn!(%error, "the end of a stream cannot be logged");
     }
 }
 
@@ -136,9 +136,9 @@ async fn record(
             continue;
         }
         match writer.append(chunk).await {
-            // Readers are told that there is no more of the stream. Its call goes on: what it does is not the stream.
+            // Readers are told that the stream has ended. The call goes on: its work does not depend on the stream.
             Err(error) if error.status() == Status::ResourceExhausted => {
-                tracing::warn!(%error, "a stream is no longer kept");
+                tracing::warn!(%error, "a stream cannot be logged any longer");
                 is_kept = false;
             }
             appended => drop(appended?),

@@ -1,4 +1,4 @@
-//! What a request says: `{"data": …, "init": …}`.
+//! The body of a request: `{"data": …, "init": …}`.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ use crate::error_body::Refusal;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Envelope {
-    /// The input; absent where the action takes none.
+    /// The input; absent if the action takes none.
     #[serde(default)]
     pub(crate) data: Option<Value>,
-    /// What a bidirectional action is opened with.
+    /// The value that opens a bidirectional action.
     #[serde(default)]
     pub(crate) init: Option<Value>,
 }
 
 impl Envelope {
-    /// Reads a body; an empty one says nothing.
+    /// Parses a body. An empty body has neither field.
     ///
     /// Fails with `INVALID_ARGUMENT` if it is not JSON of this shape, or nested deeper than the parser goes.
     pub(crate) fn parse(body: &[u8]) -> Result<Self> {
@@ -33,14 +33,14 @@ impl Envelope {
             let shape = r#"the body must be JSON of the form {"data": …, "init": …}"#;
             Error::invalid_argument(format!("{shape}: {why}")).with_public()
         };
-        // A list of two would do for the parser.
+        // The parser would accept a list of two values.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(wrong(&"it is not an object"));
         }
         serde_json::from_slice(body).map_err(|error| wrong(&error))
     }
 
-    /// Refuses an `init` where nothing is opened, before anything is answered.
+    /// Refuses an `init` for an action that is not bidirectional.
     pub(crate) fn check_against(&self, descriptor: &Descriptor) -> Result<()> {
         let opens = self.init.as_ref().is_some_and(|init| !init.is_null());
         if opens && descriptor.init_schema.is_none() {
@@ -54,8 +54,8 @@ impl Envelope {
     }
 }
 
-/// Refuses a body that says it is not JSON. One that says nothing is refused too: a browser sends such a body across
-/// origins without asking.
+/// Refuses a body whose `Content-Type` is not JSON. A missing type is refused too, because a browser sends such a body to
+/// other origins without asking them.
 pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(header::CONTENT_TYPE);
     let text = value.and_then(|value| value.to_str().ok()).unwrap_or_default();

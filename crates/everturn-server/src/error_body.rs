@@ -1,10 +1,10 @@
-//! Failures as responses: one JSON shape, `{"status", "message", "details"?}`, for everything that goes wrong.
+//! Failures as responses, all of one JSON shape: `{"status", "message", "details"?}`.
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use everturn_core::{Error, Exposure, RuntimeError, Status};
 
-/// Why a request is answered with a failure: an error, and what HTTP has to say beyond its status.
+/// A failed request: the error, and the HTTP code and headers that go with it.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     error: Error,
@@ -13,7 +13,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// A failure that HTTP has a code of its own for.
+    /// Returns a failure with its own HTTP code.
     pub(crate) fn new(code: StatusCode, error: Error) -> Self {
         Self {
             error: error.with_public(),
@@ -27,7 +27,7 @@ impl Refusal {
         self
     }
 
-    /// Nothing is mounted here.
+    /// Returns the failure for a path without a route.
     pub(crate) fn no_such_path() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -35,7 +35,7 @@ impl Refusal {
         )
     }
 
-    /// The response, with private text withheld unless `exposure` allows it.
+    /// Returns the response. Private text is withheld unless `exposure` allows it.
     pub(crate) fn respond(&self, exposure: Exposure) -> Response<Body> {
         let mut response = json_response(self.code, &self.error.to_wire(exposure));
         if let Some((name, value)) = &self.header {
@@ -57,13 +57,13 @@ impl From<Error> for Refusal {
     }
 }
 
-/// The code of the protocol's table, which also has one (499) that HTTP does not.
+/// Returns the HTTP code of a status, by the protocol's table, which includes the unofficial 499.
 fn http_status(error: &RuntimeError) -> StatusCode {
     let status = error.status.unwrap_or(Status::Unknown);
     StatusCode::from_u16(status.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// A response whose body is JSON.
+/// Returns a response with a JSON body.
 pub(crate) fn json_response(code: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
     let bytes = serde_json::to_vec(body).expect("what is answered is plain data");
     let mut response = Response::new(Body::from(bytes));

@@ -1,4 +1,4 @@
-//! The events of a stream and how they are written.
+//! The events of a stream and their encoding.
 
 use bytes::Bytes;
 use everturn_core::RuntimeError;
@@ -6,41 +6,41 @@ use everturn_core::stream_log::JsonText;
 use serde::Serialize;
 use serde_json::Value;
 
-/// One event of a stream. A stream is any number of messages and then exactly one result or one error.
+/// One event of a stream. A stream has any number of messages and ends with exactly one result or one error.
 ///
-/// On the wire it is `data: <json>` and a blank line, without names or ids: clients cut the first six characters and
-/// parse the rest.
+/// On the wire an event is `data: <json>` and a blank line, without names or ids: clients remove the first six characters
+/// and parse the rest.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     /// A chunk.
     Message(JsonText),
     /// The output.
     Result(Value),
-    /// What it failed with instead.
+    /// The error.
     Error(RuntimeError),
 }
 
 impl Event {
-    /// Whether nothing comes after it.
+    /// Returns whether the event ends the stream.
     pub(crate) fn is_last(&self) -> bool {
         !matches!(self, Self::Message(_))
     }
 
-    /// The event as it is sent.
+    /// Encodes the event.
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = Vec::new();
         self.encode_into(&mut bytes);
         bytes.into()
     }
 
-    /// Adds the event, as it is sent, to what is sent with it.
+    /// Appends the encoded event to a buffer.
     pub(crate) fn encode_into(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(b"data: ");
         self.write_into(bytes);
         bytes.extend_from_slice(b"\n\n");
     }
 
-    /// The event as JSON.
+    /// Appends the event's JSON.
     pub(crate) fn to_json(&self) -> String {
         let mut bytes = Vec::new();
         self.write_into(&mut bytes);
@@ -60,7 +60,7 @@ impl Event {
     }
 }
 
-/// Begins an object with a field.
+/// Appends the beginning of an object with one field.
 fn write_field(name: &str, value: &impl Serialize, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(b"{\"");
     bytes.extend_from_slice(name.as_bytes());

@@ -1,4 +1,4 @@
-//! Where everything in a registry is mounted unless somebody says otherwise.
+//! The default paths of the agents and flows in a registry.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use everturn_core::{ActionType, Registry};
 
 use crate::Route;
 
-/// The companions of an agent and the path segment each is reached under. All clients assume the first two.
+/// The companion actions of an agent and their path segments. All clients assume the first two.
 const COMPANIONS: [(&str, &str); 5] = [
     ("agent-snapshot", "getSnapshot"),
     ("agent-abort", "abort"),
@@ -15,10 +15,10 @@ const COMPANIONS: [(&str, &str); 5] = [
     ("agent-watch", "watch"),
 ];
 
-/// How agents and flows are laid out in paths.
+/// The paths of agents and flows.
 ///
-/// An agent's routes follow what it can do: a companion has a route if the registry has it. By default agents are at
-/// `/agents/{name}`, their companions below, and flows at `/flows/{name}`.
+/// By default agents are at `/agents/{name}`, their companion actions below, and flows at `/flows/{name}`. A companion has a
+/// route if the registry has the action.
 ///
 /// ```
 /// use everturn_core::{Registry, Result};
@@ -54,26 +54,26 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// Puts agents below another path; the empty one is the root.
+    /// Puts agents below another path; the empty path is the root.
     pub fn agents_at(mut self, prefix: impl Into<String>) -> Self {
         self.agents = prefix.into();
         self
     }
 
-    /// Puts flows below another path; the empty one is the root.
+    /// Puts flows below another path; the empty path is the root.
     pub fn flows_at(mut self, prefix: impl Into<String>) -> Self {
         self.flows = prefix.into();
         self
     }
 
-    /// Adds a companion, or moves one: where an agent has an action of that type, it is reached under `segment`.
+    /// Adds or moves a companion: an agent's action of that type is reached under `segment`.
     pub fn companion(mut self, action_type: ActionType, segment: impl Into<String>) -> Self {
         self.companions.retain(|(known, _)| *known != action_type);
         self.companions.push((action_type, segment.into()));
         self
     }
 
-    /// The routes of everything in a registry: agents and their companions by name, then flows by name.
+    /// Returns the routes of a registry: agents with their companions by name, then flows by name.
     pub fn routes(&self, registry: &Registry) -> Vec<Route> {
         let agents = registry.of_type(&ActionType::AGENT).into_keys();
         let mut routes: Vec<Route> = agents
@@ -84,7 +84,7 @@ impl Layout {
         routes
     }
 
-    /// The routes of one agent: the run, whole conversations, and each companion that the registry has.
+    /// Returns the routes of one agent: its runs, its WebSocket, and each companion that the registry has.
     pub fn agent_routes(&self, registry: &Registry, agent: &str) -> Vec<Route> {
         let path = below(&self.agents, agent);
         let run = Route::post(&path, ActionType::AGENT.key(agent));
@@ -98,7 +98,7 @@ impl Layout {
     }
 }
 
-/// A path below a prefix, as it stands in a request: names may hold anything, paths may not.
+/// Returns the path of a name below a prefix, percent-encoded.
 fn below(prefix: &str, name: &str) -> String {
     let mut path = format!("{}/", prefix.trim_end_matches('/'));
     for byte in name.bytes() {

@@ -1,8 +1,8 @@
-//! How much of everything a client may ask for.
+//! Limits on what clients may ask for.
 
 use std::time::Duration;
 
-/// What a server takes from its clients. Every limit has a default; none can be turned off by accident.
+/// The limits of a server on its clients. Every limit has a default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Limits {
@@ -26,37 +26,36 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How large a body may be; 4 MiB by default. A larger one is answered with `413`.
+    /// Sets how large a body may be; 4 MiB by default. A larger body is answered with `413`.
     ///
-    /// How deeply its JSON may be nested is fixed: [`everturn_core::MAX_DEPTH`].
+    /// The limit on the nesting of its JSON is fixed: [`everturn_core::MAX_DEPTH`].
     pub fn body_bytes(mut self, bytes: usize) -> Self {
         self.body_bytes = bytes;
         self
     }
 
-    /// How long a body may take to arrive; 30 seconds by default. A slower one is answered with `408`.
+    /// Sets how long a body may take to arrive; 30 seconds by default. A slower body is answered with `408`.
     pub fn body_time(mut self, time: Duration) -> Self {
         self.body_time = time;
         self
     }
 
-    /// How long the head of a request may take to arrive, and how long a connection may wait for one; 30 seconds by
-    /// default. A slower connection is closed.
+    /// Sets how long the head of a request may take to arrive, and how long a connection may be idle; 30 seconds by default.
+    /// A slower connection is closed.
     pub fn header_time(mut self, time: Duration) -> Self {
         self.header_time = time;
         self
     }
 
-    /// How long a call may take; without end by default. One that takes longer fails with `DEADLINE_EXCEEDED`.
+    /// Sets how long a call may take; unlimited by default. A longer call fails with `DEADLINE_EXCEEDED`.
     pub fn request_time(mut self, time: Duration) -> Self {
         self.request_time = Some(time);
         self
     }
 
-    /// How many calls of one principal may be under way at once; 256 by default. One more is answered with `429`.
+    /// Sets how many calls of one principal may run at once; 256 by default. Further calls are answered with `429`.
     ///
-    /// Calls that nobody answers for are not counted: without a context provider that names a principal there is no
-    /// limit.
+    /// Anonymous calls are not counted: without a context provider that names a principal there is no limit.
     pub fn calls_per_principal(mut self, calls: usize) -> Self {
         self.calls_per_principal = calls;
         self

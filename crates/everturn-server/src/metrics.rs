@@ -1,4 +1,4 @@
-//! What a server counts, in the text form that Prometheus reads.
+//! The metrics of a server, in the text format of Prometheus.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use prometheus_client::registry::Registry;
 
 use crate::Route;
 
-/// How long calls take, in seconds: from a look-up to an agent at work for minutes.
+/// The histogram buckets for the duration of calls, in seconds: from a look-up to an agent that works for minutes.
 const DURATIONS: [f64; 12] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0,
 ];
 
-/// Which route; there are as many as are mounted, whatever clients ask for.
+/// The label that names a route. Only mounted routes are labelled, so clients cannot create labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
     route: String,
@@ -36,7 +36,7 @@ struct ResponseLabels {
     status: u16,
 }
 
-/// The counters of one server. A clone counts the same.
+/// The metrics of one server. A clone shares them.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     requests: Family<ResponseLabels, Counter>,
@@ -87,7 +87,7 @@ impl Metrics {
         }
     }
 
-    /// What is counted of one route. It is looked up once, and counted many times.
+    /// Returns the metrics of one route, which are looked up once and updated many times.
     pub(crate) fn of(&self, route: &Route) -> RouteMetrics {
         let (kind, route) = (route.kind.name(), route.path.clone());
         let labels = RouteLabels {
@@ -110,7 +110,7 @@ impl Metrics {
         }))
     }
 
-    /// Everything, as text.
+    /// Returns all metrics as text.
     pub(crate) fn respond(&self) -> Response<Body> {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");
@@ -128,7 +128,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// What is counted of one route.
+/// The metrics of one route.
 pub(crate) struct RouteMetrics(Arc<Counters>);
 
 struct Counters {
@@ -137,7 +137,7 @@ struct Counters {
     streams: Gauge,
     chunks: Counter<u64, AtomicU64>,
     durations: Histogram,
-    /// Of the requests, those that were answered as they mostly are.
+    /// The counter of the most frequent answer.
     ok: Counter,
     requests: Family<ResponseLabels, Counter>,
 }
@@ -160,7 +160,7 @@ impl RouteMetrics {
         requests.get_or_create(&labels).inc();
     }
 
-    /// Counts a call until what is returned is dropped.
+    /// Counts a call as running until the returned value is dropped.
     pub(crate) fn call(&self) -> CallMeter {
         self.0.in_flight.inc();
         CallMeter {
@@ -171,7 +171,7 @@ impl RouteMetrics {
     }
 }
 
-/// One call, counted as under way while this exists.
+/// One call, counted as running while this exists.
 pub(crate) struct CallMeter {
     counters: Arc<Counters>,
     is_streamed: bool,
@@ -179,7 +179,7 @@ pub(crate) struct CallMeter {
 }
 
 impl CallMeter {
-    /// The call is streamed to a client from here on.
+    /// Counts the call as streamed to a client from now on.
     pub(crate) fn stream_opened(&mut self) {
         if !std::mem::replace(&mut self.is_streamed, true) {
             self.counters.streams.inc();

@@ -1,7 +1,7 @@
-//! The OpenAPI document of what is mounted, made from the schemas of its actions.
+//! The OpenAPI document of the mounted routes, made from the schemas of their actions.
 //!
-//! It says what the server does, all of it: every status that can be answered is listed or falls under `default`, and
-//! every failure has the one body that all failures have.
+//! The document is complete: every status that the server can answer is listed or falls under `default`, and all failures
+//! have the same body.
 
 mod components;
 mod operation;
@@ -51,7 +51,7 @@ pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
     })
 }
 
-/// What those who run the server ask it: path, summary, what is answered.
+/// The operator's routes: path, summary, content of the answer.
 fn operations() -> [(&'static str, &'static str, Value); 4] {
     let status = |status: &str| {
         json_content(&json!({

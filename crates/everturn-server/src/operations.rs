@@ -1,4 +1,4 @@
-//! What those who run a server ask it: how it is, what it offers, what it counted.
+//! The operator's routes: health, readiness, the OpenAPI document and metrics.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::handler::{Mounted, Shared};
 use crate::metrics::Metrics;
 use crate::openapi;
 
-/// The operations, by path.
+/// Returns the operator's routes.
 pub(crate) fn operations(
     mounted: &[Arc<Mounted>],
     shared: &Arc<Shared>,

@@ -1,4 +1,4 @@
-//! How many calls each principal has under way.
+//! Counting the running calls of each principal.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,14 +8,14 @@ use everturn_core::{Error, Result};
 
 use crate::Principal;
 
-/// The calls under way, by principal. It holds an entry per principal that is calling now, and no others.
+/// The number of running calls by principal. Principals without a running call have no entry.
 #[derive(Debug)]
 pub(crate) struct Permits {
     limit: usize,
     calls: Arc<Mutex<HashMap<Principal, usize>>>,
 }
 
-/// The right to one call, given back when dropped.
+/// The permit for one call, returned on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
     principal: Principal,
@@ -30,16 +30,15 @@ impl Permits {
         }
     }
 
-    /// Lets a principal make one more call.
+    /// Takes a permit for one more call of a principal.
     ///
-    /// Fails with `RESOURCE_EXHAUSTED` if it has as many under way as it may.
+    /// Fails with `RESOURCE_EXHAUSTED` if the principal has as many running calls as the limit allows.
     pub(crate) fn acquire(&self, principal: &Principal) -> Result<Permit> {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let under_way = calls.get(principal).copied().unwrap_or_default();
         if under_way >= self.limit {
-            let message = format!(
-                "{under_way} of your calls are under way, which is as many as may be; wait for one to end"
-            );
+            let message =
+                format!("{under_way} of your calls are running, which is the limit; wait for one to end");
             return Err(Error::resource_exhausted(message).with_public());
         }
         calls.insert(principal.clone(), under_way + 1);

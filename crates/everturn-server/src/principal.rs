@@ -1,4 +1,4 @@
-//! Who calls.
+//! The principal: an identified caller.
 
 use std::fmt;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use everturn_agent::store::Scope;
 use sha2::{Digest, Sha256};
 
-/// Somebody who proved who they are: whose rows a call may see, and whose calls are counted together.
+/// An identified caller. A call sees only its principal's sessions, and the calls of a principal are counted together.
 ///
 /// ```
 /// use everturn_server::Principal;
@@ -20,20 +20,20 @@ use sha2::{Digest, Sha256};
 pub struct Principal(Arc<str>);
 
 impl Principal {
-    /// The principal of that id; two with the same id are the same.
+    /// Returns the principal of an id. Principals with equal ids are equal.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.0
     }
 
-    /// The tenant whose rows this principal's calls see.
+    /// Returns the tenant whose sessions this principal's calls see.
     ///
-    /// It is made from a hash of the id: ids may hold anything and be of any length, scopes become the names of folders
-    /// on file systems that do not tell `Alice` from `alice`.
+    /// The scope is a hash of the id: ids may have any characters and any length, while scopes become folder names, on file
+    /// systems that may not distinguish `Alice` from `alice`.
     pub fn scope(&self) -> Scope {
         let digest = Sha256::digest(self.0.as_bytes());
         let mut name = String::from("principal-");

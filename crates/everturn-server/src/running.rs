@@ -1,4 +1,4 @@
-//! A streamed call under way, inside the task of whoever reads it.
+//! A running streamed call, driven by its reader.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,16 +11,16 @@ use tokio::sync::mpsc;
 
 use crate::event::Event;
 
-/// How many chunks wait for a reader at the most. Those that an action sends in one go then cost its reader one write.
+/// The greatest number of chunks that wait for a reader. Chunks that an action sends in one go are written together.
 const WAITING: usize = 32;
 
-/// How often other work gets its turn before a stream begins that has nothing to say yet.
+/// How often the task yields before it answers with a stream that has no events yet.
 const HEAD_START: usize = 2;
 
-/// A streamed call under way.
+/// A running streamed call.
 ///
-/// It has no task of its own: reading its events is what drives it. So a slow reader slows the action down and never
-/// makes anything grow, and dropping it ends the work, unless that was detached.
+/// The call has no task of its own: reading its events drives it. So a slow reader slows the action down and no buffer
+/// grows. Dropping the call cancels the work, unless it was detached.
 pub(crate) struct Running {
     work: Work,
     chunks: mpsc::Receiver<JsonText>,
@@ -29,13 +29,13 @@ pub(crate) struct Running {
 
 enum Work {
     UnderWay(BoxFuture<'static, Result<Value>>),
-    /// It has ended, and its last event is still to be read.
+    /// The call has ended, and its last event is yet to be read.
     Ended(Event),
     Told,
 }
 
 impl Running {
-    /// Begins the work, which is done as its events are read.
+    /// Starts a call, which runs as its events are read.
     pub(crate) fn begin<F>(exposure: Exposure, work: impl FnOnce(Emitter<JsonText>) -> F) -> Self
     where
         F: Future<Output = Result<Value>> + Send + 'static,
@@ -48,8 +48,7 @@ impl Running {
         }
     }
 
-    /// Lets work that needs to wait for nothing get as far as it can, so that what it says goes out with the head of the
-    /// response. Work that does wait is not waited for.
+    /// Drives the call until it has to wait, so that its first events are sent together with the head of the response.
     pub(crate) async fn get_going(&mut self) {
         for _ in 0..HEAD_START {
             std::future::poll_fn(|cx| {
@@ -64,7 +63,7 @@ impl Running {
         }
     }
 
-    /// The next event, or `None` after the last.
+    /// Returns the next event; `None` after the last.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         if let Poll::Ready(Some(chunk)) = self.chunks.poll_recv(cx) {
             return Poll::Ready(Some(Event::Message(chunk)));
@@ -91,7 +90,7 @@ impl Running {
                 Ok(output) => Event::Result(output),
                 Err(error) => Event::Error(error.to_wire(self.exposure)),
             });
-            // An emitter that is left behind somewhere has nobody to talk to any more.
+            // An emitter that the action left behind has no reader any more.
             self.chunks.close();
         }
     }

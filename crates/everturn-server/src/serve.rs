@@ -1,4 +1,4 @@
-//! Serving: connections accepted, served and brought to an end.
+//! Serving: accepting connections, serving them and shutting them down.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,14 +16,13 @@ use tokio_util::task::TaskTracker;
 use crate::shutdown::AfterGrace;
 use crate::{Grace, Limits, ServerHandle};
 
-/// How long a detached turn may take to answer, and cancelled work to put things in order, before its connection is
-/// closed under it.
+/// How long a detached turn may take to answer, and cancelled work to clean up, before its connection is closed.
 const WINDING_DOWN: Duration = Duration::from_secs(6);
 
-/// How long to wait when the operating system has no more connections to give.
+/// How long to wait before accepting again when the operating system has no connection to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server that has an address and serves once it is run.
+/// A server that is bound to an address and serves when it is run.
 #[must_use = "a bound server serves once it is run"]
 pub struct Bound {
     listener: TcpListener,
@@ -52,25 +51,25 @@ impl Bound {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends the server from elsewhere.
+    /// Returns a handle that shuts the server down.
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()
     }
 
-    /// Serves until [`ServerHandle::shut_down`], then lets calls under way end as the server's [`Grace`] has it.
+    /// Serves until [`ServerHandle::shut_down`], then lets running calls end as the server's [`Grace`] says.
     ///
     /// Dropping the future closes all connections at once.
     ///
     /// # Errors
-    /// None so far; accepting goes on after whatever the operating system reports.
+    /// None so far: accepting continues after errors of the operating system.
     pub async fn run(self) -> Result<()> {
         let connections = self.handle.tasks().clone();
-        // Dropped with this future, so that no connection outlives it.
+        // Dropped with this future, so no connection outlives it.
         let closing = CancellationToken::new();
         let _closed = closing.clone().drop_guard();
         let mut http = http1::Builder::new();
@@ -83,8 +82,8 @@ impl Bound {
             let connection = http
                 .serve_connection(TokioIo::new(stream), service)
                 .with_upgrades();
-            // Tokens of its own, which are looked at whenever anything happens on the connection: on shared ones all
-            // connections would be in each other's way.
+            // Each connection has its own tokens, which it polls on every event; with shared tokens all connections would
+            // contend for one lock.
             let (draining, closing) = (draining.child_token(), closing.child_token());
             connections.spawn(async move {
                 let serving = async {
@@ -108,10 +107,10 @@ impl Bound {
         Ok(())
     }
 
-    /// Serves until the process is told to end, or [`ServerHandle::shut_down`].
+    /// Serves until the process gets Ctrl-C or `SIGTERM`, or until [`ServerHandle::shut_down`].
     ///
     /// # Errors
-    /// As [`Bound::run`]; `INTERNAL` if the operating system takes no handler for signals.
+    /// As [`Bound::run`]; `INTERNAL` if the operating system refuses a signal handler.
     pub async fn run_until_told(self) -> Result<()> {
         let handle = self.handle();
         let mut told = std::pin::pin!(told_to_end());
@@ -120,14 +119,14 @@ impl Bound {
             ended = serving.as_mut() => return ended,
             told = told.as_mut() => told?,
         }
-        tracing::info!("told to end; finishing what is under way");
+        tracing::info!("shutting down: waiting for running calls");
         handle.shut_down();
         serving.await
     }
 }
 
 impl ServerHandle {
-    /// Waits for connections to end, with growing impatience.
+    /// Waits for connections to end: first by themselves, then detached or cancelled, then closed.
     async fn wind_down(&self, grace: Grace, connections: &TaskTracker) {
         if ended_within(grace.period, connections).await {
             return;
@@ -142,7 +141,7 @@ impl ServerHandle {
         if !ended_within(WINDING_DOWN, connections).await {
             tracing::warn!(
                 connections = connections.len(),
-                "closing connections under calls that did not end"
+                "closing connections whose calls did not end"
             );
         }
     }
@@ -152,17 +151,17 @@ async fn ended_within(time: Duration, connections: &TaskTracker) -> bool {
     tokio::time::timeout(time, connections.wait()).await.is_ok()
 }
 
-/// The next connection; what the operating system refuses now it may give later.
+/// Accepts the next connection. Retries when the operating system refuses one.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Chunks are small and wanted at once; where the option is missing they still arrive.
+                // Chunks are small and wanted at once; without the option they arrive later.
                 let _ = stream.set_nodelay(true);
                 return stream;
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -1,4 +1,4 @@
-//! A server: what is mounted, for whom, within which limits.
+//! The server: its routes, its callers and its limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::serve::Bound;
 use crate::websocket::{self, Endpoint};
 use crate::{Grace, Layout, Limits, Route, RouteKind, ServerHandle, WebSockets};
 
-/// The agents and flows of a registry over HTTP: as a router to mount, or as a whole server.
+/// Serves the agents and flows of a registry over HTTP, as a router to mount or as a whole server.
 ///
 /// ```
 /// use everturn_core::{Registry, Result};
@@ -63,10 +63,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of everything that is in the registry now, in the default [`Layout`].
+    /// Returns a server of all agents and flows in the registry, in the default [`Layout`].
     ///
-    /// Private error messages are shown if the environment says that somebody is working on the program:
-    /// `EVERTURN_ENV=dev` or `GENKIT_ENV=dev`.
+    /// Clients see private error messages in a development environment: `EVERTURN_ENV=dev` or `GENKIT_ENV=dev`.
     pub fn new(registry: &Registry) -> Self {
         Self {
             registry: registry.clone(),
@@ -85,31 +84,32 @@ impl Server {
         }
     }
 
-    /// Mounts these routes and no others.
+    /// Mounts only these routes.
     pub fn routes(mut self, routes: impl IntoIterator<Item = Route>) -> Self {
         self.routes = routes.into_iter().collect();
         self
     }
 
-    /// Asks a provider who calls; see [`ContextProvider`]. Several are asked in the order in which they were added.
+    /// Adds a provider that identifies callers; see [`ContextProvider`]. Providers are asked in the order in which they are
+    /// added.
     pub fn context(mut self, provider: impl ContextProvider) -> Self {
         self.providers.push(Arc::new(provider));
         self
     }
 
-    /// What clients may ask for.
+    /// Sets the limits on clients.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What happens to calls under way when the server ends.
+    /// Sets what happens to running calls when the server shuts down.
     pub fn grace(mut self, grace: Grace) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Keeps streamed calls in a log, so that clients may lose their connection and come back.
+    /// Keeps streamed calls in a stream log, so that clients can reattach after they lost their connection.
     ///
     #[doc = include_str!("docs/durable_streams.md")]
     pub fn stream_log(mut self, log: impl StreamLog) -> Self {
@@ -117,19 +117,19 @@ impl Server {
         self
     }
 
-    /// How a WebSocket is served, on which conversations are had with an agent.
+    /// Sets how a WebSocket is served, on which a client holds conversations with an agent.
     pub fn websockets(mut self, settings: WebSockets) -> Self {
         self.websockets = settings;
         self
     }
 
-    /// How much of an error clients are told.
+    /// Sets how much of an error clients see.
     pub fn exposure(mut self, exposure: Exposure) -> Self {
         self.exposure = exposure;
         self
     }
 
-    /// Lets pages of other origins call.
+    /// Sets which pages of other origins may call.
     pub fn cors(mut self, cors: CorsLayer) -> Self {
         self.cors = Some(cors);
         self
@@ -141,33 +141,33 @@ impl Server {
         self
     }
 
-    /// Serves routes of one's own beside these.
+    /// Adds routes of your own.
     pub fn merge(mut self, router: Router) -> Self {
         self.extra = self.extra.merge(router);
         self
     }
 
-    /// Serves another protocol at a path: callers are identified as everywhere else, and the same limits hold.
+    /// Serves another protocol at a path. Callers are identified and limited as on every other route.
     ///
-    /// The path must not be a route's.
+    /// The path must not be a route's path.
     pub fn door(mut self, path: impl Into<String>, door: impl Door) -> Self {
         self.doors.push((path.into(), Arc::new(door)));
         self
     }
 
-    /// Ends the server from elsewhere.
+    /// Returns a handle that shuts the server down.
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()
     }
 
-    /// The routes as an axum router, to be nested or merged into another one.
+    /// Returns the routes as an axum router, to be nested or merged into another one.
     ///
-    /// It answers for its own paths only. What a whole server does beyond that (the grace period, limits on the heads
-    /// of requests, an answer for paths that do not exist) is up to whoever serves it.
+    /// The router answers only for its own paths. The program that serves it is responsible for the rest: the grace period,
+    /// limits on the heads of requests, answers for other paths.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no action under a route's key, `ALREADY_EXISTS` if two routes are the same,
-    /// `INVALID_ARGUMENT` for a path that cannot be one.
+    /// `NOT_FOUND` if a route's action is not registered, `ALREADY_EXISTS` if two routes are the same, `INVALID_ARGUMENT` for
+    /// an invalid path.
     pub fn router(&self) -> Result<Router> {
         let metrics = Metrics::new();
         let shared = Arc::new(Shared {
@@ -234,7 +234,7 @@ impl Server {
         })
     }
 
-    /// Aborting is part of a conversation if it has a route of its own.
+    /// Returns the abort action of an agent's WebSocket, which is offered if abort has a route.
     fn endpoint(&self, mounted: Arc<Mounted>) -> Arc<Endpoint> {
         let name = ParsedKey::parse(&mounted.route.key).map_or("", |key| key.name);
         let key = ActionType::AGENT_ABORT.key(name);
@@ -252,7 +252,7 @@ impl Server {
         Some(Durable::new(log, tasks, self.handle.cancelling()))
     }
 
-    /// What is mounted: the routes given, and with a stream log one to stop each that streams.
+    /// Returns the routes to mount: the given ones and, with a stream log, one per streaming route that stops its calls.
     pub fn mounted_routes(&self) -> Vec<Route> {
         let mut routes = self.routes.clone();
         if self.streams.is_some() {
@@ -273,21 +273,21 @@ impl Server {
         })
     }
 
-    /// Takes an address to listen on; port 0 takes any that is free.
+    /// Binds the server to an address; port 0 binds any free port.
     ///
     /// # Errors
-    /// As [`Server::router`]; what the operating system says about the address.
+    /// As [`Server::router`]; the operating system's error if the address cannot be bound.
     pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Bound> {
         let exposure = self.exposure;
         let router = self.router()?.merge(self.extra);
         let router = router.fallback(move || async move { Refusal::no_such_path().respond(exposure) });
         let listener = TcpListener::bind(address)
             .await
-            .map_err(|error| Error::from(error).context("the address cannot be listened on"))?;
+            .map_err(|error| Error::from(error).context("cannot listen on the address"))?;
         Bound::new(listener, router, self.limits, self.grace, self.handle)
     }
 
-    /// Serves at an address until the process is told to end (Ctrl-C or `SIGTERM`) or [`Server::handle`] says so.
+    /// Serves at an address until the process gets Ctrl-C or `SIGTERM`, or until [`ServerHandle::shut_down`].
     ///
     /// # Errors
     /// As [`Server::bind`].
@@ -298,7 +298,7 @@ impl Server {
     }
 }
 
-/// Errors are shown whole to whoever works on the program.
+/// Returns the default exposure of errors: full in a development environment.
 fn exposure_of_environment() -> Exposure {
     let is_development = ["EVERTURN_ENV", "GENKIT_ENV"]
         .iter()
@@ -326,17 +326,17 @@ impl Methods {
         }
         self.names.push(method.to_owned());
         if method == "GET" {
-            // Whoever answers GET answers HEAD.
+            // A path that answers GET answers HEAD too.
             self.names.push("HEAD".to_owned());
         }
         self.router = std::mem::take(&mut self.router).merge(handler);
         Ok(())
     }
 
-    /// The path with an answer for all other methods.
+    /// Returns the path's handlers, with an answer for all other methods.
     fn finish(self, exposure: Exposure) -> MethodRouter {
         let allowed = self.names.join(", ");
-        let message = format!("this path answers to {allowed}");
+        let message = format!("this path allows {allowed}");
         let error = Error::unimplemented(message);
         let allowed = HeaderValue::from_str(&allowed).expect("methods are tokens");
         let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, error).with_header(header::ALLOW, allowed);
@@ -347,7 +347,7 @@ impl Methods {
     }
 }
 
-/// A path that can be mounted as it is.
+/// Returns a path that can be mounted as it is.
 fn checked(path: &str) -> Result<&str> {
     let fault = if !path.starts_with('/') {
         "must begin with a slash"

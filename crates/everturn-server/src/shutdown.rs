@@ -1,4 +1,4 @@
-//! The end of a server, in stages.
+//! Shutting a server down, in stages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What happens to calls that are still under way when a server has waited long enough for them.
+/// What happens to running calls when a server shuts down.
 ///
-/// First new connections are refused and readiness is withdrawn, while calls under way may end by themselves within
-/// the grace period. Those that do not are handed on or cancelled, and told so; then the server returns.
+/// First the server refuses new connections and reports that it is not ready, while running calls may end by themselves
+/// within the grace period. The others are then detached or cancelled, and their clients are told. Then the server returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grace {
-    /// How long calls under way may take to end by themselves.
+    /// How long running calls may take to end by themselves.
     pub period: Duration,
-    /// What happens to them then.
+    /// What happens to the calls that have not ended by then.
     pub then: AfterGrace,
 }
 
 /// What happens to calls that outlast the grace period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterGrace {
-    /// Turns of agents whose store can carry background work are detached: the client is given the pending snapshot, and
-    /// the run is in the store for another process to go on with. Everything else is cancelled.
+    /// Turns of agents whose store supports background runs are detached: the client gets the pending snapshot, and another
+    /// process can take the run over. All other calls are cancelled.
     Detach,
-    /// Everything is cancelled.
+    /// All calls are cancelled.
     Cancel,
 }
 
@@ -37,7 +37,7 @@ impl Default for Grace {
     }
 }
 
-/// Ends a server from elsewhere. Cloning gives another handle to the same server.
+/// Shuts a server down. A clone is another handle to the same server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerHandle(Arc<Stages>);
 
@@ -46,33 +46,33 @@ struct Stages {
     draining: CancellationToken,
     handing_off: CancellationToken,
     cancelling: CancellationToken,
-    /// Connections, and calls that outlive theirs.
+    /// Connections, and calls that outlive their connections.
     tasks: TaskTracker,
 }
 
 impl ServerHandle {
-    /// Begins the end: the server takes no more connections, says that it is not ready, lets calls under way end as its
-    /// [`Grace`] has it, and returns.
+    /// Starts the shutdown: the server accepts no more connections, reports that it is not ready, lets running calls end as
+    /// its [`Grace`] says, and returns.
     pub fn shut_down(&self) {
         self.0.draining.cancel();
     }
 
-    /// Whether the end has begun.
+    /// Returns whether the shutdown has started.
     pub fn is_shutting_down(&self) -> bool {
         self.0.draining.is_cancelled()
     }
 
-    /// Cancelled when the end begins.
+    /// Cancelled when the shutdown starts.
     pub(crate) fn draining(&self) -> &CancellationToken {
         &self.0.draining
     }
 
-    /// Cancelled when calls that can be detached must be.
+    /// Cancelled when calls must be detached.
     pub(crate) fn handing_off(&self) -> &CancellationToken {
         &self.0.handing_off
     }
 
-    /// What the end waits for.
+    /// The tasks that the shutdown waits for.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
     }

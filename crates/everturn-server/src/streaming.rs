@@ -1,11 +1,11 @@
-//! Whether a caller wants a stream.
+//! Deciding whether a caller asks for a stream.
 
 use axum::http::{HeaderMap, Uri, header};
 use everturn_core::{Error, Result};
 
-/// Whether a request asks for a stream: by `Accept: text/event-stream`, among others or alone, or by `?stream=true`.
+/// Returns whether a request asks for a stream, by `Accept: text/event-stream` or by `?stream=true`.
 ///
-/// Fails with `INVALID_ARGUMENT` if `stream` is neither a true nor a false word.
+/// Fails with `INVALID_ARGUMENT` if `stream` is neither true nor false.
 pub(crate) fn is_wanted(uri: &Uri, headers: &HeaderMap) -> Result<bool> {
     let parameter = uri.query().and_then(|query| {
         query

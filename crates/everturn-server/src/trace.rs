@@ -1,9 +1,9 @@
-//! Which trace a call is in, for those who look for it later.
+//! Naming the trace of a call in its answer.
 
 use axum::http::HeaderMap;
 use everturn_core::Context;
 
-/// The trace of one call, known once the call has begun; where tracing does not go to OpenTelemetry there is none.
+/// The trace of one call, known once the call has started. There is none if tracing does not go to OpenTelemetry.
 #[derive(Default)]
 pub(crate) struct Trace {
     #[cfg(feature = "opentelemetry")]
@@ -18,7 +18,7 @@ struct Ids {
 
 #[cfg(feature = "opentelemetry")]
 impl Trace {
-    /// A context whose call is followed.
+    /// Returns a context that records the trace of its call.
     pub(crate) fn follow(context: Context) -> (Context, Self) {
         use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Trace {
         let ids = Arc::clone(&trace.ids);
         let observer = everturn_core::SpanObserver::new(move |span| {
             if let Some(found) = Ids::of(span) {
-                // The outermost span is the only one that is shown.
+                // Only the outermost span is named.
                 let _ = ids.set(found);
             }
         });
@@ -62,7 +62,7 @@ impl Ids {
 
 #[cfg(not(feature = "opentelemetry"))]
 impl Trace {
-    /// A context whose call is followed.
+    /// Returns a context that records the trace of its call.
     pub(crate) fn follow(context: Context) -> (Context, Self) {
         (context, Self::default())
     }

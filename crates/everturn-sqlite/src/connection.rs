@@ -1,13 +1,13 @@
 //! Connections to the database file, and the pool that reads share.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use everturn_core::Result;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::body::Decoder;
 use crate::cache::{Cache, Memory};
@@ -126,41 +126,43 @@ impl Reader {
 }
 
 /// A bounded pool of connections for reading, opened on demand.
-pub(crate) struct Readers {
-    idle: Mutex<Vec<Reader>>,
+pub(crate) struct Pool<C> {
+    open: Box<dyn Fn() -> Outcome<C> + Send + Sync>,
+    idle: Mutex<Vec<C>>,
     permits: Semaphore,
 }
 
-impl Readers {
+impl<C> Pool<C> {
     /// Opens the pool with one connection, so that the first read does not wait.
-    pub(crate) fn open(options: &SqliteStoreOptions) -> Outcome<Self> {
-        let first = Reader::open(&options.path, options.busy_timeout)?;
+    pub(crate) fn open(size: usize, open: impl Fn() -> Outcome<C> + Send + Sync + 'static) -> Outcome<Self> {
         Ok(Self {
-            idle: Mutex::new(vec![first]),
-            permits: Semaphore::new(options.readers),
+            idle: Mutex::new(vec![open()?]),
+            open: Box::new(open),
+            permits: Semaphore::new(size),
         })
     }
 
     /// Waits until one more read may start.
-    pub(crate) async fn permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
+    pub(crate) async fn permit(&self) -> Result<SemaphorePermit<'_>> {
         Ok(self.permits.acquire().await?)
     }
 
-    pub(crate) fn take(&self, options: &SqliteStoreOptions) -> Outcome<Reader> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.map_or_else(|| Reader::open(&options.path, options.busy_timeout), Ok)
-    }
-
-    pub(crate) fn put_back(&self, reader: Reader) {
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(reader);
+    /// Runs `work` on a connection; the caller holds a permit.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut C) -> Outcome<T>) -> Outcome<T> {
+        let idle = self.idle().pop();
+        let mut connection = idle.map_or_else(|| (self.open)(), Ok)?;
+        let outcome = work(&mut connection);
+        self.idle().push(connection);
+        outcome
     }
 
     /// Closes the connections that are not in use.
     pub(crate) fn close_idle(&self) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.idle().clear();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<C>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,8 @@
-//! Histories as rows: a message is stored once, a snapshot is a position in a lineage.
+//! Stored histories: a message is stored once, and a snapshot refers to a position in a lineage.
 //!
 //! Invariants: the messages of a lineage are contiguous from its base on; a position names the lineage that holds its last
-//! message; a message is never replaced, and a lineage that lost messages is never appended to again. So a position that
-//! exists holds what it has always held, and it is enough to look whether its last message is there.
+//! message; a message is never replaced, and a lineage that lost messages is never appended to again. So the messages at an
+//! existing position never change, and a position exists if its last message does.
 
 use everturn_ai::{History, Message};
 use everturn_core::Error;
@@ -16,10 +16,10 @@ use crate::write::Writing;
 
 const POSITION_BITS: u32 = 24;
 
-/// How many messages a history may have.
+/// The greatest number of messages in a history.
 pub(crate) const MAX_MESSAGES: usize = 1 << POSITION_BITS;
 
-/// The first `len` messages along a stored lineage; never none.
+/// The first `len` messages along a stored lineage; `len` is at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) lineage: i64,
@@ -29,7 +29,7 @@ pub(crate) struct Position {
 /// A position that exists, in the lineage that holds its last message.
 pub(crate) type Start = (Position, Line);
 
-/// A lineage's row, and the length of the longest history in it.
+/// A stored lineage, and the length of the longest history in it.
 pub(crate) struct Line {
     parent: Option<i64>,
     base: usize,
@@ -37,25 +37,25 @@ pub(crate) struct Line {
     tip: usize,
 }
 
-/// The key of the message at an index of a history. Numbers that only a damaged database has lead to a key that no message
-/// has, and never to another's.
+/// Returns the key of the message at an index of a history. Numbers that only a damaged database contains yield a key that
+/// no message has.
 pub(crate) fn message_key(lineage: i64, index: usize) -> i64 {
     let index = i64::try_from(index).unwrap_or(i64::MAX);
     lineage.saturating_mul(1 << POSITION_BITS).saturating_add(index)
 }
 
-/// The key after the last that a message of a lineage can have.
+/// Returns the key after the last possible message of a lineage.
 pub(crate) fn end_of_keys(lineage: i64) -> i64 {
     message_key(lineage.saturating_add(1), 0)
 }
 
-/// The index in its history of the message with a key.
+/// Returns the index of the message with a key.
 pub(crate) fn message_index(key: i64) -> usize {
     usize::try_from(key & ((1 << POSITION_BITS) - 1)).expect("a mask leaves no sign")
 }
 
 impl Reading<'_> {
-    /// The history at a position. What other snapshots have read or written of it is shared with them.
+    /// Returns the history at a position. It shares the messages that other snapshots have read or written.
     pub(crate) fn history(&mut self, at: Position) -> Outcome<History> {
         let mut missing = Vec::new();
         let mut position = at;
@@ -70,7 +70,7 @@ impl Reading<'_> {
                 .line(position.lineage)?
                 .ok_or_else(|| Fault::damaged("a lineage is missing"))?;
             if line.base >= position.len {
-                return Err(Fault::damaged("a lineage begins after its end"));
+                return Err(Fault::damaged("a lineage begins after its last message"));
             }
             missing.push((position.lineage, line.base, position.len));
             match line.parent {
@@ -90,7 +90,7 @@ impl Reading<'_> {
         Ok(history)
     }
 
-    /// Appends the messages `from..to` of a lineage and says how long they were.
+    /// Appends the messages `from..to` of a lineage to a history and returns their length in bytes.
     fn extend(&mut self, history: &mut History, lineage: i64, from: usize, to: usize) -> Outcome<usize> {
         let mut statement = self.db.prepare_cached(
             "SELECT key, cuts, body FROM message WHERE key >= ?1 AND key < ?2 ORDER BY key",
@@ -142,7 +142,7 @@ impl Reading<'_> {
         Ok(line)
     }
 
-    /// The position in the lineage that holds its last message; `None` if it does not exist any more.
+    /// Returns the position in the lineage that holds its last message; `None` if the position no longer exists.
     fn resolve(&self, mut at: Position) -> Outcome<Option<Start>> {
         let mut fork = usize::MAX;
         loop {
@@ -150,7 +150,7 @@ impl Reading<'_> {
                 return Ok(None);
             };
             if line.base >= fork {
-                return Err(Fault::damaged("a lineage begins after its end"));
+                return Err(Fault::damaged("a lineage begins after its last message"));
             }
             fork = line.base;
             if at.len > line.base {
@@ -165,10 +165,10 @@ impl Reading<'_> {
 }
 
 impl Writing<'_> {
-    /// Stores what is new of a history; `None` stands for an empty one.
+    /// Stores the new messages of a history and returns its position; `None` for an empty history.
     ///
-    /// `known` is what [`Writing::known_start`] says; without it, `related` are positions whose histories probably begin
-    /// alike.
+    /// `known` is the result of [`Writing::known_start`]. Without it, the history is compared with the histories at the
+    /// `related` positions, which probably begin alike.
     pub(crate) fn put_history(
         &mut self,
         history: &History,
@@ -180,7 +180,8 @@ impl Writing<'_> {
         }
         if history.len() > MAX_MESSAGES {
             return Err(Error::resource_exhausted(format!(
-                "a history of over {MAX_MESSAGES} messages cannot be kept"
+                "a history of {} messages cannot be stored: {MAX_MESSAGES} are allowed; summarise it or begin a new session",
+                history.len()
             ))
             .into());
         }
@@ -206,7 +207,7 @@ impl Writing<'_> {
         }))
     }
 
-    /// The longest beginning of a history that this process knows to be stored.
+    /// Returns the longest beginning of a history that this process knows to be stored.
     pub(crate) fn known_start(&self, history: &History) -> Outcome<Option<Start>> {
         let mut next = Some(history);
         while let Some(history) = next {
@@ -225,7 +226,7 @@ impl Writing<'_> {
         Ok(None)
     }
 
-    /// The longest beginning of a history that it has in common with a related one.
+    /// Returns the longest beginning that a history has in common with a related one, by comparing messages.
     fn common_start(&mut self, history: &History, related: &[Position]) -> Outcome<Option<Start>> {
         let mut best = None;
         for at in related {
@@ -272,7 +273,7 @@ impl Writing<'_> {
         Ok(text.len())
     }
 
-    /// Remembers where a history and the lineages it came through are stored.
+    /// Remembers where a history, and the histories that it forked from, are stored.
     fn remember(&mut self, lineage: i64, history: &History, grown: usize) {
         let mut next = history.lineage().parent();
         while let Some(earlier) = next

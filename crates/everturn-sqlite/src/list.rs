@@ -1,4 +1,4 @@
-//! Listing snapshots and sessions, page by page.
+//! Listings: the snapshots of a session and the sessions of a tenant, page by page.
 
 use everturn_agent::store::{Cursor, Order, Page, SessionQuery, SessionSummary, SnapshotQuery};
 use everturn_agent::{SessionId, Snapshot};
@@ -8,7 +8,7 @@ use crate::fault::{Fault, Outcome};
 use crate::read::Reading;
 use crate::row::COLUMNS;
 
-/// The page of a session's snapshots: positions come from the index alone, rows by their key.
+/// Selects a page of a session's snapshots: the order comes from the index alone, and rows are read by key.
 pub(crate) fn snapshots(order: Order, orphaned: bool, after: bool) -> String {
     let (direction, beyond) = words(order);
     let beyond = if after {
@@ -24,7 +24,7 @@ pub(crate) fn snapshots(order: Order, orphaned: bool, after: bool) -> String {
     )
 }
 
-/// The page of a tenant's sessions: their order is that of the tips.
+/// Selects a page of a tenant's sessions, in the order of their tips.
 pub(crate) fn sessions(order: Order, after: bool) -> String {
     let (direction, beyond) = words(order);
     let beyond = if after {
@@ -47,7 +47,7 @@ fn words(order: Order) -> (&'static str, &'static str) {
     }
 }
 
-/// A cursor's place as parameters. A time that no row can have is beyond all of them on its side.
+/// Returns a cursor's place as parameters. A time outside the range of stored times sorts before or after all rows.
 fn place(cursor: &Cursor) -> (i64, String) {
     let nanos = cursor.created_at.as_nanosecond();
     let clamped = nanos.clamp(i64::MIN.into(), i64::MAX.into());
@@ -96,7 +96,7 @@ impl Reading<'_> {
     }
 }
 
-/// Makes a page of rows of which one more than its size was asked for.
+/// Makes a page from a query for one row more than the page size.
 fn page<T>(mut items: Vec<T>, size: usize, row: impl Fn(&T) -> &Snapshot) -> Page<T> {
     let more = items.len() > size;
     items.truncate(size);

@@ -1,4 +1,4 @@
-//! Looking after a database: compaction, the log, backups.
+//! Maintenance of a database: compaction, the write-ahead log, backups.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::connection::{open, retry};
 use crate::fault::{Fault, Outcome};
 
 impl SqliteStore {
-    /// Rebuilds the file without free space, and empties the log.
+    /// Rebuilds the file without free space, and empties the write-ahead log.
     ///
-    /// After it, nothing of what was deleted before is in any file of the store. Saves wait until it is done; it needs as
-    /// much free disk space as the database has content.
+    /// Afterwards no file of the store contains any deleted data. Saves wait meanwhile. Needs as much free disk space as the
+    /// database has content.
     ///
     /// # Errors
     /// `UNAVAILABLE` if another process keeps reading or writing, `RESOURCE_EXHAUSTED` if the disk is full.
@@ -22,7 +22,7 @@ impl SqliteStore {
         self.close_idle_readers();
         let patience = self.settings().busy_timeout;
         let work = move |connection: &mut Connection| -> Outcome<()> {
-            // What the copy needs may be more than fits into memory.
+            // The copy may be larger than memory.
             connection.pragma_update(None, "temp_store", "DEFAULT")?;
             let rebuilt = retry(patience, || Ok(connection.execute_batch("VACUUM")?));
             connection.pragma_update(None, "temp_store", "MEMORY")?;
@@ -35,9 +35,9 @@ impl SqliteStore {
             .map_err(|fault| fault.into_error(self.path()))
     }
 
-    /// Moves everything from the write-ahead log into the database file and empties the log.
+    /// Moves the content of the write-ahead log into the database file and empties the log.
     ///
-    /// This happens by itself in the course of writing; it is for when the file alone is to be looked at or copied.
+    /// SQLite does this itself while it writes. Call it before the file alone is inspected or copied.
     ///
     /// # Errors
     /// `UNAVAILABLE` if another process keeps reading or writing.
@@ -50,13 +50,13 @@ impl SqliteStore {
             .map_err(|fault| fault.into_error(self.path()))
     }
 
-    /// Writes a copy of the database, as it is at one moment, to a new file. Reads and saves go on meanwhile.
+    /// Writes a consistent copy of the database to a new file. Reads and saves continue meanwhile.
     ///
-    /// The copy is a database of its own that [`SqliteStore::open`] opens; it is complete and on the device, or it is
-    /// not there.
+    /// [`SqliteStore::open`] opens the copy. If `backup` fails, there is no copy; if it succeeds, the copy is complete and
+    /// on the device.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a file of that name; what the file system reports if it cannot be written.
+    /// `ALREADY_EXISTS` if the file exists; the file system's error if it cannot be written.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<()> {
         let (options, to) = (self.settings().clone(), to.as_ref().to_owned());
         let work = move || {
@@ -69,7 +69,7 @@ impl SqliteStore {
     }
 }
 
-/// The pragma reports with its first column whether somebody was in the way.
+/// Reads the result of a checkpoint, whose first column says whether another connection was in the way.
 fn empty_log(connection: &Connection) -> Outcome<()> {
     let busy: bool = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     if busy {
@@ -115,12 +115,12 @@ fn unfinished_name(to: &Path) -> PathBuf {
     to.with_file_name(name)
 }
 
-/// A file that is removed unless it got its final name.
+/// A file that is removed on drop unless it got its final name.
 struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // Mostly it is not there any more.
+        // Usually it was renamed and no longer exists.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -13,7 +13,7 @@ use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 
 use crate::cache::Memory;
-use crate::connection::Readers;
+use crate::connection::{Pool, Reader};
 use crate::fault::Outcome;
 use crate::options::SqliteStoreOptions;
 use crate::read::Reading;
@@ -30,7 +30,7 @@ pub struct SqliteStore(Arc<Inner>);
 struct Inner {
     options: SqliteStoreOptions,
     memory: Arc<Mutex<Memory>>,
-    readers: Readers,
+    readers: Pool<Reader>,
     writer: Writer,
     watchers: Arc<Watchers>,
 }
@@ -54,7 +54,9 @@ impl SqliteStore {
         let memory = Arc::new(Mutex::new(Memory::new(options.cache_bytes)));
         let watchers = Arc::new(Watchers::new(options.clone()));
         let writer = Writer::start(options.clone(), Arc::clone(&memory), Arc::clone(&watchers))?;
-        let readers = Readers::open(&options).map_err(|fault| fault.into_error(&options.path))?;
+        let (path, patience) = (options.path.clone(), options.busy_timeout);
+        let readers = Pool::open(options.readers, move || Reader::open(&path, patience))
+            .map_err(|fault| fault.into_error(&options.path))?;
         Ok(Self(Arc::new(Inner {
             options,
             memory,
@@ -88,12 +90,7 @@ impl SqliteStore {
     ) -> Result<T> {
         let _permit = self.0.readers.permit().await?;
         let inner = Arc::clone(&self.0);
-        let read = move || {
-            let mut reader = inner.readers.take(&inner.options)?;
-            let outcome = reader.read(&inner.memory, work);
-            inner.readers.put_back(reader);
-            outcome
-        };
+        let read = move || inner.readers.with(|reader| reader.read(&inner.memory, work));
         let outcome = tokio::task::spawn_blocking(read).await?;
         outcome.map_err(|fault| fault.into_error(self.path()))
     }

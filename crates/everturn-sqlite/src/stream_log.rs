@@ -2,10 +2,8 @@
 
 mod live;
 mod options;
-mod pool;
 mod reader;
 mod rows;
-mod schema;
 mod shared;
 mod thread;
 mod writer;
@@ -23,13 +21,11 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 pub use self::options::SqliteStreamLogOptions;
-use self::pool::Pool;
 use self::reader::Reader;
 use self::rows::Found;
-use self::schema::STREAMS;
 use self::shared::{Shared, Stranger};
 use self::thread::{Job, Thread};
-use crate::connection::{open, retry};
+use crate::connection::{Pool, open, open_reader, retry};
 use crate::fault::Outcome;
 use crate::options::Durability;
 
@@ -79,7 +75,7 @@ pub struct SqliteStreamLog(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     jobs: Sender<Job>,
-    readers: Pool,
+    readers: Pool<Connection>,
 }
 
 impl SqliteStreamLog {
@@ -108,7 +104,8 @@ impl SqliteStreamLog {
 
     fn begin(options: SqliteStreamLogOptions) -> Outcome<Self> {
         let db = open_writer(&options)?;
-        let readers = Pool::open(&options)?;
+        let (path, patience) = (options.path.clone(), options.busy_timeout);
+        let readers = Pool::open(options.readers, move || open_reader(&path, patience))?;
         let shared = Arc::new(Shared::new(options));
         let thread = Thread::new(db, Arc::clone(&shared))?;
         let (jobs, queue) = channel();
@@ -134,8 +131,7 @@ impl SqliteStreamLog {
     ) -> Result<T> {
         let _permit = self.0.readers.permit().await?;
         let inner = Arc::clone(&self.0);
-        let outcome =
-            tokio::task::spawn_blocking(move || inner.readers.with(&inner.shared.options, work)).await?;
+        let outcome = tokio::task::spawn_blocking(move || inner.readers.with(work)).await?;
         outcome.map_err(|fault| fault.into_error(self.path()))
     }
 
@@ -197,7 +193,7 @@ fn open_writer(options: &SqliteStreamLogOptions) -> Outcome<Connection> {
     db.pragma_update(None, "foreign_keys", true)?;
     // Expired streams are overwritten, not merely unlinked.
     db.pragma_update(None, "secure_delete", true)?;
-    retry(options.busy_timeout, || STREAMS.migrate(&mut db))?;
+    retry(options.busy_timeout, || rows::STREAMS.migrate(&mut db))?;
     Ok(db)
 }
 

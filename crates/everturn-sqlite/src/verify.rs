@@ -1,4 +1,4 @@
-//! Checking that a database is whole.
+//! Checking the integrity of a database.
 
 use std::fmt::Display;
 
@@ -12,29 +12,29 @@ use crate::lineage::message_index;
 use crate::read::Reading;
 use crate::{blob, body};
 
-/// No more problems than this are listed.
+/// The greatest number of listed problems.
 const MAX_PROBLEMS: usize = 100;
 
-/// What [`SqliteStore::verify`] found.
+/// The result of [`SqliteStore::verify`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verification {
-    /// How many snapshots there are.
+    /// The number of snapshots.
     pub snapshots: u64,
-    /// How many messages are stored.
+    /// The number of stored messages.
     pub messages: u64,
-    /// How many documents are stored.
+    /// The number of stored documents: custom states, lists of artifacts and prompt inputs.
     pub documents: u64,
-    /// How many long strings are stored.
+    /// The number of long strings that are stored by their hash.
     pub blobs: u64,
-    /// How many records of turns that are not over are stored.
+    /// The number of journal records.
     pub records: u64,
-    /// What is wrong, at most 100 entries.
+    /// The problems found, at most 100.
     pub problems: Vec<String>,
 }
 
 impl Verification {
-    /// Whether nothing is wrong.
+    /// Returns whether no problem was found.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
@@ -46,7 +46,7 @@ impl Verification {
     }
 }
 
-/// Each finds rows that break an invariant, with one column to name them by.
+/// Queries that find violations of an invariant. The column of a result names the violating row.
 const INVARIANTS: &[(&str, &str)] = &[
     (
         "the lineage of a snapshot ends before the snapshot does",
@@ -106,12 +106,12 @@ const INVARIANTS: &[(&str, &str)] = &[
 ];
 
 impl SqliteStore {
-    /// Reads everything and checks that it is whole: SQLite's own structures, every reference, every message, document,
-    /// blob and journal.
+    /// Reads the whole database and checks it: SQLite's own structures, every reference, and every message, document, blob
+    /// and journal.
     ///
     /// # Errors
-    /// `UNAVAILABLE` or `DATA_LOSS` if the database cannot be read at all. What is wrong inside it is no error but part of
-    /// the [`Verification`].
+    /// `UNAVAILABLE` or `DATA_LOSS` if the database cannot be read at all. Problems inside it are listed in the
+    /// [`Verification`].
     pub async fn verify(&self) -> Result<Verification> {
         self.read(|reading| {
             let mut found = Verification::default();
@@ -165,7 +165,7 @@ fn invariants(db: &Connection, found: &mut Verification) -> Outcome<()> {
     Ok(())
 }
 
-/// Reads every message, and checks that each lineage is without gaps from its base on.
+/// Reads every message, and checks that no lineage has gaps after its base.
 fn messages(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
     let mut statement = reading.db.prepare(
         "SELECT message.key, message.cuts, message.body, lineage.base \
@@ -252,7 +252,7 @@ fn journals(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> 
     Ok(())
 }
 
-/// Notes what is damaged; fails with what is not about content.
+/// Lists damage as a problem, and returns every other failure.
 fn check<T>(found: &mut Verification, what: &str, key: i64, outcome: Outcome<T>) -> Outcome<()> {
     match outcome {
         Ok(_) => Ok(()),

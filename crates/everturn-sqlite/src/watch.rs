@@ -1,9 +1,9 @@
-//! Telling watchers what has become of a row.
+//! Watching the status of rows.
 //!
-//! One thread is the only source of what watchers hear, and it only tells what it has read: so they never hear an older
-//! status after a newer one. It reads a row when somebody begins to watch it, when this process has changed it, and, for
-//! changes of other processes, when SQLite's `data_version` has moved; the latter it looks up at short intervals while
-//! anybody watches. Without watchers it sleeps, and it ends with its store.
+//! One thread reads statuses and tells them to watchers, so a watcher never hears an older status after a newer one. The
+//! thread reads a row when a watcher arrives and when this process has changed the row. While there are watchers, it also
+//! polls SQLite's `data_version` at short intervals and reads the watched rows again when another process has committed.
+//! Without watchers it sleeps. It ends with its store.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,10 @@ use crate::fault::Outcome;
 use crate::options::SqliteStoreOptions;
 use crate::read;
 
-/// Names a row.
+/// The scope and the id of a row.
 pub(crate) type Key = (Scope, SnapshotId);
 
-/// What a watcher knows of a row.
+/// The last status that was told to the watchers of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
     NotYet,
@@ -31,7 +31,7 @@ enum Seen {
     Gone,
 }
 
-/// The rows somebody watches.
+/// The watched rows.
 pub(crate) struct Watchers {
     shared: Arc<Shared>,
     options: SqliteStoreOptions,
@@ -46,7 +46,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     rows: HashMap<Key, Vec<watch::Sender<Seen>>>,
-    /// Rows to look at without delay.
+    /// Rows to read without delay.
     changed: HashSet<Key>,
     running: bool,
     closed: bool,
@@ -67,7 +67,7 @@ impl Watchers {
         }
     }
 
-    /// Tells the watchers of these rows to look again.
+    /// Has the thread read these rows again.
     pub(crate) fn notice(&self, changed: Vec<Key>) {
         let mut state = self.shared.state();
         let watched: Vec<Key> = changed
@@ -80,7 +80,7 @@ impl Watchers {
         }
     }
 
-    /// The statuses of a row, the current one first; over when the row does not exist.
+    /// Returns the statuses of a row, the current one first. The stream ends when the row does not exist.
     pub(crate) fn watch(&self, key: Key) -> StatusStream {
         let (sender, receiver) = watch::channel(Seen::NotYet);
         let mut state = self.shared.state();
@@ -94,7 +94,7 @@ impl Watchers {
         statuses(receiver)
     }
 
-    /// Whether the thread could be started; if not, the next watcher tries again.
+    /// Whether the thread runs. If it could not be started, the next watcher tries again.
     fn start(&self) -> bool {
         let (shared, options) = (Arc::clone(&self.shared), self.options.clone());
         let thread = std::thread::Builder::new().name("everturn-watch".to_owned()).spawn(move || {
@@ -123,7 +123,7 @@ fn run(shared: &Shared, options: &SqliteStoreOptions) -> Outcome<()> {
     let connection = open_reader(&options.path, options.busy_timeout)?;
     let mut version = data_version(&connection)?;
     while let Some(changed) = wait(shared, options.poll) {
-        // Read before the rows: a change in between is looked at twice rather than missed.
+        // Read before the rows: a change in between is read twice rather than missed.
         let now = data_version(&connection)?;
         let rows: Vec<Key> = if now == version {
             changed.into_iter().collect()
@@ -144,7 +144,7 @@ fn run(shared: &Shared, options: &SqliteStoreOptions) -> Outcome<()> {
     Ok(())
 }
 
-/// Waits for a reason to look; `None` when the store is closed.
+/// Waits until rows must be read; `None` when the store is closed.
 fn wait(shared: &Shared, interval: Duration) -> Option<HashSet<Key>> {
     let mut state = shared.state();
     if state.changed.is_empty() && !state.closed {
@@ -175,7 +175,7 @@ fn tell(shared: &Shared, key: &Key, seen: Seen) {
     }
 }
 
-/// Moves whenever another connection, of this process or another, has committed.
+/// Returns a number that changes whenever another connection, of any process, has committed.
 fn data_version(connection: &Connection) -> Outcome<i64> {
     Ok(connection
         .prepare_cached("PRAGMA data_version")?

@@ -1,4 +1,4 @@
-//! Saving a row: read, mutation, rules, precondition and write, all inside one transaction.
+//! Writing a row: read, mutation, rules, precondition and write, all in one transaction.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::read::{Reading, Tip};
 use crate::row::{Details, Rest, StoredState, check_id, to_nanos, to_word};
 use crate::watch::Key;
 
-/// The database as one transaction that writes sees it.
+/// A writing transaction.
 pub(crate) struct Writing<'a> {
     pub(crate) reading: Reading<'a>,
     pub(crate) encoder: &'a mut Encoder,
-    /// Rows whose status is another now, for their watchers.
+    /// Rows whose status changed, for their watchers.
     pub(crate) changed: Vec<Key>,
 }
 
@@ -31,7 +31,7 @@ const UPDATE: &str = "UPDATE snapshot SET id = ?1, parent = ?2, created_at = ?3,
     up_to = ?14, custom = ?15, artifacts = ?16, prompt_input = ?17, named = ?18, rest = ?19 WHERE key = ?20 AND session = ?21";
 
 impl Writing<'_> {
-    /// One atomic read-modify-write. Returns the row as written, or `None` if the mutation wrote nothing.
+    /// Reads a row, applies `mutation` and writes the result. Returns the written row, or `None` if the mutation wrote nothing.
     pub(crate) fn save(
         &mut self,
         scope: &Scope,
@@ -117,7 +117,7 @@ impl Writing<'_> {
         self.move_tip(session, tip.as_ref(), latest)
     }
 
-    /// Stores what is new of a state and says where all of it is.
+    /// Stores the new parts of a state and returns references to all parts.
     fn put_state(
         &mut self,
         scope: &Scope,
@@ -163,7 +163,7 @@ impl Writing<'_> {
         })
     }
 
-    /// Writes the columns of a row; what the last two are is the statement's business.
+    /// Executes a statement with the columns of a row; the meaning of the last two depends on the statement.
     fn execute(
         &self,
         sql: &str,
@@ -217,7 +217,7 @@ impl Writing<'_> {
         )
     }
 
-    /// The key of a row, which is created if need be.
+    /// Returns the key of a named row, inserting the row if it does not exist.
     fn key(&self, select: &str, insert: &str, params: impl Params + Copy) -> Outcome<i64> {
         let db = self.reading.db;
         let known = db
@@ -227,7 +227,7 @@ impl Writing<'_> {
         known.map_or_else(|| Ok(db.prepare_cached(insert)?.insert(params)?), Ok)
     }
 
-    /// Keeps the order of sessions in step when a session's latest row has become another.
+    /// Updates the table of tips after the tip of a session may have changed.
     pub(crate) fn move_tip(&self, session: i64, before: Option<&Tip>, after: Option<&Tip>) -> Outcome<()> {
         if before == after {
             return Ok(());
@@ -250,7 +250,7 @@ impl Writing<'_> {
     }
 }
 
-/// What a save found in the place it writes to.
+/// The existing row that a save replaces.
 struct Before {
     key: i64,
     session: i64,

@@ -1,8 +1,8 @@
-//! The one thread that writes.
+//! The thread that writes.
 //!
-//! Saves that arrive while a transaction is open become part of it, and those that arrive while it is being made durable
-//! share the next one. Each is under a savepoint of its own: one that fails takes nothing of its neighbours with it.
-//! Nobody is answered before the commit.
+//! Saves that arrive while a transaction is open join it, and saves that arrive while it is being made durable share the
+//! next one. Each save has a savepoint of its own, so a failed save does not affect the others. Callers are answered after
+//! the commit.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,13 +22,13 @@ use crate::read::Reading;
 use crate::watch::{Key, Watchers};
 use crate::write::Writing;
 
-/// How many requests may wait; more callers than that wait to ask.
+/// The capacity of the queue. Further callers wait to enqueue.
 const QUEUE: usize = 1024;
 
-/// How many saves share a transaction at most, so that none waits long for the others.
+/// The greatest number of saves in a transaction, so that none waits long for the others.
 const MAX_GROUP: usize = 256;
 
-/// How long to wait for one more member of a group at most.
+/// The longest wait for one more save to join a transaction.
 const MAX_PATIENCE: Duration = Duration::from_millis(2);
 
 /// A handle to the thread.
@@ -43,16 +43,16 @@ struct Queued {
 }
 
 enum Job {
-    /// Shares a transaction with others.
+    /// Work that shares a transaction with others.
     Grouped(Box<dyn Work>),
-    /// Has the connection for itself, outside any transaction.
+    /// Work that needs the connection outside any transaction.
     Alone(Box<dyn FnOnce(&mut Connection) + Send>),
 }
 
-/// A piece of a transaction, and somebody who waits for its result.
+/// A part of a transaction, with the caller that waits for its result.
 trait Work: Send {
     fn run(&mut self, writing: &mut Writing<'_>) -> Outcome<()>;
-    /// Answers, after the commit or instead of it.
+    /// Sends the result to the caller, after the commit or after it failed.
     fn settle(self: Box<Self>, committed: Result<()>);
 }
 
@@ -72,7 +72,7 @@ impl<T: Send, F: FnOnce(&mut Writing<'_>) -> Outcome<T> + Send> Work for Task<T,
     fn settle(self: Box<Self>, committed: Result<()>) {
         let Self { result, reply, .. } = *self;
         let result = committed.and_then(|()| result.ok_or_else(|| Error::internal("a task did not run")));
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = reply.send(result);
     }
 }
@@ -106,7 +106,7 @@ impl Writer {
         })
     }
 
-    /// Does something in a transaction and waits until it is committed.
+    /// Runs `work` in a transaction and waits until it is committed.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Writing<'_>) -> Outcome<T> + Send + 'static,
@@ -121,7 +121,7 @@ impl Writer {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Does something with the connection, between two transactions.
+    /// Runs `work` on the connection, between two transactions.
     pub(crate) async fn alone<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> T + Send + 'static,
@@ -151,20 +151,20 @@ struct Thread {
     options: SqliteStoreOptions,
     memory: Arc<Mutex<Memory>>,
     watchers: Arc<Watchers>,
-    /// How large the last two groups were, and how long it took to make the last durable.
+    /// The sizes of the last two transactions, and how long it took to make the last one durable.
     last_groups: [usize; 2],
     last_sync: Duration,
 }
 
 impl Thread {
-    /// Works until the last handle is gone and the queue is empty.
+    /// Works until the last handle is dropped and the queue is empty.
     fn run(mut self, queue: &Receiver<Queued>) {
         let mut next = queue.recv().ok();
         while let Some(queued) = next.take() {
             match queued.job {
                 Job::Grouped(work) => next = self.group(work, queue),
                 Job::Alone(work) => {
-                    // Whoever waits is told by the lost reply.
+                    // The caller learns of it from the dropped reply.
                     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| work(&mut self.connection)));
                 }
             }
@@ -172,7 +172,7 @@ impl Thread {
         }
     }
 
-    /// Runs a transaction of this piece and those that arrive meanwhile; gives back what cannot be part of it.
+    /// Runs a transaction of this part and of those that arrive meanwhile. Returns the first job that cannot join it.
     fn group(&mut self, first: Box<dyn Work>, queue: &Receiver<Queued>) -> Option<Queued> {
         let mut arrivals = Arrivals {
             queue,
@@ -184,7 +184,7 @@ impl Thread {
         let changed = self
             .transact(&mut group, &mut outcomes, &mut arrivals)
             .unwrap_or_else(|fault| {
-                // Those that failed on their own keep their own reason.
+                // A part that failed by itself keeps its own error.
                 for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
                     *outcome = Err(fault.clone());
                 }
@@ -199,7 +199,7 @@ impl Thread {
         arrivals.leftover
     }
 
-    /// Runs pieces in one transaction until no more arrive. Fills in how each went, and says which rows changed.
+    /// Runs parts in one transaction until no more arrive. Records the outcome of each, and returns the changed rows.
     fn transact(
         &mut self,
         group: &mut Vec<Box<dyn Work>>,
@@ -223,7 +223,7 @@ impl Thread {
         };
         while let Some(work) = group.get_mut(outcomes.len()) {
             let outcome = savepoint(&mut writing, work.as_mut());
-            // A full disk, for one, makes SQLite give up the whole transaction.
+            // Some failures, such as a full disk, make SQLite roll back the whole transaction.
             if db.is_autocommit() {
                 let fault = outcome.err();
                 return Err(fault.unwrap_or_else(|| Fault::damaged("the transaction ended by itself")));
@@ -240,10 +240,10 @@ impl Thread {
     }
 }
 
-/// What may still become part of a transaction that is under way.
+/// The saves that may still join an open transaction.
 ///
-/// The members of the last groups were answered a moment ago, so the next saves of their sessions are on their way: a wait
-/// for them, short beside what it takes to make a transaction durable, is cheaper than another transaction.
+/// The callers of the last transactions were answered a moment ago, so the next saves of their sessions are likely to
+/// arrive. Waiting for them, for a fraction of what making a transaction durable takes, is cheaper than another transaction.
 struct Arrivals<'a> {
     queue: &'a Receiver<Queued>,
     expected: usize,
@@ -252,7 +252,7 @@ struct Arrivals<'a> {
 }
 
 impl Arrivals<'_> {
-    /// The next piece for a group of this size, unless it is time to commit.
+    /// Returns the next part for a transaction of this size; `None` if it is time to commit.
     fn next(&mut self, size: usize) -> Option<Box<dyn Work>> {
         if size >= MAX_GROUP || self.leftover.is_some() {
             return None;
@@ -275,7 +275,7 @@ impl Arrivals<'_> {
     }
 }
 
-/// Runs one piece so that its failure undoes it alone.
+/// Runs one part in a savepoint, so that its failure undoes it alone.
 fn savepoint(writing: &mut Writing<'_>, work: &mut dyn Work) -> Outcome<()> {
     let db = writing.reading.db;
     let known = writing.changed.len();
@@ -296,7 +296,7 @@ fn savepoint(writing: &mut Writing<'_>, work: &mut dyn Work) -> Outcome<()> {
     outcome
 }
 
-/// A transaction that is rolled back unless it is committed.
+/// A transaction that is rolled back on drop unless it was committed.
 struct Open<'a>(&'a Connection);
 
 impl Open<'_> {
@@ -309,7 +309,7 @@ impl Open<'_> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
-            // The connection says so itself if it is beyond help: the next transaction cannot begin.
+            // If the rollback fails, the next transaction cannot begin and reports it.
             let _ = self.0.execute_batch("ROLLBACK");
         }
     }

@@ -14,7 +14,7 @@ pub(crate) use self::canonical::{canonical, remove};
 pub(crate) use self::recording::{Outcome, Recording};
 pub(crate) use self::secrets::Secrets;
 
-/// The form of the file that this version writes and reads.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
 /// Recorded calls, in the order in which they ended.
@@ -49,13 +49,13 @@ impl Cassette {
         Ok(cassette)
     }
 
-    /// The whole file.
+    /// Returns the content of the file.
     pub(crate) fn to_text(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 }
 
-/// Writes the file beside its place and moves it there, so that nobody reads half of it.
+/// Writes the file under a temporary name and renames it, so that a reader never sees half of it.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     let failed = |error: std::io::Error| {
         Error::internal(format!("cannot write the cassette {}: {error}", path.display())).with_source(error)

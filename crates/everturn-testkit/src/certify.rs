@@ -1,7 +1,7 @@
-//! Does a store keep its promises?
+//! The certification kit for stores.
 //!
-//! [`certify`] runs the contract of [`everturn_agent::store`] against any store and reports every promise that is not
-//! kept. It is what our own stores are tested with, and it is meant for yours:
+//! [`certify`] checks any store against the contract of [`everturn_agent::store`] and reports every broken promise. Everturn's
+//! own stores are tested with it, and yours can be:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -13,14 +13,13 @@
 //! # }
 //! ```
 //!
-//! Two more need other processes, and so a store that is kept outside of this one: [`certify_processes`] lets many
-//! processes work on one store at once, [`certify_crashes`] kills them. [`certify_growth`] is for stores that keep what
-//! snapshots have in common once.
+//! Two more functions start other processes, and so need a store outside of this process: [`certify_processes`] lets many
+//! processes work on one store at once, and [`certify_crashes`] kills them. [`certify_growth`] is for stores that store once
+//! what snapshots have in common.
 //!
-//! [`defects`] holds stores that break one promise each. A test shows that each is caught, so a report without
-//! complaints means something.
+//! [`defects`] holds stores that each break one promise. A test shows that the kit catches each of them.
 //!
-//! [`streams`] does all this for stream logs.
+//! [`streams`] is the kit for stream logs.
 
 mod atomicity;
 mod crash;
@@ -54,15 +53,15 @@ pub use self::crash::certify_crashes;
 pub use self::growth::certify_growth;
 pub use self::processes::certify_processes;
 
-/// How long one promise may take before it counts as broken: a store that hangs is not kept waiting for.
+/// How long one check may take. A store that hangs breaks the promise.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a check returns: nothing, or what it found.
+/// The result of a check: nothing, or how the promise is broken.
 type Verdict = Result<(), String>;
 
 type Check = fn(Arc<dyn SessionStore>) -> BoxFuture<'static, Verdict>;
 
-/// Every promise, by its name.
+/// Returns every promise by its name.
 fn promises() -> Vec<(&'static str, Check)> {
     [
         row::promises(),
@@ -80,9 +79,9 @@ fn promises() -> Vec<(&'static str, Check)> {
     .concat()
 }
 
-/// Runs every check of the contract, each on a store of its own that `make` makes.
+/// Runs every check of the contract, each on a new store from `make`.
 ///
-/// Needs a tokio runtime; checks of atomicity are sharper on one with several threads.
+/// Needs a tokio runtime. A runtime with several threads finds more defects of atomicity.
 pub async fn certify<F, Fut>(mut make: F) -> Certificate
 where
     F: FnMut() -> Fut,
@@ -96,7 +95,7 @@ where
     certificate
 }
 
-/// Runs a check; one that hangs or panics has found a promise broken.
+/// Runs a check. A check that hangs or panics has found a broken promise.
 async fn examine(check: impl Future<Output = Verdict>) -> Verdict {
     let checked = AssertUnwindSafe(tokio::time::timeout(PATIENCE, check))
         .catch_unwind()
@@ -108,16 +107,16 @@ async fn examine(check: impl Future<Output = Verdict>) -> Verdict {
     }
 }
 
-/// What came of one check.
+/// The outcome of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The promise.
     pub promise: &'static str,
-    /// How it was broken, if it was.
+    /// How the promise was broken; `None` if it was kept.
     pub broken: Option<String>,
 }
 
-/// What [`certify`] found.
+/// The report of [`certify`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Certificate {
     findings: Vec<Finding>,
@@ -131,20 +130,20 @@ impl Certificate {
         });
     }
 
-    /// Every promise and what came of it.
+    /// Returns every promise with its outcome.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The promises that were broken.
+    /// Returns the broken promises.
     pub fn broken(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.broken.is_some())
     }
 
-    /// Panics with the whole report if any promise was broken.
+    /// Asserts that all promises were kept.
     ///
     /// # Panics
-    /// That is what it is for.
+    /// With the whole report, if any promise was broken.
     pub fn assert_kept(&self) {
         assert!(self.broken().next().is_none(), "promises are broken:\n{self}");
     }
@@ -162,7 +161,7 @@ impl fmt::Display for Certificate {
     }
 }
 
-/// Fails a check unless something holds.
+/// Fails a check unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $($complaint:tt)+) => {
         if !$condition {

@@ -1,4 +1,4 @@
-//! Streams and emitters as plain lists.
+//! Collecting streams and emitted chunks into lists.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everturn_core::Emitter;
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 
-/// Everything a stream yields until it ends.
+/// Collects the items of a stream.
 pub async fn collect<T>(stream: impl Stream<Item = T>) -> Vec<T> {
     stream.collect().await
 }
 
-/// Everything a stream of results yields until it ends.
+/// Collects the items of a stream of results.
 ///
 /// # Errors
 /// The first error of the stream.
@@ -19,7 +19,7 @@ pub async fn try_collect<T, E>(stream: impl Stream<Item = Result<T, E>>) -> Resu
     stream.try_collect().await
 }
 
-/// Keeps what is sent to an emitter. A clone is another handle to the same list.
+/// Collects the chunks that are sent to an emitter. A clone is another handle to the same list.
 ///
 /// ```
 /// use everturn_testkit::Collector;
@@ -34,12 +34,12 @@ pub async fn try_collect<T, E>(stream: impl Stream<Item = Result<T, E>>) -> Resu
 pub struct Collector<S>(Arc<Mutex<Vec<S>>>);
 
 impl<S: Send + 'static> Collector<S> {
-    /// A collector that has nothing yet.
+    /// Returns an empty collector.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An emitter that keeps its chunks here.
+    /// Returns an emitter whose chunks are collected.
     pub fn emitter(&self) -> Emitter<S> {
         let collector = self.clone();
         Emitter::new(move |chunk| {
@@ -48,7 +48,7 @@ impl<S: Send + 'static> Collector<S> {
         })
     }
 
-    /// An emitter that keeps its chunks here and passes them on; silent if the other is.
+    /// Returns an emitter whose chunks are collected and passed on to another. It is silent if the other is.
     pub fn tee(&self, emitter: &Emitter<S>) -> Emitter<S>
     where
         S: Clone,
@@ -60,7 +60,7 @@ impl<S: Send + 'static> Collector<S> {
         })
     }
 
-    /// What came since the last time, in order.
+    /// Takes the chunks that were collected since the last call, in order.
     pub fn take(&self) -> Vec<S> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

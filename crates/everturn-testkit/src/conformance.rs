@@ -1,8 +1,8 @@
-//! Published cases for every implementation of the protocols, read where they are and never copied.
+//! The published conformance cases of the protocols, read in place.
 //!
-//! The cases live in a folder that the environment variable `CONFORMANCE_DIR` names; without it, in
-//! `shared/conformance` beside the repository. A test that does not find its data says `skipped: ` and why, and passes;
-//! where the variable `CI` is `true` it fails instead, so that nothing is skipped unseen.
+//! The environment variable `CONFORMANCE_DIR` names the folder of the cases; the default is `shared/conformance` beside the
+//! repository. A test that does not find its data prints `skipped: ` with the reason and passes. With `CI=true` it fails
+//! instead, so that nothing is skipped unseen.
 //!
 //! ```
 //! use everturn_testkit::conformance;
@@ -26,7 +26,7 @@ use crate::{contains, contains_each};
 /// Checks that a value [`contains`] what a case expects.
 ///
 /// # Panics
-/// If it does not; the message names the place and shows the whole value.
+/// If it does not. The message names the place and shows the whole value.
 #[track_caller]
 pub fn assert_contains(actual: &impl Serialize, expected: &Value) {
     let actual = serde_json::to_value(actual).expect("the value has a JSON form");
@@ -35,10 +35,10 @@ pub fn assert_contains(actual: &impl Serialize, expected: &Value) {
     }
 }
 
-/// Checks chunks against `expectChunks`: as many, in that order, each containing what is expected of it.
+/// Checks chunks against `expectChunks`: the same number, in the same order, each containing the expected JSON.
 ///
 /// # Panics
-/// If they differ; the message names the place and shows all chunks.
+/// If they differ. The message names the place and shows all chunks.
 #[track_caller]
 pub fn assert_chunks(actual: &[impl Serialize], expected: &Value) {
     let actual: Vec<Value> = actual

@@ -7,20 +7,20 @@ use serde_json::Value;
 /// How much of a value a message shows.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// How the absence of a value is shown; no JSON text looks like it.
+/// How a missing value is shown; no JSON text looks like it.
 const NOTHING: &str = "nothing";
 
-/// One place where a value is not what was expected.
+/// One difference between an actual and an expected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The JSON pointer of the place in the actual value; `-` stands for an element that is not there.
+    /// The JSON pointer of the place in the actual value; `-` stands for a missing element.
     pub path: String,
-    /// What was expected there, cut to a length that a person reads; `nothing` if nothing was.
+    /// The expected value, shortened; `nothing` if no value was expected.
     pub expected: String,
-    /// What was found there, cut likewise; `nothing` if nothing was.
+    /// The actual value, shortened; `nothing` if there is no value.
     pub actual: String,
-    /// How many values differ at that place.
+    /// The number of values that differ at the place.
     weight: usize,
 }
 
@@ -78,7 +78,7 @@ fn shown(value: Option<&Value>) -> String {
 /// ```
 ///
 /// # Errors
-/// The first place where it does not.
+/// The first difference.
 pub fn contains(actual: &Value, expected: &Value) -> Result<(), Difference> {
     contained("", Some(actual), expected)
 }
@@ -96,7 +96,7 @@ fn contained(path: &str, actual: Option<&Value>, expected: &Value) -> Result<(),
     }
 }
 
-/// Finds each expected element after the one before it. Taking the first that fits never spoils a later match.
+/// Finds each expected element after the previous one. Taking the first match never prevents a later one.
 fn subsequence(path: &str, actual: &[Value], expected: &[Value]) -> Result<(), Difference> {
     let mut next = 0;
     for wanted in expected {
@@ -109,7 +109,7 @@ fn subsequence(path: &str, actual: &[Value], expected: &[Value]) -> Result<(), D
     Ok(())
 }
 
-/// Why the candidate that comes nearest to what is wanted is not it.
+/// Returns the difference of the candidate that is nearest to the expected element.
 fn nearest_miss(path: &str, actual: &[Value], start: usize, wanted: &Value) -> Difference {
     let candidates = actual.iter().enumerate().skip(start);
     let nearest = candidates
@@ -117,7 +117,7 @@ fn nearest_miss(path: &str, actual: &[Value], start: usize, wanted: &Value) -> D
             let difference = contained(&format!("{path}/{index}"), Some(candidate), wanted).err()?;
             Some((misses(Some(candidate), wanted), difference))
         })
-        // Of two that miss as much, the one that has something else there tells more than the one that has nothing.
+        // Of two candidates that miss as much, one with another value says more than one without a value.
         .min_by_key(|(misses, difference)| (*misses, difference.actual == NOTHING));
     nearest.map_or_else(
         || Difference::new(&format!("{path}/-"), Some(wanted), None),
@@ -125,7 +125,7 @@ fn nearest_miss(path: &str, actual: &[Value], start: usize, wanted: &Value) -> D
     )
 }
 
-/// How many of the expected values are not there.
+/// Counts the expected values that are missing.
 fn misses(actual: Option<&Value>, expected: &Value) -> usize {
     match (expected, actual) {
         (Value::Object(expected), Some(Value::Object(actual))) => expected
@@ -137,10 +137,10 @@ fn misses(actual: Option<&Value>, expected: &Value) -> usize {
     }
 }
 
-/// Checks that there are exactly as many elements as expected, and that each contains the one expected in its place.
+/// Checks that there are exactly as many elements as expected, and that each contains the expected element at its index.
 ///
 /// # Errors
-/// The first place where that is not so.
+/// The first difference.
 pub fn contains_each(actual: &[Value], expected: &[Value]) -> Result<(), Difference> {
     for index in 0..actual.len().max(expected.len()) {
         let place = format!("/{index}");
@@ -152,7 +152,7 @@ pub fn contains_each(actual: &[Value], expected: &[Value]) -> Result<(), Differe
     Ok(())
 }
 
-/// How far apart two values are, given their differences: a whole missing message is more than another word.
+/// Returns the distance of two values from their differences: a missing message counts more than a different word.
 pub(crate) fn distance(differences: &[Difference]) -> usize {
     differences.iter().map(|difference| difference.weight).sum()
 }
@@ -165,7 +165,7 @@ fn leaves(value: &Value) -> usize {
     }
 }
 
-/// Every place where the values are not equal.
+/// Returns every difference of two values.
 pub(crate) fn differences(expected: &Value, actual: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare("", Some(expected), Some(actual), &mut found);
@@ -195,7 +195,7 @@ fn compare(path: &str, expected: Option<&Value>, actual: Option<&Value>, found: 
     }
 }
 
-/// Whether two values are equal; `1` and `1.0` are.
+/// Returns whether two values are equal; `1` and `1.0` are.
 fn is_equal(one: &Value, other: &Value) -> bool {
     let is_same_number =
         || (one.is_f64() || other.is_f64()) && one.is_number() && one.as_f64() == other.as_f64();

@@ -1,4 +1,4 @@
-//! A model that repeats what it hears.
+//! A model that repeats the user.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use everturn_core::{Context, Emitter, HandlerResult, Registry, Result};
 
 use crate::words;
 
-/// Repeats the last user message, part for part; streamed, text comes word by word.
+/// A model that repeats the last user message, part for part. When streamed, it sends text word by word.
 ///
 /// Without a user message the answer is an empty text.
 #[derive(Debug, Clone, Copy, Default)]

@@ -2,7 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-/// Holds a reply at one point until the test lets it go on, so that a race can be staged without sleeping.
+/// Holds a reply at one point until the test opens the gate, so that a race can be staged without sleeping.
 ///
 /// A clone is another handle to the same gate. Once open, a gate stays open.
 ///
@@ -32,17 +32,17 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A closed gate.
+    /// Returns a closed gate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Waits until a reply stands at the gate.
+    /// Waits until a reply has reached the gate.
     pub async fn reached(&self) {
         self.reached.cancelled().await;
     }
 
-    /// Whether a reply has come to the gate.
+    /// Returns whether a reply has reached the gate.
     pub fn is_reached(&self) -> bool {
         self.reached.is_cancelled()
     }
@@ -52,7 +52,7 @@ impl Gate {
         self.opened.cancel();
     }
 
-    /// Stands at the gate until it is open; for tools and other code of a test's own.
+    /// Waits until the gate is open; for tools and other code of a test.
     pub async fn pass(&self) {
         self.reached.cancel();
         self.opened.cancelled().await;

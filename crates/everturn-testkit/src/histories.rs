@@ -1,9 +1,9 @@
-//! Does a store keep a conversation's history as it was, whatever is done to it?
+//! Comparing a store with a simple model of histories, over random programs.
 //!
 //! [`rehearse`] runs a program of [`Step`]s (turns, branches, rewinds, forks, labels, deletions, retention, exports and imports)
-//! on a store, through a real agent and its archive, and on a model that is nothing but a list of full snapshots. After
-//! every step both must be equal. Programs are made from random numbers, so any source of them will do; with a property
-//! testing library, a program that fails becomes shorter until it shows only what is wrong.
+//! on a store, through a real agent and its archive, and on a model that is only a list of whole snapshots. After every step
+//! both must be equal. Programs are made from random numbers of any source. A property testing library shrinks a failing
+//! program to the steps that matter.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,12 +29,12 @@ use everturn_agent::store::SessionStore;
 
 pub use self::step::{Return, Step};
 
-/// Where a store and the model parted.
+/// The first difference between a store and the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discrepancy {
     /// The number of the step, counted from zero.
     pub step: usize,
-    /// What was different after it.
+    /// The difference after the step.
     pub what: String,
 }
 
@@ -44,8 +44,8 @@ impl fmt::Display for Discrepancy {
     }
 }
 
-/// Runs a program on an empty store and on the model, comparing them after every step. `ids` is how the agent names its
-/// snapshots.
+/// Runs a program on an empty store and on the model, and compares them after every step. `ids` is the agent's kind of
+/// snapshot ids.
 ///
 /// # Errors
 /// The first difference.

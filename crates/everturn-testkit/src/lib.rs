@@ -1,19 +1,19 @@
-//! What tests of agents are made of, ours and yours.
+//! Tools for testing agents and stores, used by Everturn's own tests and meant for yours.
 //!
 //! | to | see |
 //! |---|---|
-//! | say what the model answers, and check what it was asked | [`ScriptedModel`], [`Reply`] |
+//! | script the model's answers and check its requests | [`ScriptedModel`], [`Reply`] |
 //! | stage a race without sleeping | [`Gate`] |
-//! | have any model at all | [`EchoModel`] |
+//! | use the simplest model | [`EchoModel`] |
 //! | demonstrate tools and structured output without a network | [`OfflineModel`] |
 //! | test against a real model's answers without calling it each time | [`Recorder`], [`Replayer`] |
-//! | know whether a store keeps its promises | [`certify`] |
-//! | know whether a stream log does | [`certify::streams`] |
-//! | know whether histories survive what is done to them | [`histories`] |
+//! | certify a store | [`certify`] |
+//! | certify a stream log | [`certify::streams`] |
+//! | test that a store keeps histories through random programs | [`histories`] |
 //! | run the published cases of the protocols | [`conformance`] |
-//! | look at chunks and at JSON | [`collect()`], [`Collector`], [`contains`] |
+//! | collect chunks and compare JSON | [`collect()`], [`Collector`], [`contains`] |
 //!
-//! Nothing here sleeps by itself: pauses are part of a script and go by tokio's clock, which a test can pause.
+//! Nothing here sleeps by itself. Pauses are part of a script and use tokio's clock, which a test can pause.
 //!
 //! ```
 //! use everturn_ai::{Generate, Tool, ToolContext};

@@ -16,7 +16,7 @@ use everturn_core::{Context, Emitter, HandlerResult, Registry, Result};
 
 use crate::words;
 
-/// A small assistant made of rules. It understands nothing, and says so when asked.
+/// A model made of rules, which answers without a network. It understands nothing, and says so when asked.
 ///
 /// The same request gets the same answer, and every request gets one:
 ///
@@ -35,12 +35,12 @@ pub struct OfflineModel {
 }
 
 impl OfflineModel {
-    /// The model, speaking as fast as it can.
+    /// Returns a model that streams without pauses.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same model, pausing this long before each word that it streams.
+    /// Makes the model pause this long before each word that it streams.
     pub fn with_pace(self, pace: Duration) -> Self {
         Self { pace }
     }

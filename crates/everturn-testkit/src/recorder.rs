@@ -1,4 +1,4 @@
-//! Recording what models are asked and answer.
+//! Recording the calls of real models.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::cassette::{self, Cassette, Outcome, Recording, Secrets, canonical};
 
 /// Records the traffic of real models into a file, a *cassette*, that a [`Replayer`](crate::Replayer) plays later.
 ///
-/// Use it as a middleware, around whatever model a generation calls, or [`wrap`](Recorder::wrap) one model. Failures
-/// are recorded like answers. The file is written anew by the first call and again after every call, as JSON for people
-/// to read and to check in: settings that hold credentials, such as `apiKey`, are left out, and masked where the
-/// service repeats them.
+/// Use it as a middleware, around every model that a generation calls, or [`wrap`](Recorder::wrap) one model. Failures are
+/// recorded like answers. The first call replaces the file, and every call writes it again. The file is readable JSON that
+/// can be checked in: settings that hold credentials, such as `apiKey`, are left out, and masked where the service repeats
+/// them.
 ///
 /// A clone is another handle to the same recording.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ struct Tape {
 }
 
 impl Recorder {
-    /// A recorder that writes to this file.
+    /// Returns a recorder that writes to a file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(Arc::new(Tape {
             path: path.into(),
@@ -40,12 +40,12 @@ impl Recorder {
         }))
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The same model, recorded under a name.
+    /// Wraps a model so that its calls are recorded under a name.
     pub fn wrap<M: Model>(&self, name: impl Into<String>, model: M) -> RecordedModel<M> {
         RecordedModel {
             name: name.into(),
@@ -83,7 +83,7 @@ impl Recorder {
     }
 
     async fn keep(&self, recording: Recording) -> Result<()> {
-        // Held until the file is written, so that a later state is never overwritten by an earlier one.
+        // Held until the file is written, so that an earlier state never overwrites a later one.
         let mut cassette = self.0.cassette.lock().await;
         cassette.recordings.push(recording);
         let text = cassette.to_text()?;

@@ -1,4 +1,4 @@
-//! Playing what a recorder has recorded.
+//! Playing recorded calls.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,20 +13,19 @@ use crate::Difference;
 use crate::cassette::{Cassette, Recording, canonical, remove};
 use crate::difference::{differences, distance};
 
-/// Nothing on the cassette matches the request: `NOT_FOUND`; the message names the nearest recording and where it
-/// differs.
+/// The reason of the error `NOT_FOUND` for a request that no recording matches. The message names the nearest recording and
+/// its differences.
 pub const NO_RECORDING: Reason = Reason::new("no-recording");
 
-/// How many differences a message names.
+/// The greatest number of differences in a message.
 const MAX_SHOWN: usize = 3;
 
 /// Answers from a cassette that a [`Recorder`](crate::Recorder) has made, without any model.
 ///
-/// Use it as a middleware, in the place of whatever model a generation would call, or register
-/// [`Replayer::as_model`]. A request is matched by the model's name and by everything that it says; credentials, the order
-/// of members and the references of tool calls do not matter. Of several recordings that match, each is played once in
-/// their order, and the last again from then on. The chunks are the recorded ones: a call that was not streamed when it
-/// was recorded streams nothing.
+/// Use it as a middleware, in the place of every model that a generation calls, or register [`Replayer::as_model`]. A request
+/// is matched by the model's name and by its content; credentials, the order of members and the references of tool calls do
+/// not matter. Several matching recordings are played once each, in their order, and the last one again from then on. The
+/// chunks are the recorded ones: a call that was recorded without streaming streams nothing.
 ///
 /// A clone is another handle to the same cassette.
 #[derive(Debug, Clone)]
@@ -61,14 +60,13 @@ impl Replayer {
         })
     }
 
-    /// Also ignores what is at this JSON pointer of the requests, such as `/config/seed` or a system message with the
-    /// date.
+    /// Ignores the value at a JSON pointer of the requests too, such as `/config/seed` or a system message with the date.
     pub fn ignoring(mut self, pointer: impl Into<String>) -> Self {
         self.ignored.push(pointer.into());
         self
     }
 
-    /// A model of this name that answers from the cassette.
+    /// Returns a model that answers from the recordings of this name.
     pub fn as_model(&self, name: impl Into<String>) -> ReplayedModel {
         ReplayedModel {
             name: name.into(),
@@ -76,7 +74,7 @@ impl Replayer {
         }
     }
 
-    /// How many recordings have not been played.
+    /// Returns the number of recordings that have not been played.
     pub fn recordings_left(&self) -> usize {
         let played = self.tape.played.lock().unwrap_or_else(PoisonError::into_inner);
         played.iter().filter(|played| !**played).count()
@@ -156,7 +154,7 @@ impl Replayer {
     }
 }
 
-/// The name of a model that may be given by its key.
+/// Returns the name of a model that may be given by its key.
 fn bare(model: &str) -> &str {
     model.strip_prefix("/model/").unwrap_or(model)
 }

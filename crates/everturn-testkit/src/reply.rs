@@ -1,4 +1,4 @@
-//! What a scripted model does when it is asked once.
+//! One reply of a scripted model.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use everturn_core::{Emitter, Error, Result};
 
 use crate::{Gate, words};
 
-/// One answer of a [`ScriptedModel`](crate::ScriptedModel): chunks and pauses, in order, and how it ends.
+/// One reply of a [`ScriptedModel`](crate::ScriptedModel): chunks and pauses, in order, and an end.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,42 +47,42 @@ impl Reply {
         }
     }
 
-    /// A complete answer.
+    /// Replies with a response.
     pub fn response(response: ModelResponse) -> Self {
         Self::ending(Ending::Response(Box::new(response)))
     }
 
-    /// A complete answer with this content.
+    /// Replies with this content.
     pub fn content(content: impl Into<Content>) -> Self {
         Self::response(ModelResponse::new(Message::model(content)))
     }
 
-    /// A complete answer of one text.
+    /// Replies with a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::content(text.into())
     }
 
-    /// An answer that asks for a tool to be run.
+    /// Asks for a tool call.
     pub fn tool(name: impl Into<String>, input: impl Into<serde_json::Value>) -> Self {
         Self::tools([ToolRequest::new(name, input)])
     }
 
-    /// An answer that asks for several tools to be run.
+    /// Asks for several tool calls.
     pub fn tools(requests: impl IntoIterator<Item = ToolRequest>) -> Self {
         Self::content(requests.into_iter().map(Part::from).collect::<Content>())
     }
 
-    /// A failure.
+    /// Fails with an error.
     pub fn error(error: Error) -> Self {
         Self::ending(Ending::Error(error))
     }
 
-    /// A panic inside the model.
+    /// Panics inside the model.
     pub fn panic(message: impl Into<String>) -> Self {
         Self::ending(Ending::Panic(message.into()))
     }
 
-    /// An answer that never comes; only cancellation or a deadline ends the call.
+    /// Never replies; only cancellation or a deadline ends the call.
     pub fn never() -> Self {
         Self::ending(Ending::Never)
     }
@@ -102,7 +102,7 @@ impl Reply {
         chunks.into_iter().fold(self, Self::chunk)
     }
 
-    /// Streams the answer itself: text word by word, other parts whole. A failure has nothing to stream.
+    /// Streams the reply itself: text word by word, other parts whole. A failure has nothing to stream.
     pub fn streamed(self) -> Self {
         let message = match &self.ending {
             Ending::Response(response) => response.message.clone(),

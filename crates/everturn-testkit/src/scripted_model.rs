@@ -1,4 +1,4 @@
-//! A model that does what the test says.
+//! A model that follows a script.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::{Reply, contains};
 
-/// The script of a [`ScriptedModel`] is over: `FAILED_PRECONDITION`.
+/// The reason of the error `FAILED_PRECONDITION` for a call after the end of a [`ScriptedModel`]'s script.
 pub const SCRIPT_OVER: Reason = Reason::new("script-over");
 
-/// A model that plays prepared replies in order and remembers what it was asked.
+/// A model that plays prepared replies in order and records its requests.
 ///
 /// A clone is another handle to the same script, so a test keeps one and registers the other.
 ///
@@ -54,16 +54,16 @@ type Fallback = dyn Fn(&ModelRequest) -> Reply + Send + Sync;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Call {
-    /// What it was asked.
+    /// The request.
     pub request: ModelRequest,
-    /// Whether the caller wanted chunks.
+    /// Whether the caller asked for chunks.
     pub is_streaming: bool,
-    /// The circumstances.
+    /// The context of the call.
     pub context: Context,
 }
 
 impl ScriptedModel {
-    /// A model with an empty script.
+    /// Returns a model with an empty script.
     pub fn new() -> Self {
         Self::default()
     }
@@ -97,7 +97,7 @@ impl ScriptedModel {
         self.state().script.push_back(Box::new(move |_| reply));
     }
 
-    /// What to do when the script is over, instead of failing.
+    /// Sets how the model replies after the end of the script, instead of failing.
     pub fn otherwise<R: Into<Reply>>(
         self,
         make: impl Fn(&ModelRequest) -> R + Send + Sync + 'static,
@@ -106,7 +106,7 @@ impl ScriptedModel {
         self
     }
 
-    /// What the model says about itself; it counts when the model is registered. By default it can do everything.
+    /// Sets the model's description, before the model is registered. By default it supports everything.
     pub fn with_info(self, info: ModelInfo) -> Self {
         self.state().info = info;
         self
@@ -120,12 +120,12 @@ impl ScriptedModel {
         register_model(registry, name, self.clone())
     }
 
-    /// Every call so far, in order.
+    /// Returns every call so far, in order.
     pub fn calls(&self) -> Vec<Call> {
         self.state().calls.clone()
     }
 
-    /// Every request so far, in order.
+    /// Returns every request so far, in order.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.state()
             .calls
@@ -134,20 +134,20 @@ impl ScriptedModel {
             .collect()
     }
 
-    /// The request of the last call.
+    /// Returns the request of the last call.
     pub fn last_request(&self) -> Option<ModelRequest> {
         self.state().calls.last().map(|call| call.request.clone())
     }
 
-    /// How many replies have not been played.
+    /// Returns the number of replies that have not been played.
     pub fn replies_left(&self) -> usize {
         self.state().script.len()
     }
 
-    /// Checks that the call of that number, the first being 0, asked for something that [`contains`] this JSON.
+    /// Checks that the request of a call, counted from 0, [`contains`] this JSON.
     ///
     /// # Panics
-    /// If there was no such call, or the request does not contain it; the message names the place.
+    /// If there was no such call, or its request does not contain the JSON. The message names the place.
     #[track_caller]
     pub fn assert_asked(&self, call: usize, expected: &Value) {
         let requests = self.requests();
@@ -163,10 +163,10 @@ impl ScriptedModel {
         }
     }
 
-    /// Checks how often the model was asked.
+    /// Checks the number of calls.
     ///
     /// # Panics
-    /// If it was asked more often or less often.
+    /// If there were more or fewer calls.
     #[track_caller]
     pub fn assert_calls(&self, expected: usize) {
         let actual = self.state().calls.len();
@@ -186,7 +186,7 @@ impl ScriptedModel {
         assert!(left == 0, "{left} replies of the script were never asked for");
     }
 
-    /// Remembers the call and finds the reply to it. The lock is not held while a test's closure runs.
+    /// Records the call and returns its reply. The lock is not held while a test's closure runs.
     fn answer(&self, request: &ModelRequest, is_streaming: bool, context: &Context) -> Result<Reply> {
         let (entry, fallback, count) = {
             let mut state = self.state();

@@ -1,11 +1,11 @@
-//! Texts in pieces, as a model would stream them.
+//! Cutting content into chunks, as a model would stream it.
 
 use std::time::Duration;
 
 use everturn_ai::{ModelResponseChunk, Part, PartKind};
 use everturn_core::{Emitter, Result};
 
-/// Chunks that together have the same content: text word by word, each with the space after it, other parts whole.
+/// Cuts content into chunks: text word by word, each with the space after it, other parts whole.
 pub(crate) fn chunks(content: &[Part]) -> Vec<ModelResponseChunk> {
     content
         .iter()
@@ -16,7 +16,7 @@ pub(crate) fn chunks(content: &[Part]) -> Vec<ModelResponseChunk> {
         .collect()
 }
 
-/// Sends the chunks of some content, pausing before each.
+/// Sends content in chunks, pausing before each.
 pub(crate) async fn stream(
     content: &[Part],
     pace: Duration,

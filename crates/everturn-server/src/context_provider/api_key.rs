@@ -1,4 +1,4 @@
-//! Callers known by an API key.
+//! Callers identified by an API key.
 
 use async_trait::async_trait;
 use axum::http::HeaderName;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::secrets::Secrets;
 use super::{CallRequest, ContextProvider, Provided};
 
-/// Knows callers by a key in a header, `x-api-key` unless another is named.
+/// Identifies callers by a key in a header, `x-api-key` by default.
 ///
-/// The context gets `auth: {"principal": <name>}`, never the key. Without a key the request ends with `UNAUTHENTICATED`,
-/// with an unknown one with `PERMISSION_DENIED`, as Genkit's own provider has it.
+/// The context gets `auth: {"principal": <name>}`, never the key. A request without a key fails with `UNAUTHENTICATED`, and one
+/// with an unknown key with `PERMISSION_DENIED`, as with Genkit's own provider.
 ///
 /// ```
 /// use axum::http::header::AUTHORIZATION;
@@ -27,7 +27,7 @@ pub struct ApiKeys {
 }
 
 impl ApiKeys {
-    /// Keys, each after the name of whose it is. Empty keys are left out.
+    /// Accepts these keys, each given after the name of its owner. Empty keys are ignored.
     pub fn new(keys: impl IntoIterator<Item = (impl Into<String>, impl AsRef<str>)>) -> Self {
         Self {
             secrets: Secrets::new(keys),
@@ -35,7 +35,7 @@ impl ApiKeys {
         }
     }
 
-    /// Reads the key from another header, whose whole value it is.
+    /// Reads the key from another header, whose whole value is the key.
     #[must_use]
     pub fn header(mut self, header: HeaderName) -> Self {
         self.header = header;

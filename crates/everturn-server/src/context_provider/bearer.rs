@@ -1,4 +1,4 @@
-//! Callers known by a bearer token.
+//! Callers identified by a bearer token.
 
 use async_trait::async_trait;
 use everturn_core::{Error, HandlerResult};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::secrets::Secrets;
 use super::{CallRequest, ContextProvider, Provided};
 
-/// Knows callers by `Authorization: Bearer <token>`, each token being somebody's.
+/// Identifies callers by `Authorization: Bearer <token>`, where each token belongs to one caller.
 ///
-/// The context gets `auth: {"principal": <name>}`, never the token. Without a token, or with an unknown one, the request
-/// ends with `UNAUTHENTICATED`.
+/// The context gets `auth: {"principal": <name>}`, never the token. A request without a token, or with an unknown one, fails
+/// with `UNAUTHENTICATED`.
 ///
 /// ```
 /// use everturn_server::BearerTokens;
@@ -22,7 +22,7 @@ use super::{CallRequest, ContextProvider, Provided};
 pub struct BearerTokens(Secrets);
 
 impl BearerTokens {
-    /// Tokens, each after the name of whose it is. Empty tokens are left out.
+    /// Accepts these tokens, each given after the name of its owner. Empty tokens are ignored.
     pub fn new(tokens: impl IntoIterator<Item = (impl Into<String>, impl AsRef<str>)>) -> Self {
         Self(Secrets::new(tokens))
     }

@@ -9,27 +9,30 @@ use everturn_core::{Error, Result};
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use tokio::time::Instant;
 
-/// How old keys may be before they are read again.
+/// The age at which keys are read again.
 const REFRESH_AFTER: Duration = Duration::from_mins(10);
 
-/// How often keys are read again because a token names one that is not among them; else anybody could make us ask.
+/// How often, at most, keys are read again because a token names an unknown one. Without a limit, anyone could make the
+/// server send requests.
 const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(30);
 
-/// How old keys may be at most where they cannot be read again.
+/// The age up to which keys are used when they cannot be read again.
 const STALE_AFTER: Duration = Duration::from_hours(24);
 
-/// How long an answer may take.
+/// How long a request for keys may take.
 const FETCH_TIME: Duration = Duration::from_secs(10);
 
 /// How large a key set may be.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// A JSON Web Key Set: given, in a file, or behind a URL. What is read is kept for ten minutes; a token signed with a key
-/// that is not in it makes it be read again at once, though not more often than every 30 seconds.
+/// A JSON Web Key Set: given, in a file, or behind a URL.
+///
+/// Keys are kept for ten minutes. A token that names an unknown key makes the set be read again at once, but not more often
+/// than every 30 seconds.
 pub struct Jwks {
     source: Source,
     cached: Mutex<Option<Cached>>,
-    /// Lets one caller read while the others wait for what it reads.
+    /// Lets one caller read the keys while the others wait for them.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -47,7 +50,7 @@ struct Cached {
     keys: Arc<JwkSet>,
     /// When the keys were read.
     read: Instant,
-    /// When they were last asked for; later than `read` if the answer was none.
+    /// When the keys were last requested; later than `read` if that request failed.
     tried: Instant,
 }
 
@@ -60,30 +63,30 @@ impl Jwks {
         }
     }
 
-    /// The keys of a set written as JSON.
+    /// Returns a key set that is given as JSON.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not a key set.
+    /// `INVALID_ARGUMENT` if the JSON is not a key set.
     pub fn from_json(json: &str) -> Result<Self> {
         Ok(Self::new(Source::Given(Arc::new(parse(json.as_bytes())?))))
     }
 
-    /// The keys in a file, read again when it may have changed.
+    /// Returns the key set in a file, which is read again as it ages.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::new(Source::File(path.into()))
     }
 
-    /// The keys behind a URL, such as an issuer's `/.well-known/jwks.json`.
+    /// Returns the key set behind a URL, such as an issuer's `/.well-known/jwks.json`.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not an `https` URL; `http` is for the own machine only.
+    /// `INVALID_ARGUMENT` if it is not an `https` URL; `http` is allowed for this machine only.
     pub fn url(url: &str) -> Result<Self> {
         let url = reqwest::Url::parse(url)
             .map_err(|error| Error::invalid_argument(format!("'{url}' is not a URL: {error}")))?;
         let is_local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
         if url.scheme() != "https" && !(url.scheme() == "http" && is_local) {
             return Err(Error::invalid_argument(format!(
-                "keys must be fetched over https, not from '{url}': who can change them can be anybody"
+                "keys must be fetched over https, not from '{url}': whoever can change them can impersonate every caller"
             )));
         }
         let client = reqwest::Client::builder()
@@ -94,7 +97,7 @@ impl Jwks {
         Ok(Self::new(Source::Url { client, url }))
     }
 
-    /// The key that a token names or, where it names none, the only one there is.
+    /// Returns the key that a token names or, if it names none, the only key of the set.
     ///
     /// Fails with `UNAUTHENTICATED` if there is no such key, with `UNAVAILABLE` if the keys cannot be read.
     pub(super) async fn find(&self, kid: Option<&str>) -> Result<Jwk> {
@@ -112,7 +115,7 @@ impl Jwks {
             .ok_or_else(|| Error::unauthenticated("the token is signed with an unknown key").with_public())
     }
 
-    /// The keys, read again if they were last asked for longer ago than `age`.
+    /// Returns the keys, and reads them again if they were last requested longer than `age` ago.
     async fn keys(&self, age: Duration) -> Result<Arc<JwkSet>> {
         if let Source::Given(keys) = &self.source {
             return Ok(Arc::clone(keys));
@@ -133,7 +136,7 @@ impl Jwks {
                 tried: now,
             },
             (Err(error), Some(old)) if old.read.elapsed() < STALE_AFTER => {
-                tracing::warn!(%error, "keys could not be read again; those read before are used");
+                tracing::warn!(%error, "the keys cannot be read again; those read before are used");
                 Cached { tried: now, ..old }
             }
             (Err(error), _) => {

@@ -1,4 +1,4 @@
-//! Callers known by a signed token.
+//! Callers identified by a signed token.
 
 use async_trait::async_trait;
 use everturn_core::{Error, HandlerResult, Result};
@@ -10,10 +10,10 @@ use super::jwks::Jwks;
 use super::{CallRequest, ContextProvider, Provided};
 use crate::Principal;
 
-/// Knows callers by a JSON Web Token in `Authorization: Bearer <token>`, signed with one of an issuer's keys.
+/// Identifies callers by a JSON Web Token in `Authorization: Bearer <token>`, signed with one of an issuer's keys.
 ///
-/// The principal is the token's `sub`, with its `iss` if it has one; the context gets the token's claims as `auth`. A
-/// token must be meant for this audience and must expire. Only public-key signatures count.
+/// The principal is the token's `sub`, together with its `iss` if it has one. The context gets the token's claims as `auth`.
+/// A token must be meant for the audience and must have an expiry. Only public-key signatures are accepted.
 ///
 /// ```no_run
 /// use everturn_server::{Jwks, JwtTokens};
@@ -32,7 +32,7 @@ pub struct JwtTokens {
 }
 
 impl JwtTokens {
-    /// Tokens signed with one of these keys and meant for this audience.
+    /// Accepts tokens that are signed with one of these keys and meant for this audience.
     pub fn new(keys: Jwks, audience: impl Into<String>) -> Self {
         Self {
             keys,
@@ -41,7 +41,7 @@ impl JwtTokens {
         }
     }
 
-    /// Takes tokens of this issuer only.
+    /// Accepts only tokens of this issuer.
     #[must_use]
     pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
@@ -49,7 +49,7 @@ impl JwtTokens {
     }
 
     async fn claims(&self, token: &str) -> Result<Map<String, Value>> {
-        // Why a token is not good is for the operator; a forger learns nothing.
+        // The reason is for the operator; a forger must not learn it.
         let refused = |error: jsonwebtoken::errors::Error| {
             Error::unauthenticated(format!("the token was refused: {error}"))
                 .with_public_message("the token is not valid")
@@ -75,7 +75,7 @@ impl JwtTokens {
     }
 }
 
-/// Whether whoever can check a signature can make one.
+/// Returns whether the algorithm is symmetric, so that everyone who can check a signature can make one.
 fn is_symmetric(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512)
 }
@@ -89,9 +89,9 @@ impl ContextProvider for JwtTokens {
         let claims = self.claims(token).await?;
         let claim = |name: &str| claims.get(name).and_then(Value::as_str);
         let subject = claim("sub").filter(|subject| !subject.is_empty());
-        let subject =
-            subject.ok_or_else(|| Error::unauthenticated("the token says nobody's name").with_public())?;
-        // A subject is unique with its issuer only; the length keeps one from running into the other.
+        let subject = subject
+            .ok_or_else(|| Error::unauthenticated("the token has no subject ('sub')").with_public())?;
+        // A subject is unique only together with its issuer; the length keeps the two apart.
         let principal = match claim("iss") {
             Some(issuer) => format!("{}:{issuer}:{subject}", issuer.len()),
             None => subject.to_owned(),

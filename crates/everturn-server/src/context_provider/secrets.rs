@@ -1,4 +1,4 @@
-//! Secrets that callers prove themselves with, and whose they are.
+//! Secrets by which callers are identified.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::Principal;
 
-/// Secrets by their digest. Looking one up takes as long whether it is nearly right or all wrong: what is compared
-/// cannot be steered from outside.
+/// Secrets by their digest. A look-up compares digests, which a caller cannot steer, so its duration reveals nothing about
+/// the secrets.
 #[derive(Clone)]
 pub(super) struct Secrets(HashMap<[u8; 32], Principal>);
 
@@ -17,7 +17,7 @@ impl Secrets {
         let digest = |secret: &str| Sha256::digest(secret.as_bytes()).into();
         let entries = secrets
             .into_iter()
-            // An empty secret is one that somebody forgot to configure.
+            // An empty secret is usually one that was not configured.
             .filter(|(_, secret)| !secret.as_ref().is_empty())
             .map(|(principal, secret)| (digest(secret.as_ref()), Principal::new(principal.into())));
         Self(entries.collect())

@@ -1,4 +1,4 @@
-//! Requests for streams that are kept, and their answers.
+//! Requests for logged streams, and their answers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error_body::Refusal;
 use crate::handler::{Held, Mounted, event_stream};
 use crate::principal::Principal;
 
-/// Answers a caller that wants a stream: with a new one, or with one that was begun earlier.
+/// Answers a request for a stream: with a new stream, or with an existing one to reattach to.
 pub(crate) async fn stream(
     mounted: &Mounted,
     durable: &Durable,
@@ -34,7 +34,7 @@ pub(crate) async fn stream(
     };
     let action = &mounted.route.key;
     Ok(match durable.replay(principal, action, &reattachment).await? {
-        // To read is to call: it takes a connection, and what there is to read comes from the log.
+        // Reattaching counts as a call: it takes a connection and reads from the log.
         Some(opened) => respond(mounted, opened, ids, held),
         None => unknown(),
     })
@@ -64,7 +64,7 @@ async fn answer_stop(mounted: &Mounted, request: Request) -> Result<Response<Bod
     Ok(no_content())
 }
 
-/// What is said of a stream that is unknown, expired or somebody else's.
+/// The answer for a stream that is unknown, expired or another principal's.
 pub(crate) fn unknown() -> Response<Body> {
     no_content()
 }
@@ -75,11 +75,11 @@ fn no_content() -> Response<Body> {
     response
 }
 
-/// The answer to whoever reads a stream; what is `held` is held for as long as it is read.
+/// Answers with the events of a stream. `held` is dropped when the client has read the last of them.
 fn respond(mounted: &Mounted, opened: Opened, ids: bool, mut held: Held) -> Response<Body> {
     held.meter.stream_opened();
     let frames = frames(opened.entries, ids, mounted.shared.exposure).map(move |(bytes, is_chunk)| {
-        // Named whole, so that all of it is moved in here.
+        // Named as a whole, so that the closure captures all of it.
         let held = &held;
         if is_chunk {
             held.meter.chunk();

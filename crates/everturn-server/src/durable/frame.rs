@@ -1,4 +1,4 @@
-//! Entries of a log as events of a response.
+//! Encodes log entries as events of a response.
 
 use bytes::Bytes;
 use everturn_core::stream_log::{Entries, Entry, StreamEvent};
@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt};
 
 use crate::event::Event;
 
-/// Entries as they are sent, each with whether it is a chunk. `ids` puts the position of each before it.
+/// Encodes entries, each with whether it is a chunk. With `ids`, each event carries its position.
 pub(crate) fn frames(entries: Entries, ids: bool, exposure: Exposure) -> impl Stream<Item = (Bytes, bool)> {
     entries.map(move |entry| {
         let is_chunk = entry.as_ref().is_ok_and(|entry| !entry.event.is_end());
@@ -18,7 +18,7 @@ pub(crate) fn frames(entries: Entries, ids: bool, exposure: Exposure) -> impl St
 fn frame(entry: Result<Entry>, ids: bool, exposure: Exposure) -> Bytes {
     let Entry { position, event } = match entry {
         Ok(entry) => entry,
-        // The log's own failure is at no position: a client goes on after the last event that has one.
+        // A failure of the log has no position: a client reattaches after the last event that has one.
         Err(error) => return Event::Error(error.to_wire(exposure)).encode(),
     };
     let data = match event {

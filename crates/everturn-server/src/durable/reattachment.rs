@@ -1,10 +1,10 @@
-//! What a request says about streams that were begun earlier.
+//! The headers by which a request names an existing stream.
 
 use axum::http::{HeaderMap, HeaderName};
 use everturn_core::stream_log::Position;
 use everturn_core::{Error, Result};
 
-/// Names a stream: in a response the one that begins, in a request the one to go on with.
+/// Names a stream: in a response the new stream, in a request the one to reattach to.
 pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-genkit-stream-id");
 
 /// Asks for `id:` lines.
@@ -13,19 +13,19 @@ const EVENT_IDS: HeaderName = HeaderName::from_static("x-everturn-event-ids");
 /// The last event that the client has seen.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How long an id may be; ours are shorter.
+/// The greatest length of an id; our own are shorter.
 const MAX_ID: usize = 256;
 
-/// From where to go on with which stream.
+/// The stream to reattach to, and the last event that the client has seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reattachment {
     pub(crate) id: String,
     pub(crate) after: Position,
 }
 
-/// The stream that a request names, if it names one.
+/// Returns the id of the stream that a request names, if it names one.
 ///
-/// Fails with `INVALID_ARGUMENT` if what it says cannot be an id.
+/// Fails with `INVALID_ARGUMENT` if the header cannot be an id.
 pub(crate) fn stream_id(headers: &HeaderMap) -> Result<Option<String>> {
     let Some(value) = only(headers, &STREAM_ID)? else {
         return Ok(None);
@@ -39,17 +39,17 @@ pub(crate) fn stream_id(headers: &HeaderMap) -> Result<Option<String>> {
 }
 
 impl Reattachment {
-    /// What a request asks to go on with, if it does not ask for a new call.
+    /// Returns the stream that a request asks to reattach to; `None` if it asks for a new call.
     ///
-    /// Fails with `INVALID_ARGUMENT` if it says from where and not of which stream, or what it says cannot be read.
+    /// Fails with `INVALID_ARGUMENT` if the request names an event and no stream, or if a header cannot be parsed.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Self>> {
         let id = stream_id(headers)?;
         let after = only(headers, &LAST_EVENT_ID)?;
         let Some(id) = id else {
-            // A new call in place of the rest of an old one would do everything twice.
+            // Starting a new call instead would do everything twice.
             return match after {
                 Some(_) => Err(invalid(
-                    "'Last-Event-ID' is sent without 'X-Genkit-Stream-Id': say which stream to go on with",
+                    "'Last-Event-ID' is sent without 'X-Genkit-Stream-Id': name the stream to reattach to",
                 )),
                 None => Ok(None),
             };
@@ -63,7 +63,7 @@ impl Reattachment {
         Ok(Some(Self { id, after }))
     }
 
-    /// Whether a client wants `id:` lines.
+    /// Returns whether a client asks for `id:` lines.
     pub(crate) fn wants_ids(headers: &HeaderMap) -> bool {
         let asked = headers
             .get(EVENT_IDS)
@@ -72,7 +72,7 @@ impl Reattachment {
     }
 }
 
-/// The value of a header that is sent once at most.
+/// Returns the value of a header that may be sent only once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// The schemas collected so far.
 pub(super) struct Components {
     schemas: Map<String, Value>,
-    /// Each schema as its action has it, and what it is called here.
+    /// Each schema of an action, and its name in the document.
     known: Vec<(Schema, String)>,
 }
 
@@ -20,8 +20,7 @@ impl Components {
         }
     }
 
-    /// A reference to a schema, which is written down if it is new; `otherwise` is what a schema without a title is
-    /// called.
+    /// Returns a reference to a schema, adding the schema if it is new. A schema without a title is named `otherwise`.
     pub(super) fn refer(&mut self, schema: Option<&Schema>, otherwise: &str) -> Value {
         let Some(schema) = schema else {
             return Value::Bool(true);
@@ -61,7 +60,7 @@ impl Components {
     }
 }
 
-/// A name as components may have it.
+/// Returns a name with only the characters that component names may have.
 fn component_name(name: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     name.trim_matches('/')
@@ -70,11 +69,11 @@ fn component_name(name: &str) -> String {
         .collect()
 }
 
-/// Makes references within a schema point to where the schema is in the document.
+/// Rewrites references within a schema to the schema's place in the document.
 fn rebase(schema: &mut Value, root: &str) {
     match schema {
         Value::Object(members) => {
-            // Said once, for the whole document.
+            // The document declares it once.
             members.shift_remove("$schema");
             if let Some(Value::String(reference)) = members.get_mut("$ref")
                 && let Some(pointer) = reference.strip_prefix('#')

@@ -1,4 +1,4 @@
-//! One route as an operation.
+//! One route as an operation of the OpenAPI document.
 
 use everturn_core::Descriptor;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use super::components::Components;
 use crate::RouteKind;
 use crate::handler::Mounted;
 
-/// Every failure a call can be answered with, and why.
+/// Every failure of a call, with its reason.
 const FAILURES: [(&str, &str); 12] = [
     (
         "400",
@@ -29,7 +29,7 @@ const FAILURES: [(&str, &str); 12] = [
     ("504", "The call took too long."),
 ];
 
-/// The operation of a route.
+/// Returns the operation of a route.
 pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value {
     let descriptor = mounted.action.descriptor();
     let route = &mounted.route;
@@ -40,7 +40,7 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
     if let Some(description) = &descriptor.description {
         operation["description"] = description.as_str().into();
     }
-    // All of them are asked, so all must be satisfied: one requirement with several schemes.
+    // All providers are asked and all must be satisfied, so there is one requirement with several schemes.
     let providers = mounted.shared.providers.iter();
     let schemes: Map<String, Value> = providers
         .filter_map(|provider| provider.security_scheme())
@@ -169,7 +169,7 @@ fn failures(mounted: &Mounted) -> Map<String, Value> {
         .iter()
         .map(|(code, description)| ((*code).to_owned(), failure(description)))
         .collect();
-    // Answered before anything of ours sees the request, and so without a body.
+    // The HTTP library answers it before our code sees the request, so it has no body.
     let flood = json!({ "description": "The head of the request is too large." });
     responses.insert("431".into(), flood);
     if !mounted.shared.providers.is_empty() {
@@ -182,13 +182,13 @@ fn failures(mounted: &Mounted) -> Map<String, Value> {
     responses
 }
 
-/// A response whose body is the one that all failures have.
+/// Returns a response with the body of a failure.
 fn failure(description: &str) -> Value {
     let error = json!({ "$ref": "#/components/schemas/Error" });
     json!({ "description": description, "content": json_content(&error) })
 }
 
-/// Content that is JSON of a schema.
+/// Returns JSON content of a schema.
 pub(super) fn json_content(schema: &Value) -> Value {
     json!({ "application/json": { "schema": schema } })
 }

@@ -11,7 +11,7 @@ use super::intake::Intake;
 use crate::call::told_to_its_sender;
 use crate::event::Event;
 
-/// A conversation, from its `init` until its end has been told. Dropping it cancels what was not detached.
+/// A conversation, from its `init` until its end is sent. Dropping it cancels the work that was not detached.
 pub(super) struct Conversation {
     state: State,
     key: String,
@@ -23,19 +23,19 @@ enum State {
         intake: Intake,
         connection: Box<JsonConnection>,
     },
-    /// It could not be opened, which has yet to be told.
+    /// The conversation could not be opened, which is yet to be sent.
     Refused(Error),
 }
 
-/// What has happened.
+/// The result of one step.
 pub(super) enum Step {
-    /// An input was handed over.
+    /// An input was passed to the agent.
     HandedOver,
-    /// A chunk was told.
+    /// A chunk was sent.
     Told,
-    /// The end was told.
+    /// The end was sent.
     Ended,
-    /// There is nobody to tell.
+    /// The client is gone.
     Gone,
 }
 
@@ -55,7 +55,7 @@ impl Conversation {
         }
     }
 
-    /// Whether one more input may come.
+    /// Returns whether one more input is accepted.
     pub(super) fn has_room(&self) -> bool {
         match &self.state {
             State::Open { intake, .. } => intake.has_room(),
@@ -63,7 +63,7 @@ impl Conversation {
         }
     }
 
-    /// Takes an input that came as so many bytes.
+    /// Accepts an input that was sent as `bytes` bytes.
     pub(super) fn input(&mut self, input: Value, bytes: usize) {
         if let State::Open { intake, .. } = &mut self.state {
             intake.push(input, bytes);
@@ -82,7 +82,7 @@ impl Conversation {
         }
     }
 
-    /// Goes on by one step, which nothing is lost of if this is dropped.
+    /// Makes one step. Dropping the future loses nothing.
     pub(super) async fn step(&mut self, outgoing: &mpsc::Sender<Message>) -> Step {
         match &mut self.state {
             State::Refused(error) => {
@@ -101,7 +101,7 @@ impl Conversation {
     }
 }
 
-/// Tells what happens next, once there is somebody to take it: a client that does not read makes the agent wait.
+/// Sends the next event when the client is ready for it: a client that does not read makes the agent wait.
 async fn tell(
     connection: &mut JsonConnection,
     outgoing: &mpsc::Sender<Message>,
@@ -116,7 +116,7 @@ async fn tell(
         room.send(text(Event::Message(chunk).to_json()));
         return Step::Told;
     }
-    // Asking for the output closes the input, so it is not asked for before it is there.
+    // Taking the output closes the input, so it is taken only once it is there.
     connection.done().await;
     let end = match connection.output().await {
         Ok(output) => Event::Result(output),

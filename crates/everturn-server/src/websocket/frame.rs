@@ -1,4 +1,4 @@
-//! What is said on a WebSocket.
+//! The frames of a WebSocket.
 
 use axum::extract::ws::{CloseFrame, Message, close_code};
 use everturn_core::{Error, Exposure};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::event::Event;
 
-/// What a client says.
+/// A frame of a client.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ClientFrame {
@@ -15,7 +15,7 @@ pub(super) enum ClientFrame {
     Init(Value),
     /// One turn's input.
     Input(Value),
-    /// There is no more input.
+    /// Announces that there is no more input.
     Close(True),
     /// Ends the conversation now.
     Cancel(True),
@@ -37,7 +37,7 @@ impl TryFrom<bool> for True {
 }
 
 impl ClientFrame {
-    /// Reads a frame. How deeply it may be nested is bounded by the parser, how large it may be by the socket.
+    /// Parses a frame. The parser limits its nesting, and the socket its size.
     pub(super) fn parse(text: &str) -> Result<Self, Ending> {
         serde_json::from_str(text).map_err(|error| {
             let shape = r#"a frame must be {"init": …}, {"input": …}, {"close": true}, {"cancel": true} or {"abort": "<snapshotId>"}"#;
@@ -46,12 +46,12 @@ impl ClientFrame {
     }
 }
 
-/// JSON as a frame.
+/// Returns JSON as a frame.
 pub(super) fn text(json: String) -> Message {
     Message::Text(json.into())
 }
 
-/// Why the server ends a connection.
+/// The reason for which the server closes a connection.
 #[derive(Debug)]
 pub(super) struct Ending {
     code: u16,
@@ -60,7 +60,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// The server ends.
+    /// The server shuts down.
     pub(super) fn going_away() -> Self {
         Self {
             code: close_code::AWAY,
@@ -69,7 +69,7 @@ impl Ending {
         }
     }
 
-    /// The client has ended it already.
+    /// The client has closed the connection already.
     pub(super) fn gone() -> Self {
         Self {
             code: close_code::NORMAL,
@@ -78,7 +78,7 @@ impl Ending {
         }
     }
 
-    /// Nobody has said anything for too long.
+    /// There was silence for too long.
     pub(super) fn silence(reason: &'static str) -> Self {
         Self {
             code: close_code::POLICY,
@@ -87,7 +87,7 @@ impl Ending {
         }
     }
 
-    /// The client did something that it must not.
+    /// The client broke the protocol.
     pub(super) fn fault(code: u16, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -96,7 +96,7 @@ impl Ending {
         }
     }
 
-    /// What is said last.
+    /// Returns the last frame.
     pub(super) fn last_words(self, exposure: Exposure) -> Vec<Message> {
         let error = self.error.map(|error| {
             let wire = error.to_wire(exposure);

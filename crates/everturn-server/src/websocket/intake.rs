@@ -1,4 +1,4 @@
-//! Inputs on their way to a conversation.
+//! The queue of inputs of a conversation.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,19 @@ use everturn_core::{Result, Sender};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-/// How many inputs may wait for the agent to take them.
+/// The greatest number of inputs that wait for the agent.
 const MAX_WAITING: usize = 16;
 
-/// How many bytes they may have together before no more are taken.
+/// The number of waiting bytes from which on no more inputs are accepted.
 const MAX_WAITING_BYTES: usize = 1024 * 1024;
 
-/// Inputs in the order in which they came. Whoever sends them does not wait until the agent takes them: what comes after
-/// may be a reason not to.
+/// Inputs in the order of their arrival. The socket does not wait until the agent takes an input, because a later frame may
+/// end the conversation.
 pub(super) struct Intake {
     sender: Sender<Value>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// The one that is being handed over; kept here, because an input must not be lost with the future that waits.
+    /// The input that is being passed on. It is kept here, because dropping the waiting future must not lose it.
     handing_over: Option<BoxFuture<'static, Result<()>>>,
     is_closed: bool,
 }
@@ -39,12 +39,12 @@ impl Intake {
         }
     }
 
-    /// Whether one more input may come.
+    /// Returns whether one more input is accepted.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < MAX_WAITING && self.waiting_bytes < MAX_WAITING_BYTES
     }
 
-    /// Takes an input that came as so many bytes; one that comes after the last is dropped.
+    /// Accepts an input that was sent as `bytes` bytes. An input after the last is dropped.
     pub(super) fn push(&mut self, input: Value, bytes: usize) {
         if !self.is_closed {
             self.waiting_bytes += bytes;
@@ -52,13 +52,13 @@ impl Intake {
         }
     }
 
-    /// There will be no more inputs.
+    /// Announces that there are no more inputs.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         self.settle();
     }
 
-    /// Hands one input over; waits for ever if there is none. Nothing is lost if this is dropped.
+    /// Passes one input on; waits forever if there is none. Dropping the future loses nothing.
     pub(super) async fn hand_over(&mut self) {
         if self.handing_over.is_none() {
             let Some(Waiting { input, bytes }) = self.waiting.pop_front() else {
@@ -69,14 +69,14 @@ impl Intake {
             self.handing_over = Some(Box::pin(async move { sender.send(input).await }));
         }
         if let Some(handing_over) = &mut self.handing_over {
-            // An agent that takes no more inputs has completed, or is about to: its end is told as its own.
+            // An agent that takes no more inputs has completed or is about to; its end is sent separately.
             let _ = handing_over.await;
         }
         self.handing_over = None;
         self.settle();
     }
 
-    /// Says that there are no more inputs once the last is handed over.
+    /// Closes the agent's input once the last input is passed on.
     fn settle(&mut self) {
         if self.is_closed && self.waiting.is_empty() && self.handing_over.is_none() {
             self.sender.close();

@@ -1,8 +1,8 @@
-//! How a WebSocket is served.
+//! The settings of a WebSocket.
 
 use std::time::Duration;
 
-/// How a server serves a WebSocket, on which conversations are had with an agent.
+/// The settings of a WebSocket, on which a client holds conversations with an agent.
 ///
 #[doc = include_str!("../docs/websocket.md")]
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,28 +24,28 @@ impl Default for WebSockets {
 }
 
 impl WebSockets {
-    /// How often the server sends a ping; every 20 seconds by default.
+    /// Sets how often the server sends a ping; every 20 seconds by default.
     pub fn ping_every(mut self, interval: Duration) -> Self {
-        // A timer needs some time.
+        // A timer needs an interval longer than zero.
         self.ping_every = interval.max(Duration::from_millis(1));
         self
     }
 
-    /// How long a connection may stay open while neither side says anything; 15 minutes by default. A turn that is at work
-    /// in silence for longer is ended with it: detach it.
+    /// Sets how long a connection may be silent; 15 minutes by default. A turn that works in silence for longer is ended with
+    /// the connection: detach such turns.
     pub fn idle_time(mut self, time: Duration) -> Self {
         self.idle_time = time;
         self
     }
 
-    /// Lets pages of this origin, such as `https://kitchen.example`, open connections. Pages that the server itself serves
-    /// always may, and so may clients that are no browsers.
+    /// Allows pages of an origin, such as `https://kitchen.example`, to open connections. Pages of the server's own origin and
+    /// clients other than browsers are always allowed.
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
     }
 
-    /// Whether a page of that origin may open a connection to a server that is called by that host.
+    /// Returns whether a page of an origin may open a connection to a server with that host name.
     pub(super) fn allows(&self, origin: &str, host: Option<&str>) -> bool {
         let own = origin.split_once("://").map(|(_, host)| host);
         let is_own = own.is_some()

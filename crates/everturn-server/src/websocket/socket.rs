@@ -1,4 +1,4 @@
-//! One connection, from its opening to its end.
+//! One WebSocket connection, from its opening to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use super::options::WebSockets;
 use crate::context_provider::Provided;
 use crate::handler::Mounted;
 
-/// How many aborts may be under way at once.
+/// How many aborts may run at once.
 const MAX_ABORTS: usize = 8;
 
-/// How many pings may go without any sign of life.
+/// How many pings may remain without any answer.
 const MISSED_PINGS: u32 = 3;
 
-/// How long the client may take to hear that the connection ends.
+/// How long the client may take to read the close frame.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// Who talks with which agent, and how.
+/// The caller, the agent and the settings of a connection.
 pub(super) struct Socket {
     pub(super) mounted: Arc<Mounted>,
     pub(super) abort: Option<Arc<dyn DynAction>>,
@@ -35,7 +35,7 @@ pub(super) struct Socket {
     pub(super) settings: WebSockets,
 }
 
-/// What goes on on a connection.
+/// The state of a connection.
 #[derive(Default)]
 struct Talk {
     conversation: Option<Conversation>,
@@ -52,7 +52,7 @@ impl Talk {
 }
 
 impl Socket {
-    /// Serves the connection until either side ends it.
+    /// Serves the connection until either side closes it.
     pub(super) async fn serve(self, socket: WebSocket) {
         let exposure = self.mounted.shared.exposure;
         let (sink, mut incoming) = socket.split();
@@ -60,7 +60,7 @@ impl Socket {
         let mut writing = std::pin::pin!(write(sink, frames));
         let ending = tokio::select! {
             ending = self.talk(&mut incoming, &outgoing) => ending,
-            // Nobody can be told anything any more; what goes on is dropped, and with it cancelled.
+            // The client is gone. Running work is dropped and thereby cancelled.
             () = writing.as_mut() => return,
         };
         let last_words = async {
@@ -71,10 +71,10 @@ impl Socket {
             }
             drop(outgoing);
         };
-        // What the client still sends is read, lest the system throws away what it has not read yet.
+        // Frames that the client still sends are read; otherwise the system may discard what the client has not read yet.
         let draining = async { while let Some(Ok(_)) = incoming.next().await {} };
         let ended = async { tokio::join!(last_words, writing, draining) };
-        // A client that takes longer does not listen.
+        // A client that takes longer is not reading.
         let _ = tokio::time::timeout(LAST_WORDS, ended).await;
     }
 
@@ -98,7 +98,7 @@ impl Socket {
             tokio::select! {
                 () = handle.draining().cancelled(), if !is_draining => {
                     is_draining = true;
-                    // The turn under way may end; no other begins.
+                    // The running turn may end; no other begins.
                     talk.conversation.as_mut().map(Conversation::close);
                 }
                 message = incoming.next(), if has_room => {
@@ -125,7 +125,7 @@ impl Socket {
                 }
                 _ = pings.tick() => {
                     if !has_room {
-                        // The client is not being listened to.
+                        // The client's frames are not being read now.
                         heard = Instant::now();
                     }
                     if heard.elapsed() > ping_every * MISSED_PINGS {
@@ -134,14 +134,14 @@ impl Socket {
                     if active.elapsed() > idle_time {
                         return Ending::silence("nothing was said for too long");
                     }
-                    // If something else is on its way, that keeps the connection alive too.
+                    // Another frame on its way serves as a sign of life too.
                     let _ = outgoing.try_send(Message::Ping(Vec::new().into()));
                 }
             }
         }
     }
 
-    /// Takes what came from the client.
+    /// Handles a frame of the client.
     fn hear(&self, message: Option<Result<Message, axum::Error>>, talk: &mut Talk) -> Result<Heard, Ending> {
         match message {
             Some(Ok(Message::Text(text))) => {
@@ -197,7 +197,7 @@ impl Socket {
                 conversation.cancel();
                 Ok(())
             }
-            // It has ended while this was on its way.
+            // The conversation ended while the frame was on its way.
             (ClientFrame::Input(_) | ClientFrame::Close(_) | ClientFrame::Cancel(_), None) => Ok(()),
             (ClientFrame::Abort(id), _) => {
                 aborts.push(self.abort(id));
@@ -206,7 +206,7 @@ impl Socket {
         }
     }
 
-    /// Aborts a background run; says how that went.
+    /// Aborts a background run and returns the answer.
     fn abort(&self, id: String) -> BoxFuture<'static, Value> {
         let exposure = self.mounted.shared.exposure;
         let context = self.mounted.context(self.caller.clone());
@@ -228,9 +228,9 @@ impl Socket {
     }
 }
 
-/// What came.
+/// A received frame.
 enum Heard {
-    /// Something that was said.
+    /// A text.
     Frame,
     /// A sign of life.
     Sign,
@@ -247,7 +247,7 @@ async fn step(conversation: &mut Option<Conversation>, outgoing: &mpsc::Sender<M
     }
 }
 
-/// Writes frames until there are no more, or the client is gone.
+/// Writes frames until there are no more or the client is gone.
 async fn write(mut sink: SplitSink<WebSocket, Message>, mut frames: mpsc::Receiver<Message>) {
     while let Some(frame) = frames.recv().await {
         if sink.send(frame).await.is_err() {

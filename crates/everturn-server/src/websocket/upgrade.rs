@@ -1,4 +1,4 @@
-//! The request that opens a connection.
+//! The request that opens a WebSocket.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::envelope::Envelope;
 use crate::error_body::Refusal;
 use crate::handler::{Held, Mounted};
 
-/// An agent where conversations are had with it.
+/// An agent and the path of its WebSocket.
 pub(crate) struct Endpoint {
     pub(crate) mounted: Arc<Mounted>,
-    /// What aborts its background runs, if that is offered at all.
+    /// The action that aborts the agent's background runs, if it is offered.
     pub(crate) abort: Option<Arc<dyn DynAction>>,
     pub(crate) settings: WebSockets,
 }
 
-/// Answers a request to open a connection.
+/// Answers a request to open a WebSocket.
 pub(crate) async fn converse(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response<Body> {
     let shared = &endpoint.mounted.shared;
     let response = match endpoint.open(request).await {
@@ -50,7 +50,7 @@ impl Endpoint {
             meter,
             permit: permit.transpose()?,
         };
-        // The end of the server waits for the conversation, which outlives the request.
+        // The shutdown waits for the conversation, which outlives the request.
         let awaited = shared.handle.tasks().token();
         let socket = Socket {
             mounted: Arc::clone(&self.mounted),
@@ -85,7 +85,7 @@ impl Endpoint {
     }
 }
 
-/// The upgrade that a request asks for.
+/// Returns the upgrade that a request asks for.
 async fn upgrade(head: &mut Parts) -> Result<WebSocketUpgrade, Refusal> {
     if !offers_protocol(&head.headers) {
         let message = format!("this path is a WebSocket: open it with the subprotocol '{PROTOCOL}'");

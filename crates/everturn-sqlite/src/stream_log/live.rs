@@ -1,7 +1,7 @@
-//! A stream while this process writes it.
+//! A stream that this process writes.
 //!
-//! Its newest chunks are in memory: those that are not in the file yet, of which there is a bounded amount because the
-//! writer waits for the file when it must, and some that are, so that readers who keep up never read the file.
+//! Its newest chunks are in memory. Some are not in the file yet; their amount is bounded, because the writer waits when
+//! there are too many. Others are in the file already and stay in memory, so that readers who keep up never read the file.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use everturn_core::{Error, Result};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How many bytes may wait to be written before the writer waits too.
+/// How many unwritten bytes there may be before the writer waits.
 const MAX_UNWRITTEN: usize = 1024 * 1024;
 
-/// How many bytes that are in the file stay in memory.
+/// How many written bytes stay in memory.
 const MAX_KEPT: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -24,26 +24,26 @@ pub(super) struct Live {
     /// The stream's key in the database.
     pub(super) row: i64,
     pub(super) stop: CancellationToken,
-    /// How many bytes of chunks the stream may have.
+    /// The greatest number of bytes of chunks in the stream.
     max_bytes: usize,
     state: Mutex<State>,
-    /// Says that there is something new, or that there is room again.
+    /// Notified when there are new events, or room for more.
     news: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The chunks in memory: the last ones of the stream.
+    /// The chunks in memory, which are the last ones of the stream.
     tail: VecDeque<JsonText>,
-    /// How many chunks are before those.
+    /// The number of chunks before those in memory.
     before: u64,
-    /// How many of those in memory are in the file, and how large they are.
+    /// How many of the chunks in memory are in the file, and their size.
     kept: usize,
     kept_bytes: usize,
     unwritten_bytes: usize,
-    /// How large all chunks are together, wherever they are.
+    /// The size of all chunks of the stream.
     bytes: usize,
-    /// Whether the thread knows that there is something to write.
+    /// Whether the thread was told that there are chunks to write.
     queued: bool,
     end: Option<StreamEvent>,
 }
@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-/// What a reader finds.
+/// The next event for a reader.
 pub(super) enum Look {
     /// The next event.
     Here(Entry),
@@ -64,16 +64,16 @@ pub(super) enum Look {
     NotYet,
 }
 
-/// What became of a chunk.
+/// The outcome of adding a chunk.
 #[derive(Debug)]
 pub(super) enum Pushed {
-    /// It has been added.
+    /// The chunk was added.
     Added(Position, Told),
-    /// There is too much of the stream with it. That is the stream's end, of which the file has yet to know.
+    /// The chunk makes the stream too large. The stream has ended, and its end is yet to be written to the file.
     TooLarge(Error),
 }
 
-/// Whether the thread must be told that there is something to write.
+/// Whether the thread must be told that there are chunks to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     Already,
@@ -92,7 +92,7 @@ impl Live {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that changes the state can panic half-way.
+        // No change of the state can panic half-way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,12 +138,12 @@ impl Live {
         Ok(Some(Pushed::Added(Position::new(state.total()), told)))
     }
 
-    /// Why nothing can be added any more, if nothing can.
+    /// Returns the error for further chunks, if the stream has ended.
     pub(super) fn refusal(&self) -> Option<Error> {
         self.state().end.as_ref().map(refusal)
     }
 
-    /// The chunks that are not in the file, to be written there, and the position of the first.
+    /// Returns the chunks that are not in the file yet, and the position of the first.
     pub(super) fn unwritten(&self) -> (Position, Vec<JsonText>) {
         let mut state = self.state();
         state.queued = false;
@@ -151,7 +151,7 @@ impl Live {
         (first, state.tail.iter().skip(state.kept).cloned().collect())
     }
 
-    /// The first so many of them are in the file now.
+    /// Notes that the first `count` unwritten chunks are in the file now.
     pub(super) fn written(&self, count: usize) {
         let mut state = self.state();
         let from = state.kept;
@@ -177,13 +177,13 @@ impl Live {
         self.news.send_replace(());
     }
 
-    /// The stream is over; the first end counts.
+    /// Ends the stream, unless it has ended.
     pub(super) fn end(&self, event: StreamEvent) {
         self.state().end.get_or_insert(event);
         self.news.send_replace(());
     }
 
-    /// What comes after a position.
+    /// Returns the event after a position.
     pub(super) fn look(&self, after: Position) -> Look {
         let state = self.state();
         let Some(index) = after.number().checked_sub(state.before) else {

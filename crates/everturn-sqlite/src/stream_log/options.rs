@@ -1,4 +1,4 @@
-//! How a stream log in SQLite is set up.
+//! The settings of a stream log in SQLite.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -95,7 +95,7 @@ impl SqliteStreamLogOptions {
         self
     }
 
-    /// How long to wait for another process that is writing, before a stream fails with `UNAVAILABLE`; 10 s unless set.
+    /// Sets how long to wait for another process that is writing before a stream fails with `UNAVAILABLE`; 10 s by default.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
@@ -125,12 +125,12 @@ impl SqliteStreamLogOptions {
         tokio::task::spawn_blocking(|| SqliteStreamLog::start(self)).await?
     }
 
-    /// The time now, as rows have it.
+    /// Returns the current time, as it is stored.
     pub(super) fn now(&self) -> i64 {
         self.clock.now().as_millisecond()
     }
 
-    /// A time from now, as rows have it.
+    /// Returns the time after `duration`, as it is stored.
     pub(super) fn in_future(&self, duration: Duration) -> i64 {
         let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         self.now().saturating_add(milliseconds)

@@ -1,4 +1,4 @@
-//! Reading a stream: from memory where it is there, from the file where it is not.
+//! Reading a stream, from memory where possible and else from the file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use super::rows::Found;
 use super::shared::{Change, Stranger};
 use super::{SqliteStreamLog, stopped};
 
-/// A reader. It holds at most one read of the file.
+/// A reader of one stream. It buffers at most one read of the file.
 pub(super) struct Reader {
     log: SqliteStreamLog,
     row: i64,
     source: Source,
     seen: Position,
-    /// Chunks read from the file and not taken yet.
+    /// Chunks that were read from the file and not delivered yet.
     buffer: VecDeque<JsonText>,
     is_over: bool,
 }
 
-/// Who writes the stream.
+/// The writer of the stream.
 enum Source {
     /// This process.
     Here(Arc<Live>, watch::Receiver<()>),
-    /// Another one, or nobody any more.
+    /// Another process, or none any more.
     Elsewhere(Stranger),
 }
 
@@ -52,7 +52,7 @@ impl Reader {
         }
     }
 
-    /// One step of the stream that a reader is.
+    /// Returns the next entry, for `futures::stream::unfold`.
     pub(super) async fn step(mut self) -> Option<(Result<Entry>, Self)> {
         if self.is_over {
             return None;
@@ -83,12 +83,12 @@ impl Reader {
                         self.read_file().await?;
                     }
                     Look::NotYet => {
-                        // The stream holds the sender, and this the stream: it cannot close.
+                        // The live stream owns the sender, so the channel cannot close.
                         let _ = news.changed().await;
                     }
                 },
                 Source::Elsewhere(stranger) => {
-                    // Before the file is read: what changes meanwhile is looked at again rather than missed.
+                    // Marked before the file is read: a change meanwhile is read twice rather than missed.
                     let change = *stranger.changes.borrow_and_update();
                     let Found { written, end, .. } = self.read_file().await?;
                     if !self.buffer.is_empty() {
@@ -109,15 +109,15 @@ impl Reader {
         }
     }
 
-    /// Waits until something in the file may be new.
+    /// Waits until the file may have changed.
     async fn wait(&mut self) {
         if let Source::Elsewhere(stranger) = &mut self.source {
-            // What is shared holds the sender, and this what is shared: it cannot close.
+            // The shared state owns the sender, so the channel cannot close.
             let _ = stranger.changes.changed().await;
         }
     }
 
-    /// Fills the buffer; says what else the file has.
+    /// Fills the buffer and returns the end of the stream, if the file has it.
     async fn read_file(&mut self) -> Result<Found> {
         let mut found = self.log.after(self.row, self.seen).await?.ok_or_else(not_found)?;
         self.buffer = std::mem::take(&mut found.chunks).into();

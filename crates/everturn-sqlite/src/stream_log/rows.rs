@@ -1,25 +1,36 @@
-//! The statements.
+//! The tables of the stream database and the statements on them.
 
 use everturn_core::stream_log::{JsonText, Position, StoredError, StreamEvent, StreamKey, writer_lost};
 use everturn_core::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::fault::{Fault, Outcome};
+use crate::schema::Schema;
 
-/// About how much text goes into one row of chunks, and is read at once.
+/// The tables, versioned like those of the session store.
+pub(super) const STREAMS: Schema<'_> = Schema {
+    // `EvSt` in ASCII.
+    application: 0x4576_5374,
+    migrations: &[include_str!("schema/1.sql")],
+    name: "stream",
+    if_foreign: "this database is not one of streams: a stream log needs a file of its own, beside the session store's",
+    if_newer: "choose another path",
+};
+
+/// About how many bytes of chunks a row holds; a reader reads one row at a time.
 const BATCH: usize = 64 * 1024;
 
-/// How many expired streams go when one is opened: more than one, so that sweeping keeps up, and few enough that nobody
-/// waits for it.
+/// How many expired streams are removed when one is opened: more than one, so that sweeping keeps up, and few enough that
+/// opening stays quick.
 const SWEEP: usize = 32;
 
-/// What a reader finds in the file.
+/// What the file holds of a stream after a position.
 pub(super) struct Found {
-    /// Some of the chunks after where it is.
+    /// The next chunks.
     pub(super) chunks: Vec<JsonText>,
-    /// How many chunks there are in all.
+    /// The number of chunks in the whole stream.
     pub(super) written: u64,
-    /// How the stream ended, if it has.
+    /// The end of the stream, if it has ended.
     pub(super) end: Option<StreamEvent>,
 }
 
@@ -33,9 +44,9 @@ pub(super) fn find(db: &Connection, key: &StreamKey, now: i64) -> Outcome<Option
         .optional()?)
 }
 
-/// What comes after a position of a stream; `None` if the stream has gone.
+/// Reads what comes after a position of a stream; `None` if the stream was removed.
 pub(super) fn after(db: &mut Connection, stream: i64, after: Position) -> Outcome<Option<Found>> {
-    // One moment: an end is seen only together with all that is before it.
+    // In one transaction: the end is seen only together with everything before it.
     let transaction = db.transaction()?;
     let found = found(&transaction, stream, after)?;
     transaction.finish()?;
@@ -85,7 +96,7 @@ fn chunks(db: &Connection, stream: i64, after: Position) -> Outcome<Vec<JsonText
     Ok(chunks)
 }
 
-/// Begins a stream; `None` if there is one of that key.
+/// Begins a stream; `None` if its key is taken.
 pub(super) fn open(db: &Connection, key: &StreamKey, writer: i64) -> Outcome<Option<i64>> {
     let mut statement = db.prepare_cached(
         "INSERT INTO stream (scope, id, written, writer, stop) VALUES (?1, ?2, 0, ?3, 0) ON CONFLICT DO NOTHING",
@@ -94,7 +105,7 @@ pub(super) fn open(db: &Connection, key: &StreamKey, writer: i64) -> Outcome<Opt
     Ok(created.then(|| db.last_insert_rowid()))
 }
 
-/// Adds chunks to a stream; false if it has ended meanwhile.
+/// Adds chunks to a stream; `false` if the stream has ended meanwhile.
 pub(super) fn append(db: &Connection, stream: i64, first: Position, chunks: &[JsonText]) -> Outcome<bool> {
     let written = first.number() - 1 + chunks.len() as u64;
     let mut statement = db.prepare_cached("UPDATE stream SET written = ?2 WHERE key = ?1 AND end IS NULL")?;
@@ -120,12 +131,12 @@ pub(super) fn append(db: &Connection, stream: i64, first: Position, chunks: &[Js
     Ok(true)
 }
 
-/// How a stream ends, as it is kept.
+/// The stored end of a stream.
 #[derive(Debug, Clone)]
 pub(super) enum End {
     Done(JsonText),
     Failed(StoredError),
-    /// The writer went without finishing.
+    /// The writer was dropped without finishing.
     Lost,
 }
 
@@ -163,7 +174,7 @@ fn decode_end(end: &str, body: Option<String>) -> Outcome<StreamEvent> {
     Ok(decoded.event())
 }
 
-/// Ends a stream, unless it has ended; false if it has.
+/// Ends a stream; `false` if it had ended already.
 pub(super) fn end(db: &Connection, stream: i64, end: &End, expires_at: i64) -> Outcome<bool> {
     let (word, body) = end.row()?;
     let mut statement = db.prepare_cached(
@@ -172,7 +183,7 @@ pub(super) fn end(db: &Connection, stream: i64, end: &End, expires_at: i64) -> O
     Ok(statement.execute(params![stream, word, body, expires_at])? == 1)
 }
 
-/// Asks the writer of a stream to stop; false if there is no such stream.
+/// Asks the writer of a stream to stop; `false` if there is no such stream.
 pub(super) fn stop(db: &Connection, key: &StreamKey, now: i64) -> Outcome<bool> {
     let Some(stream) = find(db, key, now)? else {
         return Ok(false);
@@ -182,41 +193,41 @@ pub(super) fn stop(db: &Connection, key: &StreamKey, now: i64) -> Outcome<bool> 
     Ok(true)
 }
 
-/// The streams of a writer that it was asked to stop.
+/// Returns the streams that a writer was asked to stop.
 pub(super) fn stopped(db: &Connection, writer: i64) -> Outcome<Vec<i64>> {
     let mut statement = db.prepare_cached("SELECT key FROM stream WHERE writer = ?1 AND stop = 1")?;
     let keys = statement.query_map([writer], |row| row.get(0))?;
     Ok(keys.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Makes this process known as a writer.
+/// Registers this process as a writer.
 pub(super) fn enlist(db: &Connection, lease_until: i64) -> Outcome<i64> {
     db.prepare_cached("INSERT INTO writer (lease_until) VALUES (?1)")?
         .execute([lease_until])?;
     Ok(db.last_insert_rowid())
 }
 
-/// Shows that a writer is alive; false if it was taken for dead.
+/// Renews a writer's lease; `false` if the writer was taken for dead.
 pub(super) fn renew(db: &Connection, writer: i64, lease_until: i64) -> Outcome<bool> {
     let mut statement = db.prepare_cached("UPDATE writer SET lease_until = ?2 WHERE key = ?1")?;
     Ok(statement.execute([writer, lease_until])? == 1)
 }
 
-/// Removes a writer that has nothing to write.
+/// Removes a writer that has no streams.
 pub(super) fn dismiss(db: &Connection, writer: i64) -> Outcome<()> {
     db.prepare_cached("DELETE FROM writer WHERE key = ?1")?
         .execute([writer])?;
     Ok(())
 }
 
-/// Whether the lease of a writer has lapsed, other than of the one that asks.
+/// Returns whether the lease of another writer has lapsed.
 pub(super) fn has_dead(db: &Connection, living: Option<i64>, now: i64) -> Outcome<bool> {
     let mut statement =
         db.prepare_cached("SELECT EXISTS (SELECT 1 FROM writer WHERE lease_until <= ?1 AND key != ?2)")?;
     Ok(statement.query_row([now, living.unwrap_or(0)], |row| row.get(0))?)
 }
 
-/// Ends the streams of writers whose lease has lapsed, except the one that asks.
+/// Ends the streams of other writers whose lease has lapsed.
 pub(super) fn bury(db: &Connection, living: Option<i64>, now: i64, expires_at: i64) -> Outcome<()> {
     let living = living.unwrap_or(0);
     db.prepare_cached(
@@ -229,7 +240,7 @@ pub(super) fn bury(db: &Connection, living: Option<i64>, now: i64, expires_at: i
     Ok(())
 }
 
-/// Removes some of the streams whose time has come, and the one of this key if its has.
+/// Removes some expired streams, and the stream of this key if it has expired.
 pub(super) fn sweep(db: &Connection, key: &StreamKey, now: i64) -> Outcome<()> {
     db.prepare_cached("DELETE FROM stream WHERE scope = ?1 AND id = ?2 AND expires_at <= ?3")?
         .execute(params![key.scope(), key.id(), now])?;
@@ -240,7 +251,7 @@ pub(super) fn sweep(db: &Connection, key: &StreamKey, now: i64) -> Outcome<()> {
     Ok(())
 }
 
-/// Moves whenever another connection, of this process or another, has committed.
+/// Returns a number that changes whenever another connection, of any process, has committed.
 pub(super) fn data_version(db: &Connection) -> Outcome<i64> {
     Ok(db
         .prepare_cached("PRAGMA data_version")?

@@ -1,4 +1,4 @@
-//! What the thread shares with everybody else.
+//! The state that the thread shares with handles, writers and readers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,16 +16,16 @@ pub(super) struct Shared {
     /// The streams that this process writes.
     live: Mutex<HashMap<StreamKey, Arc<Live>>>,
     changes: watch::Sender<Change>,
-    /// How many read what another process writes.
+    /// The number of readers of other processes' streams.
     strangers: AtomicUsize,
 }
 
-/// What a reader of the file waits for.
+/// What a reader of the file waits for: a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Something in it may be new.
+    /// The file may have changed.
     New,
-    /// Nobody looks any more.
+    /// The file is not polled any more.
     Over,
 }
 
@@ -44,9 +44,9 @@ impl Shared {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This process writes the stream no more.
+    /// Removes a stream that this process has ceased to write.
     pub(super) fn end(&self, key: &StreamKey, live: &Live, event: StreamEvent) {
-        // First, so that whoever has seen the end finds the stream in the file, where alone it can expire.
+        // Removed before the end is told, so that whoever has seen the end finds the stream in the file, where it can expire.
         self.live().remove(key);
         live.end(event);
     }
@@ -64,7 +64,7 @@ impl Shared {
     }
 }
 
-/// Somebody who reads what another process writes: while there is one, the thread looks for changes.
+/// A reader of another process's stream. While there is one, the thread polls the file for changes.
 #[derive(Debug)]
 pub(super) struct Stranger {
     shared: Arc<Shared>,

@@ -1,8 +1,8 @@
-//! The one thread that writes streams.
+//! The thread that writes streams.
 //!
-//! Chunks wait a moment for others, of any stream, and are written with them in one transaction: its cost does not depend
-//! on how many streams there are. Opening, finishing and stopping do not wait, and take along what does. Between
-//! transactions the thread shows that this process is alive, and looks for what others have done.
+//! Chunks wait a moment for others, of any stream, and are written together in one transaction, whose cost does not depend
+//! on the number of streams. Opening, finishing and stopping do not wait, and take the waiting chunks along. Between
+//! transactions the thread renews the lease of this process and polls for changes made by others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use super::writer::SqliteStreamWriter;
 use crate::connection::retry;
 use crate::fault::{Fault, Outcome};
 
-/// How many requests share a transaction at most.
+/// The greatest number of requests in a transaction.
 const MAX_GROUP: usize = 1024;
 
-/// What the thread is asked to do.
+/// A request to the thread.
 pub(super) enum Job {
     Open {
         key: StreamKey,
         jobs: Sender<Job>,
         reply: oneshot::Sender<Result<SqliteStreamWriter>>,
     },
-    /// There is something to write, when it suits.
+    /// There are chunks to write, which may wait for others.
     Write(Arc<Live>),
     Finish {
         live: Arc<Live>,
@@ -44,7 +44,7 @@ pub(super) enum Job {
         key: StreamKey,
         reply: oneshot::Sender<Result<bool>>,
     },
-    /// Somebody reads what another process writes.
+    /// A reader of another process's stream has arrived.
     Look,
 }
 
@@ -55,7 +55,7 @@ type Opening = (
 );
 type Stopping = (StreamKey, oneshot::Sender<Result<bool>>);
 
-/// What is to be done in one transaction.
+/// The requests of one transaction.
 #[derive(Default)]
 struct Group {
     opens: Vec<Opening>,
@@ -63,7 +63,7 @@ struct Group {
     stops: Vec<Stopping>,
 }
 
-/// What a stream has got since the last transaction.
+/// The chunks of a stream since the last transaction.
 struct Write {
     live: Arc<Live>,
     first: Position,
@@ -72,7 +72,7 @@ struct Write {
     reply: Option<oneshot::Sender<Result<()>>>,
 }
 
-/// What a transaction has done, in the order of its group.
+/// The results of a transaction, in the order of its requests.
 struct Done {
     writer: Option<i64>,
     opened: Vec<Option<i64>>,
@@ -83,16 +83,16 @@ struct Done {
 pub(super) struct Thread {
     db: Connection,
     shared: Arc<Shared>,
-    /// This process among those that write.
+    /// The key of this process as a writer.
     writer: Option<i64>,
     open: HashMap<i64, (StreamKey, Arc<Live>)>,
-    /// Streams that have something to write.
+    /// Streams with chunks to write.
     unwritten: Vec<Arc<Live>>,
     flush_at: Option<Instant>,
     look_at: Instant,
     renew_at: Instant,
     version: i64,
-    /// Streams that are over because they could not be written, and whose end has yet to be.
+    /// Streams that ended because they could not be written, and whose end is yet to be written.
     broken: Vec<(i64, End)>,
 }
 
@@ -113,7 +113,7 @@ impl Thread {
         })
     }
 
-    /// Works until the last handle, writer and reader are gone, and leaves nothing unwritten.
+    /// Works until the last handle, writer and reader are dropped, and then writes the rest.
     pub(super) fn run(mut self, queue: &Receiver<Job>) {
         loop {
             let first = match self.patience() {
@@ -139,7 +139,7 @@ impl Thread {
         }
     }
 
-    /// How long there is nothing to do unless somebody asks.
+    /// Returns how long the thread may sleep without a request.
     fn patience(&self) -> Option<Duration> {
         let renew_at = self.is_obliged().then_some(self.renew_at);
         let look_at = self.is_watching().then_some(self.look_at);
@@ -147,7 +147,7 @@ impl Thread {
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether there are streams that must not hang if this process does nothing more for them.
+    /// Returns whether other processes must end streams if this one dies.
     fn is_obliged(&self) -> bool {
         !self.open.is_empty() || !self.broken.is_empty()
     }
@@ -156,7 +156,7 @@ impl Thread {
         !self.open.is_empty() || self.shared.has_strangers()
     }
 
-    /// Puts what can wait aside, and the rest together.
+    /// Sets aside requests that can wait, and collects the others.
     fn sort(&mut self, jobs: Vec<Job>) -> Group {
         let mut group = Group::default();
         for job in jobs {
@@ -172,7 +172,7 @@ impl Thread {
                     if self.open.contains_key(&live.row) {
                         group.writes.push(Write::of(live, Some(end), reply));
                     } else if let Some(reply) = reply {
-                        // Whoever asked may have stopped waiting.
+                        // The caller may have stopped waiting.
                         let _ = reply.send(Err(live.refusal().unwrap_or_else(writer_lost)));
                     }
                 }
@@ -182,7 +182,7 @@ impl Thread {
         group
     }
 
-    /// Does all that is to be done, in one transaction, and answers.
+    /// Runs all requests in one transaction and answers them.
     fn commit(&mut self, mut group: Group) {
         self.flush_at = None;
         for live in std::mem::take(&mut self.unwritten) {
@@ -264,7 +264,7 @@ impl Thread {
                 self.open.insert(row, (key, Arc::clone(&live)));
                 SqliteStreamWriter::new(live, jobs)
             });
-            // A writer that nobody takes ends its stream as it is dropped.
+            // A writer that the caller no longer takes ends its stream when it is dropped.
             let _ = reply.send(opened);
         }
         for ((_, reply), found) in group.stops.into_iter().zip(done.stopped) {
@@ -272,7 +272,7 @@ impl Thread {
         }
     }
 
-    /// Tells everybody that what they asked for was not done. A stream that lost chunks is over.
+    /// Answers all requests of a failed transaction with its error. A stream that lost chunks ends.
     fn give_up(&mut self, group: Group, error: &Error) {
         for write in group.writes {
             let end = End::Failed(StoredError::from(error));
@@ -288,7 +288,7 @@ impl Thread {
         }
     }
 
-    /// This process writes the stream no more.
+    /// Ceases to write a stream.
     fn close(&mut self, live: &Live, event: StreamEvent) {
         match self.open.remove(&live.row) {
             Some((key, _)) => self.shared.end(&key, live, event),
@@ -296,7 +296,7 @@ impl Thread {
         }
     }
 
-    /// Does what is due from time to time.
+    /// Does the periodic work.
     fn tend(&mut self) {
         let now = Instant::now();
         if self.is_obliged() && self.renew_at <= now {
@@ -359,10 +359,10 @@ impl Thread {
         Ok(())
     }
 
-    /// Takes this process off the list.
+    /// Unregisters this process as a writer.
     fn leave(&self) {
         if let Some(writer) = self.writer {
-            // If that fails, its lease lapses.
+            // If it fails, the lease lapses.
             let _ = rows::dismiss(&self.db, writer);
         }
     }
@@ -387,7 +387,7 @@ impl Group {
     }
 }
 
-/// However the thread ends, nobody waits for it any more.
+/// Releases everyone who waits for the thread, however it ends.
 impl Drop for Thread {
     fn drop(&mut self) {
         for (key, live) in self.open.values() {

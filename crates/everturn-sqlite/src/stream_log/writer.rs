@@ -1,4 +1,4 @@
-//! The handle of whoever writes a stream.
+//! The writer of a stream.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -70,14 +70,14 @@ impl StreamWriter for SqliteStreamWriter {
 
 impl Drop for SqliteStreamWriter {
     fn drop(&mut self) {
-        // A stream that is over was ended by the thread, or the thread knows that it is to end it.
+        // A stream that has ended was ended by the thread, or the thread was told to end it.
         if !self.is_finished && self.live.refusal().is_none() {
             let job = Job::Finish {
                 live: Arc::clone(&self.live),
                 end: End::Lost,
                 reply: None,
             };
-            // If the thread has ended, it has ended the stream.
+            // If the thread has ended, it has ended the stream too.
             let _ = self.jobs.send(job);
         }
     }

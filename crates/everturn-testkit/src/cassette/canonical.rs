@@ -1,7 +1,7 @@
-//! Requests in the form in which they are compared.
+//! The canonical form of requests, in which they are compared.
 //!
-//! Two requests are the same if they differ only in credentials, in the order of members, or in the references of tool
-//! calls, which services make up anew each time: references are numbered in the order in which they appear.
+//! Two requests are equal if they differ only in credentials, in the order of members, or in the references of tool calls.
+//! Services make up references anew each time, so they are numbered in the order in which they appear.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Secrets;
 
-/// The request in that form.
+/// Returns the canonical form of a request.
 pub(crate) fn canonical(request: &ModelRequest) -> Result<Value> {
     let mut request = serde_json::to_value(request)?;
     if let Some(config) = request.get_mut("config") {
@@ -42,8 +42,8 @@ fn number_references(request: &mut Value) {
     }
 }
 
-/// Takes out what is at a JSON pointer, if anything is. An element of an array becomes `null`, so that the others keep
-/// their places.
+/// Removes the value at a JSON pointer, if there is one. An element of an array becomes `null`, so that the others keep their
+/// indices.
 pub(crate) fn remove(value: &mut Value, pointer: &str) {
     let Some((parent, last)) = pointer.rsplit_once('/') else {
         return;

@@ -5,7 +5,7 @@ use everturn_core::{Error, Exposure, Result, RuntimeError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a model was asked, what it streamed, and how it ended.
+/// A request, the chunks that the model streamed, and its outcome.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Recording {
     pub(crate) model: String,
@@ -25,7 +25,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// What is worth keeping: not the request again, and no time that would be another's when played.
+    /// Returns the response without its copy of the request and without its latency, which would be wrong when played.
     pub(crate) fn of(result: &Result<ModelResponse>) -> Self {
         match result {
             Ok(response) => Self::Response(Box::new(ModelResponse {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// How the names of settings end that hold credentials, in lower case and without separators.
+/// The endings of the names of settings that hold credentials, in lower case and without separators.
 const NAMES: [&str; 9] = [
     "apikey",
     "accesskey",
@@ -15,10 +15,10 @@ const NAMES: [&str; 9] = [
     "cookie",
 ];
 
-/// What stands where a credential was.
+/// The replacement of a credential.
 const MASK: &str = "[removed]";
 
-/// A shorter text is not worth masking: it would be found everywhere.
+/// The shortest masked text: a shorter one would be found everywhere.
 const MIN_LENGTH: usize = 8;
 
 /// The credentials of one request's configuration.
@@ -30,14 +30,14 @@ impl Secrets {
         Self::take_from(config);
     }
 
-    /// Removes the settings that hold credentials and keeps what they were.
+    /// Removes the settings that hold credentials and returns the credentials.
     pub(crate) fn take_from(config: &mut Value) -> Self {
         let mut found = Vec::new();
         take(config, &mut found);
         Self(found)
     }
 
-    /// Masks the credentials wherever a service has repeated them.
+    /// Masks the credentials wherever the service has repeated them.
     pub(crate) fn mask(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -73,7 +73,7 @@ fn take(config: &mut Value, found: &mut Vec<String>) {
 
 fn keep_texts(value: &Value, found: &mut Vec<String>) {
     match value {
-        // A header holds a scheme and the credential; either alone may be repeated.
+        // A header holds a scheme and the credential; the service may repeat both or only the credential.
         Value::String(text) => {
             found.extend(
                 text.split_whitespace()

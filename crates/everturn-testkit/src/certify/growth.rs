@@ -1,4 +1,4 @@
-//! That a conversation takes the room of what was said, not of what was said times how often it was saved.
+//! Checks that a conversation takes the room of its messages, not of its messages times its snapshots.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use everturn_ai::Message;
 use super::row::{at, row, save};
 use super::{Certificate, Verdict, ensure, examine};
 
-/// How many turns each half of the conversation has.
+/// The number of turns in each half of the conversation.
 const TURNS: i64 = 150;
 
-/// How many bytes are said in a turn.
+/// The number of bytes that each turn adds.
 const SAID: usize = 2_048;
 
-/// Saves a long conversation at every turn, and then forks of it, and looks at how the store grows.
+/// Saves a long conversation at every turn, then forks of it, and measures how the store grows.
 ///
-/// `size` tells how many bytes the store takes, after whatever it does to tidy up. What is said cannot be compressed. A
-/// store that keeps each snapshot by itself, as files in the published layout do, breaks both promises: not every store
-/// needs to make them.
+/// `size` returns how many bytes the store takes, after whatever it does to tidy up. The messages cannot be compressed. A
+/// store that stores each snapshot by itself, such as the file store, breaks both promises; not every store has to make
+/// them.
 pub async fn certify_growth(store: Arc<dyn SessionStore>, size: impl AsyncFnMut() -> u64) -> Certificate {
     let mut growth = Growth {
         store,

@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::{directory, skip};
 use crate::Reply;
 
-/// A file of the data, YAML or JSON, as JSON; `None` if it is not there, after saying so.
+/// Reads a file of the data, YAML or JSON, as JSON. If the file does not exist, says so and returns `None`.
 ///
 /// # Panics
-/// If the file cannot be read as YAML; if it is not there and `CI` is `true`.
+/// If the file cannot be parsed; if it does not exist and `CI` is `true`.
 pub fn load(file: &str) -> Option<Value> {
     let path = directory()?.join(file);
     if !path.is_file() {
@@ -30,7 +30,7 @@ pub fn load(file: &str) -> Option<Value> {
     Some(parsed.unwrap_or_else(|error| panic!("cannot parse {}: {error}", path.display())))
 }
 
-/// The cases of a file: its list `tests`, or the file itself if it is a list; `None` as for [`load`].
+/// Reads the cases of a file: its list `tests`, or the whole file if it is a list. Returns `None` as [`load`] does.
 ///
 /// # Panics
 /// As [`load`]; also if there is no list.
@@ -45,7 +45,7 @@ pub fn cases(file: &str) -> Option<Vec<Value>> {
     }
 }
 
-/// The replies that a case, or a step of one, gives to its model: `modelResponses`, each after its `streamChunks`.
+/// Returns the model's replies in a case or a step of one: `modelResponses`, each after its `streamChunks`.
 ///
 /// # Errors
 /// `INTERNAL` if they are not responses and chunks.

@@ -1,14 +1,14 @@
-//! Where the cases are, and what to do when they are not there.
+//! Finding the conformance data, and skipping tests without it.
 
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-/// The folder with the data; `None` if there is none, after saying so.
+/// Returns the folder with the data. If there is none, says so and returns `None`.
 ///
 /// # Panics
-/// If there is none and `CI` is `true`.
+/// If there is no such folder and `CI` is `true`.
 pub fn directory() -> Option<PathBuf> {
     let folder = candidate(env::var_os("CONFORMANCE_DIR"), env::var_os("CARGO_MANIFEST_DIR"));
     if folder.is_dir() {
@@ -21,7 +21,7 @@ pub fn directory() -> Option<PathBuf> {
     None
 }
 
-/// A crate lies two folders deep in the repository, and the shared folder beside it.
+/// Returns the chosen folder, or the default: a crate is two folders deep in the repository, and `shared` is beside it.
 fn candidate(chosen: Option<OsString>, manifest: Option<OsString>) -> PathBuf {
     match chosen.filter(|chosen| !chosen.is_empty()) {
         Some(chosen) => chosen.into(),
@@ -29,7 +29,7 @@ fn candidate(chosen: Option<OsString>, manifest: Option<OsString>) -> PathBuf {
     }
 }
 
-/// Says that the running test is skipped, and why.
+/// Prints that the running test is skipped, with the reason.
 ///
 /// # Panics
 /// If `CI` is `true`: there, everything that a test needs must be present.

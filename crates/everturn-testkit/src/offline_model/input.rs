@@ -1,11 +1,11 @@
-//! What a text offers for filling in a form.
+//! The texts and numbers in a message, for filling in an input.
 
 use super::text::words;
 
-/// Words after which comes what a sentence is about.
+/// Prepositions after which the topic of a sentence comes.
 const BEFORE_SUBJECT: [&str; 9] = ["about", "at", "for", "from", "in", "of", "on", "to", "with"];
 
-/// The texts and numbers of one message; numbers are used up one after the other.
+/// The texts and numbers of one message. Each number is used once.
 pub(super) struct Input {
     text: String,
     numbers: std::vec::IntoIter<f64>,
@@ -28,7 +28,7 @@ impl Input {
         self.numbers.next()
     }
 
-    /// What the text is about: what is in quotation marks, or what follows the last preposition, or all of it.
+    /// Returns the topic of the text: the quoted part, else the part after the last preposition, else all of it.
     pub(super) fn subject(&self) -> String {
         if let Some((_, rest)) = self.text.split_once('"')
             && let Some((quoted, _)) = rest.split_once('"')
@@ -42,7 +42,7 @@ impl Input {
             .iter()
             .rposition(is_before_subject)
             .map_or(0, |position| position + 1);
-        // A preposition at the very end introduces nothing.
+        // A preposition at the very end has no topic after it.
         let subject = if start < words.len() {
             &words[start..]
         } else {
@@ -51,7 +51,7 @@ impl Input {
         trimmed(&subject.join(" ")).to_owned()
     }
 
-    /// Whether the text has all the words of `name`.
+    /// Returns whether the text has all the words of `name`.
     pub(super) fn mentions(&self, name: &str) -> bool {
         let said = words(&self.text);
         let wanted = words(name);

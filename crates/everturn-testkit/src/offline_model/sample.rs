@@ -1,4 +1,4 @@
-//! Values of the shape that a schema asks for.
+//! Sample values of a schema.
 
 use everturn_ai::ModelRequest;
 use serde_json::{Map, Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use super::input::Input;
 use super::text::last_user_text;
 
-/// How deep a value is filled in; a schema may refer to itself.
+/// The depth of a sample; a schema may refer to itself.
 const MAX_DEPTH: usize = 8;
 
-/// The output that a request asks for in another form than text; `None` if it wants to be talked to.
+/// Returns the structured output that a request asks for; `None` if it asks for text.
 pub(super) fn output(request: &ModelRequest) -> Option<String> {
     let output = request.output.as_ref()?;
     let format = output.format.as_deref();
@@ -32,7 +32,7 @@ fn lines(items: &[Value]) -> String {
     lines.join("\n")
 }
 
-/// A value of the schema's shape, filled in from the text where that has something to offer.
+/// Returns a value of the schema's shape, with texts and numbers from the message where it has some.
 pub(super) fn sample(schema: &Value, input: &mut Input) -> Value {
     Sampler { root: schema, input }.value(schema, 0)
 }
@@ -104,7 +104,7 @@ impl Sampler<'_> {
         Value::Object(members)
     }
 
-    /// Only what is required: what may be left out is.
+    /// Fills in required members only.
     fn object(&mut self, schema: &Value, depth: usize) -> Value {
         let required = schema
             .get("required")
@@ -160,7 +160,7 @@ impl Sampler<'_> {
     }
 }
 
-/// The type that a schema names or, failing that, implies.
+/// Returns the type that a schema names, or else implies.
 fn kind(schema: &Value) -> Option<&str> {
     match schema.get("type") {
         Some(Value::String(kind)) => Some(kind),

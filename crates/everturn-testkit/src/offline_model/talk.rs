@@ -1,15 +1,15 @@
-//! What there is to say when nothing else is asked for.
+//! Replies in plain text.
 
 use everturn_ai::{ModelRequest, Part, Role};
 
 use super::text::{last_user_text, user_texts, words};
 
-/// How much of a tool's answer is repeated.
+/// How many characters of a tool's answer are repeated.
 const MAX_QUOTED_CHARS: usize = 400;
 
 const ABOUT: &str = "I am the offline model: a handful of rules, and nothing that understands you.";
 
-/// A reply in plain words.
+/// Returns a reply in plain text.
 pub(super) fn reply(request: &ModelRequest) -> String {
     if let Some(report) = tool_report(request) {
         return report;
@@ -68,7 +68,7 @@ fn memory(request: &ModelRequest) -> String {
     format!("So far you have said:{}", lines.concat())
 }
 
-/// What the tools answered, if the last message is theirs.
+/// Returns the answers of the tools, if the last message holds them.
 fn tool_report(request: &ModelRequest) -> Option<String> {
     let message = request
         .messages

@@ -1,8 +1,8 @@
-//! Looking at words.
+//! The words of messages.
 
 use everturn_ai::{Message, ModelRequest, Role};
 
-/// The texts of the user, oldest first.
+/// Returns the texts of the user, oldest first.
 pub(super) fn user_texts(request: &ModelRequest) -> Vec<String> {
     let users = request
         .messages
@@ -15,12 +15,12 @@ pub(super) fn user_texts(request: &ModelRequest) -> Vec<String> {
         .collect()
 }
 
-/// The last text of the user; empty if there is none.
+/// Returns the last text of the user; empty if there is none.
 pub(super) fn last_user_text(request: &ModelRequest) -> String {
     user_texts(request).pop().unwrap_or_default()
 }
 
-/// The words of a text in lower case; `inSeason` and `in_season` are two words each.
+/// Returns the words of a text in lower case; `inSeason` and `in_season` are two words each.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut after_lowercase = false;
@@ -40,7 +40,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether two words are forms of one, judged by how they begin: `season` and `seasons`.
+/// Returns whether two words are forms of one, judged by their beginnings: `season` and `seasons`.
 pub(super) fn is_related(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() {
         (one, other)

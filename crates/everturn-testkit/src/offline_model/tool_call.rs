@@ -7,7 +7,7 @@ use super::input::Input;
 use super::sample::sample;
 use super::text::{is_related, last_user_text, words};
 
-/// Words that say nothing about what a tool is for.
+/// Words that do not describe the purpose of a tool.
 const COMMON: [&str; 44] = [
     "a", "an", "and", "any", "are", "as", "at", "by", "can", "current", "do", "find", "for", "from", "get",
     "given", "how", "i", "in", "is", "it", "list", "look", "looks", "make", "me", "my", "of", "on", "or",
@@ -15,10 +15,10 @@ const COMMON: [&str; 44] = [
     "with", "you",
 ];
 
-/// How many words of its description a text must share with a tool whose name it does not mention.
+/// How many words a text must share with the description of a tool whose name it does not mention.
 const MIN_SHARED: usize = 2;
 
-/// The tool call that the request asks for, if it asks for one.
+/// Returns the tool call that the request asks for, if it asks for one.
 pub(super) fn wanted(request: &ModelRequest) -> Option<ToolRequest> {
     let is_required = match request.tool_choice {
         Some(ToolChoice::None) => return None,
@@ -27,7 +27,7 @@ pub(super) fn wanted(request: &ModelRequest) -> Option<ToolRequest> {
     };
     let text = last_user_text(request);
     let said = telling(&text);
-    // `max_by_key` would take the last of equals; the first tool is the better guess.
+    // `max_by_key` would return the last of equal tools; the first is the better guess.
     let (score, tool) = request
         .tools()
         .iter()
@@ -39,7 +39,7 @@ pub(super) fn wanted(request: &ModelRequest) -> Option<ToolRequest> {
 fn call(tool: &ToolDefinition, text: &str, position: usize) -> ToolRequest {
     let any = Value::Bool(true);
     let input = sample(tool.input_schema.as_ref().unwrap_or(&any), &mut Input::of(text));
-    // What a model sends to a tool is an object of arguments, even when the schema does not say so.
+    // A model sends an object of arguments, even if the schema does not say so.
     let input = if input.is_null() {
         Value::Object(serde_json::Map::new())
     } else {
@@ -48,7 +48,7 @@ fn call(tool: &ToolDefinition, text: &str, position: usize) -> ToolRequest {
     ToolRequest::new(tool.name.clone(), input).with_reference(format!("offline-{position}"))
 }
 
-/// How well a tool fits what was said; 0 if not at all. A name counts more than any description.
+/// Scores how well a tool fits the text; 0 if not at all. A name counts more than any description.
 fn score(tool: &ToolDefinition, said: &[String]) -> usize {
     let is_said = |word: &String| said.iter().any(|said| is_related(word, said));
     let name = telling(&tool.name);
@@ -62,7 +62,7 @@ fn score(tool: &ToolDefinition, said: &[String]) -> usize {
     if shared >= MIN_SHARED { shared } else { 0 }
 }
 
-/// The words of a text that tell something, each once.
+/// Returns the distinctive words of a text, each once.
 fn telling(text: &str) -> Vec<String> {
     let mut words = words(text);
     words.retain(|word| !COMMON.contains(&word.as_str()));
