@@ -146,4 +146,6 @@ mod pages {
     struct Background;
     #[doc = include_str!("../../../docs/mcp.md")]
     struct Mcp;
+    #[doc = include_str!("../../../docs/stores.md")]
+    struct Stores;
 }
