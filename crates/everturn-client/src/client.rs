@@ -1,4 +1,4 @@
-//! How servers are reached.
+//! The client: how requests to servers are sent.
 
 use std::fmt;
 use std::future::Future;
@@ -12,18 +12,18 @@ use reqwest::redirect::Policy;
 use crate::headers::Headers;
 use crate::{RemoteAgent, RemoteFlow, Retries};
 
-/// How long a connection is kept that nobody uses: less than Node keeps it, so that a turn, which cannot be sent again, is
-/// not sent into a connection that is being closed.
+/// How long an idle connection is kept. It is less than Node's limit, so that a turn, which cannot be sent again, is not
+/// sent on a connection that the server is closing.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long it may take to reach a server.
+/// How long connecting to a server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a run without a worker is waited for: as long as a run in this process is, unless its agent says otherwise.
+/// How long a run without a worker is waited for; as long as for a run in this process by default.
 const TAKEOVER_PATIENCE: Duration = Duration::from_mins(1);
 
-/// How agents and flows elsewhere are reached: with which headers, for how long, and with how much patience. Cloning
-/// is cheap; clones share their connections.
+/// An HTTP client for remote agents and flows, with its headers, limits and retries. Cloning is cheap, and clones share
+/// their connections.
 ///
 /// ```
 /// use everturn_client::{Client, HeaderMap, RemoteAgent};
@@ -58,15 +58,15 @@ pub(crate) struct Settings {
 }
 
 impl Client {
-    /// A client as most programs need it.
+    /// Returns a client with the default settings.
     ///
     /// # Errors
-    /// `INTERNAL` if this machine cannot do TLS.
+    /// `INTERNAL` if TLS cannot be set up on this machine.
     pub fn new() -> Result<Self> {
         Self::builder().build()
     }
 
-    /// Says more about a client.
+    /// Returns a builder for a client with other settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder {
             http: None,
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// The agent at `url`, whose custom state is an `S`.
+    /// Returns the agent at `url`, whose custom state is an `S`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
@@ -88,7 +88,7 @@ impl Client {
         RemoteAgent::reached_by(self.clone(), url)
     }
 
-    /// The flow at `url`, which turns an `I` into an `O` and streams `C`s.
+    /// Returns the flow at `url`, which takes an `I`, returns an `O` and streams `C`s.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
@@ -97,7 +97,7 @@ impl Client {
     }
 }
 
-/// What can be said about a client.
+/// The settings of a [`Client`].
 #[must_use = "a client exists once it is built"]
 pub struct ClientBuilder {
     http: Option<reqwest::Client>,
@@ -111,7 +111,7 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Sends this header with every request; a later one of the same name replaces an earlier one.
+    /// Sends a header with every request. A later header of the same name replaces an earlier one.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         if let Err(problem) = self.headers.insert(name, value) {
             self.problem.get_or_insert(problem);
@@ -119,8 +119,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks `provider` for headers before every request, also before one that goes on with a stream: for tokens that
-    /// run out. It is given the context of the turn or call, and what it gives replaces fixed headers of the same name.
+    /// Asks `provider` for headers before every request, also before reattaching to a stream, for example for tokens that
+    /// expire. The provider gets the context of the turn or call. Its headers replace fixed headers of the same name.
     pub fn headers<F, Fut>(mut self, provider: F) -> Self
     where
         F: Fn(Context) -> Fut + Send + Sync + 'static,
@@ -130,52 +130,52 @@ impl ClientBuilder {
         self
     }
 
-    /// Sends requests with an HTTP client of one's own, for instance one with a proxy or certificates.
+    /// Sends requests with your own HTTP client, for example one with a proxy or certificates.
     ///
-    /// The one used otherwise follows no redirects, since they could take credentials elsewhere.
+    /// The default client follows no redirects, because they could send credentials to another server.
     pub fn http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// How often what may be repeated is repeated.
+    /// Sets how often requests that may be repeated are retried.
     pub fn retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
         self
     }
 
-    /// How long reading what an agent keeps, or an abort, may take each time it is tried; 30 seconds if not said.
+    /// Sets how long each attempt to read a snapshot or to abort a run may take; 30 seconds by default.
     ///
-    /// How long a turn or a flow may take is the deadline of its [`Context`].
+    /// The limit of a turn or a flow is the deadline of its [`Context`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// For how long a server that works may say nothing before it counts as lost; five minutes if not said.
+    /// Sets for how long a working server may be silent before it counts as lost; five minutes by default.
     pub fn silence(mut self, silence: Duration) -> Self {
         self.silence = silence;
         self
     }
 
-    /// The largest reply, or event of a stream, that is taken in; 64 MiB if not said.
+    /// Sets the largest accepted reply or event of a stream; 64 MiB by default.
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// For how long [waiting](everturn_agent::AgentTask::wait) for a background run goes on after its worker went silent,
-    /// so that another may take the run over; one minute if not said. It should be longer than the interval at which the
-    /// server's processes look for lost runs. With none, the first word of an expired run is the last.
+    /// Sets for how long [waiting](everturn_agent::AgentTask::wait) for a background run continues after its worker went
+    /// silent, so that another worker can take the run over; one minute by default. It should be longer than the interval
+    /// at which the server's processes poll for lost runs. With zero, an expired run is reported at once.
     pub fn takeover_patience(mut self, patience: Duration) -> Self {
         self.takeover_patience = patience;
         self
     }
 
-    /// Makes the client.
+    /// Builds the client.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for what is not a header; `INTERNAL` if this machine cannot do TLS.
+    /// `INVALID_ARGUMENT` for an invalid header; `INTERNAL` if TLS cannot be set up on this machine.
     pub fn build(self) -> Result<Client> {
         if let Some(problem) = self.problem {
             return Err(problem);

@@ -1,9 +1,8 @@
-//! One stream of events, over as many connections as it takes.
+//! One stream of events, over as many connections as it needs.
 //!
-//! A server that names a stream keeps it, so that a client that lost its connection can go on with it. Then the stream
-//! is asked for again, from the last event that has an id; a server that gives no ids starts over, and what was
-//! delivered already is passed over. A stream that has no name is over when its connection is: the request that
-//! started it is never sent twice.
+//! A server that names a stream keeps it, so that a client that lost its connection can reattach. The client then asks for
+//! the events after the last one with an id. A server without ids starts over, and the client skips the chunks that it has
+//! delivered already. A stream without a name ends with its connection: the request that started it is never sent twice.
 
 use std::sync::Arc;
 
@@ -17,8 +16,8 @@ use crate::client::Settings;
 use crate::events::{Decoder, Event};
 use crate::request::{Failed, Repeat, Request, Stage, content_type, decoded, result_in, too_large};
 
-/// The connection broke before the stream was over, and the server does not keep the stream. What became of the work
-/// is not known: look before starting it again.
+/// The reason of an error for a connection that broke before the end of a stream that the server does not keep. The outcome
+/// of the work is unknown: read the session before you start it again.
 pub const STREAM_BROKEN: Reason = Reason::new("stream-broken");
 
 pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-genkit-stream-id");
@@ -26,7 +25,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Asks an Everturn server to number its events; other servers do not know it.
 const EVENT_IDS: HeaderName = HeaderName::from_static("x-everturn-event-ids");
 
-/// A stream under way.
+/// A running stream.
 #[derive(Debug)]
 pub(crate) struct EventStream {
     settings: Arc<Settings>,
@@ -37,14 +36,14 @@ pub(crate) struct EventStream {
     id: Option<Arc<str>>,
     last_event: Option<Arc<str>>,
     delivered: u64,
-    /// How many chunks are still to come that were delivered before.
+    /// How many of the next chunks were delivered before.
     repeated: u64,
-    /// How often in a row, without any event, the stream had to be asked for again.
+    /// How often in a row the client reattached without receiving an event.
     failures: u32,
 }
 
 impl EventStream {
-    /// Asks for something to be done and streamed.
+    /// Starts a streamed call.
     pub(crate) async fn start(
         settings: &Arc<Settings>,
         url: &Url,
@@ -54,7 +53,7 @@ impl EventStream {
         Self::open(settings, url, body, context, None, Repeat::Unsent).await
     }
 
-    /// Asks to be shown something, which does the same however often it is asked.
+    /// Starts a streamed call that may be repeated.
     pub(crate) async fn look(
         settings: &Arc<Settings>,
         url: &Url,
@@ -64,7 +63,7 @@ impl EventStream {
         Self::open(settings, url, body, context, None, Repeat::Always).await
     }
 
-    /// Asks for a stream that was started before, from its beginning.
+    /// Reattaches to a stream, from its beginning.
     ///
     /// # Errors
     /// `NOT_FOUND` if the server does not know it, or no longer.
@@ -87,7 +86,7 @@ impl EventStream {
         repeat: Repeat,
     ) -> Result<Self> {
         let mut request = Request::new(url, body)?;
-        // Some servers stream only if this is all that is accepted.
+        // Some servers stream only if no other type is accepted.
         request.accept = "text/event-stream";
         request.extra = headers_for(id.as_deref(), None)?;
         let mut failures = 0;
@@ -122,10 +121,10 @@ impl EventStream {
         self.id.as_ref()
     }
 
-    /// The next event. An output or a failure is the last one: do not ask for another.
+    /// Returns the next event. An output or a failure is the last event; do not call this again after it.
     ///
     /// # Errors
-    /// What makes it impossible to go on; [`STREAM_BROKEN`] if the server does not keep the stream.
+    /// Why the stream cannot continue; [`STREAM_BROKEN`] if the server does not keep the stream.
     pub(crate) async fn next(&mut self) -> Result<Event> {
         loop {
             let (event, id) = match self.connection.next(&self.settings).await {
@@ -149,7 +148,7 @@ impl EventStream {
         }
     }
 
-    /// Sends every chunk to `emitter` and gives the output.
+    /// Sends every chunk to `emitter` and returns the output.
     ///
     /// # Errors
     /// The failure that ended the stream; as [`EventStream::next`].
@@ -166,7 +165,7 @@ impl EventStream {
         }
     }
 
-    /// Asks for the rest of the stream.
+    /// Reattaches and asks for the rest of the stream.
     async fn reconnect(&mut self, mut cause: Error) -> Result<()> {
         let Some(id) = self.id.clone() else {
             return Err(cause.with_reason(STREAM_BROKEN));
@@ -178,7 +177,7 @@ impl EventStream {
             match self.settings.send(&self.request, &self.context).await {
                 Ok(response) => {
                     self.connection = Connection::new(&self.settings, response)?;
-                    // A server that gave an id goes on after it; any other starts over.
+                    // A server that gave an id continues after it; any other starts over.
                     self.repeated = if self.last_event.is_some() {
                         0
                     } else {
@@ -194,23 +193,23 @@ impl EventStream {
     }
 }
 
-/// One connection's share of a stream.
+/// The part of a stream that one connection carries.
 #[derive(Debug)]
 struct Connection {
     source: Source,
     decoder: Decoder,
 }
 
-/// Where more bytes come from.
+/// The source of further bytes.
 #[derive(Debug)]
 enum Source {
     /// A stream of records.
     Stream(Response),
-    /// One document in place of a stream; some servers stream nothing.
+    /// One document instead of a stream; some servers do not stream.
     Document(Response),
     /// There are no more.
     Ended,
-    /// There are more than can be taken in.
+    /// There are more than the limit allows.
     Overflowing,
 }
 
@@ -231,14 +230,14 @@ impl Connection {
         })
     }
 
-    /// The next event and the id it has.
+    /// Returns the next event and its id.
     async fn next(&mut self, settings: &Settings) -> Result<(Event, Option<Arc<str>>), Failed> {
         loop {
             while let Some(record) = self.decoder.pop() {
                 match Event::of(&record) {
                     Ok(Some(event)) => return Ok((event, record.id)),
                     Ok(None) => {}
-                    // The last record of a connection that broke may be the first half of one.
+                    // The last record of a broken connection may be incomplete.
                     Err(_) if matches!(self.source, Source::Ended) => {}
                     Err(error) => return Err(refused(error)),
                 }

@@ -1,4 +1,4 @@
-//! What a server streams, in every form that servers of this protocol give it.
+//! The events of a stream, in the forms that servers of this protocol use.
 //!
 //! | server | form |
 //! |---|---|
@@ -16,19 +16,19 @@ use serde_json::{Map, Value};
 pub use self::decoder::{Decoder, Record, RecordKind, TooLarge};
 use crate::wire_error::error_in;
 
-/// What a record says.
+/// An event of a stream.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
-    /// A piece of the stream.
+    /// A chunk.
     Chunk(Value),
     /// The output, which ends the stream.
     Output(Value),
-    /// The error that ends it.
+    /// The error that ends the stream.
     Failure(Error),
 }
 
 impl Event {
-    /// The event in a record; `None` if it is of a kind that this version does not know.
+    /// Parses the event in a record; `None` if this version does not know its kind.
     ///
     /// # Errors
     /// `INTERNAL` if the record is not of this protocol at all.
@@ -45,7 +45,7 @@ impl Event {
         }
     }
 
-    /// The event in an envelope; `None` if it is of a kind that this version does not know.
+    /// Parses the event in an envelope; `None` if this version does not know its kind.
     pub(crate) fn within(mut envelope: Map<String, Value>) -> Option<Self> {
         if let Some(error) = envelope.shift_remove("error").filter(|error| !error.is_null()) {
             return Some(Self::Failure(error_in(error, Status::Unknown)));
@@ -53,7 +53,7 @@ impl Event {
         if let Some(chunk) = envelope.shift_remove("message") {
             return Some(Self::Chunk(chunk));
         }
-        // An output that JavaScript calls undefined is left out.
+        // JavaScript leaves out an undefined output.
         let is_empty = envelope.is_empty();
         let output = envelope.shift_remove("result");
         output.or(is_empty.then_some(Value::Null)).map(Self::Output)

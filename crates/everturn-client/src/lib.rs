@@ -1,4 +1,4 @@
-//! Agents and flows on another machine, used like those in this process.
+//! Remote agents and flows, used like those in this process.
 //!
 //! A [`RemoteAgent`] has the surface of an [`Agent`](everturn_agent::Agent): the same chats, turns, tasks, interrupts and
 //! replies, over HTTP. It speaks to Everturn servers, and to Genkit servers in other languages.
@@ -48,7 +48,7 @@
 //! |---|---|
 //! | the server cannot be reached | tried again: see [`Retries`] |
 //! | the connection breaks in a turn, and the server keeps the stream | the turn goes on over another connection |
-//! | it breaks, and the server keeps nothing | `UNAVAILABLE` with [`STREAM_BROKEN`]; the turn is never sent twice |
+//! | it breaks, and the server does not keep the stream | `UNAVAILABLE` with [`STREAM_BROKEN`]; the turn is never sent twice |
 //! | the server no longer knows the stream | `NOT_FOUND` |
 //! | reading or aborting fails on the way | tried again |
 //! | the connection breaks while a background run is watched | `UNAVAILABLE` with [`STREAM_BROKEN`]; the run goes on, and can be watched again |
@@ -58,7 +58,7 @@
 //! | to | see |
 //! |---|---|
 //! | talk to an agent | [`RemoteAgent`] |
-//! | have whole conversations on one connection (feature `websocket`) | `AgentSocket` |
+//! | hold whole conversations on one connection (feature `websocket`) | `AgentSocket` |
 //! | run a flow | [`RemoteFlow`], [`FlowStream`] |
 //! | send credentials, set limits | [`Client`], [`ClientBuilder`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]

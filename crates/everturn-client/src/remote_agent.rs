@@ -1,4 +1,4 @@
-//! An agent on another machine.
+//! A remote agent.
 
 mod history;
 mod watching;
@@ -24,12 +24,12 @@ use crate::event_stream::EventStream;
 use crate::request::{Repeat, Request, decoded};
 use crate::stop::StopOnDrop;
 
-/// An agent that is served elsewhere, with the surface of one in this process: see [`everturn_agent::Agent`]. Cloning
-/// gives another handle to it.
+/// An agent on another server, with the methods of an agent in this process: see [`everturn_agent::Agent`]. A clone is
+/// another handle to the same agent.
 ///
-/// A turn is one request, which is never sent twice. Where the server keeps streams, a turn whose connection breaks goes
-/// on over another; elsewhere it ends with [`STREAM_BROKEN`](crate::STREAM_BROKEN), and [`Chat::read`] shows what came of
-/// it. Dropping a turn cancels it here and, where the server knows how, there.
+/// A turn is one request, which is never sent twice. If the server keeps streams, a turn whose connection breaks continues
+/// on another connection. Otherwise it ends with [`STREAM_BROKEN`](crate::STREAM_BROKEN), and [`Chat::read`] reads its
+/// outcome. Dropping a turn cancels it here and, if the server supports it, there.
 ///
 /// [`Chat::read`]: everturn_agent::Chat::read
 pub struct RemoteAgent<S = Value> {
@@ -54,7 +54,7 @@ struct Envelope<'a, T> {
 }
 
 impl<S> RemoteAgent<S> {
-    /// The agent at `url`, reached as most programs need it. Use [`Client`] to say more.
+    /// Returns the agent at `url`, with a default client. Use [`Client::agent`] for other settings.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
@@ -75,7 +75,7 @@ impl<S> RemoteAgent<S> {
         })
     }
 
-    /// The same agent, whose snapshots are read at `url` and not below its own address.
+    /// Reads the agent's snapshots at `url` instead of below its own address.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
@@ -84,7 +84,7 @@ impl<S> RemoteAgent<S> {
         Ok(self)
     }
 
-    /// The same agent, whose background runs are aborted at `url` and not below its own address.
+    /// Aborts the agent's background runs at `url` instead of below its own address.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
@@ -93,23 +93,23 @@ impl<S> RemoteAgent<S> {
         Ok(self)
     }
 
-    /// Where the agent is.
+    /// Returns the address of the agent.
     pub fn url(&self) -> &str {
         self.routes.run.as_str()
     }
 }
 
 impl<S: CustomState> RemoteAgent<S> {
-    /// Runs one turn of a fresh conversation.
+    /// Runs one turn of a new session.
     ///
     /// # Errors
-    /// What the turn failed with; [`AgentReply::of`] finds the reply of a failed turn in it. `UNAVAILABLE` if the server
-    /// cannot be reached.
+    /// The error of the turn, in which [`AgentReply::of`] finds the reply of a failed turn; `UNAVAILABLE` if the server cannot
+    /// be reached.
     pub async fn run(&self, input: impl Into<AgentInput>) -> Result<AgentReply<S>> {
         self.chat().run(input).await
     }
 
-    /// Runs one turn of a fresh conversation on a text.
+    /// Runs one turn of a new session on a text.
     ///
     /// # Errors
     /// As [`RemoteAgent::run`].
@@ -120,26 +120,26 @@ impl<S: CustomState> RemoteAgent<S> {
     /// Opens one connection for whole conversations; see [`AgentSocket`](crate::AgentSocket).
     ///
     /// # Errors
-    /// `UNIMPLEMENTED` if the server does not offer that; what it refuses with; `UNAVAILABLE` if it cannot be reached.
+    /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot be reached.
     #[cfg(feature = "websocket")]
     pub async fn websocket(&self) -> Result<crate::AgentSocket<S>> {
         crate::AgentSocket::open(self.clone()).await
     }
 
-    /// Begins or resumes a conversation that goes on from turn to turn.
+    /// Begins or resumes a session.
     pub fn chat(&self) -> ChatBuilder<S> {
         ChatBuilder::new(Arc::new(self.clone()))
     }
 
-    /// A run in the background that was started before, by the id of its row.
+    /// Returns a background run by the id of its snapshot.
     pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S> {
         AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
     }
 
-    /// The snapshot of that id.
+    /// Reads the snapshot of an id.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is none, or the agent keeps none; what the server refuses with.
+    /// `NOT_FOUND` if there is no such snapshot, or the agent has no store; the server's own error.
     pub async fn get_snapshot(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
         let request = GetSnapshotRequest {
             snapshot_id: Some(id.into()),
@@ -148,7 +148,7 @@ impl<S: CustomState> RemoteAgent<S> {
         self.snapshot(request, Context::current()).await
     }
 
-    /// The latest snapshot of a session.
+    /// Reads the tip of a session.
     ///
     /// # Errors
     /// As [`RemoteAgent::get_snapshot`].
@@ -160,10 +160,10 @@ impl<S: CustomState> RemoteAgent<S> {
         self.snapshot(request, Context::current()).await
     }
 
-    /// Asks the background run behind a pending row to stop; `None` if there is no such row.
+    /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot.
     ///
-    /// Servers tell one status, some the one before and some the one after. A run that is aborted now is therefore said
-    /// to have been pending, even if it was aborted earlier.
+    /// Servers return one status: some the status before the abort, some the one after it. A run that is aborted now is
+    /// therefore reported as pending before, even if it was aborted earlier.
     ///
     /// # Errors
     /// What the server refuses with.
@@ -208,7 +208,7 @@ impl Routes {
     ) -> Result<AgentOutput> {
         let envelope = Envelope {
             data: input,
-            // Sent even if it says nothing: the JavaScript server wants it.
+            // Sent even if it is empty, because the JavaScript server requires it.
             init: Some(init),
         };
         let settings = &self.client.0;
@@ -216,14 +216,14 @@ impl Routes {
         let id = events.id();
         let stop = id.map(|id| StopOnDrop::new(settings, &self.run, id, context));
         let outcome = events.relay(emitter).await;
-        // Only a turn that was dropped under way is to be stopped.
+        // Only a turn that was dropped while it ran must be stopped.
         if let Some(stop) = stop {
             stop.disarm();
         }
         outcome
     }
 
-    /// Asks a companion of the agent; asking again does no harm.
+    /// Calls a companion action of the agent, which may be repeated.
     async fn ask(&self, url: &Url, data: &impl Serialize, context: &Context) -> Result<Value> {
         let settings = &self.client.0;
         let request = Request::new(url, &Envelope { data, init: None })?;
@@ -232,7 +232,7 @@ impl Routes {
     }
 
     pub(crate) async fn read(&self, mut request: GetSnapshotRequest, context: &Context) -> Result<Snapshot> {
-        // Some servers take only one of the two, so the other is checked here.
+        // Some servers accept only one of the two, so the other is checked here.
         let owner = match &request.snapshot_id {
             Some(_) => request.session_id.take(),
             None => None,
@@ -266,7 +266,7 @@ impl Routes {
     }
 }
 
-/// What an abort did, as far as the one status tells that servers give.
+/// Returns the outcome of an abort from the one status that servers return.
 pub(crate) fn abort_of(status: SnapshotStatus) -> Abort {
     match status {
         SnapshotStatus::Pending | SnapshotStatus::Aborted => Abort {
@@ -280,7 +280,7 @@ pub(crate) fn abort_of(status: SnapshotStatus) -> Abort {
     }
 }
 
-/// Where the next turn of an invocation starts.
+/// Returns where the next turn of an invocation starts.
 fn after(init: AgentInit, output: &AgentOutput) -> AgentInit {
     if let Some(snapshot) = &output.snapshot_id {
         return AgentInit::snapshot(snapshot.clone());

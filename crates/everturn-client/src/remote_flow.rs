@@ -1,4 +1,4 @@
-//! A flow on another machine.
+//! A remote flow.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use crate::event_stream::EventStream;
 use crate::remote_agent::http_url;
 use crate::request::{Repeat, Request, decoded};
 
-/// A flow that is served elsewhere: it turns an `I` into an `O`, and may stream `C`s meanwhile. Cloning is cheap.
+/// A flow on another server, which takes an `I`, returns an `O` and may stream `C`s. Cloning is cheap.
 ///
 /// A call is one request, which is never sent twice.
 pub struct RemoteFlow<I = Value, O = Value, C = Value> {
@@ -34,7 +34,7 @@ struct Envelope<I> {
 }
 
 impl<I, O, C> RemoteFlow<I, O, C> {
-    /// The flow at `url`, reached as most programs need it. Use [`Client`] to say more.
+    /// Returns the flow at `url`, with a default client. Use [`Client::flow`] for other settings.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
@@ -50,7 +50,7 @@ impl<I, O, C> RemoteFlow<I, O, C> {
         })
     }
 
-    /// Where the flow is.
+    /// Returns the address of the flow.
     pub fn url(&self) -> &str {
         self.url.as_str()
     }
@@ -62,10 +62,10 @@ where
     O: DeserializeOwned + Send + 'static,
     C: DeserializeOwned + Send + 'static,
 {
-    /// Runs the flow and gives its output.
+    /// Runs the flow and returns its output.
     ///
     /// # Errors
-    /// What the flow failed with; `UNAVAILABLE` if the server cannot be reached.
+    /// The error of the flow; `UNAVAILABLE` if the server cannot be reached.
     pub async fn run(&self, input: I) -> Result<O> {
         let context = Context::current();
         let request = Request::new(&self.url, &Envelope { data: input })?;
@@ -73,10 +73,10 @@ where
         decoded(context.guard(calling).await?)
     }
 
-    /// Runs the flow and streams what it sends.
+    /// Runs the flow and streams its chunks.
     ///
     /// # Errors
-    /// If the input cannot be written as JSON. Whatever else goes wrong is the stream's: see [`FlowStream::output`].
+    /// `INTERNAL` if the input has no JSON form. All other errors are the stream's: see [`FlowStream::output`].
     pub fn stream(&self, input: I) -> Result<FlowStream<O, C>> {
         let body = serde_json::to_value(Envelope { data: input })?;
         let (client, url) = (self.client.clone(), self.url.clone());
@@ -88,7 +88,7 @@ where
     /// Asks the server to stop the work behind a stream that it keeps.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the server does not know the stream, no longer, or does not stop any; what it refuses with.
+    /// `NOT_FOUND` if the server does not know the stream or cannot stop streams; the server's own error.
     pub async fn stop(&self, stream_id: &str) -> Result<()> {
         let context = Context::current();
         let stopping = self.client.0.stop(&self.url, stream_id, &context);
@@ -107,21 +107,21 @@ where
     }
 }
 
-/// A flow under way: chunks first, then one output. Dropping it closes the connection. A server that does not keep the
-/// stream then cancels the flow; on one that does, it goes on until [`RemoteFlow::stop`].
+/// A running flow: chunks, then one output. Dropping it closes the connection. A server that does not keep the stream then
+/// cancels the flow; on a server that keeps it, the flow goes on until [`RemoteFlow::stop`].
 pub struct FlowStream<O, C> {
     connection: Connection<(), O, C>,
     answer: watch::Receiver<Answer>,
 }
 
-/// What the server calls a stream.
+/// The server's name of a stream.
 #[derive(Debug)]
 enum Answer {
-    /// It has not answered yet.
+    /// The server has not answered yet.
     Awaited,
-    /// Nothing: it does not keep the stream.
+    /// The server does not keep the stream.
     Unnamed,
-    /// This.
+    /// The stream has this name.
     Named(Arc<str>),
 }
 
@@ -158,7 +158,7 @@ where
         }
     }
 
-    /// The next chunk, or `None` once there are no more.
+    /// Returns the next chunk; `None` after the last.
     pub async fn next(&mut self) -> Option<C> {
         self.connection.receive().next().await
     }
@@ -166,7 +166,7 @@ where
     /// Drops unread chunks and waits for the output.
     ///
     /// # Errors
-    /// What the flow failed with; why the stream cannot be gone on with.
+    /// The error of the flow, or why the stream cannot continue.
     pub async fn output(self) -> Result<O> {
         self.connection.into_output().await
     }

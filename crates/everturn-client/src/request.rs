@@ -1,4 +1,4 @@
-//! Asking a server, and what can come of it.
+//! Requests to a server, their failures and retries.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::client::Settings;
 use crate::wire_error::refusal;
 
-/// How much of a refusal is read.
+/// How many bytes of a refusal are read.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 
 /// A request that failed, and whether it may be sent again.
@@ -25,22 +25,22 @@ pub(crate) struct Failed {
 /// How far a request got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The server has not seen it.
+    /// The server has not seen the request.
     Unsent,
-    /// The server may have seen it, and nobody knows what became of it.
+    /// The server may have seen the request, and its outcome is unknown.
     Lost,
-    /// The server, or one on the way to it, cannot answer now.
+    /// The server, or a proxy before it, cannot answer now.
     Busy,
-    /// It was answered, or cannot be sent: asking again changes nothing.
+    /// The request was answered or cannot be sent, so a retry is useless.
     Refused,
 }
 
-/// What may be done about a request that failed.
+/// Whether a failed request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// It does the same however often it is sent.
+    /// The request is idempotent.
     Always,
-    /// It does something each time it is sent, so it is sent again only if it was not sent.
+    /// The request acts each time, so it is sent again only if the server has not seen it.
     Unsent,
 }
 
@@ -58,12 +58,12 @@ impl Failed {
     }
 }
 
-/// A URL for people: without credentials and without a query, which may hold some.
+/// Returns a URL for messages: without credentials and without the query, which may hold some.
 pub(crate) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-/// One way to ask: an address and what is sent there.
+/// A request: an address, headers and a body.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) url: Url,
@@ -85,7 +85,7 @@ impl Request {
 }
 
 impl Settings {
-    /// Sends a request and waits for the head of a reply that is no refusal.
+    /// Sends a request and waits for the head of a successful reply.
     pub(crate) async fn send(&self, request: &Request, context: &Context) -> Result<Response, Failed> {
         let refused = |error| Failed::new(Stage::Refused, error);
         let mut headers = self.headers.get(context).await.map_err(refused)?;
@@ -96,7 +96,7 @@ impl Settings {
         self.answered(&request.url, post.body(request.body.clone())).await
     }
 
-    /// Waits for the head of a reply that is no refusal.
+    /// Waits for the head of a successful reply.
     pub(crate) async fn answered(&self, url: &Url, request: RequestBuilder) -> Result<Response, Failed> {
         let response = self.head(url, request).await?;
         if response.status().is_success() {
@@ -105,7 +105,7 @@ impl Settings {
         Err(self.refused(response).await)
     }
 
-    /// Waits for the head of a reply, whatever it says.
+    /// Waits for the head of a reply of any status.
     pub(crate) async fn head(&self, url: &Url, request: RequestBuilder) -> Result<Response, Failed> {
         match tokio::time::timeout(self.silence, request.send()).await {
             Ok(Ok(response)) => Ok(response),
@@ -114,14 +114,14 @@ impl Settings {
         }
     }
 
-    /// Sends a request, reads the whole reply and gives its `result`; null if it has none.
+    /// Sends a request, reads the whole reply and returns its `result`; null if it has none.
     pub(crate) async fn call(&self, request: &Request, context: &Context) -> Result<Value, Failed> {
         let mut response = self.send(request, context).await?;
         let body = self.read(&mut response).await?;
         result_in(&body).map_err(|error| Failed::new(Stage::Refused, error))
     }
 
-    /// Calls, again and again where that is right, and each time for no longer than `timeout`.
+    /// Calls with retries, each attempt for no longer than `timeout`.
     pub(crate) async fn call_with(
         &self,
         request: &Request,
@@ -150,7 +150,7 @@ impl Settings {
         }
     }
 
-    /// The next bytes of a reply; `None` after the last.
+    /// Returns the next bytes of a reply; `None` after the last.
     pub(crate) async fn next_bytes(&self, response: &mut Response) -> Result<Option<Bytes>, Failed> {
         match tokio::time::timeout(self.silence, response.chunk()).await {
             Ok(Ok(bytes)) => Ok(bytes),
@@ -159,7 +159,7 @@ impl Settings {
         }
     }
 
-    /// The whole of a reply.
+    /// Reads the whole body of a reply.
     pub(crate) async fn read(&self, response: &mut Response) -> Result<Bytes, Failed> {
         let mut body = BytesMut::new();
         while let Some(bytes) = self.next_bytes(response).await? {
@@ -173,7 +173,7 @@ impl Settings {
 
     pub(crate) async fn refused(&self, mut response: Response) -> Failed {
         let mut body = BytesMut::new();
-        // What cannot be read of a refusal does not make it less of one.
+        // A refusal whose body cannot be read is still a refusal.
         while body.len() < MAX_REFUSAL_BYTES
             && let Ok(Some(bytes)) = self.next_bytes(&mut response).await
         {
@@ -213,7 +213,7 @@ pub(crate) fn too_large(max_bytes: usize) -> Error {
     ))
 }
 
-/// The `result` of a reply; null if it has none, as JavaScript leaves out what is undefined.
+/// Returns the `result` of a reply; null if it has none, because JavaScript leaves out undefined values.
 pub(crate) fn result_in(body: &[u8]) -> Result<Value> {
     let wrong = |problem: String| Error::internal(format!("the server sent what is not a reply: {problem}"));
     match serde_json::from_slice(body) {
@@ -228,12 +228,12 @@ pub(crate) fn result_in(body: &[u8]) -> Result<Value> {
     }
 }
 
-/// What a reply holds, as what it should be.
+/// Parses a reply as the expected type.
 pub(crate) fn decoded<T: DeserializeOwned>(value: Value) -> Result<T> {
     T::deserialize(value).map_err(|error| Error::internal(format!("the server sent something else: {error}")))
 }
 
-/// What went wrong at the bottom of it; the layers above only say that something did.
+/// Returns the innermost cause of an error; the outer ones only say that there was an error.
 fn cause(error: &reqwest::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {

@@ -1,31 +1,31 @@
-//! When to try again.
+//! When to retry.
 
 use std::time::Duration;
 
-/// How often, and after how long, something that may be repeated is tried again.
+/// How often, and after which waits, a request that may be repeated is retried.
 ///
-/// What may be repeated is decided elsewhere, and is never a turn that may have begun.
+/// A turn that may have begun is never repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
-    /// How often to try again before giving up; of a stream, without a single event in between.
+    /// The number of retries before giving up. For a stream, every event resets the count.
     pub attempts: u32,
-    /// How long to wait before the second attempt; doubled for each one after it.
+    /// The wait before the first retry; doubled for each further one.
     pub first_delay: Duration,
     /// The longest wait.
     pub longest_delay: Duration,
 }
 
 impl Retries {
-    /// Nothing is tried again.
+    /// No retries.
     pub const NONE: Self = Self {
         attempts: 0,
         first_delay: Duration::ZERO,
         longest_delay: Duration::ZERO,
     };
 
-    /// How long to wait after that many failures; `None` to give up.
+    /// Returns how long to wait after this many failures; `None` to give up.
     ///
-    /// Half of the wait is random, so that clients that lost their server together do not come back together.
+    /// Half of the wait is random, so that clients that lost their server together do not reconnect together.
     pub(crate) fn delay(&self, failures: u32) -> Option<Duration> {
         if failures >= self.attempts {
             return None;
@@ -37,7 +37,7 @@ impl Retries {
 }
 
 impl Default for Retries {
-    /// Five more attempts within some ten seconds.
+    /// Five retries within some ten seconds.
     fn default() -> Self {
         Self {
             attempts: 5,

@@ -1,6 +1,6 @@
-//! Stopping work whose stream a server keeps.
+//! Stopping calls whose streams a server keeps.
 //!
-//! Such work goes on when its client leaves. A client that wants it to end has to say so.
+//! Such a call goes on when its client leaves. A client that wants it to end must ask for it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl Settings {
     /// Asks the server to stop the work behind a stream.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the server does not know the stream, or does not stop any; what it refuses with.
+    /// `NOT_FOUND` if the server does not know the stream or cannot stop streams; the server's own error.
     pub(crate) async fn stop(&self, url: &Url, stream_id: &str, context: &Context) -> Result<()> {
         let mut headers = self.headers.get(context).await?;
         headers.insert(
@@ -31,7 +31,7 @@ impl Settings {
     }
 }
 
-/// Stops the work behind a stream when it is dropped, unless it was told that the stream is over.
+/// Stops the work behind a stream on drop, unless it was told that the stream is over.
 #[derive(Debug)]
 pub(crate) struct StopOnDrop(Option<Work>);
 
@@ -53,7 +53,7 @@ impl StopOnDrop {
         }))
     }
 
-    /// There is nothing to stop any more.
+    /// Notes that the stream is over.
     pub(crate) fn disarm(mut self) {
         self.0 = None;
     }
@@ -61,7 +61,7 @@ impl StopOnDrop {
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        // Whoever drops cannot wait. A stop that does not get through leaves the work to its own end.
+        // `drop` cannot wait. If the request fails, the work goes on to its own end.
         if let Some(work) = self.0.take()
             && let Ok(runtime) = Handle::try_current()
         {

@@ -1,4 +1,4 @@
-//! Errors as servers write them down.
+//! The errors of servers, in the forms that servers of this protocol use.
 //!
 //! | server | outside a stream |
 //! |---|---|
@@ -13,7 +13,7 @@ use everturn_core::{Error, Status};
 use reqwest::StatusCode;
 use serde_json::Value;
 
-/// The error in what a server wrote about it. `fallback` is its status if the server names none.
+/// Parses the error of a server. `fallback` is the status if the server names none.
 pub(crate) fn error_in(mut value: Value, fallback: Status) -> Error {
     while let Value::Object(fields) = &mut value
         && let Some(inner) = fields.get_mut("error")
@@ -42,14 +42,14 @@ pub(crate) fn error_in(mut value: Value, fallback: Status) -> Error {
     }
 }
 
-/// An error with the status the server gave, or the one that JavaScript puts before the message.
+/// Returns an error with the status that the server gave, or that JavaScript puts before the message.
 fn named(status: Option<Status>, fallback: Status, message: &str) -> Error {
     let prefixed = message
         .split_once(": ")
         .and_then(|(name, rest)| Some((name.parse().ok()?, rest)));
     let (prefix, message) = prefixed.map_or((None, message), |(prefix, rest)| (Some(prefix), rest));
     let status = status.or(prefix).unwrap_or(fallback);
-    // An error that claims to be none is still one.
+    // An error whose status is `OK` is still an error.
     let status = if status == Status::Ok {
         Status::Internal
     } else {
@@ -61,12 +61,12 @@ fn named(status: Option<Status>, fallback: Status, message: &str) -> Error {
     }
 }
 
-/// A status by its name, in any of the spellings seen.
+/// Parses the name of a status, in any of the known spellings.
 fn status_of(name: &str) -> Option<Status> {
     name.replace([' ', '-'], "_").to_uppercase().parse().ok()
 }
 
-/// What an HTTP reply that is a refusal says.
+/// Returns the error of an HTTP reply that is a refusal.
 pub(crate) fn refusal(code: StatusCode, is_page: bool, body: &Bytes) -> Error {
     let fallback = match Status::from_http(code.as_u16()) {
         Status::Ok => Status::Internal,
@@ -81,7 +81,7 @@ pub(crate) fn refusal(code: StatusCode, is_page: bool, body: &Bytes) -> Error {
     match serde_json::from_str(text) {
         Ok(Value::Object(fields)) if fields.is_empty() => said(),
         Ok(value) => error_in(value, fallback),
-        // Of the statuses that share a code, a label tells which it was.
+        // Several statuses share a code; the label distinguishes them.
         Err(_) => Status::all()
             .find(|status| status.http_status() == code.as_u16() && status.label() == text)
             .map_or_else(|| named(None, fallback, text), |status| Error::new(status, text)),
