@@ -79,7 +79,7 @@ impl ToolContext {
         self.call.effect.get_or_init(EffectId::fresh)
     }
 
-    /// The error with which a tool says that it cannot tell whether it took effect: `return Err(cx.outcome_unknown())`.
+    /// The error with which a tool says that it cannot tell whether it took effect: `return Err(cx.outcome_unknown().into())`.
     ///
     /// It interrupts the generation; whoever answers gives the tool's output, or restarts the call. Any other error
     /// says that nothing happened and that the call may be made again.
@@ -164,7 +164,7 @@ impl ToolContext {
         }
     }
 
-    /// The error with which a tool pauses the generation: `return Err(cx.interrupt(question))`.
+    /// The error with which a tool pauses the generation: `return Err(cx.interrupt(question).into())`.
     ///
     /// The data reaches the caller in the interrupted request's metadata; `()` stands for no data.
     pub fn interrupt(&self, data: impl Serialize) -> Error {

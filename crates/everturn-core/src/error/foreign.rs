@@ -56,9 +56,15 @@ fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
             .is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut)
 }
 
+/// Whether a foreign error is being displayed, and the first `Error` that was displayed with it.
+enum Display {
+    Idle,
+    Going,
+    Met(Error),
+}
+
 thread_local! {
-    /// While a foreign error is displayed: the first `Error` that was displayed with it.
-    static INSIDE: RefCell<Option<Option<Error>>> = const { RefCell::new(None) };
+    static DISPLAY: RefCell<Display> = const { RefCell::new(Display::Idle) };
 }
 
 /// The text of a foreign error, and the `Error` whose text is part of it.
@@ -67,17 +73,20 @@ thread_local! {
 /// hold out of the chain of sources: their `source` is the source of that error. What they do forward is `Display`, so
 /// an `Error` that is displayed meanwhile hands itself over.
 fn display(foreign: &(dyn StdError + 'static)) -> (String, Option<Error>) {
-    let outer = INSIDE.replace(Some(None));
+    let outer = DISPLAY.replace(Display::Going);
     let message = foreign.to_string();
-    let inside = INSIDE.replace(outer).flatten();
+    let inside = match DISPLAY.replace(outer) {
+        Display::Met(error) => Some(error),
+        Display::Idle | Display::Going => None,
+    };
     (message, inside)
 }
 
 /// Notes that an error is being displayed.
 pub(super) fn displayed(error: &Error) {
-    INSIDE.with_borrow_mut(|inside| {
-        if let Some(inside) = inside {
-            inside.get_or_insert_with(|| error.clone());
+    DISPLAY.with_borrow_mut(|display| {
+        if matches!(display, Display::Going) {
+            *display = Display::Met(error.clone());
         }
     });
 }
