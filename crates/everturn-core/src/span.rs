@@ -203,12 +203,15 @@ fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: &Span) -> Conte
     }
 }
 
+/// What stands in place of a secret.
+const REDACTED: &str = "<redacted>";
+
 /// The context's values as recorded: credentials are named, never shown.
 fn redacted(context: &Context) -> String {
     let mut values = context.values().clone();
     for secret in ["auth", "secrets"] {
         if let Some(value) = values.get_mut(secret) {
-            *value = Value::from("<redacted>");
+            *value = Value::from(REDACTED);
         }
     }
     Value::Object(values).to_string()
@@ -270,6 +273,53 @@ impl SpanRecorder {
         }
         let text =
             serde_json::to_string(value).unwrap_or_else(|error| format!("<not serialisable: {error}>"));
-        self.0.record(field, text);
+        self.0.record(field, without_keys(text));
+    }
+}
+
+/// JSON in which the API keys that settings of a call may hold are named, never shown.
+fn without_keys(text: String) -> String {
+    if !text.contains("\"apiKey\"") {
+        return text;
+    }
+    serde_json::from_str(&text).map_or_else(
+        |_| REDACTED.to_owned(),
+        |mut value| {
+            hide_keys(&mut value);
+            value.to_string()
+        },
+    )
+}
+
+fn hide_keys(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                if name == "apiKey" && !member.is_null() {
+                    *member = Value::from(REDACTED);
+                } else {
+                    hide_keys(member);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide_keys),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_key_in_the_settings_of_a_call_is_not_recorded() {
+        let call = r#"{"config":{"apiKey":"sk-secret","topK":3},"messages":[{"apiKey":null}]}"#;
+
+        let recorded = without_keys(call.to_owned());
+
+        assert_eq!(
+            recorded,
+            r#"{"config":{"apiKey":"<redacted>","topK":3},"messages":[{"apiKey":null}]}"#
+        );
     }
 }

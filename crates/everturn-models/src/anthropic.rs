@@ -28,7 +28,7 @@ mod stream;
 use std::sync::Arc;
 
 use everturn_ai::model_action;
-use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Status};
+use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Result, Status};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -54,6 +54,9 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
+    /// A model that most programs can begin with.
+    pub const DEFAULT_MODEL: &'static str = "claude-sonnet-4-5";
+
     /// Creates the plugin with an API key.
     pub fn new(key: impl AsRef<str>) -> Self {
         let service = Service::new(PROVIDER, BASE_URL)
@@ -101,6 +104,15 @@ impl Anthropic {
             service: service.with_classify(classify),
             listing: Arc::new(Listing::new()),
         }
+    }
+
+    /// Returns the names of the listed models, without the plugin's prefix. The list is kept for five minutes.
+    ///
+    /// # Errors
+    /// The provider's error.
+    pub async fn chat_models(&self) -> Result<Vec<String>> {
+        let listed = self.listing.get(models::fetch(&self.service)).await?;
+        Ok(listed.into_iter().map(|listed| listed.id).collect())
     }
 
     /// Returns the model of that name, described by the provider's list if that was fetched lately.

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_ai::model_action;
-use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Status};
+use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Result, Status};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -57,6 +57,9 @@ pub struct Gemini {
 }
 
 impl Gemini {
+    /// A model that most programs can begin with.
+    pub const DEFAULT_MODEL: &'static str = "gemini-2.5-flash";
+
     /// Creates the plugin with an API key.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self::of(Service::new(PROVIDER, BASE_URL).with_key(Some(ApiKey::new(key.as_ref()))))
@@ -93,6 +96,17 @@ impl Gemini {
             service: service.with_key_header(KEY_HEADER).with_classify(classify),
             listing: Arc::new(Listing::new()),
         }
+    }
+
+    /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is kept for five
+    /// minutes.
+    ///
+    /// # Errors
+    /// The provider's error.
+    pub async fn chat_models(&self) -> Result<Vec<String>> {
+        let listed = self.listing.get(models::fetch(&self.service)).await?;
+        let models = listed.iter().filter(|listed| listed.is_model());
+        Ok(models.map(|listed| listed.id().to_owned()).collect())
     }
 
     /// Returns the model of that name, described by the provider's list if that was fetched lately.

@@ -53,6 +53,10 @@
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
 //! | `file` | no | the durable store of readable JSON files |
 //! | `download` | no | fetching media over HTTP for models that cannot do it themselves |
+//! | `openai` | no | OpenAI's models, and every server that is compatible with it |
+//! | `anthropic` | no | Claude |
+//! | `gemini` | no | Gemini |
+//! | `ollama` | no | models on this machine, through Ollama |
 //! | `testkit` | no | models without a network, for tests and demonstrations |
 //!
 //! # Where things are
@@ -65,6 +69,7 @@
 //! | [`agent`] | agents, sessions, snapshots, stores, archives, chats |
 //! | `client` | agents and flows on another machine |
 //! | `mcp` | MCP servers: to use, and to be |
+//! | `models` | OpenAI, Anthropic, Gemini, Ollama |
 //! | `server` | routes, context providers, limits, durable streams |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -81,6 +86,13 @@ pub use everturn_file as file;
 pub use everturn_macros::tool;
 #[cfg(feature = "mcp")]
 pub use everturn_mcp as mcp;
+#[cfg(any(
+    feature = "anthropic",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+pub use everturn_models as models;
 #[cfg(feature = "server")]
 pub use everturn_server as server;
 #[cfg(feature = "sqlite")]
@@ -140,6 +152,8 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/serving.md")]
     struct Serving;
+    #[doc = include_str!("../../../docs/models.md")]
+    struct Models;
     #[doc = include_str!("../../../docs/history.md")]
     struct History;
     #[doc = include_str!("../../../docs/background.md")]

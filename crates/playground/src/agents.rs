@@ -11,9 +11,9 @@ use everturn::Result;
 use everturn::agent::store::Scope;
 use everturn::agent::{AgentBuilder, AgentKind, AgentTransport, ChatBuilder, CustomState};
 use everturn::prelude::{Agent, Archive, Everturn, Heartbeat, Value};
-use everturn::testkit::OfflineModel;
 
 use crate::database::Database;
+use crate::model::Choice;
 
 /// Short, so that a run whose process was killed goes on soon after the next start.
 const HEARTBEAT: Heartbeat = Heartbeat {
@@ -50,14 +50,10 @@ impl Demo {
     }
 }
 
-/// Defines the agents, with their conversations in a database and a model that pauses for `pace` before each word.
-pub(crate) async fn define(files: &Database, pace: Duration) -> Result<(Everturn, Vec<Demo>)> {
-    let model = OfflineModel::new().with_pace(pace);
-    let app = Everturn::builder()
-        .model("offline", model)
-        .default_model("offline")
-        .build()
-        .await?;
+/// Defines the agents, with their conversations in a database and the chosen model, which pauses for `pace` before each
+/// word if it is the offline one.
+pub(crate) async fn define(files: &Database, model: Choice, pace: Duration) -> Result<(Everturn, Vec<Demo>)> {
+    let app = model.add_to(Everturn::builder(), pace).build().await?;
     let demos = vec![
         Demo::new(chef::define(&app, files)?, "Stock the pantry with leeks")?,
         Demo::new(banker::define(&app, files)?, "Transfer 50 to Ann")?,

@@ -8,8 +8,8 @@ use lexopt::prelude::*;
 
 /// What is printed to those who ask.
 pub(crate) const HELP: &str = "\
-usage: playground [--addr ADDRESS] [--database PATH]
-       playground chat [--database PATH]
+usage: playground [--addr ADDRESS] [--database PATH] [--model NAME]
+       playground chat [--database PATH] [--model NAME]
 
 Serves demo agents over HTTP, or lets you talk to them on the terminal. With cargo, options go
 behind two dashes: cargo run --release -- chat
@@ -18,6 +18,11 @@ behind two dashes: cargo run --release -- chat
                     127.0.0.1:8080, or a free port if that one is taken
   --database PATH   the file in which conversations are kept; by default everturn.db. Streams are
                     kept in a file beside it
+  --model NAME      the model to ask, such as openai/gpt-5-mini, anthropic/NAME, gemini/NAME,
+                    ollama/NAME or offline; by default EVERTURN_MODEL, else the first provider that
+                    the environment tells of: OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_API),
+                    ANTHROPIC_API_KEY (and ANTHROPIC_BASE_URL), GEMINI_API_KEY or GOOGLE_API_KEY
+                    (and GOOGLE_GEMINI_BASE_URL), OLLAMA_HOST; else offline, a handful of rules
   --help            print this
 ";
 
@@ -32,9 +37,11 @@ pub(crate) enum Wish {
     Serve {
         address: Option<SocketAddr>,
         database: PathBuf,
+        model: Option<String>,
     },
     Chat {
         database: PathBuf,
+        model: Option<String>,
     },
 }
 
@@ -42,11 +49,13 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wis
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut address = None;
     let mut database = PathBuf::from(DATABASE);
+    let mut model = None;
     let mut is_chat = false;
     while let Some(argument) = parser.next()? {
         match argument {
             Long("addr") => address = Some(parser.value()?.parse()?),
             Long("database") => database = parser.value()?.into(),
+            Long("model") => model = Some(parser.value()?.string()?),
             Long("help") | Short('h') => return Ok(Wish::Help),
             Value(name) if name == "chat" && !is_chat => is_chat = true,
             other => return Err(other.unexpected()),
@@ -54,8 +63,12 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wis
     }
     match (is_chat, address) {
         (true, Some(_)) => Err("a chat listens nowhere: leave out '--addr'".into()),
-        (true, None) => Ok(Wish::Chat { database }),
-        (false, address) => Ok(Wish::Serve { address, database }),
+        (true, None) => Ok(Wish::Chat { database, model }),
+        (false, address) => Ok(Wish::Serve {
+            address,
+            database,
+            model,
+        }),
     }
 }
 
@@ -72,6 +85,7 @@ mod tests {
         let expected = Wish::Serve {
             address: None,
             database: "everturn.db".into(),
+            model: None,
         };
 
         assert_eq!(parsed("").unwrap(), expected);
@@ -81,10 +95,17 @@ mod tests {
     fn options_may_stand_before_and_after_the_command() {
         let expected = Wish::Chat {
             database: "a.db".into(),
+            model: Some("ollama/qwen3".to_owned()),
         };
 
-        assert_eq!(parsed("chat --database a.db").unwrap(), expected);
-        assert_eq!(parsed("--database=a.db chat").unwrap(), expected);
+        assert_eq!(
+            parsed("chat --database a.db --model ollama/qwen3").unwrap(),
+            expected
+        );
+        assert_eq!(
+            parsed("--model=ollama/qwen3 --database=a.db chat").unwrap(),
+            expected
+        );
     }
 
     #[test]

@@ -16,12 +16,15 @@ use self::screen::Screen;
 use self::visit::Visit;
 use crate::agents;
 use crate::database::Database;
+use crate::model::Choice;
 
 /// Stays until the visitor leaves.
-pub(crate) async fn chat(database: &Path) -> Result<()> {
-    let (_app, demos) = agents::define(&Database::open(database).await?, Screen::pace()).await?;
+pub(crate) async fn chat(database: &Path, model: Option<String>) -> Result<()> {
+    let model = Choice::make(model).await?;
+    let told = model.to_string();
+    let (_app, demos) = agents::define(&Database::open(database).await?, model, Screen::pace()).await?;
     let mut screen = Screen::new();
-    screen.greet(&demos, database);
+    screen.greet(&demos, &told, database);
     Visit::new(demos, Lines::open(), screen).await?.stay().await;
     Ok(())
 }

@@ -13,13 +13,21 @@ pub(crate) struct Greeting {
     address: SocketAddr,
     database: PathBuf,
     agents: Vec<(String, String)>,
+    /// What is said about the model.
+    model: String,
     notice: Option<String>,
     /// Keeps the sessions of these requests apart from those of an earlier start.
     mark: String,
 }
 
 impl Greeting {
-    pub(crate) fn new(address: SocketAddr, database: &Path, demos: &[Demo], notice: Option<String>) -> Self {
+    pub(crate) fn new(
+        address: SocketAddr,
+        database: &Path,
+        demos: &[Demo],
+        model: String,
+        notice: Option<String>,
+    ) -> Self {
         let id = SessionId::fresh();
         Self {
             address: reachable(address),
@@ -28,6 +36,7 @@ impl Greeting {
                 .iter()
                 .map(|demo| (demo.name.clone(), demo.about.clone()))
                 .collect(),
+            model,
             notice,
             mark: id.as_str().rsplit('-').next().unwrap_or_default().to_owned(),
         }
@@ -69,8 +78,8 @@ impl fmt::Display for Greeting {
         let database = self.database.display();
         writeln!(
             f,
-            "Serving on http://{}\n\nThe model is a handful of rules. Conversations are kept in {database}.\n",
-            self.address
+            "Serving on http://{}\n\n{} Conversations are kept in {database}.\n",
+            self.address, self.model
         )?;
         for (name, about) in &self.agents {
             writeln!(f, "  /agents/{name:<8} {about}")?;

@@ -1,10 +1,12 @@
-//! The playground: demo agents that need neither a key nor a network, served over HTTP or met on the terminal.
+//! The playground: demo agents, served over HTTP or met on the terminal, with the model that is at hand; without a key or a
+//! network, one made of rules.
 
 mod agents;
 mod arguments;
 mod chat;
 mod database;
 mod greeting;
+mod model;
 mod serve;
 
 use std::process::ExitCode;
@@ -18,8 +20,12 @@ async fn main() -> ExitCode {
             print!("{}", arguments::HELP);
             return ExitCode::SUCCESS;
         }
-        Ok(Wish::Serve { address, database }) => serve::serve(address, &database).await,
-        Ok(Wish::Chat { database }) => chat::chat(&database).await,
+        Ok(Wish::Serve {
+            address,
+            database,
+            model,
+        }) => serve::serve(address, &database, model).await,
+        Ok(Wish::Chat { database, model }) => chat::chat(&database, model).await,
         Err(error) => {
             eprintln!("playground: {error}\n\n{}", arguments::HELP);
             return ExitCode::from(2);

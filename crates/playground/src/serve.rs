@@ -13,6 +13,7 @@ use everturn::sqlite::SqliteStreamLog;
 use crate::agents;
 use crate::database::Database;
 use crate::greeting::Greeting;
+use crate::model::Choice;
 
 /// Where it listens if that is not said.
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
@@ -24,16 +25,18 @@ const PACE: Duration = Duration::from_millis(30);
 const RECOVERY: Duration = Duration::from_secs(2);
 
 /// Serves at an address; without one at the usual one, or at any if that is taken.
-pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path) -> Result<()> {
+pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path, model: Option<String>) -> Result<()> {
+    let model = Choice::make(model).await?;
+    let told = model.to_string();
     let files = Database::open(database).await?;
-    let (app, demos) = agents::define(&files, PACE).await?;
+    let (app, demos) = agents::define(&files, model, PACE).await?;
     let (server, notice) = match address {
         Some(address) => (bind(&app, &files.streams, address).await?, None),
         None => bind_somewhere(&app, &files.streams).await?,
     };
     let recovering = app.recover_every(RECOVERY);
 
-    let greeting = Greeting::new(server.address(), database, &demos, notice);
+    let greeting = Greeting::new(server.address(), database, &demos, told, notice);
     let mut out = std::io::stdout().lock();
     // Whether or not anybody reads it, the server serves.
     let _ = write!(out, "{greeting}").and_then(|()| out.flush());

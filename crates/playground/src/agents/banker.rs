@@ -69,7 +69,10 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Account>>
         .agent("banker")
         .description("asks before moving money")
         .state::<Account>()
-        .system("You are a careful banker. The balance is {{@state.balance}}.")
+        .system(
+            "You are a careful banker. The balance is {{@state.balance}}. \
+             Money moves with transfer, which asks the customer itself.",
+        )
         .tool(transfer)
         .tool(balance);
     keep(banker, "banker", files).define()

@@ -43,7 +43,10 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Kitchen>>
         .agent("chef")
         .description("has a pantry and knows the seasons")
         .state::<Kitchen>()
-        .system("You are a chef. The pantry holds {{@state.pantry}}.")
+        .system(
+            "You are a chef. The pantry holds {{@state.pantry}}. \
+             What you are given goes into it with stock_pantry; in_season knows the seasons.",
+        )
         .tool(in_season)
         .tool(stock_pantry);
     keep(chef, "chef", files).define()

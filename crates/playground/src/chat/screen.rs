@@ -90,9 +90,9 @@ impl Screen {
         self.line(format!("! {}", error.message()));
     }
 
-    pub(crate) fn greet(&mut self, demos: &[Demo], database: &Path) {
+    pub(crate) fn greet(&mut self, demos: &[Demo], model: &str, database: &Path) {
         self.line(format!(
-            "The Everturn playground. The model is a handful of rules. Conversations are kept in {}.\n",
+            "The Everturn playground. {model} Conversations are kept in {}.\n",
             database.display()
         ));
         self.agents(demos);
@@ -125,6 +125,7 @@ impl Screen {
             .into_iter()
             .flat_map(|chunk| &chunk.content)
             .filter_map(|part| part.as_tool_request())
+            .filter(|request| !request.partial)
         {
             let input = request.input.clone().unwrap_or_default();
             self.line(format!("[calls {} {input}]", request.name));

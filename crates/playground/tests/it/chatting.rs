@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
+
+use crate::program::playground;
 
 /// Runs the chat on some lines, with a database of its own, and gives what it printed.
 fn visit(lines: &[&str]) -> String {
@@ -12,7 +14,7 @@ fn visit(lines: &[&str]) -> String {
 
 /// The same with the database of a folder.
 fn visit_in(folder: &Path, lines: &[&str]) -> String {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_playground"))
+    let mut child = playground()
         .arg("chat")
         .current_dir(folder)
         .stdin(Stdio::piped())

@@ -1,114 +1,9 @@
 //! The real program as a server: what it prints works when it is pasted into a shell.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
-/// The last line of what is printed when the server is ready.
-const LAST_LINE: &str = "Ctrl-C ends it.";
-
-/// How long work may take on a busy machine before it is taken for stuck.
-const PATIENCE: Duration = Duration::from_secs(90);
-
-/// A server in a folder; killed if the test ends before it.
-struct Server {
-    child: Child,
-    greeting: String,
-}
-
-impl Server {
-    fn start(folder: &Path, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_playground"))
-            .args(options)
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut greeting = String::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        while !greeting.trim_end().ends_with(LAST_LINE) {
-            let read = out.read_line(&mut greeting).unwrap();
-            assert_ne!(read, 0, "it ended after: {greeting}");
-        }
-        Self { child, greeting }
-    }
-
-    fn on_a_free_port(folder: &Path) -> Self {
-        Self::start(folder, &["--addr", "127.0.0.1:0"])
-    }
-
-    fn address(&self) -> &str {
-        let (_, after) = self.greeting.split_once("Serving on http://").unwrap();
-        after.lines().next().unwrap()
-    }
-
-    /// The lines for a shell, as they were printed.
-    fn curl_lines(&self) -> Vec<&str> {
-        self.greeting
-            .lines()
-            .filter(|line| line.starts_with("curl "))
-            .collect()
-    }
-
-    fn signal(mut self, signal: &str) -> ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([signal, &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-        self.child.wait().unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Ended already, where the test ended it.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Runs a line as a shell does and gives what it printed.
-fn paste(line: &str) -> String {
-    let pasted = Command::new("sh").args(["-c", line]).output().unwrap();
-    assert!(
-        pasted.status.success(),
-        "{line}\n{}",
-        String::from_utf8_lossy(&pasted.stderr)
-    );
-    String::from_utf8(pasted.stdout).unwrap()
-}
-
-/// Pastes a line until it prints a text.
-fn paste_until(line: &str, wanted: &str) -> String {
-    let begun = Instant::now();
-    loop {
-        let printed = paste(line);
-        if printed.contains(wanted) {
-            return printed;
-        }
-        assert!(begun.elapsed() < PATIENCE, "no {wanted} yet: {printed}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// Whether requests can be made the way people make them.
-fn has_curl() -> bool {
-    let found = Command::new("curl").arg("--version").output().is_ok();
-    if !found {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "curl is not here");
-        println!("skipped: curl is not here");
-    }
-    found
-}
+use crate::program::{Server, has_curl, paste, paste_until, playground};
 
 #[test]
 fn the_printed_lines_work_when_they_are_pasted() {
@@ -211,7 +106,7 @@ fn a_usual_port_that_is_taken_is_left_alone() {
 #[test]
 fn what_cannot_be_meant_ends_with_advice() {
     let run = |options: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_playground"));
+        let mut command = playground();
         let output = command.args(options).stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         (output.status.code(), said)

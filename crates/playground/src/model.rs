@@ -1,0 +1,191 @@
+//! Which model the agents ask: the one that was named, else the first that the environment knows, else the offline one.
+
+use std::fmt;
+use std::time::Duration;
+
+use everturn::core::Plugin;
+use everturn::models::{Anthropic, Gemini, Ollama, OpenAi};
+use everturn::testkit::OfflineModel;
+use everturn::{Error, EverturnBuilder, Result};
+
+/// The name of the model that needs nothing.
+pub(crate) const OFFLINE: &str = "offline";
+
+/// The variable that names a model, as `--model` does.
+const MODEL_VARIABLE: &str = "EVERTURN_MODEL";
+
+/// A provider of models, and the variables that tell of it.
+enum Provider {
+    OpenAi(OpenAi),
+    Anthropic(Anthropic),
+    Gemini(Gemini),
+    Ollama(Ollama),
+}
+
+/// The providers in the order in which they are preferred, each with the variables that tell of it.
+const VARIABLES: [(&str, &[&str]); 4] = [
+    ("openai", &["OPENAI_API_KEY", "OPENAI_BASE_URL"]),
+    (
+        "anthropic",
+        &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"],
+    ),
+    (
+        "gemini",
+        &[
+            "GEMINI_API_KEY",
+            "GOOGLE_API_KEY",
+            "GOOGLE_GENAI_API_KEY",
+            "GOOGLE_GEMINI_BASE_URL",
+        ],
+    ),
+    ("ollama", &["OLLAMA_HOST"]),
+];
+
+impl Provider {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "openai" => Some(Self::OpenAi(OpenAi::from_env())),
+            "anthropic" => Some(Self::Anthropic(Anthropic::from_env())),
+            "gemini" => Some(Self::Gemini(Gemini::from_env())),
+            "ollama" => Some(Self::Ollama(Ollama::from_env())),
+            _ => None,
+        }
+    }
+
+    fn plugin(&self) -> &dyn Plugin {
+        match self {
+            Self::OpenAi(plugin) => plugin,
+            Self::Anthropic(plugin) => plugin,
+            Self::Gemini(plugin) => plugin,
+            Self::Ollama(plugin) => plugin,
+        }
+    }
+
+    fn add_to(self, app: EverturnBuilder) -> EverturnBuilder {
+        match self {
+            Self::OpenAi(plugin) => app.plugin(plugin),
+            Self::Anthropic(plugin) => app.plugin(plugin),
+            Self::Gemini(plugin) => app.plugin(plugin),
+            Self::Ollama(plugin) => app.plugin(plugin),
+        }
+    }
+
+    /// The model to begin with: the provider's usual one at its own address, elsewhere the first that is listed.
+    async fn usual_model(&self) -> Result<String> {
+        let (usual, base_url) = match self {
+            Self::OpenAi(_) => (OpenAi::DEFAULT_MODEL, "OPENAI_BASE_URL"),
+            Self::Anthropic(_) => (Anthropic::DEFAULT_MODEL, "ANTHROPIC_BASE_URL"),
+            Self::Gemini(_) => (Gemini::DEFAULT_MODEL, "GOOGLE_GEMINI_BASE_URL"),
+            Self::Ollama(_) => ("", "OLLAMA_HOST"),
+        };
+        let name = self.plugin().name();
+        if !usual.is_empty() && variable(base_url).is_none() {
+            return Ok(format!("{name}/{usual}"));
+        }
+        let listed = match self {
+            Self::OpenAi(plugin) => plugin.chat_models().await,
+            Self::Anthropic(plugin) => plugin.chat_models().await,
+            Self::Gemini(plugin) => plugin.chat_models().await,
+            Self::Ollama(plugin) => plugin.chat_models().await,
+        };
+        let advice = format!("no model to begin with; name one with --model {name}/NAME");
+        let listed = listed.map_err(|error| error.context(&advice))?;
+        match listed.first() {
+            Some(first) => Ok(format!("{name}/{first}")),
+            None => Err(Error::not_found(format!("{name} lists {advice}"))),
+        }
+    }
+}
+
+/// The model that was chosen, and the providers there are.
+pub(crate) struct Choice {
+    name: String,
+    providers: Vec<Provider>,
+}
+
+impl Choice {
+    /// The model that was asked for, else the first that the environment knows.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a name of no provider's; what the provider fails with that is asked for its models.
+    pub(crate) async fn make(wanted: Option<String>) -> Result<Self> {
+        let is_there = |(_, names): &&(&str, &[&str])| names.iter().any(|name| variable(name).is_some());
+        let mut providers: Vec<Provider> = VARIABLES
+            .iter()
+            .filter(is_there)
+            .filter_map(|(name, _)| Provider::named(name))
+            .filter(|provider| provider.plugin().check().is_ok())
+            .collect();
+        let name = match wanted.or_else(|| variable(MODEL_VARIABLE)) {
+            Some(wanted) => wanted,
+            None => match providers.first() {
+                Some(first) => first.usual_model().await?,
+                None => OFFLINE.to_owned(),
+            },
+        };
+        let provider = name.split_once('/').map(|(provider, _)| provider);
+        let is_known = |wanted: &str| {
+            providers
+                .iter()
+                .any(|provider| provider.plugin().name() == wanted)
+        };
+        match provider {
+            // Asked for by name, a provider may do without variables; if it may not, it says what it misses.
+            Some(wanted) if !is_known(wanted) => {
+                let added = Provider::named(wanted).ok_or_else(|| unknown(&name))?;
+                added.plugin().check()?;
+                providers.push(added);
+            }
+            None if name != OFFLINE => return Err(unknown(&name)),
+            _ => {}
+        }
+        Ok(Self { name, providers })
+    }
+
+    /// Adds what was found to an application.
+    pub(crate) fn add_to(self, app: EverturnBuilder, pace: Duration) -> EverturnBuilder {
+        let name = self.name.clone();
+        let app = self
+            .providers
+            .into_iter()
+            .fold(app, |app, provider| provider.add_to(app));
+        app.model(OFFLINE, OfflineModel::new().with_pace(pace))
+            .default_model(name)
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::invalid_argument(format!(
+        "'{name}' is no model: write openai/NAME, anthropic/NAME, gemini/NAME, ollama/NAME or {OFFLINE}"
+    ))
+}
+
+/// The value of a variable, unless it is unset or blank.
+fn variable(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok()?;
+    let trimmed = value.trim();
+    (!trimmed.is_empty()).then(|| trimmed.to_owned())
+}
+
+/// What people are told about the model.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name == OFFLINE {
+            f.write_str("The model is a handful of rules")?;
+        } else {
+            write!(f, "The model is {}", self.name)?;
+        }
+        let others: Vec<String> = self
+            .providers
+            .iter()
+            .map(|provider| provider.plugin().name())
+            .filter(|name| self.name.split('/').next() != Some(name))
+            .map(|name| format!("{name}/NAME"))
+            .collect();
+        if others.is_empty() {
+            f.write_str(".")
+        } else {
+            write!(f, "; --model {} would do as well.", others.join(" or --model "))
+        }
+    }
+}
