@@ -225,7 +225,7 @@ impl Service {
             };
             failures += 1;
             let pause = self.pause(failures, &failure);
-            let error = failure.into_error(&self.provider, call.key.as_ref().or(self.key.as_ref()));
+            let error = failure.into_error(&self.provider, call.key.iter().chain(&self.key));
             let Some(pause) = pause else {
                 return Err(error);
             };
@@ -388,7 +388,7 @@ impl Service {
     pub(crate) fn failure(&self, body: &Value, request_id: Option<String>) -> Error {
         let mut failure = Failure::reported(body, self.classify);
         failure.request_id = failure.request_id.or(request_id);
-        failure.into_error(&self.provider, self.key.as_ref())
+        failure.into_error(&self.provider, &self.key)
     }
 }
 

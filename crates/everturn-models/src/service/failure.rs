@@ -111,8 +111,8 @@ impl Failure {
         classify(self, body);
     }
 
-    /// The error that callers see. The key is in neither its message nor its details.
-    pub(crate) fn into_error(self, provider: &str, key: Option<&ApiKey>) -> Error {
+    /// The error that callers see. None of the keys is in its message.
+    pub(crate) fn into_error<'a>(self, provider: &str, keys: impl IntoIterator<Item = &'a ApiKey>) -> Error {
         let mut message = match self.http_status {
             Some(status) if self.message.is_empty() => format!("{provider} answered {status}"),
             Some(status) => format!("{provider} answered {status}: {}", self.message),
@@ -121,7 +121,7 @@ impl Failure {
         if let Some(id) = &self.request_id {
             message = format!("{message} (request {id})");
         }
-        if let Some(key) = key {
+        for key in keys {
             message = key.hidden_in(&message);
         }
         let mut details = JsonObject::new();

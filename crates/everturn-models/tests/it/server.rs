@@ -28,7 +28,8 @@ pub(crate) struct Reply {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    piece: usize,
+    /// The sizes of the pieces that the body is sent in, over and over; whole if there are none.
+    sizes: Vec<usize>,
     end: End,
     is_compressed: bool,
 }
@@ -50,7 +51,7 @@ impl Reply {
             status: 200,
             headers: vec![("content-type".to_owned(), content_type.to_owned())],
             body: body.into(),
-            piece: usize::MAX,
+            sizes: Vec::new(),
             end: End::Whole,
             is_compressed: false,
         }
@@ -96,7 +97,12 @@ impl Reply {
 
     /// Sends the body in pieces of so many bytes; the client sees each as one.
     pub(crate) fn split(self, piece: usize) -> Self {
-        Self { piece, ..self }
+        self.split_by(vec![piece])
+    }
+
+    /// Sends the body in pieces of these sizes, over and over.
+    pub(crate) fn split_by(self, sizes: Vec<usize>) -> Self {
+        Self { sizes, ..self }
     }
 
     /// Breaks the connection after so many bytes of the body.
@@ -128,7 +134,13 @@ impl Reply {
             End::Cut(bytes) | End::Silence(bytes) => &self.body[..bytes.min(self.body.len())],
             End::Whole | End::Refusal => &self.body[..],
         };
-        let pieces = body.chunks(self.piece.min(body.len().max(1)));
+        let mut rest = body;
+        let sizes = self.sizes.iter().copied().cycle().chain([usize::MAX]);
+        let pieces = sizes.map_while(|size| {
+            let (piece, others) = rest.split_at(size.min(rest.len()));
+            rest = others;
+            (!piece.is_empty()).then_some(piece)
+        });
         if !self.is_compressed {
             return pieces.map(<[u8]>::to_vec).collect();
         }

@@ -8,12 +8,13 @@ use everturn_agent::{Agent, agent};
 use everturn_ai::{Tool, ToolContext};
 use everturn_core::{Plugin, Registry};
 use everturn_file::FileStore;
+use everturn_models::openai::{Api, OpenAi};
 use everturn_models::{Anthropic, Gemini};
 use everturn_sqlite::SqliteStore;
 use serde_json::{Value, json};
 
 use crate::server::Server;
-use crate::{anthropic_server, gemini_server};
+use crate::{anthropic_server, gemini_server, responses_server};
 
 /// A server of a provider that signs, asks for a tool, and refuses what does not come back as it was.
 async fn anthropic() -> (Server, Arc<dyn Plugin>, &'static str) {
@@ -54,6 +55,30 @@ async fn gemini() -> (Server, Arc<dyn Plugin>, &'static str) {
     .await;
     let plugin = Gemini::new("key").base_url(server.url());
     (server, Arc::new(plugin), "gemini/gemini-3-pro")
+}
+
+async fn openai() -> (Server, Arc<dyn Plugin>, &'static str) {
+    let again = |id: &str| responses_server::Answer::of([responses_server::message(id, "Again.")]);
+    let search =
+        json!({ "type": "web_search_call", "id": "ws_1", "status": "completed", "score": 0.1, "rank": 1.0 });
+    let server = responses_server::start_strict([
+        responses_server::Answer::of([
+            responses_server::reasoning("rs_1", "gAAAA+/==", &["Grüße \u{2028} 🥕", "Hm."]),
+            search,
+            responses_server::reasoning("rs_2", "gAAAB-_", &[]),
+            responses_server::call("fc_1", "call_1", "look", r#"{"z":1,"a":[2.5e-8]}"#),
+        ]),
+        responses_server::Answer::of([
+            responses_server::reasoning("rs_3", "gAAAC", &["So."]),
+            responses_server::message("msg_1", "Leeks."),
+        ]),
+        again("msg_2"),
+        again("msg_3"),
+        again("msg_4"),
+    ])
+    .await;
+    let plugin = OpenAi::new("key").base_url(server.url()).api(Api::Responses);
+    (server, Arc::new(plugin), "openai/gpt-test")
 }
 
 /// An agent as a process that has just started defines it.
@@ -99,7 +124,7 @@ async fn survives(
 
 #[tokio::test]
 async fn in_memory() {
-    for provider in [anthropic().await, gemini().await] {
+    for provider in [anthropic().await, gemini().await, openai().await] {
         let store = MemoryStore::new();
         survives(provider, async || {
             Arc::new(store.clone()) as Arc<dyn SessionStore>
@@ -110,7 +135,7 @@ async fn in_memory() {
 
 #[tokio::test]
 async fn in_files() {
-    for provider in [anthropic().await, gemini().await] {
+    for provider in [anthropic().await, gemini().await, openai().await] {
         let folder = tempfile::tempdir().unwrap();
         let open = async || Arc::new(FileStore::open(folder.path()).await.unwrap()) as Arc<dyn SessionStore>;
         survives(provider, open).await;
@@ -119,7 +144,7 @@ async fn in_files() {
 
 #[tokio::test]
 async fn in_sqlite() {
-    for provider in [anthropic().await, gemini().await] {
+    for provider in [anthropic().await, gemini().await, openai().await] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chef.db");
         let open = async || Arc::new(SqliteStore::open(&path).await.unwrap()) as Arc<dyn SessionStore>;
