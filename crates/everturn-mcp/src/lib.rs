@@ -17,6 +17,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `http` | the MCP server at a path of Everturn's HTTP server |
+//! | `opentelemetry` | the trace of a call, told to the server that is called |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod content;

@@ -280,10 +280,32 @@ fn remove(registry: &Registry, offered: &Offered) {
     }
 }
 
-/// What accompanies a request: the value `mcp._meta` of the context.
+/// What accompanies a request: the value `mcp._meta` of the context, and the trace that the call is in.
 fn meta(context: &Context) -> RequestMetaObject {
     let given = context.value("mcp").and_then(|mcp| mcp.get("_meta"));
-    given
+    let mut meta: RequestMetaObject = given
         .and_then(|meta| serde_json::from_value(meta.clone()).ok())
-        .unwrap_or_default()
+        .unwrap_or_default();
+    if let Some(parent) = trace_parent() {
+        meta.set_traceparent(parent);
+    }
+    meta
+}
+
+/// The current span as the standard for trace contexts writes it.
+#[cfg(feature = "opentelemetry")]
+fn trace_parent() -> Option<String> {
+    use opentelemetry::trace::TraceContextExt;
+    use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+    let context = tracing::Span::current().context();
+    let span = context.span();
+    let span = span.span_context();
+    let (trace, id, flags) = (span.trace_id(), span.span_id(), span.trace_flags().to_u8());
+    span.is_valid().then(|| format!("00-{trace}-{id}-{flags:02x}"))
+}
+
+#[cfg(not(feature = "opentelemetry"))]
+fn trace_parent() -> Option<String> {
+    None
 }

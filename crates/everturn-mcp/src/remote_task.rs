@@ -47,9 +47,8 @@ impl RemoteTask {
         }
     }
 
-    /// Waits until the task is over, or asks something.
-    ///
-    /// A server that cannot be reached for a while does not end the wait: the task goes on without us.
+    /// Waits until the task is over, or asks something. A connection that breaks between two questions about the task is
+    /// made again.
     pub(crate) async fn finish(self, context: &ToolContext) -> Result<CallToolResult> {
         let mut waited_for = WaitedFor(Some(&self));
         let result = self.poll(context).await;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use everturn_ai::{JsonObject, Replay, Tool, ToolContext};
-use everturn_core::{Error, Registry, Result, Schema};
+use everturn_agent::TurnEffect;
+use everturn_ai::{JsonObject, Reconciliation, Replay, Tool, ToolContext};
+use everturn_core::{Error, Registry, Result, Schema, Status};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ServerResult, ToolAnnotations,
 };
@@ -37,8 +38,16 @@ fn tool(server: &Arc<RemoteServer>, listed: &rmcp::model::Tool) -> Tool {
             async move { Ok(call(&server, &tool, input, &context).await?) }
         }
     };
+    let reconcile = {
+        let server = Arc::clone(server);
+        move |_: Value, context: ToolContext| {
+            let server = Arc::clone(&server);
+            async move { reconcile(&server, &context).await }
+        }
+    };
     Tool::dynamic(name, description, schema.ok(), call)
         .with_replay(replay(listed.annotations.as_ref()))
+        .with_reconcile(reconcile)
         .with_metadata(metadata(server, listed))
 }
 
@@ -83,20 +92,54 @@ async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &To
         params.request_state = question.request_state;
     }
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-    let result = server.request(request, context.context(), Some(context)).await?;
-    match result {
-        ServerResult::CallToolResult(result) => Ok(output(result, context)),
-        ServerResult::InputRequiredResult(asked) => {
+    let mut answered = None;
+    let created = task_of(context)
+        .run(|_| async {
+            match server.request(request, context.context(), Some(context)).await? {
+                ServerResult::CreateTaskResult(created) => Ok(created.task.task_id),
+                other => {
+                    answered = Some(other);
+                    Err(no_task())
+                }
+            }
+        })
+        .await;
+    match (answered, created) {
+        (Some(ServerResult::CallToolResult(result)), _) => Ok(output(result, context)),
+        (Some(ServerResult::InputRequiredResult(asked)), _) => {
             let mut question = Question::new(&server.name, asked.input_requests)?;
             question.request_state = asked.request_state;
             Err(question.interrupt())
         }
-        ServerResult::CreateTaskResult(created) => {
-            let task = RemoteTask::new(server, &created.task.task_id);
+        (Some(_), _) => Err(fault::unexpected(&server.name, "the result of a tool")),
+        (None, created) => {
+            let task = RemoteTask::new(server, &created?);
             Ok(output(task.finish(context).await?, context))
         }
-        _ => Err(fault::unexpected(&server.name, "the result of a tool")),
     }
+}
+
+/// The task that a call became, written down in the turn's journal before it is waited for: a turn that is taken up again
+/// waits on, and does not call again.
+fn task_of(context: &ToolContext) -> TurnEffect {
+    let name = format!("MCP task of {}", context.effect_id());
+    TurnEffect::within(context.context(), name, Replay::Idempotent)
+}
+
+fn no_task() -> Error {
+    Error::not_found("the call did not become a task")
+}
+
+/// Finds out what came of a call whose process died: if it became a task, the task knows.
+async fn reconcile(server: &Arc<RemoteServer>, context: &ToolContext) -> Result<Reconciliation<Value>> {
+    let known = task_of(context).run(|_| async { Err(no_task()) }).await;
+    let task: String = match known {
+        Ok(task) => task,
+        Err(error) if error.status() == Status::NotFound => return Ok(Reconciliation::Unknown),
+        Err(error) => return Err(error),
+    };
+    let result = RemoteTask::new(server, &task).finish(context).await?;
+    Ok(Reconciliation::Happened(output(result, context)))
 }
 
 fn arguments(tool: &str, input: Value) -> Result<Option<JsonObject>> {

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::journal::TurnJournal;
-use crate::{CustomState, Turn};
+use crate::{CustomState, SessionHandle, Turn};
 
 impl<S: CustomState> Turn<S> {
     /// Begins an effect of this turn that must not happen twice. Where the agent's store keeps journals, its outcome is
@@ -72,6 +72,22 @@ pub struct TurnEffect {
 }
 
 impl TurnEffect {
+    /// Creates an effect of the turn that a context belongs to, for a tool that does several things of which each must not
+    /// be done twice. Where the context belongs to no turn, nothing is written down.
+    ///
+    /// As with [`Turn::effect`], effects of one name are told apart by their order; a tool makes its names unique with
+    /// [`ToolContext::effect_id`](everturn_ai::ToolContext::effect_id).
+    pub fn within(context: &Context, name: impl Into<String>, replay: Replay) -> Self {
+        let session = SessionHandle::of(context);
+        Self {
+            name: name.into(),
+            replay,
+            context: context.clone(),
+            journal: session.and_then(|session| TurnJournal::of(context, session.session_id())),
+            reconcile: None,
+        }
+    }
+
     /// Sets the function that finds out the outcome of an effect that must not be repeated, if its process died during it.
     pub fn reconcile<T, F, Fut>(self, reconcile: F) -> Self
     where

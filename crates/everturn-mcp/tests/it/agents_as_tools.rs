@@ -1,15 +1,18 @@
 //! Agents for MCP clients: a session id in and out, questions, and tasks for what takes long.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
-use everturn_ai::{Tool, ToolContext, lookup_tool, set_default_model};
-use everturn_core::{Registry, Status};
-use everturn_mcp::McpServer;
+use everturn_ai::{Generate, Tool, ToolContext, lookup_tool, set_default_model};
+use everturn_core::{Error, JsonCall, Registry, Status};
+use everturn_mcp::{McpServer, McpServers};
 use everturn_testkit::{Gate, Reply, ScriptedModel};
 use serde_json::json;
+use tokio::task::AbortHandle;
 
-use crate::support::{client_of, kitchen_client, run, until};
+use crate::support::{Shared, client_of, kitchen_client, run, until};
 
 #[tokio::test]
 async fn a_conversation_goes_on_by_its_session_id() {
@@ -115,9 +118,7 @@ async fn an_agents_question_is_answered_through_the_client() {
     asking.push(Reply::tool("banker", json!({ "message": "Send 500." })));
     asking.push("Thanks.");
 
-    let generate = everturn_ai::Generate::new(&registry)
-        .prompt("Send 500.")
-        .tool("s/banker");
+    let generate = Generate::new(&registry).prompt("Send 500.").tool("s/banker");
     let asked = generate.await.unwrap();
     let part = asked
         .message
@@ -128,7 +129,7 @@ async fn an_agents_question_is_answered_through_the_client() {
         .unwrap()
         .clone();
     let restart = part.restart(Some(json!({ "approved": true })), None).unwrap();
-    let generate = everturn_ai::Generate::new(&registry)
+    let generate = Generate::new(&registry)
         .messages(asked.messages())
         .tool("s/banker");
     let reply = generate.restart(restart).await.unwrap();
@@ -136,4 +137,98 @@ async fn an_agents_question_is_answered_through_the_client() {
     assert_eq!(reply.text(), "Thanks.");
     let sent = json!({ "content": [{ "toolResponse": { "name": "transfer", "output": "500 sent" } }] });
     model.assert_asked(1, &json!({ "messages": [{}, {}, {}, sent] }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_asks_is_answered_and_goes_on() {
+    let gate = Gate::new();
+    let (app, model) = scripted();
+    model.push(Reply::tool("transfer", 500).wait(&gate));
+    model.push("Sent.");
+    let (registry, _connections) = client_of(McpServer::new(&app)).await;
+    let asking = crate::support::script(&registry);
+    asking.push(Reply::tool("banker", json!({ "message": "Send 500." })));
+    asking.push("Thanks.");
+    let client = registry.clone();
+    let call = tokio::spawn(async move { Generate::new(&client).prompt("Send 500.").tool("s/banker").await });
+    gate.reached().await;
+    tokio::time::sleep(A_WHILE).await;
+
+    gate.open();
+    let asked = call.await.unwrap().unwrap();
+    let part = asked.interrupts().next().unwrap();
+    let question = &part.interrupt().unwrap()["mcp"];
+    assert!(question["taskId"].is_string(), "{question}");
+    let restart = part.restart(Some(json!({ "approved": true })), None).unwrap();
+    let generate = Generate::new(&registry)
+        .messages(asked.messages())
+        .tool("s/banker");
+    let reply = generate.restart(restart).await.unwrap();
+
+    assert_eq!(reply.text(), "Thanks.");
+    let answered = json!({ "content": [{ "toolResponse": { "output": { "finishReason": "stop" } } }] });
+    asking.assert_asked(1, &json!({ "messages": [{}, {}, answered] }));
+    let sent = json!({ "content": [{ "toolResponse": { "name": "transfer", "output": "500 sent" } }] });
+    model.assert_asked(1, &json!({ "messages": [{}, {}, {}, sent] }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_taken_up_again_waits_on_for_its_task() {
+    let gate = Gate::new();
+    let (app, model) = scripted();
+    model.push(Reply::text("It took a while.").wait(&gate));
+    let is_there = Arc::new(AtomicBool::new(true));
+    let cuts: Shared<Vec<AbortHandle>> = Arc::default();
+    let registry = Registry::new();
+    let servers = McpServers::new().stream("s", {
+        let (server, is_there, cuts) = (McpServer::new(&app), Arc::clone(&is_there), Arc::clone(&cuts));
+        move || {
+            let (ours, mut near) = tokio::io::duplex(64 * 1024);
+            let (mut far, theirs) = tokio::io::duplex(64 * 1024);
+            tokio::spawn(server.clone().serve_stream(theirs));
+            let wire = tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+            cuts.lock().unwrap().push(wire.abort_handle());
+            let is_there = is_there.load(Ordering::Relaxed);
+            async move {
+                if is_there {
+                    Ok(ours)
+                } else {
+                    Err(Error::unavailable("not now"))?
+                }
+            }
+        }
+    });
+    let _connections = servers.install(&registry).await.unwrap();
+    let asking = crate::support::script(&registry);
+    asking.push(Reply::tool("banker", json!({ "message": "Work." })));
+    asking.push("Thanks.");
+    let store = MemoryStore::new();
+    let boss = everturn_agent::agent(&registry, "boss")
+        .system("You delegate.")
+        .tool("s/banker")
+        .store(store);
+    boss.define().unwrap();
+    let turn = || {
+        let boss = registry.get("/agent/boss").unwrap();
+        let message = json!({ "role": "user", "content": [{ "text": "Have it done." }] });
+        let call = JsonCall {
+            init: Some(json!({ "sessionId": "today" })),
+            ..JsonCall::new(json!({ "message": message }))
+        };
+        tokio::spawn(async move { boss.run_json(call).await.unwrap() })
+    };
+
+    let first = turn();
+    gate.reached().await;
+    tokio::time::sleep(A_WHILE).await;
+    is_there.store(false, Ordering::Relaxed);
+    cuts.lock().unwrap().iter().for_each(AbortHandle::abort);
+    let failed = first.await.unwrap();
+    is_there.store(true, Ordering::Relaxed);
+    gate.open();
+    let done = turn().await.unwrap();
+
+    assert_eq!(failed["finishReason"], "failed", "{failed}");
+    assert_eq!(done["finishReason"], "stop", "{done}");
+    assert_eq!((model.calls().len(), asking.calls().len()), (1, 2));
 }

@@ -175,3 +175,52 @@ async fn a_page_in_a_browser_cannot_reach_it() {
     assert_eq!(send(ORIGIN, "https://evil.example").await, 403);
     assert_eq!(send(HOST, "evil.example").await, 403);
 }
+
+/// Posts a request as a client of the stateless version does.
+async fn post_stateless(url: &str, token: &str, tool: &str, mut params: Value) -> Value {
+    params["name"] = tool.into();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "raw", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+    });
+    let message = json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params });
+    let request = reqwest::Client::new().post(url).bearer_auth(token);
+    let request = request
+        .header(CONTENT_TYPE, "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", tool);
+    request
+        .body(message.to_string())
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_questions_state_is_of_use_for_the_same_call_of_the_same_caller_only() {
+    let served = guarded().await;
+    let order = json!({ "euros": 7 });
+    let asked = post_stateless(&served.url, "alice-token", "pay", json!({ "arguments": order })).await;
+    let state = &asked["result"]["requestState"];
+    let answers = json!({ "answer": { "action": "accept", "content": { "by": "Ada" } } });
+    let answer = |euros: u32| json!({ "arguments": { "euros": euros }, "inputResponses": answers, "requestState": state });
+
+    let of_bob = post_stateless(&served.url, "bob-token", "pay", answer(7)).await;
+    let of_more = post_stateless(&served.url, "alice-token", "pay", answer(700)).await;
+    let of_alice = post_stateless(&served.url, "alice-token", "pay", answer(7)).await;
+
+    assert_eq!(asked["result"]["resultType"], "input_required");
+    for refused in [of_bob, of_more] {
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    assert_eq!(
+        of_alice["result"]["content"][0]["text"],
+        "7 paid, allowed by \"Ada\""
+    );
+}

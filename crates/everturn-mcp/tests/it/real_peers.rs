@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use everturn_ai::prompt::Prompt;
-use everturn_ai::{Part, ToolContext, ToolRequest, lookup_tool};
+use everturn_ai::{Generate, Part, ToolContext, ToolRequest, lookup_tool};
 use everturn_core::{Context, Emitter, JsonCall, Registry, Status};
 use everturn_mcp::{Answer, Connections, McpServers, StdioServer};
 use serde_json::{Value, json};
@@ -264,4 +264,34 @@ async fn the_official_python_client_drives_it() {
     let text = printed(command.arg(script).arg(&served.url).arg(stdio_server())).await;
 
     assert!(text.ends_with("ok\n"), "{text}");
+}
+
+#[tokio::test]
+#[ignore = "needs Python and its package mcp"]
+async fn the_official_python_server_asks_and_changes_its_tools() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/server.py");
+    let python = StdioServer::new(tools().join("python/bin/python")).arg(script);
+    let (registry, _connections) = client(McpServers::new().stdio("p", python)).await;
+    let model = crate::support::script(&registry);
+    model.push(everturn_testkit::Reply::tool("pay", json!({ "euros": 7 })));
+    model.push("Paid.");
+
+    let sum = run(&registry, "p/add", json!({ "a": 2, "b": 3 })).await.unwrap();
+    let asked = Generate::new(&registry)
+        .prompt("Pay.")
+        .tool("p/pay")
+        .await
+        .unwrap();
+    let part = asked.interrupts().next().unwrap();
+    let restart = part.restart(Some(json!({ "by": "Ada" })), None).unwrap();
+    let generate = Generate::new(&registry).messages(asked.messages()).tool("p/pay");
+    let reply = generate.restart(restart).await.unwrap();
+    run(&registry, "p/grow", json!({})).await.unwrap();
+
+    assert_eq!(sum, json!({ "result": 5 }));
+    assert_eq!(reply.text(), "Paid.");
+    let paid =
+        json!({ "content": [{ "toolResponse": { "output": { "result": "7 paid, allowed by Ada" } } }] });
+    model.assert_asked(1, &json!({ "messages": [{}, {}, paid] }));
+    until(async || lookup_tool(&registry, "p/grown").await.is_ok()).await;
 }

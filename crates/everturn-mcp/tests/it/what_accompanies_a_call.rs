@@ -1,0 +1,75 @@
+//! What a server learns about a call beside its arguments.
+
+use std::sync::{Arc, Mutex};
+
+use everturn_ai::{ToolContext, lookup_tool};
+use everturn_core::{Context, Registry};
+use everturn_mcp::McpServers;
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolsCapability,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler, ServiceExt};
+use serde_json::{Map, Value, json};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// Remembers what came with its last call.
+#[derive(Clone, Default)]
+struct Attentive(Arc<Mutex<Value>>);
+
+impl ServerHandler for Attentive {
+    fn get_info(&self) -> ServerConfig {
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.tools = Some(ToolsCapability::default());
+        ServerConfig::new(capabilities)
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tool = Tool::new("listen", "Listens.", Arc::new(Map::new()));
+        Ok(ListToolsResult::with_all_items(vec![tool]))
+    }
+
+    async fn call_tool(
+        &self,
+        _params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        *self.0.lock().unwrap() = serde_json::to_value(&context.meta).unwrap();
+        Ok(CallToolResult::success(Vec::new()).into())
+    }
+}
+
+#[tokio::test]
+async fn the_contexts_values_and_the_trace_come_along() {
+    let provider = SdkTracerProvider::default();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    let server = Attentive::default();
+    let registry = Registry::new();
+    let servers = McpServers::new().stream("s", {
+        let server = server.clone();
+        move || {
+            let (ours, theirs) = tokio::io::duplex(64 * 1024);
+            let server = server.clone();
+            tokio::spawn(async move { server.serve(theirs).await.unwrap().waiting().await });
+            async move { Ok(ours) }
+        }
+    });
+    let _connections = servers.install(&registry).await.unwrap();
+
+    let context = Context::new().with_value("mcp", json!({ "_meta": { "example.org/table": 7 } }));
+    let listen = lookup_tool(&registry, "s/listen").await.unwrap();
+    listen.run_in(None, ToolContext::new(context)).await.unwrap();
+
+    let heard = server.0.lock().unwrap().clone();
+    assert_eq!(heard["example.org/table"], 7);
+    let parent = heard["traceparent"].as_str().unwrap();
+    assert!(parent.starts_with("00-") && parent.len() == 55, "{parent}");
+}
