@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use everturn_core::{Error, Result};
+use everturn_core::{Error, HandlerResult, Result};
 use futures::future::BoxFuture;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::ProtocolVersion;
@@ -122,7 +122,7 @@ impl fmt::Debug for StdioServer {
     }
 }
 
-type TokenSource = Arc<dyn Fn() -> BoxFuture<'static, Result<String>> + Send + Sync>;
+type TokenSource = Arc<dyn Fn() -> BoxFuture<'static, HandlerResult<String>> + Send + Sync>;
 
 /// An MCP server at an address, spoken to over streamable HTTP.
 ///
@@ -165,7 +165,7 @@ impl HttpServer {
     pub fn token_source<F, Fut>(mut self, source: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<String>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<String>> + Send + 'static,
     {
         self.token = Some(Arc::new(move || Box::pin(source())));
         self

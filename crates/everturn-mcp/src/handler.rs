@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use everturn_ai::Message;
+use everturn_core::{Error, Exposure, HandlerError};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestMethod, CreateMessageRequestParams,
     CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
@@ -17,6 +18,7 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
 use tokio::sync::broadcast;
 
+use crate::fault;
 use crate::settings::{Answer, Elicitation, Sampling, Settings};
 
 /// How many notifications of progress wait for calls that do not read them; what comes on top is dropped.
@@ -70,7 +72,7 @@ impl ClientHandler for Handler {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
         let answer = handler(elicitation(&self.name, request)).await;
-        let answer = answer.map_err(|error| ErrorData::internal_error(error.message().to_owned(), None))?;
+        let answer = answer.map_err(refused)?;
         Ok(match answer {
             Answer::Accept(serde_json::Value::Null) => ElicitResult::new(ElicitationAction::Accept),
             Answer::Accept(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content),
@@ -88,7 +90,7 @@ impl ClientHandler for Handler {
             return Err(ErrorData::method_not_found::<CreateMessageRequestMethod>());
         };
         let sampled = handler(sampling(&self.name, params)).await;
-        let sampled = sampled.map_err(|error| ErrorData::internal_error(error.message().to_owned(), None))?;
+        let sampled = sampled.map_err(refused)?;
         let text = SamplingMessageContentBlock::text(sampled.message.text());
         let message = SamplingMessage::new(Role::Assistant, text);
         Ok(CreateMessageResult::new(message, sampled.model)
@@ -123,6 +125,11 @@ impl ClientHandler for Handler {
     async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
         (self.changed)();
     }
+}
+
+/// What a server is told when a handler fails.
+fn refused(error: HandlerError) -> ErrorData {
+    fault::to_protocol(&Error::from(error), Exposure::Public)
 }
 
 pub(crate) fn elicitation(server: &str, request: ElicitRequestParams) -> Elicitation {

@@ -42,7 +42,7 @@ fn tool(server: &Arc<RemoteServer>, listed: &rmcp::model::Tool) -> Tool {
         let server = Arc::clone(server);
         move |_: Value, context: ToolContext| {
             let server = Arc::clone(&server);
-            async move { reconcile(&server, &context).await }
+            async move { Ok(reconcile(&server, &context).await?) }
         }
     };
     Tool::dynamic(name, description, schema.ok(), call)
@@ -93,13 +93,13 @@ async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &To
     }
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     let mut answered = None;
-    let created = task_of(context)
+    let created: Result<String> = task_of(context)
         .run(|_| async {
             match server.request(request, context.context(), Some(context)).await? {
                 ServerResult::CreateTaskResult(created) => Ok(created.task.task_id),
                 other => {
                     answered = Some(other);
-                    Err(no_task())
+                    Err(no_task().into())
                 }
             }
         })
@@ -132,7 +132,7 @@ fn no_task() -> Error {
 
 /// Finds out what came of a call whose process died: if it became a task, the task knows.
 async fn reconcile(server: &Arc<RemoteServer>, context: &ToolContext) -> Result<Reconciliation<Value>> {
-    let known = task_of(context).run(|_| async { Err(no_task()) }).await;
+    let known = task_of(context).run(|_| async { Err(no_task().into()) }).await;
     let task: String = match known {
         Ok(task) => task,
         Err(error) if error.status() == Status::NotFound => return Ok(Reconciliation::Unknown),

@@ -65,7 +65,7 @@ impl McpServers {
     pub fn stream<F, Fut, S>(self, name: impl Into<String>, connect: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<S>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<S>> + Send + 'static,
         S: ByteStream,
     {
         let connect = Arc::new(connect);
@@ -83,7 +83,7 @@ impl McpServers {
     pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(Elicitation) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Answer>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<Answer>> + Send + 'static,
     {
         self.settings.elicitation = Some(Arc::new(move |asked| Box::pin(handler(asked))));
         self
@@ -95,7 +95,7 @@ impl McpServers {
     pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(Sampling) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Sampled>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<Sampled>> + Send + 'static,
     {
         self.settings.sampling = Some(Arc::new(move |asked| Box::pin(handler(asked))));
         self

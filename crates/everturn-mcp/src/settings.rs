@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::Message;
-use everturn_core::Result;
+use everturn_core::HandlerResult;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -89,9 +89,10 @@ pub struct Sampled {
 }
 
 pub(crate) type ElicitationHandler =
-    Arc<dyn Fn(Elicitation) -> BoxFuture<'static, Result<Answer>> + Send + Sync>;
+    Arc<dyn Fn(Elicitation) -> BoxFuture<'static, HandlerResult<Answer>> + Send + Sync>;
 
-pub(crate) type SamplingHandler = Arc<dyn Fn(Sampling) -> BoxFuture<'static, Result<Sampled>> + Send + Sync>;
+pub(crate) type SamplingHandler =
+    Arc<dyn Fn(Sampling) -> BoxFuture<'static, HandlerResult<Sampled>> + Send + Sync>;
 
 /// What is offered to every server.
 #[derive(Clone, Default)]
