@@ -177,6 +177,20 @@ impl fmt::Debug for McpServers {
     }
 }
 
+/// Connects the servers while the application is built, as [`McpServers::install`] does.
+impl Plugin for McpServers {
+    fn name(&self) -> &'static str {
+        "mcp"
+    }
+
+    fn set_up<'a>(&'a self, registry: &'a Registry) -> BoxFuture<'a, HandlerResult<()>> {
+        Box::pin(async move {
+            self.install(registry).await?;
+            Ok(())
+        })
+    }
+}
+
 /// One server as a plugin: what it offers is in the registry while it is connected, so it is asked only when it is not.
 struct Installed {
     name: String,

@@ -1,7 +1,7 @@
 //! Tools of an MCP server, used like tools of one's own.
 
 use everturn_ai::{Generate, Replay, lookup_tool, lookup_tools};
-use everturn_core::{Registry, Status};
+use everturn_core::{Plugin, Registry, Status};
 use everturn_mcp::{McpServer, McpServers, StdioServer};
 use everturn_testkit::Reply;
 use serde_json::json;
@@ -130,4 +130,15 @@ async fn a_name_with_a_slash_is_no_servers_name() {
         .await;
 
     assert_eq!(refused.unwrap_err().status(), Status::InvalidArgument);
+}
+
+#[tokio::test]
+async fn as_a_plugin_the_servers_are_connected_when_the_application_is_built() {
+    let served = crate::support::Served::kitchen().await;
+    let registry = Registry::new();
+    let plugin = McpServers::new().http("s", served.url.as_str());
+
+    plugin.set_up(&registry).await.unwrap();
+
+    assert!(registry.get("/tool/s/add").is_some());
 }
