@@ -52,7 +52,7 @@ pub struct Ollama {
 }
 
 impl Ollama {
-    /// The server on this machine, at its usual port.
+    /// Creates the plugin for the server on this machine, at its usual port.
     pub fn new() -> Self {
         let service = Service::new(PROVIDER, BASE_URL).with_classify(classify);
         Self {
@@ -61,8 +61,8 @@ impl Ollama {
         }
     }
 
-    /// The server that `OLLAMA_HOST` names, else the one on this machine. `OLLAMA_API_KEY` is for servers that want a
-    /// key, such as ollama.com.
+    /// Creates the plugin for the server that `OLLAMA_HOST` names, else for the one on this machine. `OLLAMA_API_KEY` is
+    /// the key for servers that want one, such as ollama.com.
     pub fn from_env() -> Self {
         Self::from_environment(&Environment::PROCESS)
     }
@@ -78,16 +78,17 @@ impl Ollama {
         }
     }
 
-    /// Pays with this API key.
+    /// Sets the API key.
     pub fn key(mut self, key: impl AsRef<str>) -> Self {
         self.service = self.service.with_key(Some(ApiKey::new(key.as_ref())));
         self
     }
 
-    /// The names of the models that the server has and that can chat, without the plugin's prefix. Kept for five minutes.
+    /// Returns the names of the installed models that can chat, without the plugin's prefix. The list is kept for five
+    /// minutes.
     ///
     /// # Errors
-    /// What the server answers.
+    /// The server's error.
     pub async fn chat_models(&self) -> Result<Vec<String>> {
         let installed = self.installed().await?;
         let chats = installed.into_iter().filter(|model| !model.is_embedder);

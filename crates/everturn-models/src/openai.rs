@@ -73,13 +73,13 @@ impl OpenAi {
     /// A model that most programs can begin with.
     pub const DEFAULT_MODEL: &'static str = "gpt-5-mini";
 
-    /// OpenAI's models, paid for with this API key.
+    /// Creates the plugin `openai` with an API key.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self::at(PROVIDER, BASE_URL).key(key)
     }
 
-    /// The models of a compatible server, as `name/MODEL`. A server on this machine needs no key; to others one is given
-    /// with [`OpenAi::key`].
+    /// Creates a plugin for a compatible server, whose models are named `name/MODEL`. A server on this machine needs no
+    /// key; [`OpenAi::key`] sets one for others.
     ///
     /// ```
     /// use everturn_models::OpenAi;
@@ -90,7 +90,7 @@ impl OpenAi {
         Self::at(name, &normalised(base_url))
     }
 
-    /// OpenAI's models with the key in `OPENAI_API_KEY`.
+    /// Creates the plugin with the key in `OPENAI_API_KEY`.
     ///
     /// | variable | sets |
     /// |---|---|
@@ -151,13 +151,13 @@ impl OpenAi {
         }
     }
 
-    /// Pays with this API key.
+    /// Sets the API key.
     pub fn key(mut self, key: impl AsRef<str>) -> Self {
         self.service = self.service.with_key(Some(ApiKey::new(key.as_ref())));
         self
     }
 
-    /// Chooses the protocol. Unless said otherwise it is Responses for OpenAI and Azure, Chat Completions elsewhere.
+    /// Sets the protocol. Unless set, it is Responses for OpenAI and Azure, Chat Completions elsewhere.
     pub fn api(mut self, api: Api) -> Self {
         self.api = Some(api);
         self
@@ -170,11 +170,11 @@ impl OpenAi {
         self
     }
 
-    /// The names of the models that the server lists, without the plugin's prefix; only those that can chat as far as
-    /// that is known. Kept for five minutes.
+    /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is kept for five
+    /// minutes.
     ///
     /// # Errors
-    /// What the server answers.
+    /// The server's error.
     pub async fn chat_models(&self) -> Result<Vec<String>> {
         let listed = self.listed().await?;
         let chats = listed

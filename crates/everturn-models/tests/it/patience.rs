@@ -44,7 +44,7 @@ async fn failure(
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
     let error = call.await.unwrap().unwrap_err();
-    assert!(begun.elapsed() > Duration::from_secs(60));
+    assert!(begun.elapsed() > Duration::from_mins(1));
     error
 }
 
