@@ -70,8 +70,11 @@ enum Rule {
     Never,
     On(Arc<[SnapshotEvent]>),
     OnChange(Arc<[SnapshotEvent]>),
-    When(Arc<dyn Fn(&SnapshotMoment<'_>) -> Result<bool> + Send + Sync>),
+    When(Arc<Decide>),
 }
+
+/// Decides whether a moment becomes a snapshot.
+type Decide = dyn Fn(&SnapshotMoment<'_>) -> Result<bool> + Send + Sync;
 
 impl SnapshotPolicy {
     /// Every moment: the ends of turns, of rounds of tools within them, and of invocations.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::generate_support::{says, scripted, step, streaming};
+use crate::generate_support::{constant, says, scripted, step, streaming};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Recipe {
@@ -126,4 +126,21 @@ async fn an_answer_without_output_says_so() {
 
     assert_eq!(error.status(), Status::Internal);
     assert!(error.is(Reason::INVALID_OUTPUT));
+}
+
+#[tokio::test]
+async fn the_last_output_type_and_the_last_tool_of_a_name_are_taken() {
+    let (_registry, script, generate) = scripted([step(says("{name: 'Soup', minutes: 20}"))]);
+
+    let reply = generate
+        .prompt("p")
+        .tool(constant("clock", "noon"))
+        .tool(constant("clock", "midnight"))
+        .output::<Mood>()
+        .output::<Recipe>()
+        .await
+        .unwrap();
+
+    assert_eq!(reply.output().unwrap().name, "Soup");
+    assert_eq!(script.last_request()["tools"].as_array().unwrap().len(), 1);
 }

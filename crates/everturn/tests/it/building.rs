@@ -19,7 +19,7 @@ async fn of_two_models_or_tools_of_one_name_the_last_is_taken() {
         .model("chef", ScriptedModel::new().reply("the first"))
         .model("chef", ScriptedModel::new().reply("the last"))
         .tool(clock)
-        .tool(clock.tool().with_metadata(object(json!({ "given": "last" }))))
+        .tool(clock.tool().with_metadata(object(&json!({ "given": "last" }))))
         .prompts("tests/prompts")
         .prompts("tests/prompts")
         .build()
@@ -33,7 +33,7 @@ async fn of_two_models_or_tools_of_one_name_the_last_is_taken() {
     assert_eq!(tool.metadata()["given"], "last");
 }
 
-fn object(value: Value) -> everturn::ai::JsonObject {
+fn object(value: &Value) -> everturn::ai::JsonObject {
     value.as_object().cloned().unwrap()
 }
 

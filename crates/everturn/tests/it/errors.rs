@@ -167,7 +167,8 @@ async fn every_function_of_a_user_takes_any_error() {
         })
         .define()
         .unwrap();
-    (model.unwrap(), embedder.unwrap());
+    model.unwrap();
+    embedder.unwrap();
 
     let number = flow.run("seven".to_owned()).await.unwrap_err();
     assert!(number.find_source::<std::num::ParseIntError>().is_some());
@@ -180,8 +181,8 @@ async fn every_function_of_a_user_takes_any_error() {
     assert_kept(&generated.unwrap_err(), "no leeks on shelf 4");
     let hooked = app.generate().use_middleware(hook).prompt("Soup?").await;
     assert_kept(&hooked.unwrap_err(), "no leeks on shelf 4");
-    let embedded = embed_with(app.registry(), "failing", EmbedRequest::default()).await;
-    assert_kept(&embedded.unwrap_err(), "no leeks on shelf 4");
+    let vectors = embed_with(app.registry(), "failing", EmbedRequest::default()).await;
+    assert_kept(&vectors.unwrap_err(), "no leeks on shelf 4");
     assert_eq!(agent.run_text("Soup?").await.unwrap_err().message(), "no leeks");
 }
 
