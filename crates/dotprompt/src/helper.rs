@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::template::output::Output;
+use crate::output::Output;
 
 /// A function that templates call by name, as `{{shout name}}` or as `{{#repeat 3}}...{{/repeat}}`.
 ///

@@ -13,6 +13,7 @@ mod helper;
 mod limits;
 mod message;
 mod metadata;
+mod output;
 mod picoschema;
 mod position;
 mod prompt;

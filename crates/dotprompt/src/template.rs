@@ -1,7 +1,7 @@
 //! Templates: from Handlebars source to text with marks.
 //!
 //! `scan` → parser of the `handlebars` crate → `lower` → [`Program`](program::Program) → `machine` →
-//! [`Output`](output::Output).
+//! [`Output`](crate::output::Output).
 //!
 //! The `handlebars` crate parses; its grammar decides what a tag may say. Its renderer is not used, for three
 //! reasons. It has no bounds: a partial that includes itself through a second one overflows the stack, and a loop
@@ -21,7 +21,6 @@ mod library;
 mod lower;
 mod machine;
 mod markers;
-pub(crate) mod output;
 mod path;
 mod print;
 mod program;

@@ -1,7 +1,7 @@
 //! From rendered text and its marks to messages.
 
 use crate::message::{Message, Part, Role};
-use crate::template::output::{Mark, Output};
+use crate::output::{Mark, Output};
 use crate::whitespace::is_blank;
 
 /// A piece of a rendered prompt: a message of its own, or the place of the conversation so far.

@@ -73,7 +73,6 @@ mod embed;
 mod embedder;
 mod evaluate;
 mod evaluator;
-mod fields;
 mod finish_reason;
 pub mod format;
 mod generate;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     Content, InvalidPart, JsonObject, Media, Part, Role, Tally, ToolRequest,
-    fields::{boxed, deserialize_from_object, take, take_object},
+    part::fields::{boxed, deserialize_from_object, take, take_object},
     part::parts,
 };
 

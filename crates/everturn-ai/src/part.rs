@@ -6,6 +6,7 @@
 
 mod decode;
 mod directive;
+pub(crate) mod fields;
 mod invalid;
 mod media;
 mod resource;
@@ -17,11 +18,12 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
 pub(crate) use self::decode::parts;
+use self::fields::boxed;
 pub use self::{
     invalid::InvalidPart, media::Media, resource::ResourceLink, tool_request::ToolRequest,
     tool_response::ToolResponse,
 };
-use crate::{JsonObject, fields::boxed, metadata};
+use crate::{JsonObject, metadata};
 
 /// One piece of a message: its content and, optionally, metadata about it.
 ///

@@ -9,8 +9,8 @@ use everturn_core::{Context, Error, HandlerResult, Result};
 use reqwest::header::HeaderMap;
 use reqwest::redirect::Policy;
 
+use crate::Retries;
 use crate::headers::Headers;
-use crate::{RemoteAgent, RemoteFlow, Retries};
 
 /// How long an idle connection is kept. It is less than Node's limit, so that a turn, which cannot be sent again, is not
 /// sent on a connection that the server is closing.
@@ -78,22 +78,6 @@ impl Client {
             takeover_patience: TAKEOVER_PATIENCE,
             problem: None,
         }
-    }
-
-    /// Returns the agent at `url`, whose custom state is an `S`.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
-    pub fn agent<S>(&self, url: &str) -> Result<RemoteAgent<S>> {
-        RemoteAgent::reached_by(self.clone(), url)
-    }
-
-    /// Returns the flow at `url`, which takes an `I`, returns an `O` and streams `C`s.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
-    pub fn flow<I, O, C>(&self, url: &str) -> Result<RemoteFlow<I, O, C>> {
-        RemoteFlow::reached_by(self.clone(), url)
     }
 }
 

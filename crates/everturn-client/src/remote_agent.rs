@@ -53,6 +53,16 @@ struct Envelope<'a, T> {
     init: Option<&'a AgentInit>,
 }
 
+impl Client {
+    /// Returns the agent at `url`, whose custom state is an `S`.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
+    pub fn agent<S>(&self, url: &str) -> Result<RemoteAgent<S>> {
+        RemoteAgent::reached_by(self.clone(), url)
+    }
+}
+
 impl<S> RemoteAgent<S> {
     /// Returns the agent at `url`, with a default client. Use [`Client::agent`] for other settings.
     ///
@@ -115,15 +125,6 @@ impl<S: CustomState> RemoteAgent<S> {
     /// As [`RemoteAgent::run`].
     pub async fn run_text(&self, text: impl Into<String>) -> Result<AgentReply<S>> {
         self.run(text.into()).await
-    }
-
-    /// Opens one connection for whole conversations; see [`AgentSocket`](crate::AgentSocket).
-    ///
-    /// # Errors
-    /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot be reached.
-    #[cfg(feature = "websocket")]
-    pub async fn websocket(&self) -> Result<crate::AgentSocket<S>> {
-        crate::AgentSocket::open(self.clone()).await
     }
 
     /// Begins or resumes a session.

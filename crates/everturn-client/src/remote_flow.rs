@@ -33,6 +33,16 @@ struct Envelope<I> {
     data: I,
 }
 
+impl Client {
+    /// Returns the flow at `url`, which takes an `I`, returns an `O` and streams `C`s.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
+    pub fn flow<I, O, C>(&self, url: &str) -> Result<RemoteFlow<I, O, C>> {
+        RemoteFlow::reached_by(self.clone(), url)
+    }
+}
+
 impl<I, O, C> RemoteFlow<I, O, C> {
     /// Returns the flow at `url`, with a default client. Use [`Client::flow`] for other settings.
     ///

@@ -6,14 +6,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use everturn_agent::store::Scope;
-use everturn_core::Result;
 use tokio::sync::{Mutex as Queue, OwnedMutexGuard};
 
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::layout::Folder;
 use crate::row::Header;
-use crate::store::FileStore;
 
 /// The files of one scope.
 #[derive(Debug, Clone)]
@@ -24,27 +22,10 @@ pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) max_chain: Option<usize>,
     pub(crate) headers: Cache<Header>,
-    queues: Queues,
+    pub(crate) queues: Queues,
 }
 
 impl Files {
-    /// Returns the files of a scope in a store.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` if the scope's name cannot be a folder's.
-    pub(crate) fn of(store: &FileStore, scope: &Scope) -> Result<Self> {
-        let options = &store.options;
-        Ok(Self {
-            root: options.root.clone(),
-            scope: scope.clone(),
-            folder: Folder::of(&options.root, scope)?,
-            disk: options.disk.clone(),
-            max_chain: options.max_chain,
-            headers: store.headers.clone(),
-            queues: store.queues.clone(),
-        })
-    }
-
     /// Waits for the scope's lock, which excludes the writers of all processes.
     pub(crate) fn lock(&self) -> io::Result<Lock> {
         let place = self.queues.of(&self.folder).blocking_lock_owned();

@@ -4,16 +4,19 @@
 //! on the device before the row and is removed after the row has ended. So a marker may be stale, but no pending row is
 //! without one. Stale markers are removed when they are read.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use everturn_agent::store::{Detail, PendingPage, PendingQuery, PendingRun, Scope};
 use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::cache::Cache;
+use crate::disk::Disk;
 use crate::files::Files;
 use crate::layout::hashed_name;
-use crate::store::FileStore;
 
 /// The content of a marker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,15 +71,27 @@ pub(crate) fn changes(before: Option<&Snapshot>, after: &Snapshot) -> (bool, boo
     (is && !was, was && !is)
 }
 
-/// One page of the pending rows of all scopes.
-pub(crate) fn page(store: &FileStore, query: &PendingQuery) -> Result<PendingPage> {
-    let (disk, folder) = (&*store.options.disk, folder(&store.options.root));
+/// Reads the markers of all scopes. A file that is not a marker is skipped.
+pub(crate) fn read_markers(
+    markers: &Cache<Marker>,
+    disk: &dyn Disk,
+    root: &Path,
+) -> io::Result<Vec<Arc<Marker>>> {
+    markers.read_all(disk, &folder(root), |_, content| {
+        serde_json::from_slice(content).ok()
+    })
+}
+
+/// Returns a page of the pending rows that the markers name; `files` returns the files of a scope.
+pub(crate) fn page(
+    markers: &[Arc<Marker>],
+    files: impl Fn(&Scope) -> Result<Files>,
+    query: &PendingQuery,
+) -> PendingPage {
     let mut runs = Vec::new();
-    // A file that is not a marker is skipped.
-    let parse = |_: &Path, content: &[u8]| serde_json::from_slice(content).ok();
-    for marker in store.markers.read_all(disk, &folder, parse)? {
+    for marker in markers {
         let scope = Scope::new(marker.scope.as_str());
-        let Ok(files) = Files::of(store, &scope) else {
+        let Ok(files) = files(&scope) else {
             continue;
         };
         match files.header(&marker.snapshot_id) {
@@ -91,14 +106,13 @@ pub(crate) fn page(store: &FileStore, query: &PendingQuery) -> Result<PendingPag
         }
     }
     let mut page = PendingPage::cut(query, runs);
-    page.items.retain_mut(|run| complete(store, query, run));
-    Ok(page)
+    page.items.retain_mut(|run| complete(&files, query, run));
+    page
 }
 
 /// Reads the run's row; `false` if the run no longer matches the query.
-fn complete(store: &FileStore, query: &PendingQuery, run: &mut PendingRun) -> bool {
-    let row =
-        Files::of(store, &run.scope).and_then(|files| files.read(&run.row.snapshot_id, Detail::Metadata));
+fn complete(files: impl Fn(&Scope) -> Result<Files>, query: &PendingQuery, run: &mut PendingRun) -> bool {
+    let row = files(&run.scope).and_then(|files| files.read(&run.row.snapshot_id, Detail::Metadata));
     match row {
         Ok(Some(row)) if query.wants(&row) => {
             run.row = row;

@@ -14,6 +14,7 @@ use everturn_core::Result;
 use crate::cache::Cache;
 use crate::files::{Files, Queues};
 use crate::journal::Journals;
+use crate::layout::Folder;
 use crate::options::FileStoreOptions;
 use crate::pending::{self, Marker};
 use crate::row::Header;
@@ -82,13 +83,30 @@ impl FileStore {
         &self.options.root
     }
 
+    /// Returns the files of a scope.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the scope's name cannot be a folder's.
+    fn files(&self, scope: &Scope) -> Result<Files> {
+        let options = &self.options;
+        Ok(Files {
+            root: options.root.clone(),
+            scope: scope.clone(),
+            folder: Folder::of(&options.root, scope)?,
+            disk: options.disk.clone(),
+            max_chain: options.max_chain,
+            headers: self.headers.clone(),
+            queues: self.queues.clone(),
+        })
+    }
+
     /// Runs blocking work on a scope's files on a thread that may block.
     pub(crate) async fn on_files<T: Send + 'static>(
         &self,
         scope: &Scope,
         work: impl FnOnce(Files) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let files = Files::of(self, scope)?;
+        let files = self.files(scope)?;
         tokio::task::spawn_blocking(move || work(files)).await?
     }
 }
@@ -157,11 +175,16 @@ impl SessionStore for FileStore {
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
         let (store, query) = (self.clone(), query.clone());
-        tokio::task::spawn_blocking(move || pending::page(&store, &query).map(Some)).await?
+        tokio::task::spawn_blocking(move || {
+            let FileStoreOptions { disk, root, .. } = &store.options;
+            let markers = pending::read_markers(&store.markers, &**disk, root)?;
+            Ok(Some(pending::page(&markers, |scope| store.files(scope), &query)))
+        })
+        .await?
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {
-        let Ok(files) = Files::of(self, scope) else {
+        let Ok(files) = self.files(scope) else {
             return Some(Box::pin(futures::stream::empty()));
         };
         Some(self.watchers.watch(files, id.clone(), self.options.poll))

@@ -3,7 +3,6 @@
 //! Every reader of a call, the first one included, reads the stream log. So a client that reattaches reads the same bytes
 //! again, and a slow client does not hold up the call.
 
-mod answer;
 mod frame;
 mod reattachment;
 
@@ -15,10 +14,8 @@ use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::answer::{stop, stream, unknown};
-use self::frame::frames;
-use self::reattachment::stream_id;
-pub(crate) use self::reattachment::{Reattachment, STREAM_ID};
+pub(crate) use self::frame::frames;
+pub(crate) use self::reattachment::{Reattachment, STREAM_ID, stream_id};
 use crate::call::Call;
 use crate::principal::Principal;
 

@@ -1,5 +1,7 @@
 //! What happens to a request: read, checked, identified, called, answered.
 
+mod logged_stream;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,9 +18,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+pub(crate) use self::logged_stream::stop;
 use crate::call::Call;
 use crate::context_provider::{CallRequest, ContextProvider, Provided};
-use crate::durable::{self, Durable};
+use crate::durable::{Durable, STREAM_ID};
 use crate::envelope::{Envelope, check_content_type};
 use crate::error_body::{Refusal, json_response};
 use crate::metrics::{CallMeter, RouteMetrics};
@@ -133,11 +136,12 @@ impl Mounted {
         if streams {
             return match self.shared.durable.as_ref().filter(|_| self.is_kept()) {
                 Some(durable) => {
-                    durable::stream(self, durable, &head.headers, principal.as_ref(), call, counted).await
+                    logged_stream::answer(self, durable, &head.headers, principal.as_ref(), call, counted)
+                        .await
                 }
                 // What is asked for again must not be done again.
-                None if self.is_kept() && head.headers.contains_key(durable::STREAM_ID) => {
-                    Ok(durable::unknown())
+                None if self.is_kept() && head.headers.contains_key(STREAM_ID) => {
+                    Ok(logged_stream::unknown())
                 }
                 None => Ok(stream(call.start(self.shared.exposure), counted).await),
             };

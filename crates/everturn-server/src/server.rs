@@ -15,9 +15,9 @@ use tower_http::cors::CorsLayer;
 
 use crate::context_provider::ContextProvider;
 use crate::door::{Door, Opened, enter};
-use crate::durable::{self, Durable};
+use crate::durable::Durable;
 use crate::error_body::Refusal;
-use crate::handler::{Mounted, Shared, handle};
+use crate::handler::{Mounted, Shared, handle, stop};
 use crate::metrics::Metrics;
 use crate::operations::operations;
 use crate::permits::Permits;
@@ -194,7 +194,7 @@ impl Server {
             });
             mounted.push(Arc::clone(&this));
             let handler = match route.kind {
-                RouteKind::Stop => axum::routing::on(filter, durable::stop).with_state(this),
+                RouteKind::Stop => axum::routing::on(filter, stop).with_state(this),
                 RouteKind::Conversation => {
                     axum::routing::on(filter, websocket::converse).with_state(self.endpoint(this))
                 }

@@ -10,7 +10,7 @@ use everturn_agent::SnapshotId;
 use everturn_agent::store::{Deletion, Scope};
 
 use crate::fault::Outcome;
-use crate::lineage::{end_of_keys, message_key};
+use crate::position::{end_of_keys, message_key};
 use crate::row::{COLUMNS, Stored, StoredState};
 use crate::write::Writing;
 

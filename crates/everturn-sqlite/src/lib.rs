@@ -62,6 +62,7 @@ mod options;
 mod pending;
 #[cfg(test)]
 mod plan;
+mod position;
 mod read;
 mod recency;
 mod row;

@@ -11,20 +11,9 @@ use rusqlite::OptionalExtension;
 use crate::body;
 use crate::cache::Place;
 use crate::fault::{Fault, Outcome};
+use crate::position::{MAX_MESSAGES, POSITION_BITS, Position, end_of_keys, message_index, message_key};
 use crate::read::Reading;
 use crate::write::Writing;
-
-const POSITION_BITS: u32 = 24;
-
-/// The greatest number of messages in a history.
-pub(crate) const MAX_MESSAGES: usize = 1 << POSITION_BITS;
-
-/// The first `len` messages along a stored lineage; `len` is at least 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Position {
-    pub(crate) lineage: i64,
-    pub(crate) len: usize,
-}
 
 /// A position that exists, in the lineage that holds its last message.
 pub(crate) type Start = (Position, Line);
@@ -35,23 +24,6 @@ pub(crate) struct Line {
     base: usize,
     open: bool,
     tip: usize,
-}
-
-/// Returns the key of the message at an index of a history. Numbers that only a damaged database contains yield a key that
-/// no message has.
-pub(crate) fn message_key(lineage: i64, index: usize) -> i64 {
-    let index = i64::try_from(index).unwrap_or(i64::MAX);
-    lineage.saturating_mul(1 << POSITION_BITS).saturating_add(index)
-}
-
-/// Returns the key after the last possible message of a lineage.
-pub(crate) fn end_of_keys(lineage: i64) -> i64 {
-    message_key(lineage.saturating_add(1), 0)
-}
-
-/// Returns the index of the message with a key.
-pub(crate) fn message_index(key: i64) -> usize {
-    usize::try_from(key & ((1 << POSITION_BITS) - 1)).expect("a mask leaves no sign")
 }
 
 impl Reading<'_> {

@@ -3,10 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everturn_core::{Error, Result};
-
-use crate::SqliteStore;
-
 /// When a save is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -19,7 +15,7 @@ pub enum Durability {
     Normal,
 }
 
-/// The settings of a [`SqliteStore`].
+/// The settings of a [`SqliteStore`](crate::SqliteStore).
 ///
 /// ```no_run
 /// use everturn_sqlite::{Durability, SqliteStore};
@@ -102,28 +98,5 @@ impl SqliteStoreOptions {
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self
-    }
-
-    /// Opens the store, creating the file if it does not exist and migrating an older schema.
-    ///
-    /// # Errors
-    /// `FAILED_PRECONDITION` for a database of a newer version, one that belongs to another program, or a folder that does
-    /// not exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a file that is read-only;
-    /// `INVALID_ARGUMENT` for a setting of zero.
-    pub async fn open(self) -> Result<SqliteStore> {
-        if self.readers == 0 {
-            return Err(Error::invalid_argument("readers is 0 and must be at least 1"));
-        }
-        if self.poll.is_zero() {
-            return Err(Error::invalid_argument(
-                "poll_every needs an interval longer than zero",
-            ));
-        }
-        if self.blob_threshold == 0 {
-            return Err(Error::invalid_argument(
-                "blob_threshold is 0 and must be at least 1",
-            ));
-        }
-        tokio::task::spawn_blocking(|| SqliteStore::start(self)).await?
     }
 }

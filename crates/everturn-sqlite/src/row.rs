@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::body;
 use crate::fault::{Fault, Outcome};
-use crate::lineage::Position;
+use crate::position::Position;
 
 /// The greatest length, in bytes, of a snapshot id, a session id or a scope.
 pub const MAX_ID: usize = 4096;

@@ -35,6 +35,31 @@ struct Inner {
     watchers: Arc<Watchers>,
 }
 
+impl SqliteStoreOptions {
+    /// Opens the store, creating the file if it does not exist and migrating an older schema.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` for a database of a newer version, one that belongs to another program, or a folder that does
+    /// not exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a file that is read-only;
+    /// `INVALID_ARGUMENT` for a setting of zero.
+    pub async fn open(self) -> Result<SqliteStore> {
+        if self.readers == 0 {
+            return Err(Error::invalid_argument("readers is 0 and must be at least 1"));
+        }
+        if self.poll.is_zero() {
+            return Err(Error::invalid_argument(
+                "poll_every needs an interval longer than zero",
+            ));
+        }
+        if self.blob_threshold == 0 {
+            return Err(Error::invalid_argument(
+                "blob_threshold is 0 and must be at least 1",
+            ));
+        }
+        tokio::task::spawn_blocking(|| SqliteStore::start(self)).await?
+    }
+}
+
 impl SqliteStore {
     /// Opens the store in a file, creating the file if it does not exist. Every save is on the device before it is
     /// acknowledged.

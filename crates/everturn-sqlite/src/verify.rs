@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use crate::SqliteStore;
 use crate::fault::{Fault, Outcome};
-use crate::lineage::message_index;
+use crate::position::message_index;
 use crate::read::Reading;
 use crate::{blob, body};
 

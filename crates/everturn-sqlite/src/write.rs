@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Params, params};
 use crate::body::Encoder;
 use crate::cache::Document;
 use crate::fault::Outcome;
-use crate::lineage::Position;
+use crate::position::Position;
 use crate::read::{Reading, Tip};
 use crate::row::{Details, Rest, StoredState, check_id, to_nanos, to_word};
 use crate::watch::Key;

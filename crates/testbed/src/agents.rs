@@ -3,12 +3,29 @@
 mod custom;
 mod prompted;
 
+use std::sync::Arc;
+
+use everturn_agent::IntoStore;
 use everturn_core::Result;
+use everturn_core::stream_log::StreamLog;
 
 use crate::Harness;
 
-/// Defines all of them.
-pub(crate) fn define(harness: &mut Harness) -> Result<()> {
-    prompted::define(harness)?;
-    custom::define(harness)
+/// Defines the agents of the cases on a registry of their own; those that keep their conversations keep them in `store`.
+///
+/// # Errors
+/// What defining an agent fails with.
+pub fn harness(store: impl IntoStore) -> Result<Harness> {
+    watched_harness(store, None)
+}
+
+/// Like [`harness`], with background runs that can be watched by every reader of the log.
+///
+/// # Errors
+/// As [`harness`].
+pub fn watched_harness(store: impl IntoStore, run_log: Option<Arc<dyn StreamLog>>) -> Result<Harness> {
+    let mut harness = Harness::empty(store, run_log)?;
+    prompted::define(&mut harness)?;
+    custom::define(&mut harness)?;
+    Ok(harness)
 }

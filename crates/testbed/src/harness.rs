@@ -10,7 +10,7 @@ use everturn_ai::register_model;
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Registry, Result};
 
-use crate::{ProgrammableModel, agents};
+use crate::ProgrammableModel;
 
 /// The agents of the cases and the model behind them.
 pub struct Harness {
@@ -22,32 +22,20 @@ pub struct Harness {
     agents: BTreeMap<String, Arc<dyn AgentTransport>>,
 }
 
-/// Defines the agents of the cases on a registry of their own; those that keep their conversations keep them in `store`.
-///
-/// # Errors
-/// What defining an agent fails with.
-pub fn harness(store: impl IntoStore) -> Result<Harness> {
-    watched_harness(store, None)
-}
-
-/// The same, with background runs that can be watched wherever the log can be read.
-///
-/// # Errors
-/// As [`harness`].
-pub fn watched_harness(store: impl IntoStore, run_log: Option<Arc<dyn StreamLog>>) -> Result<Harness> {
-    let mut harness = Harness {
-        registry: Registry::new(),
-        model: ProgrammableModel::default(),
-        store: store.into_store(),
-        run_log,
-        agents: BTreeMap::new(),
-    };
-    register_model(&harness.registry, ProgrammableModel::NAME, harness.model.clone())?;
-    agents::define(&mut harness)?;
-    Ok(harness)
-}
-
 impl Harness {
+    /// Returns a harness without agents.
+    pub(crate) fn empty(store: impl IntoStore, run_log: Option<Arc<dyn StreamLog>>) -> Result<Self> {
+        let harness = Self {
+            registry: Registry::new(),
+            model: ProgrammableModel::default(),
+            store: store.into_store(),
+            run_log,
+            agents: BTreeMap::new(),
+        };
+        register_model(&harness.registry, ProgrammableModel::NAME, harness.model.clone())?;
+        Ok(harness)
+    }
+
     /// Where the agents and the model are registered.
     pub fn registry(&self) -> &Registry {
         &self.registry

@@ -33,5 +33,6 @@ mod harness;
 mod programmable_model;
 pub mod worker;
 
-pub use self::harness::{Harness, harness, watched_harness};
+pub use self::agents::{harness, watched_harness};
+pub use self::harness::Harness;
 pub use self::programmable_model::ProgrammableModel;

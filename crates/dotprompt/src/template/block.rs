@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::machine::{BYTES_PER_STEP, Machine};
-use super::output::Output;
 use super::program::{Block, BlockKind};
 use super::scope::{Frame, Parameters, Scope, Turn};
 use super::value::{Val, entries_of};
 use crate::error::Error;
+use crate::output::Output;
 
 impl<'r> Machine<'r> {
     pub(super) fn block(

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::machine::Machine;
 use super::markers;
-use super::output::{Mark, Output};
 use super::print;
 use super::program::{Block, Call, Callee, Expr};
 use super::scope::Scope;
@@ -14,6 +13,7 @@ use super::value::Val;
 use crate::error::{Error, ErrorKind};
 use crate::helper::{Fragment, Helper, HelperCall, HelperError, HelperOutput, RenderBlock};
 use crate::message::Media;
+use crate::output::{Mark, Output};
 
 impl<'r> Machine<'r> {
     /// `{{helper ...}}`: prints what the helper returns, or leaves its mark.

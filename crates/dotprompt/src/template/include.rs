@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::machine::Machine;
-use super::output::Output;
 use super::program::{Include, IncludeName, Program};
 use super::scope::{CallerBlock, Frame, Inlines, Scope};
 use super::value::{Layered, Val};
 use crate::error::{Error, ErrorKind};
+use crate::output::Output;
 
 /// Finding a partial among inline ones takes time by their number.
 const STEPS_PER_PARTIAL: usize = 8;

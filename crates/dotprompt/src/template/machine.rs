@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::ambient::Ambient;
 use super::library::Library;
-use super::output::{Mark, Output};
 use super::path::{Origin, Path};
 use super::print;
 use super::program::{Expr, Node, Program};
@@ -14,6 +13,7 @@ use super::scope::{Inlines, Scope};
 use super::value::Val;
 use crate::error::{Error, ErrorKind};
 use crate::limits::{Limit, Limits};
+use crate::output::{Mark, Output};
 use crate::position::Position;
 
 /// How many keys of looking up cost one step.

@@ -3,9 +3,9 @@
 //! `<<<dotprompt:role:model>>>` in a template means what `{{role "model"}}` means. Only the template's own text
 //! is searched for it, when it is compiled.
 
-use super::output::Mark;
 use super::program::Node;
 use crate::message::{Media, Role};
+use crate::output::Mark;
 
 const OPEN: &str = "<<<dotprompt:";
 const CLOSE: &str = ">>>";

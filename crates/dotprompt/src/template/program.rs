@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::output::Mark;
 use super::path::Path;
 use crate::helper::Helper;
+use crate::output::Mark;
 use crate::position::Position;
 
 /// Statements in order, and the inline partials that are visible to them.

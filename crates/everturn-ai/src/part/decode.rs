@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{InvalidPart, Part, PartKind};
 use crate::{
     JsonObject,
-    fields::{boxed, deserialize_from_object, expect_object, take, take_object, take_string},
+    part::fields::{boxed, deserialize_from_object, expect_object, take, take_object, take_string},
 };
 
 impl TryFrom<JsonObject> for Part {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     InvalidPart, JsonObject,
-    fields::{deserialize_from_object, require_string, take_string},
+    part::fields::{deserialize_from_object, require_string, take_string},
 };
 
 /// A file that is part of a message.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     InvalidPart, JsonObject,
-    fields::{deserialize_from_object, require_string},
+    part::fields::{deserialize_from_object, require_string},
 };
 
 /// A link to a resource by its URI.

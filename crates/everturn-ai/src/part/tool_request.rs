@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     InvalidPart, JsonObject,
-    fields::{deserialize_from_object, require_string, take, take_string},
+    part::fields::{deserialize_from_object, require_string, take, take_string},
 };
 
 /// A model's request to run a tool.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::decode::parts;
 use crate::{
     InvalidPart, JsonObject, Part, ToolRequest,
-    fields::{deserialize_from_object, require_string, take, take_string},
+    part::fields::{deserialize_from_object, require_string, take, take_string},
 };
 
 /// A tool's answer to a [`ToolRequest`].

@@ -70,6 +70,16 @@ struct Shared {
     conversations: AtomicU64,
 }
 
+impl<S: CustomState> RemoteAgent<S> {
+    /// Opens one connection for whole conversations; see [`AgentSocket`].
+    ///
+    /// # Errors
+    /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot be reached.
+    pub async fn websocket(&self) -> Result<AgentSocket<S>> {
+        AgentSocket::open(self.clone()).await
+    }
+}
+
 impl<S: CustomState> AgentSocket<S> {
     pub(crate) async fn open(agent: RemoteAgent<S>) -> Result<Self> {
         let shared = Shared {

@@ -9,15 +9,15 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use everturn_core::Error;
 use futures::StreamExt;
 
-use super::{Durable, Opened, Reattachment, STREAM_ID, frames, stream_id};
+use super::{Held, Mounted, event_stream};
 use crate::call::Call;
+use crate::durable::{Durable, Opened, Reattachment, STREAM_ID, frames, stream_id};
 use crate::envelope::Envelope;
 use crate::error_body::Refusal;
-use crate::handler::{Held, Mounted, event_stream};
 use crate::principal::Principal;
 
 /// Answers a request for a stream: with a new stream, or with an existing one to reattach to.
-pub(crate) async fn stream(
+pub(super) async fn answer(
     mounted: &Mounted,
     durable: &Durable,
     headers: &HeaderMap,
@@ -65,7 +65,7 @@ async fn answer_stop(mounted: &Mounted, request: Request) -> Result<Response<Bod
 }
 
 /// The answer for a stream that is unknown, expired or another principal's.
-pub(crate) fn unknown() -> Response<Body> {
+pub(super) fn unknown() -> Response<Body> {
     no_content()
 }
 

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::{InvalidPart, JsonObject};
+use super::InvalidPart;
+use crate::JsonObject;
 
 /// Removes a field; `null` counts as absent.
 pub(crate) fn take(object: &mut JsonObject, key: &str) -> Option<Value> {
