@@ -63,6 +63,8 @@ impl SnapshotMoment<'_> {
 #[derive(Clone)]
 pub struct SnapshotPolicy(Rule);
 
+type Decide = dyn Fn(&SnapshotMoment<'_>) -> Result<bool> + Send + Sync;
+
 #[derive(Clone)]
 enum Rule {
     EveryTurn,
@@ -72,9 +74,6 @@ enum Rule {
     OnChange(Arc<[SnapshotEvent]>),
     When(Arc<Decide>),
 }
-
-/// Decides whether a moment becomes a snapshot.
-type Decide = dyn Fn(&SnapshotMoment<'_>) -> Result<bool> + Send + Sync;
 
 impl SnapshotPolicy {
     /// Every moment: the ends of turns, of rounds of tools within them, and of invocations.

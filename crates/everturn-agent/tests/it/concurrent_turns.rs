@@ -22,7 +22,7 @@ fn yielding(name: &str, policy: Concurrency) -> AgentBuilder<Value> {
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
-        Ok(reply(turn).await?)
+        reply(turn).await
     })
     .concurrency(policy)
 }
@@ -156,7 +156,7 @@ fn gated(policy: Concurrency, store: &Arc<MemoryStore>) -> (Agent, Arc<tokio::sy
                     turn.send_chunk("inside").await?;
                     gate.acquire().await?.forget();
                 }
-                Ok(reply(turn).await?)
+                reply(turn).await
             }
         })
         .concurrency(policy)

@@ -58,7 +58,7 @@ impl Worker {
                 async move {
                     turns.lock().unwrap().push(said(&turn));
                     pass(&gate, &turn).await?;
-                    Ok(reply(turn).await?)
+                    reply(turn).await
                 }
             })
         };
