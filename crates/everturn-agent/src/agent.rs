@@ -148,12 +148,12 @@ impl<S: CustomState> Agent<S> {
         self.session.as_ref()
     }
 
-    /// The companion that aborts background runs; only with a store whose rows can be watched.
+    /// The companion that aborts background runs; only with a store whose snapshots can be watched.
     pub fn abort_action(&self) -> Option<&AbortAction> {
         self.abort.as_ref()
     }
 
-    /// The companion that shows background runs; only with a store whose rows can be watched.
+    /// The companion that shows background runs; only with a store whose snapshots can be watched.
     pub fn watch_action(&self) -> Option<&WatchAction> {
         self.watch.as_ref()
     }
@@ -189,7 +189,7 @@ impl<S: CustomState> Agent<S> {
         ChatBuilder::new(Arc::new(self.clone()))
     }
 
-    /// A run in the background that was started before, by the id of its row.
+    /// Returns a handle on a background run, given the id of its snapshot.
     pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S> {
         AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
     }
@@ -238,7 +238,7 @@ impl<S: CustomState> Agent<S> {
         self.definition.archive(context)
     }
 
-    /// Asks the background run behind a pending row to stop; `None` if there is no such row.
+    /// Asks the background run behind a pending snapshot to stop; `None` if there is no such snapshot.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty id.

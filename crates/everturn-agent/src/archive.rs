@@ -118,10 +118,10 @@ impl Archive {
         self.tenant.scope()
     }
 
-    fn show(&self, row: Snapshot) -> Result<Snapshot> {
+    fn show(&self, snapshot: Snapshot) -> Result<Snapshot> {
         match &self.showing {
-            Some(showing) => showing.row(row),
-            None => Ok(row),
+            Some(showing) => showing.shape(snapshot),
+            None => Ok(snapshot),
         }
     }
 
@@ -131,8 +131,8 @@ impl Archive {
 
     /// The snapshot as it is stored.
     async fn stored(&self, id: &SnapshotId, detail: Detail) -> Result<Snapshot> {
-        let row = self.tenant.get(id, detail).await?;
-        row.ok_or_else(|| not_found(id))
+        let snapshot = self.tenant.get(id, detail).await?;
+        snapshot.ok_or_else(|| not_found(id))
     }
 }
 

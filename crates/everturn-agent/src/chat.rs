@@ -87,10 +87,10 @@ impl<S: CustomState> Chat<S> {
             session_id: self.session_id.clone(),
         };
         match self.agent.snapshot(request, self.context.clone()).await {
-            Ok(row) => {
-                self.snapshot_id = Some(row.snapshot_id);
-                self.session_id = row.session_id.or_else(|| self.session_id.clone());
-                self.show(&row.state.unwrap_or_default());
+            Ok(snapshot) => {
+                self.snapshot_id = Some(snapshot.snapshot_id);
+                self.session_id = snapshot.session_id.or_else(|| self.session_id.clone());
+                self.show(&snapshot.state.unwrap_or_default());
                 Ok(())
             }
             // A session without snapshots begins with the first turn.

@@ -93,7 +93,7 @@ impl<S: CustomState> AgentConnection<S> {
         self.send(answers.into()).await
     }
 
-    /// Leaves: what was sent so far goes on in the background. [`AgentConnection::output`] then names its row.
+    /// Detaches: the inputs sent so far are run in the background. [`AgentConnection::output`] then names the run's snapshot.
     ///
     /// # Errors
     /// As [`AgentConnection::send`].

@@ -230,7 +230,7 @@ impl InvocationCursor {
     /// its end and does not count.
     pub(crate) fn next_turn(&self) -> u64 {
         let number = |last: &Predecessor| match last.event {
-            Some(SnapshotEvent::ToolIterationEnd) => last.turn_index,
+            Some(SnapshotEvent::RoundEnd) => last.turn_index,
             _ => last.turn_index.map(|turn| turn + 1),
         };
         self.last.as_ref().and_then(number).unwrap_or_default()
@@ -251,7 +251,7 @@ impl InvocationCursor {
 
     /// A new snapshot after the last one. It sorts after both its parent and the tip, whatever the clocks of other
     /// processes say, so that the latest snapshot of a session is the one committed last.
-    pub(crate) fn row(&self, id: SnapshotId) -> Snapshot {
+    pub(crate) fn next_snapshot(&self, id: SnapshotId) -> Snapshot {
         let after = |earlier: &Predecessor| earlier.created_at.saturating_add(SignedDuration::from_micros(1));
         let floor = [&self.last, &self.tip]
             .into_iter()
@@ -353,10 +353,10 @@ impl InvocationCursor {
             return self.follow(saved.predecessor.clone());
         }
         self.rewind = saved.unfinished.clone().map(RewindDue::Unfinished);
-        self.turn_lock.committed(&saved.row.snapshot_id);
+        self.turn_lock.committed(&saved.snapshot.snapshot_id);
         self.tip = Some(saved.predecessor.clone());
         self.at_tip = true;
-        if saved.row.status == SnapshotStatus::Completed {
+        if saved.snapshot.status == SnapshotStatus::Completed {
             self.last.clone_from(&self.tip);
         }
     }

@@ -27,7 +27,7 @@
 //! ([`Concurrency::Fork`](crate::Concurrency::Fork)) tells them apart by the snapshots reserved for them; then a worker
 //! that takes over a background run finds its journal, and a client that merely retries does not.
 //!
-//! A snapshot from the middle of a turn ([`ToolIterationEnd`](crate::SnapshotEvent::ToolIterationEnd)) names the turn's
+//! A snapshot from the middle of a turn ([`RoundEnd`](crate::SnapshotEvent::RoundEnd)) names the turn's
 //! journal. A client that resumes it without a message goes on with that turn and that journal; with a message it
 //! begins another. A worker that takes over a background run begins the turn under way at its beginning again, whatever
 //! snapshots it left in its middle, and replays it.

@@ -44,7 +44,9 @@ pub enum SnapshotEvent {
     /// A turn ended.
     TurnEnd,
     /// All tool calls of a round were answered, and the model has not seen the answers yet.
-    ToolIterationEnd,
+    // The wire and stores call a round a tool iteration, and keep that name.
+    #[serde(rename = "toolIterationEnd")]
+    RoundEnd,
     /// The invocation ended.
     InvocationEnd,
 }

@@ -31,25 +31,26 @@ impl Showing {
         }
     }
 
-    pub(crate) fn row(&self, mut row: Snapshot) -> Result<Snapshot> {
-        if self.liveness.is_expired(&row) {
-            row.status = SnapshotStatus::Expired;
+    /// Shapes a stored snapshot for a client: its status as of now, no bookkeeping, the state transformed.
+    pub(crate) fn shape(&self, mut snapshot: Snapshot) -> Result<Snapshot> {
+        if self.liveness.is_expired(&snapshot) {
+            snapshot.status = SnapshotStatus::Expired;
         }
-        row.updated_at.get_or_insert(row.created_at);
-        row.clear_bookkeeping();
+        snapshot.updated_at.get_or_insert(snapshot.created_at);
+        snapshot.clear_bookkeeping();
         if exposure(&self.context) == Exposure::Public {
             // A stored error holds the operator's text and does not say which part of it is public.
-            row.error = row.error.map(withheld);
+            snapshot.error = snapshot.error.map(withheld);
         }
-        if let Some(state) = row.state.take() {
-            row.state = shown_state(
+        if let Some(state) = snapshot.state.take() {
+            snapshot.state = shown_state(
                 self.transform.as_ref(),
                 state,
-                row.session_id.as_ref(),
+                snapshot.session_id.as_ref(),
                 &self.context,
             )?;
         }
-        Ok(row)
+        Ok(snapshot)
     }
 }
 
@@ -79,10 +80,10 @@ impl Liveness {
     }
 
     /// Returns whether the heartbeat of a pending snapshot is too old. A pending snapshot without one counts as alive.
-    pub(crate) fn is_expired(&self, row: &Snapshot) -> bool {
+    pub(crate) fn is_expired(&self, snapshot: &Snapshot) -> bool {
         let now = self.clock.now();
         let is_silent = |beat: Timestamp| now > beat && now.duration_since(beat).unsigned_abs() > self.expiry;
-        row.status == SnapshotStatus::Pending && row.heartbeat_at.is_some_and(is_silent)
+        snapshot.status == SnapshotStatus::Pending && snapshot.heartbeat_at.is_some_and(is_silent)
     }
 }
 
@@ -102,13 +103,13 @@ pub(crate) fn nothing_in(session: &SessionId) -> Error {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if it belongs to another one.
-pub(crate) fn check_owner(row: &Snapshot, session_id: &SessionId) -> Result<()> {
-    if row.session_id.as_ref() == Some(session_id) {
+pub(crate) fn check_owner(snapshot: &Snapshot, session_id: &SessionId) -> Result<()> {
+    if snapshot.session_id.as_ref() == Some(session_id) {
         return Ok(());
     }
     Err(Error::invalid_argument(format!(
         "snapshot '{}' does not belong to session '{session_id}'",
-        row.snapshot_id
+        snapshot.snapshot_id
     ))
     .with_public())
 }
@@ -117,11 +118,11 @@ pub(crate) fn check_owner(row: &Snapshot, session_id: &SessionId) -> Result<()> 
 ///
 /// # Errors
 /// `FAILED_PRECONDITION` if it is not completed.
-pub(crate) fn resumable(row: Snapshot) -> Result<Snapshot> {
-    let why = match row.status {
-        SnapshotStatus::Completed => return Ok(row),
+pub(crate) fn resumable(snapshot: Snapshot) -> Result<Snapshot> {
+    let why = match snapshot.status {
+        SnapshotStatus::Completed => return Ok(snapshot),
         SnapshotStatus::Failed => {
-            let error = row
+            let error = snapshot
                 .error
                 .as_ref()
                 .map_or("no reason was recorded", |error| error.message.as_str());
@@ -132,6 +133,6 @@ pub(crate) fn resumable(row: Snapshot) -> Result<Snapshot> {
     };
     Err(Error::failed_precondition(format!(
         "cannot resume from snapshot '{}': it {why}",
-        row.snapshot_id
+        snapshot.snapshot_id
     )))
 }

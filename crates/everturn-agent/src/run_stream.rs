@@ -174,17 +174,17 @@ impl Follower {
 
     async fn standing(&mut self) -> Result<Standing> {
         let Followed { tenant, id, .. } = &self.run;
-        let row = tenant.get(id, Detail::Metadata).await?;
-        let row = row.ok_or_else(|| not_found(id))?;
-        if row.status.is_final() {
+        let snapshot = tenant.get(id, Detail::Metadata).await?;
+        let snapshot = snapshot.ok_or_else(|| not_found(id))?;
+        if snapshot.status.is_final() {
             return Ok(Standing::Over);
         }
-        if !self.run.liveness.is_expired(&row) {
+        if !self.run.liveness.is_expired(&snapshot) {
             self.expired_since = None;
         } else if self.expired_since.get_or_insert_with(Instant::now).elapsed() >= self.run.patience {
             return Err(Error::unavailable(format!("the worker of run '{id}' went silent")).with_public());
         }
-        match row.lease()? {
+        match snapshot.lease()? {
             Some(lease) => Ok(Standing::Pending { epoch: lease.epoch() }),
             None => Err(Error::failed_precondition(format!(
                 "run '{id}' was begun by a worker that shows nothing"

@@ -195,13 +195,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_other_peers_are_read_and_unknown_fields_survive() {
-        let row = json!({
+    fn snapshots_of_other_peers_are_read_and_unknown_fields_survive() {
+        let snapshot = json!({
             "snapshotId": "s1", "parentId": "", "createdAt": "2026-01-02T03:04:05Z", "status": "",
             "state": {"messages": [], "novelty": 1}, "shelf": "top",
         });
 
-        let snapshot: Snapshot = serde_json::from_value(row).unwrap();
+        let snapshot: Snapshot = serde_json::from_value(snapshot).unwrap();
         let written = serde_json::to_value(&snapshot).unwrap();
 
         assert_eq!(snapshot.status, SnapshotStatus::Completed);

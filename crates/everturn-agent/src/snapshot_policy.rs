@@ -54,7 +54,7 @@ impl SnapshotMoment<'_> {
 /// ```
 /// use everturn_agent::{SnapshotEvent, SnapshotPolicy};
 ///
-/// let every_round_of_tools = SnapshotPolicy::on([SnapshotEvent::TurnEnd, SnapshotEvent::ToolIterationEnd]);
+/// let every_round_of_tools = SnapshotPolicy::on([SnapshotEvent::TurnEnd, SnapshotEvent::RoundEnd]);
 /// let every_other_turn = SnapshotPolicy::when(|moment| {
 ///     moment.event == SnapshotEvent::TurnEnd && moment.turn_index % 2 == 1
 /// });
@@ -168,12 +168,12 @@ impl fmt::Debug for SnapshotPolicy {
 
 #[cfg(test)]
 mod tests {
-    use SnapshotEvent::{InvocationEnd, ToolIterationEnd, TurnEnd};
+    use SnapshotEvent::{InvocationEnd, RoundEnd, TurnEnd};
     use everturn_ai::Message;
 
     use super::*;
 
-    const EVENTS: [SnapshotEvent; 3] = [TurnEnd, ToolIterationEnd, InvocationEnd];
+    const EVENTS: [SnapshotEvent; 3] = [TurnEnd, RoundEnd, InvocationEnd];
 
     /// What the conversation is beside the snapshot before.
     #[derive(Debug, Clone, Copy, PartialEq)]
@@ -212,11 +212,9 @@ mod tests {
             (SnapshotPolicy::always(), |_, _| true),
             (SnapshotPolicy::never(), |_, _| false),
             (SnapshotPolicy::on([]), |_, _| false),
-            (SnapshotPolicy::on([ToolIterationEnd]), |event, _| {
-                event == ToolIterationEnd
-            }),
+            (SnapshotPolicy::on([RoundEnd]), |event, _| event == RoundEnd),
             (SnapshotPolicy::on([TurnEnd, InvocationEnd]), |event, _| {
-                event != ToolIterationEnd
+                event != RoundEnd
             }),
             (SnapshotPolicy::on_change(EVENTS), |_, state| {
                 state != State::Unchanged

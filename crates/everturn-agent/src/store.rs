@@ -253,7 +253,7 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
     }
     if row.status == SnapshotStatus::Expired {
         return Err(Error::invalid_argument(
-            "'expired' is how a pending row is reported; it is never stored",
+            "'expired' is how a pending snapshot is reported; it is never stored",
         ));
     }
     Ok(row)

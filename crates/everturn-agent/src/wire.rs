@@ -188,7 +188,7 @@ pub struct AgentOutput {
     /// The conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// Where to resume: the last committed point, or the pending row of a detached run. Server-managed agents only.
+    /// Where to resume: the last committed point, or the pending snapshot of a detached run. Server-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// Every snapshot the invocation took, in order. Only of agents with a
@@ -250,7 +250,7 @@ pub struct SnapshotCreated {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEnd {
-    /// The row that holds the turn; readable the moment this arrives.
+    /// The snapshot that holds the turn; readable the moment this arrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// How the turn ended, if anybody said.
@@ -347,7 +347,7 @@ pub struct GetSnapshotRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AbortRequest {
-    /// The run's pending row.
+    /// The run's pending snapshot.
     pub snapshot_id: SnapshotId,
 }
 
@@ -355,7 +355,7 @@ pub struct AbortRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AbortResponse {
-    /// The run's row.
+    /// The run's snapshot.
     pub snapshot_id: SnapshotId,
     /// Its status after the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -37,7 +37,7 @@ fn parrot() -> Agent {
 }
 
 #[tokio::test]
-async fn each_turn_has_a_span_with_its_input_its_state_and_its_row() {
+async fn each_turn_has_a_span_with_its_input_its_state_and_its_snapshot() {
     let traces = Traces::listen();
     let mut connection = parrot().connect(AgentInit {
         session_id: Some("s".into()),
@@ -72,7 +72,7 @@ async fn each_turn_has_a_span_with_its_input_its_state_and_its_row() {
 }
 
 #[tokio::test]
-async fn a_failed_turn_closes_its_span_in_error_and_names_no_row() {
+async fn a_failed_turn_closes_its_span_in_error_and_names_no_snapshot() {
     let traces = Traces::listen();
     let mut connection = parrot().connect(AgentInit::default());
 

@@ -97,7 +97,7 @@ pub(crate) fn page(
         match files.header(&marker.snapshot_id) {
             Ok(Some(row)) if row.status == SnapshotStatus::Pending => runs.push(PendingRun {
                 scope,
-                row: row.outline(),
+                snapshot: row.outline(),
             }),
             // A marker that cannot be removed now is read again next time.
             Ok(_) => drop(files.unmark_stale(&marker.snapshot_id)),
@@ -112,10 +112,10 @@ pub(crate) fn page(
 
 /// Reads the run's row; `false` if the run no longer matches the query.
 fn complete(files: impl Fn(&Scope) -> Result<Files>, query: &PendingQuery, run: &mut PendingRun) -> bool {
-    let row = files(&run.scope).and_then(|files| files.read(&run.row.snapshot_id, Detail::Metadata));
+    let row = files(&run.scope).and_then(|files| files.read(&run.snapshot.snapshot_id, Detail::Metadata));
     match row {
         Ok(Some(row)) if query.wants(&row) => {
-            run.row = row;
+            run.snapshot = row;
             true
         }
         _ => false,

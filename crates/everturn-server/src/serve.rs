@@ -111,7 +111,7 @@ impl Bound {
     ///
     /// # Errors
     /// As [`Bound::run`]; `INTERNAL` if the operating system refuses a signal handler.
-    pub async fn run_until_told(self) -> Result<()> {
+    pub async fn run_until_shutdown(self) -> Result<()> {
         let handle = self.handle();
         let mut told = std::pin::pin!(told_to_end());
         let mut serving = std::pin::pin!(self.run());

@@ -294,7 +294,7 @@ impl Server {
     pub async fn serve(self, address: impl Into<SocketAddr>) -> Result<()> {
         let server = self.bind(address.into()).await?;
         tracing::info!(address = %server.address(), "serving");
-        server.run_until_told().await
+        server.run_until_shutdown().await
     }
 }
 

@@ -48,7 +48,7 @@ impl Reading<'_> {
         while let Some(row) = rows.next()? {
             items.push(PendingRun {
                 scope: Scope::new(row.get::<_, String>(SCOPE_NAME)?),
-                row: Stored::from_row(row)?.snapshot,
+                snapshot: Stored::from_row(row)?.snapshot,
             });
         }
         let more = items.len() > query.page_size();

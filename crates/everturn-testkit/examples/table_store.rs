@@ -440,7 +440,10 @@ impl SessionStore for TableStore {
         let mut runs = Vec::new();
         for key in keys {
             let run = tables.read(&key, Detail::Metadata)?;
-            runs.extend(run.map(|row| PendingRun { scope: key.0, row }));
+            runs.extend(run.map(|snapshot| PendingRun {
+                scope: key.0,
+                snapshot,
+            }));
         }
         Ok(Some(PendingPage::cut(query, runs)))
     }

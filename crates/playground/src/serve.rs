@@ -42,7 +42,7 @@ pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path, model: O
     let _ = write!(out, "{greeting}").and_then(|()| out.flush());
     drop(out);
 
-    let ended = server.run_until_told().await;
+    let ended = server.run_until_shutdown().await;
     recovering.stop().await;
     ended
 }

@@ -51,7 +51,7 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<()> {
     let server = bind(arguments).await?;
     println!("listening on http://{}", server.address());
-    server.run_until_told().await
+    server.run_until_shutdown().await
 }
 
 async fn bind(arguments: Arguments) -> Result<Bound> {

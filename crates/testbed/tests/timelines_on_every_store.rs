@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use SnapshotEvent::{ToolIterationEnd, TurnEnd};
+use SnapshotEvent::{RoundEnd, TurnEnd};
 use everturn_agent::store::{MemoryStore, Order, Scope, SessionStore, SnapshotQuery};
 use everturn_agent::{
     Agent, AgentInit, AgentInput, AgentOutput, AgentSession, SnapshotEvent, SnapshotId, SnapshotIds,
@@ -138,7 +138,7 @@ fn chef(store: Arc<dyn SessionStore>, model: &ScriptedModel) -> Agent {
     agent(&registry, "chef")
         .tool(oven)
         .store(store)
-        .snapshots(SnapshotPolicy::on([ToolIterationEnd, TurnEnd]))
+        .snapshots(SnapshotPolicy::on([RoundEnd, TurnEnd]))
         .define()
         .unwrap()
 }

@@ -85,10 +85,10 @@ pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -
     )
 }
 
-/// A row in the published form. Some of the clients that speak it refuse fields they do not know; what else a row of ours
-/// holds is in the listings.
-fn published(mut row: Snapshot) -> Snapshot {
-    row.extra.shift_remove(FORKED_FROM);
+/// Reduces a snapshot to the fields of Genkit's protocol, because some of its clients refuse unknown fields. Listings have
+/// the other fields.
+fn published(mut snapshot: Snapshot) -> Snapshot {
+    snapshot.extra.shift_remove(FORKED_FROM);
     Snapshot {
         index: None,
         turn_index: None,
@@ -96,7 +96,7 @@ fn published(mut row: Snapshot) -> Snapshot {
         orphaned: false,
         labels: Vec::new(),
         note: None,
-        ..row
+        ..snapshot
     }
 }
 
@@ -149,7 +149,7 @@ pub(super) fn session_action<S: CustomState>(definition: &Arc<Definition<S>>) ->
     )
 }
 
-/// Only where there is a store whose rows can be watched: else nobody would notice.
+/// Only where there is a store whose snapshots can be watched: else nobody would notice.
 pub(super) fn abort_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<AbortAction> {
     definition.store.as_ref().filter(|store| store.can_watch())?;
     let this = Arc::clone(definition);

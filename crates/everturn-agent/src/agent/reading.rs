@@ -25,7 +25,7 @@ impl<S> Definition<S> {
         Ok(TenantStore::new(store, self.scope(context)))
     }
 
-    /// Finds a row and shapes it for a client; writes nothing.
+    /// Finds a snapshot and shapes it for a client; writes nothing.
     pub(crate) async fn read_snapshot(
         &self,
         request: GetSnapshotRequest,
@@ -33,16 +33,16 @@ impl<S> Definition<S> {
     ) -> Result<Snapshot> {
         let tenant = self.tenant_store(context)?;
         let session_id = request.session_id.and_then(SessionId::given);
-        let row = match (request.snapshot_id.and_then(SnapshotId::given), session_id) {
+        let snapshot = match (request.snapshot_id.and_then(SnapshotId::given), session_id) {
             (Some(id), session_id) => {
-                let row = tenant
+                let snapshot = tenant
                     .get(&id, Detail::Whole)
                     .await?
                     .ok_or_else(|| not_found(&id))?;
                 if let Some(session_id) = session_id {
-                    check_owner(&row, &session_id)?;
+                    check_owner(&snapshot, &session_id)?;
                 }
-                row
+                snapshot
             }
             (None, Some(session_id)) => {
                 let session = tenant.session(session_id);
@@ -55,10 +55,10 @@ impl<S> Definition<S> {
                 );
             }
         };
-        self.showing(context).row(row)
+        self.showing(context).shape(snapshot)
     }
 
-    /// How this agent's rows are shaped for whoever reads them in a context.
+    /// How this agent's snapshots are shaped for whoever reads them in a context.
     pub(crate) fn showing(&self, context: &Context) -> Showing {
         Showing::new(self.state_transform.clone(), self.liveness(), context.clone())
     }

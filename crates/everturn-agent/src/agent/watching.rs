@@ -25,11 +25,11 @@ pub type WatchAction = Action<WatchRequest, AgentOutput, AgentStreamChunk>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WatchRequest {
-    /// The run's row.
+    /// The run's snapshot.
     pub snapshot_id: SnapshotId,
 }
 
-/// Only where there is a store whose rows can be watched: others have no background runs.
+/// Only where there is a store whose snapshots can be watched: others have no background runs.
 pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<WatchAction> {
     definition.store.as_ref().filter(|store| store.can_watch())?;
     let this = Arc::clone(definition);
@@ -102,8 +102,8 @@ impl<S> Definition<S> {
 }
 
 /// How a run ended, as the output of a turn says it.
-fn end_of(row: Snapshot) -> AgentOutput {
-    let finish_reason = row.finish_reason.or(match row.status {
+fn end_of(snapshot: Snapshot) -> AgentOutput {
+    let finish_reason = snapshot.finish_reason.or(match snapshot.status {
         SnapshotStatus::Aborted => Some(AgentFinishReason::Aborted),
         SnapshotStatus::Failed => Some(AgentFinishReason::Failed),
         _ => None,
@@ -112,6 +112,6 @@ fn end_of(row: Snapshot) -> AgentOutput {
         finish_reason,
         // As in a turn's output: whoever wants the state reads the snapshot.
         state: None,
-        ..output_of(row)
+        ..output_of(snapshot)
     }
 }

@@ -33,7 +33,7 @@ impl Archive {
             json!({"sessionId": origin.session_id, "snapshotId": id}),
         );
         // What the framework noted in the original is about its session, and not for the new one.
-        let row = Snapshot {
+        let snapshot = Snapshot {
             updated_at: Some(now),
             finish_reason: origin.finish_reason,
             index: Some(0),
@@ -44,7 +44,7 @@ impl Archive {
             ..Snapshot::new(id, session.clone(), now)
         };
         let mut intake = Intake::into_session(self, session, Names::fresh()).await?;
-        let forked = intake.put(row).await;
+        let forked = intake.put(snapshot).await;
         self.show(intake.settle(forked).await?)
     }
 
@@ -62,15 +62,15 @@ impl Archive {
         let session = named_session(session)?;
         let ids = self.stored_ids(&session).await?;
         let mut intake = Intake::into_session(self, named_session(to)?, Names::fresh()).await?;
-        let copied = self.copy_rows(&ids, &mut intake).await;
+        let copied = self.copy_snapshots(&ids, &mut intake).await;
         intake.settle(copied).await
     }
 
-    async fn copy_rows(&self, ids: &[SnapshotId], intake: &mut Intake<'_>) -> Result<u64> {
+    async fn copy_snapshots(&self, ids: &[SnapshotId], intake: &mut Intake<'_>) -> Result<u64> {
         for id in ids {
             // One that was deleted since is not copied.
-            if let Some(row) = self.tenant.get(id, Detail::Whole).await? {
-                intake.put(row).await?;
+            if let Some(snapshot) = self.tenant.get(id, Detail::Whole).await? {
+                intake.put(snapshot).await?;
             }
         }
         match intake.arrived().len() {

@@ -25,14 +25,17 @@ impl Archive {
     /// `INVALID_ARGUMENT` for an empty id.
     pub async fn delete_branch(&self, id: impl Into<SnapshotId>) -> Result<u64> {
         let id = named_snapshot(id)?;
-        let row = self.tenant.get(&id, Detail::Metadata).await?;
-        let Some(session) = row.and_then(|row| row.session_id) else {
+        let snapshot = self.tenant.get(&id, Detail::Metadata).await?;
+        let Some(session) = snapshot.and_then(|snapshot| snapshot.session_id) else {
             return Ok(u64::from(self.delete_snapshot(id).await?));
         };
-        let rows = self.stored_rows(&session).await?;
-        let tree = SnapshotTree::new(session, rows);
+        let snapshots = self.stored_snapshots(&session).await?;
+        let tree = SnapshotTree::new(session, snapshots);
         let branch = tree.find(&id).map(|node| node.branch()).unwrap_or_default();
-        let ids = branch.into_iter().map(|row| row.snapshot_id.clone()).collect();
+        let ids = branch
+            .into_iter()
+            .map(|snapshot| snapshot.snapshot_id.clone())
+            .collect();
         self.tenant.delete(&Deletion::Snapshots(ids)).await
     }
 

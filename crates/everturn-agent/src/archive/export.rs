@@ -8,7 +8,7 @@ use everturn_core::{Error, Result};
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::record::{Base, EXPORT_VERSION, End, FORMAT, Field, Header, MAX_LINE, Record, Row};
+use super::record::{Base, EXPORT_VERSION, End, Entry, FORMAT, Field, Header, MAX_LINE, Record};
 use super::{Archive, named_session};
 use crate::store::Detail;
 use crate::{SessionId, SessionState, Snapshot, SnapshotId};
@@ -44,19 +44,19 @@ impl Archive {
         let mut end = End::default();
         for id in ids {
             // One that was deleted since is not exported.
-            let Some(row) = self.tenant.get(&id, Detail::Whole).await? else {
+            let Some(snapshot) = self.tenant.get(&id, Detail::Whole).await? else {
                 continue;
             };
-            let base = match &row.state {
-                Some(state) => self.base(&row, state, &written).await?,
+            let base = match &snapshot.state {
+                Some(state) => self.base(&snapshot, state, &written).await?,
                 None => None,
             };
-            let record = Row::going_on(&row, base);
+            let record = Entry::going_on(&snapshot, base);
             let added = record.snapshot.state.as_ref();
             end.messages += added.map_or(0, |state| state.messages.len()) as u64;
             end.snapshots += 1;
-            write_line(&mut to, &Record::Row(Box::new(record))).await?;
-            written.note(row);
+            write_line(&mut to, &Record::Entry(Box::new(record))).await?;
+            written.note(snapshot);
         }
         write_line(&mut to, &Record::End(end)).await?;
         to.flush().await?;
@@ -65,9 +65,14 @@ impl Archive {
 
     /// What a snapshot has from one that was written before it: from its parent, or from whatever was written lately
     /// and begins alike.
-    async fn base(&self, row: &Snapshot, state: &SessionState, written: &Written) -> Result<Option<Base>> {
+    async fn base(
+        &self,
+        snapshot: &Snapshot,
+        state: &SessionState,
+        written: &Written,
+    ) -> Result<Option<Base>> {
         let mut candidates: Vec<(usize, SessionState)> = Vec::new();
-        if let Some(parent) = &row.parent_id
+        if let Some(parent) = &snapshot.parent_id
             && let Some(number) = written.numbers.get(parent)
         {
             let known = written.recent.iter().find(|(recent, _)| recent == number);
@@ -99,9 +104,13 @@ impl Archive {
                 best = Some((number, messages, other));
             }
         }
-        Ok(best.and_then(|(row, messages, other)| {
+        Ok(best.and_then(|(entry, messages, other)| {
             let same = same_fields(state, &other);
-            (messages > 0 || !same.is_empty()).then_some(Base { row, messages, same })
+            (messages > 0 || !same.is_empty()).then_some(Base {
+                entry,
+                messages,
+                same,
+            })
         }))
     }
 }
@@ -114,10 +123,10 @@ struct Written {
 }
 
 impl Written {
-    fn note(&mut self, row: Snapshot) {
+    fn note(&mut self, snapshot: Snapshot) {
         let number = self.numbers.len();
-        self.numbers.insert(row.snapshot_id, number);
-        if let Some(state) = row.state {
+        self.numbers.insert(snapshot.snapshot_id, number);
+        if let Some(state) = snapshot.state {
             if self.recent.len() == RECENT {
                 self.recent.pop_front();
             }
@@ -126,10 +135,10 @@ impl Written {
     }
 }
 
-impl Row {
+impl Entry {
     /// A snapshot without what it has from another.
-    fn going_on(row: &Snapshot, base: Option<Base>) -> Self {
-        let mut snapshot = row.clone();
+    fn going_on(snapshot: &Snapshot, base: Option<Base>) -> Self {
+        let mut snapshot = snapshot.clone();
         if let (Some(state), Some(base)) = (&mut snapshot.state, &base) {
             let added = state.messages.since(base.messages).cloned();
             state.messages = added.collect::<History>();

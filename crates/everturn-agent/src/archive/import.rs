@@ -7,7 +7,7 @@ use tokio::io::AsyncBufRead;
 
 use super::intake::{Intake, Names};
 use super::record::{
-    Base, EXPORT_VERSION, End, FORMAT, Field, Header, Lines, Preamble, Record, Row, unreadable,
+    Base, EXPORT_VERSION, End, Entry, FORMAT, Field, Header, Lines, Preamble, Record, unreadable,
 };
 use super::{Archive, named_session};
 use crate::store::{Deletion, Detail};
@@ -72,7 +72,7 @@ impl Archive {
         }
         let names = if renamed { Names::fresh() } else { Names::Kept };
         let mut intake = Intake::into_session(self, session.clone(), names).await?;
-        let read = self.read_rows(&mut lines, &header, &mut intake).await;
+        let read = self.read_entries(&mut lines, &header, &mut intake).await;
         let snapshots = intake.settle(read).await?;
         Ok(Imported {
             session_id: session,
@@ -90,7 +90,7 @@ impl Archive {
     ) -> Result<Imported> {
         let beside = SessionId::fresh();
         let mut intake = Intake::into_session(self, beside.clone(), Names::fresh()).await?;
-        let read = self.read_rows(&mut lines, header, &mut intake).await;
+        let read = self.read_entries(&mut lines, header, &mut intake).await;
         let arrived = intake.arrived().to_vec();
         let origins = intake.settle(read).await?;
 
@@ -101,8 +101,8 @@ impl Archive {
             let mut outcome = Ok(());
             for (id, origin) in arrived.iter().zip(&origins) {
                 outcome = async {
-                    let row = self.stored(id, Detail::Whole).await?;
-                    intake.put(origin.restore(row)).await
+                    let snapshot = self.stored(id, Detail::Whole).await?;
+                    intake.put(origin.restore(snapshot)).await
                 }
                 .await
                 .map(drop);
@@ -125,7 +125,7 @@ impl Archive {
     }
 
     /// Reads all snapshots up to the end and writes them; returns what identified each where it came from.
-    async fn read_rows<R: AsyncBufRead + Unpin + Send>(
+    async fn read_entries<R: AsyncBufRead + Unpin + Send>(
         &self,
         lines: &mut Lines<R>,
         header: &Header,
@@ -142,29 +142,32 @@ impl Archive {
             };
             let record = serde_json::from_slice(line);
             let number = lines.number;
-            let row = match record.map_err(|error| unreadable(number, error))? {
-                Record::Row(row) => *row,
+            let entry = match record.map_err(|error| unreadable(number, error))? {
+                Record::Entry(entry) => *entry,
                 Record::End(end) if end == counted && counted.snapshots > 0 => break,
                 Record::End(_) => {
-                    return Err(unreadable(number, "rows are missing: their number is another"));
+                    return Err(unreadable(
+                        number,
+                        "snapshots are missing: the last line counts another number of them",
+                    ));
                 }
             };
-            check_row(&row, header).map_err(|fault| unreadable(number, fault))?;
-            if !seen.insert(row.snapshot.snapshot_id.clone()) {
+            check_entry(&entry, header).map_err(|fault| unreadable(number, fault))?;
+            if !seen.insert(entry.snapshot.snapshot_id.clone()) {
                 return Err(unreadable(number, "a snapshot of that id came before"));
             }
-            let added = row
+            let added = entry
                 .snapshot
                 .state
                 .as_ref()
                 .map_or(0, |state| state.messages.len());
             counted.snapshots += 1;
             counted.messages += added as u64;
-            let base = match &row.base {
+            let base = match &entry.base {
                 Some(base) => Some(self.base_state(base, &recent, intake, number).await?),
                 None => None,
             };
-            let snapshot = whole(row, base).map_err(|fault| unreadable(number, fault))?;
+            let snapshot = whole(entry, base).map_err(|fault| unreadable(number, fault))?;
             origins.push(Origin::of(&snapshot));
             let place = intake.arrived().len();
             let written = intake
@@ -194,29 +197,29 @@ impl Archive {
         intake: &Intake<'_>,
         line: usize,
     ) -> Result<SessionState> {
-        if let Some((_, state)) = recent.iter().find(|(row, _)| *row == base.row) {
+        if let Some((_, state)) = recent.iter().find(|(entry, _)| *entry == base.entry) {
             return Ok(state.clone());
         }
         let id = intake
             .arrived()
-            .get(base.row)
-            .ok_or_else(|| unreadable(line, "it goes on from a row that did not come before it"))?;
+            .get(base.entry)
+            .ok_or_else(|| unreadable(line, "it goes on from a snapshot that did not come before it"))?;
         let state = self.stored(id, Detail::Whole).await?.state;
-        state.ok_or_else(|| unreadable(line, "it goes on from a row without a state"))
+        state.ok_or_else(|| unreadable(line, "it goes on from a snapshot without a state"))
     }
 }
 
 /// A snapshot as it was exported, without its state.
 struct Origin {
-    row: Snapshot,
+    snapshot: Snapshot,
     state_session: Option<SessionId>,
 }
 
 impl Origin {
-    fn of(row: &Snapshot) -> Self {
+    fn of(snapshot: &Snapshot) -> Self {
         Self {
-            state_session: row.state.as_ref().and_then(|state| state.session_id.clone()),
-            row: Detail::Metadata.cut(row.clone()),
+            state_session: snapshot.state.as_ref().and_then(|state| state.session_id.clone()),
+            snapshot: Detail::Metadata.cut(snapshot.clone()),
         }
     }
 
@@ -228,7 +231,7 @@ impl Origin {
         });
         Snapshot {
             state,
-            ..self.row.clone()
+            ..self.snapshot.clone()
         }
     }
 }
@@ -252,23 +255,23 @@ async fn read_header<R: AsyncBufRead + Unpin>(lines: &mut Lines<R>) -> Result<He
     serde_json::from_slice(line).map_err(|error| unreadable(1, error))
 }
 
-fn check_row(row: &Row, header: &Header) -> Result<(), &'static str> {
-    if row.snapshot.snapshot_id.as_str().is_empty() {
+fn check_entry(entry: &Entry, header: &Header) -> Result<(), &'static str> {
+    if entry.snapshot.snapshot_id.as_str().is_empty() {
         return Err("a snapshot without an id");
     }
-    if row.snapshot.session_id.as_ref() != Some(&header.session_id) {
+    if entry.snapshot.session_id.as_ref() != Some(&header.session_id) {
         return Err("a snapshot of another session");
     }
-    if row.base.is_some() && row.snapshot.state.is_none() {
+    if entry.base.is_some() && entry.snapshot.state.is_none() {
         return Err("a snapshot without a state goes on from none");
     }
     Ok(())
 }
 
 /// A snapshot with what it has from an earlier one.
-fn whole(row: Row, base: Option<SessionState>) -> Result<Snapshot, &'static str> {
-    let mut snapshot = row.snapshot;
-    let (Some(state), Some(base), Some(from)) = (&mut snapshot.state, row.base, base) else {
+fn whole(entry: Entry, base: Option<SessionState>) -> Result<Snapshot, &'static str> {
+    let mut snapshot = entry.snapshot;
+    let (Some(state), Some(base), Some(from)) = (&mut snapshot.state, entry.base, base) else {
         return Ok(snapshot);
     };
     if base.messages > from.messages.len() {

@@ -24,10 +24,10 @@ impl Names {
     }
 
     /// The snapshot under its name in a session.
-    fn rename(&mut self, row: Snapshot, session: &SessionId) -> Result<Snapshot> {
+    fn rename(&mut self, snapshot: Snapshot, session: &SessionId) -> Result<Snapshot> {
         let mut renamed = Snapshot {
             session_id: Some(session.clone()),
-            ..row.clone()
+            ..snapshot.clone()
         };
         let Self::Fresh(names) = self else {
             return Ok(renamed);
@@ -39,13 +39,13 @@ impl Names {
         {
             state.session_id = Some(session.clone());
         }
-        renamed.snapshot_id = match (names.get(&row.snapshot_id), &renamed.state) {
+        renamed.snapshot_id = match (names.get(&snapshot.snapshot_id), &renamed.state) {
             (Some(name), _) => name.clone(),
-            (None, Some(state)) if matches!(row.verify(), Ok(true)) => SnapshotId::of_state(state)?,
+            (None, Some(state)) if matches!(snapshot.verify(), Ok(true)) => SnapshotId::of_state(state)?,
             _ => SnapshotId::fresh(),
         };
-        names.insert(row.snapshot_id, renamed.snapshot_id.clone());
-        renamed.parent_id = row
+        names.insert(snapshot.snapshot_id, renamed.snapshot_id.clone());
+        renamed.parent_id = snapshot
             .parent_id
             .map(|parent| names.entry(parent).or_insert_with(SnapshotId::fresh).clone());
         Ok(renamed)
@@ -84,16 +84,16 @@ impl<'a> Intake<'a> {
     ///
     /// # Errors
     /// `ALREADY_EXISTS` if somebody else began the session meanwhile, or a snapshot of that name is there.
-    pub(super) async fn put(&mut self, row: Snapshot) -> Result<Snapshot> {
-        let row = self.names.rename(row, &self.session)?;
-        let id = row.snapshot_id.clone();
+    pub(super) async fn put(&mut self, snapshot: Snapshot) -> Result<Snapshot> {
+        let snapshot = self.names.rename(snapshot, &self.session)?;
+        let id = snapshot.snapshot_id.clone();
         let precondition = if self.arrived.is_empty() {
             Precondition::Tip(None)
         } else {
             Precondition::None
         };
         let import = Transition::Import {
-            snapshot: Box::new(row),
+            snapshot: Box::new(snapshot),
         };
         let written = self
             .archive

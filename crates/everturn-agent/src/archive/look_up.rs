@@ -25,8 +25,8 @@ impl Archive {
     /// As [`Archive::get`].
     pub async fn latest(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
         let session = named_session(session)?;
-        let row = self.session(&session).tip(Detail::Whole).await?;
-        self.show(row.ok_or_else(|| nothing_in(&session))?)
+        let snapshot = self.session(&session).tip(Detail::Whole).await?;
+        self.show(snapshot.ok_or_else(|| nothing_in(&session))?)
     }
 
     /// Returns one page of a session's snapshots; an empty one if the session does not exist.
@@ -39,7 +39,7 @@ impl Archive {
             self.settle(&session).await?;
         }
         let page = self.tenant.list(query).await?;
-        let items = page.items.into_iter().map(|row| self.show(row));
+        let items = page.items.into_iter().map(|snapshot| self.show(snapshot));
         Ok(Page {
             items: items.collect::<Result<_>>()?,
             next: page.next,
@@ -79,14 +79,14 @@ impl Archive {
     /// # Errors
     /// As [`Archive::get`].
     pub async fn ancestors(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
-        let row = self.stored(&named_snapshot(id)?, Detail::Metadata).await?;
-        let mut seen = HashSet::from([row.snapshot_id]);
-        let mut next = row.parent_id;
+        let snapshot = self.stored(&named_snapshot(id)?, Detail::Metadata).await?;
+        let mut seen = HashSet::from([snapshot.snapshot_id]);
+        let mut next = snapshot.parent_id;
         let mut ancestors = Vec::new();
         while let Some(id) = next.take()
             && seen.insert(id.clone())
             && let Some(ancestor) = self.tenant.get(&id, Detail::Metadata).await?
-            && ancestor.session_id == row.session_id
+            && ancestor.session_id == snapshot.session_id
         {
             next.clone_from(&ancestor.parent_id);
             ancestors.push(self.show(ancestor)?);
@@ -100,7 +100,7 @@ impl Archive {
     /// `INVALID_ARGUMENT` for an empty id; what showing a snapshot fails with.
     pub async fn children(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
         let children = self.tenant.children(&named_snapshot(id)?).await?;
-        children.into_iter().map(|row| self.show(row)).collect()
+        children.into_iter().map(|snapshot| self.show(snapshot)).collect()
     }
 
     /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included.
@@ -109,20 +109,20 @@ impl Archive {
     /// `NOT_FOUND` if the session has none, `INVALID_ARGUMENT` for an empty id.
     pub async fn tree(&self, session: impl Into<SessionId>) -> Result<SnapshotTree> {
         let session = named_session(session)?;
-        let rows = self.stored_rows(&session).await?;
-        if rows.is_empty() {
+        let snapshots = self.stored_snapshots(&session).await?;
+        if snapshots.is_empty() {
             return Err(nothing_in(&session));
         }
-        let rows = rows
+        let snapshots = snapshots
             .into_iter()
-            .map(|row| self.show(row))
+            .map(|snapshot| self.show(snapshot))
             .collect::<Result<_>>()?;
-        Ok(SnapshotTree::new(session, rows))
+        Ok(SnapshotTree::new(session, snapshots))
     }
 
     /// All snapshots of a session as they are stored, without their states, orphaned ones included, oldest first.
-    pub(super) async fn stored_rows(&self, session: &SessionId) -> Result<Vec<Snapshot>> {
-        self.gather(session, |row| row).await
+    pub(super) async fn stored_snapshots(&self, session: &SessionId) -> Result<Vec<Snapshot>> {
+        self.gather(session, |snapshot| snapshot).await
     }
 
     /// The ids of all snapshots of a session, orphaned ones included, oldest first.
@@ -130,7 +130,7 @@ impl Archive {
     /// # Errors
     /// `NOT_FOUND` if there is none.
     pub(super) async fn stored_ids(&self, session: &SessionId) -> Result<Vec<SnapshotId>> {
-        let ids = self.gather(session, |row| row.snapshot_id).await?;
+        let ids = self.gather(session, |snapshot| snapshot.snapshot_id).await?;
         if ids.is_empty() {
             return Err(nothing_in(session));
         }

@@ -38,13 +38,16 @@ pub(super) struct Header {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Record {
-    Row(Box<Row>),
+    /// A snapshot; exported files call it a row.
+    #[serde(rename = "row")]
+    Entry(Box<Entry>),
     End(End),
 }
 
+/// A line that holds a snapshot.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Row {
+pub(super) struct Entry {
     pub(super) snapshot: Snapshot,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) base: Option<Base>,
@@ -55,7 +58,8 @@ pub(super) struct Row {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Base {
     /// The number of the earlier snapshot, counted from zero.
-    pub(super) row: usize,
+    #[serde(rename = "row")]
+    pub(super) entry: usize,
     /// The number of its messages that come before the snapshot's own.
     pub(super) messages: usize,
     /// The other fields that are the same.

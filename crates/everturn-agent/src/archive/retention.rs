@@ -125,14 +125,14 @@ impl Archive {
         let mut query = all_of(&session);
         loop {
             let page = self.tenant.list(&query).await?;
-            let rows = page.items.len();
+            let snapshots = page.items.len();
             let expendable: Vec<SnapshotId> = page
                 .items
                 .iter()
-                .filter(|row| judge.lets_go(row))
-                .map(|row| row.snapshot_id.clone())
+                .filter(|snapshot| judge.lets_go(snapshot))
+                .map(|snapshot| snapshot.snapshot_id.clone())
                 .collect();
-            kept += rows - expendable.len();
+            kept += snapshots - expendable.len();
             if !expendable.is_empty() {
                 let deletion = Deletion::Snapshots(expendable);
                 trimmed.snapshots += self.tenant.delete(&deletion).await?;
@@ -176,19 +176,19 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn lets_go(&mut self, row: &Snapshot) -> bool {
-        let old = self.horizon.is_some_and(|horizon| row.created_at < horizon);
+    fn lets_go(&mut self, snapshot: &Snapshot) -> bool {
+        let old = self.horizon.is_some_and(|horizon| snapshot.created_at < horizon);
         let over = *self.over.get_or_insert(old);
-        let newer = if row.orphaned {
+        let newer = if snapshot.orphaned {
             &mut self.orphaned
         } else {
             &mut self.live
         };
         let superfluous = self.rules.count.is_some_and(|count| *newer >= count);
         *newer += 1;
-        let spared = row.status == SnapshotStatus::Pending
-            || (!self.rules.even_labelled && !row.labels.is_empty())
-            || (!over && self.tip.as_ref() == Some(&row.snapshot_id));
+        let spared = snapshot.status == SnapshotStatus::Pending
+            || (!self.rules.even_labelled && !snapshot.labels.is_empty())
+            || (!over && self.tip.as_ref() == Some(&snapshot.snapshot_id));
         (old || superfluous) && !spared
     }
 }

@@ -29,7 +29,7 @@ const SHOWN_ID: usize = 256;
 pub struct SnapshotTree {
     session_id: SessionId,
     /// Oldest first.
-    rows: Vec<Snapshot>,
+    snapshots: Vec<Snapshot>,
     children: Vec<Vec<usize>>,
     roots: Vec<usize>,
 }
@@ -43,10 +43,10 @@ pub struct SnapshotNode<'a> {
 
 impl SnapshotTree {
     /// The tree of a session's snapshots, which come oldest first.
-    pub(super) fn new(session_id: SessionId, rows: Vec<Snapshot>) -> Self {
-        let mut parents = parents(&rows);
+    pub(super) fn new(session_id: SessionId, snapshots: Vec<Snapshot>) -> Self {
+        let mut parents = parents(&snapshots);
         cut_circles(&mut parents);
-        let mut children = vec![Vec::new(); rows.len()];
+        let mut children = vec![Vec::new(); snapshots.len()];
         let mut roots = Vec::new();
         for (at, parent) in parents.into_iter().enumerate() {
             match parent {
@@ -56,7 +56,7 @@ impl SnapshotTree {
         }
         Self {
             session_id,
-            rows,
+            snapshots,
             children,
             roots,
         }
@@ -69,7 +69,7 @@ impl SnapshotTree {
 
     /// All snapshots, oldest first.
     pub fn snapshots(&self) -> &[Snapshot] {
-        &self.rows
+        &self.snapshots
     }
 
     /// The snapshots that continue from none, oldest first.
@@ -79,13 +79,16 @@ impl SnapshotTree {
 
     /// The snapshot of that id.
     pub fn find(&self, id: &SnapshotId) -> Option<SnapshotNode<'_>> {
-        let at = self.rows.iter().position(|row| row.snapshot_id == *id)?;
+        let at = self
+            .snapshots
+            .iter()
+            .position(|snapshot| snapshot.snapshot_id == *id)?;
         Some(self.node(at))
     }
 
     /// The snapshot at which the session is resumed by its id: the latest that no rewind left behind.
     pub fn latest(&self) -> Option<SnapshotNode<'_>> {
-        let at = self.rows.iter().rposition(|row| !row.orphaned)?;
+        let at = self.snapshots.iter().rposition(|snapshot| !snapshot.orphaned)?;
         Some(self.node(at))
     }
 
@@ -106,29 +109,29 @@ impl SnapshotTree {
 
     /// How many snapshots hang on each snapshot, itself included.
     fn sizes(&self) -> Vec<usize> {
-        let mut sizes = vec![1; self.rows.len()];
+        let mut sizes = vec![1; self.snapshots.len()];
         for at in self.downwards().into_iter().rev() {
             sizes[at] += self.children[at].iter().map(|child| sizes[*child]).sum::<usize>();
         }
         sizes
     }
 
-    fn write_row(&self, f: &mut fmt::Formatter<'_>, at: usize) -> fmt::Result {
-        let row = &self.rows[at];
-        let status = serde_json::to_value(row.status).unwrap_or_default();
+    fn write_snapshot(&self, f: &mut fmt::Formatter<'_>, at: usize) -> fmt::Result {
+        let snapshot = &self.snapshots[at];
+        let status = serde_json::to_value(snapshot.status).unwrap_or_default();
         write!(
             f,
             "● {} {}",
-            plain(row.snapshot_id.as_str(), SHOWN_ID),
+            plain(snapshot.snapshot_id.as_str(), SHOWN_ID),
             status.as_str().unwrap_or("unknown")
         )?;
-        if row.orphaned {
+        if snapshot.orphaned {
             f.write_str(" orphaned")?;
         }
-        for label in &row.labels {
+        for label in &snapshot.labels {
             write!(f, " [{}]", plain(label, SHOWN))?;
         }
-        if let Some(note) = &row.note {
+        if let Some(note) = &snapshot.note {
             write!(f, " “{}”", plain(note, SHOWN))?;
         }
         if self.latest().is_some_and(|latest| latest.at == at) {
@@ -141,7 +144,7 @@ impl SnapshotTree {
 impl<'a> SnapshotNode<'a> {
     /// The snapshot.
     pub fn snapshot(&self) -> &'a Snapshot {
-        &self.tree.rows[self.at]
+        &self.tree.snapshots[self.at]
     }
 
     /// Those that continue from it, oldest first.
@@ -158,19 +161,20 @@ impl<'a> SnapshotNode<'a> {
             branch.extend(&self.tree.children[*at]);
             next += 1;
         }
-        branch.into_iter().map(|at| &self.tree.rows[at]).collect()
+        branch.into_iter().map(|at| &self.tree.snapshots[at]).collect()
     }
 }
 
 /// The place of each snapshot's parent, where it is one of the snapshots.
-fn parents(rows: &[Snapshot]) -> Vec<Option<usize>> {
-    let places: HashMap<&SnapshotId, usize> = rows
+fn parents(snapshots: &[Snapshot]) -> Vec<Option<usize>> {
+    let places: HashMap<&SnapshotId, usize> = snapshots
         .iter()
         .enumerate()
-        .map(|(at, row)| (&row.snapshot_id, at))
+        .map(|(at, snapshot)| (&snapshot.snapshot_id, at))
         .collect();
-    rows.iter()
-        .map(|row| places.get(row.parent_id.as_ref()?).copied())
+    snapshots
+        .iter()
+        .map(|snapshot| places.get(snapshot.parent_id.as_ref()?).copied())
         .collect()
 }
 
@@ -211,17 +215,17 @@ impl fmt::Display for SnapshotTree {
                 writeln!(f)?;
             }
             // Snapshots to print, the next one last: with what precedes it, and what precedes the snapshots below it.
-            let mut rows = vec![(*root, String::new(), String::new())];
-            while let Some((at, lead, indent)) = rows.pop() {
+            let mut open = vec![(*root, String::new(), String::new())];
+            while let Some((at, lead, indent)) = open.pop() {
                 f.write_str(&lead)?;
-                self.write_row(f, at)?;
+                self.write_snapshot(f, at)?;
                 // The largest branch goes straight on, so the indentation grows with the logarithm of the tree only.
                 let straight = self.children[at]
                     .iter()
                     .max_by_key(|child| (sizes[**child], **child));
-                rows.extend(straight.map(|child| (*child, indent.clone(), indent.clone())));
+                open.extend(straight.map(|child| (*child, indent.clone(), indent.clone())));
                 let aside = self.children[at].iter().filter(|child| Some(*child) != straight);
-                rows.extend(
+                open.extend(
                     aside
                         .rev()
                         .map(|child| (*child, format!("{indent}├─"), format!("{indent}│ "))),
@@ -238,16 +242,19 @@ mod tests {
 
     use super::*;
 
-    fn tree(rows: &[(&str, Option<&str>)]) -> SnapshotTree {
-        let rows = rows.iter().map(|(id, parent)| Snapshot {
+    fn tree(snapshots: &[(&str, Option<&str>)]) -> SnapshotTree {
+        let snapshots = snapshots.iter().map(|(id, parent)| Snapshot {
             parent_id: parent.map(SnapshotId::from),
             ..Snapshot::new((*id).into(), "s".into(), Timestamp::UNIX_EPOCH)
         });
-        SnapshotTree::new("s".into(), rows.collect())
+        SnapshotTree::new("s".into(), snapshots.collect())
     }
 
     fn ids(nodes: impl IntoIterator<Item = Snapshot>) -> Vec<String> {
-        nodes.into_iter().map(|row| row.snapshot_id.to_string()).collect()
+        nodes
+            .into_iter()
+            .map(|snapshot| snapshot.snapshot_id.to_string())
+            .collect()
     }
 
     #[test]
@@ -275,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_cut_at_its_oldest_row_and_nothing_is_lost() {
+    fn a_circle_is_cut_at_its_oldest_snapshot_and_nothing_is_lost() {
         let tree = tree(&[
             ("a", Some("c")),
             ("b", Some("a")),
@@ -293,21 +300,21 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_with_a_branch_at_every_row_stays_narrow() {
-        let mut rows = vec![("0".to_owned(), None)];
+    fn a_long_line_with_a_branch_at_every_snapshot_stays_narrow() {
+        let mut snapshots = vec![("0".to_owned(), None)];
         for number in 1..2_000 {
             let parent = Some((number - 1).to_string());
-            rows.push((number.to_string(), parent.clone()));
-            rows.push((format!("side {number}"), parent));
+            snapshots.push((number.to_string(), parent.clone()));
+            snapshots.push((format!("side {number}"), parent));
         }
-        let rows: Vec<(&str, Option<&str>)> = rows
+        let snapshots: Vec<(&str, Option<&str>)> = snapshots
             .iter()
             .map(|(id, parent)| (id.as_str(), parent.as_deref()))
             .collect();
 
-        let printed = tree(&rows).to_string();
+        let printed = tree(&snapshots).to_string();
 
-        assert_eq!(printed.lines().count(), rows.len() + 1);
+        assert_eq!(printed.lines().count(), snapshots.len() + 1);
         assert!(printed.lines().all(|line| line.chars().count() < 60));
     }
 }

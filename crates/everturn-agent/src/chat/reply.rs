@@ -49,22 +49,22 @@ impl<S> AgentReply<S> {
     ///
     /// # Errors
     /// The run's error; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent.
-    pub(crate) fn from_row(row: Snapshot) -> Result<Self> {
+    pub(crate) fn from_snapshot(snapshot: Snapshot) -> Result<Self> {
         use crate::SnapshotStatus::{Aborted, Expired, Failed};
-        let id = row.snapshot_id.clone();
-        let why = match row.status {
+        let id = snapshot.snapshot_id.clone();
+        let why = match snapshot.status {
             Failed => None,
             Aborted => Some(Error::aborted(format!("run '{id}' was aborted"))),
             Expired => Some(Error::unavailable(format!(
                 "the worker of run '{id}' went silent"
             ))),
-            _ => return Ok(Self::new(output_of(row))),
+            _ => return Ok(Self::new(output_of(snapshot))),
         };
-        let error = row.error.clone().map(Error::from);
+        let error = snapshot.error.clone().map(Error::from);
         let error = why
             .or(error)
             .unwrap_or_else(|| Error::unknown(format!("run '{id}' failed")));
-        Err(error.with_source(TurnFailed(output_of(row))))
+        Err(error.with_source(TurnFailed(output_of(snapshot))))
     }
 
     /// Returns the reply of a failed turn from the turn's error: the snapshot to resume from, and the last good state.
@@ -157,25 +157,25 @@ impl<S: CustomState> AgentReply<S> {
 }
 
 /// The output in the snapshot of a run that is over, with its state.
-pub(crate) fn output_of(row: Snapshot) -> AgentOutput {
-    let message = row
+pub(crate) fn output_of(snapshot: Snapshot) -> AgentOutput {
+    let message = snapshot
         .state
         .as_ref()
         .and_then(|state| state.messages.last().cloned());
-    let artifacts = row
+    let artifacts = snapshot
         .state
         .as_ref()
         .map(|state| state.artifacts.to_vec())
         .filter(|all| !all.is_empty());
     AgentOutput {
-        session_id: row.session_id,
-        snapshot_id: Some(row.snapshot_id),
+        session_id: snapshot.session_id,
+        snapshot_id: Some(snapshot.snapshot_id),
         snapshot_ids: None,
-        state: row.state,
+        state: snapshot.state,
         message,
         artifacts,
-        finish_reason: row.finish_reason,
-        error: row.error,
+        finish_reason: snapshot.finish_reason,
+        error: snapshot.error,
     }
 }
 

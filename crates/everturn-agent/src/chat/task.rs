@@ -70,16 +70,16 @@ impl<S> AgentTask<S> {
         let mut statuses = self.agent.watch(&self.id, &self.context);
         let mut expired_since = None;
         loop {
-            let row = self.poll().await?;
-            match row.status {
+            let snapshot = self.poll().await?;
+            match snapshot.status {
                 SnapshotStatus::Pending => expired_since = None,
                 SnapshotStatus::Expired => {
                     let since = *expired_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.agent.takeover_patience() {
-                        return AgentReply::from_row(row);
+                        return AgentReply::from_snapshot(snapshot);
                     }
                 }
-                _ => return AgentReply::from_row(row),
+                _ => return AgentReply::from_snapshot(snapshot),
             }
             let change = async {
                 match &mut statuses {

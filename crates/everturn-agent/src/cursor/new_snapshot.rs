@@ -25,7 +25,7 @@ pub(super) struct NewSnapshot {
 
 /// A snapshot that is in the store.
 pub(crate) struct Saved {
-    pub(crate) row: Snapshot,
+    pub(crate) snapshot: Snapshot,
     pub(super) predecessor: Predecessor,
     /// Whether it was written now. A snapshot that is named by its content may have been there before.
     pub(crate) is_new: bool,
@@ -83,7 +83,7 @@ impl NewSnapshot {
         };
         Ok(Saved {
             predecessor: Predecessor::of(&snapshot)?,
-            row: snapshot,
+            snapshot,
             is_new: true,
             unfinished,
             is_tip: true,
@@ -112,7 +112,7 @@ async fn continue_from_existing(
     }
     Ok(Saved {
         predecessor: Predecessor::of(&found)?,
-        row: Snapshot {
+        snapshot: Snapshot {
             state: snapshot.state,
             ..found
         },

@@ -139,7 +139,7 @@ impl<S: CustomState> Driver<S> {
             return;
         };
         let now = cursor.now();
-        let snapshot = cursor.row(id);
+        let snapshot = cursor.next_snapshot(id);
         let mut snapshot = Snapshot {
             status: SnapshotStatus::Pending,
             heartbeat_at: Some(snapshot.created_at.max(now)),

@@ -221,8 +221,8 @@ impl<S: CustomState> Driver<S> {
                     cursor.wrote(&saved);
                     self.journals.tip_moved(cursor.tip_id());
                 }
-                self.snapshots.note_created(&saved.row.snapshot_id);
-                self.go_to_background(saved.row.snapshot_id, Lease::first());
+                self.snapshots.note_created(&saved.snapshot.snapshot_id);
+                self.go_to_background(saved.snapshot.snapshot_id, Lease::first());
                 Event::PendingWritten
             }
             Written::Pending(Err(error)) => {

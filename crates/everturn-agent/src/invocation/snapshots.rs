@@ -117,7 +117,7 @@ impl<S: CustomState> Driver<S> {
         let saved = match waiting.and_then(|round| round.conversation.take()) {
             Some(conversation) => {
                 let state = self.session.state_with(conversation);
-                self.save(SnapshotEvent::ToolIterationEnd, state)
+                self.save(SnapshotEvent::RoundEnd, state)
             }
             None => Ok(false),
         };
@@ -150,7 +150,7 @@ impl<S: CustomState> Driver<S> {
         };
         // Only a turn's own snapshot has the reserved id: the turn's code was told that id.
         let own = self.turns.reserved().filter(|_| event == SnapshotEvent::TurnEnd);
-        let snapshot = cursor.row(own.cloned().unwrap_or_else(SnapshotId::fresh));
+        let snapshot = cursor.next_snapshot(own.cloned().unwrap_or_else(SnapshotId::fresh));
         let moment = SnapshotMoment {
             event,
             state: &state,
@@ -179,7 +179,7 @@ impl<S: CustomState> Driver<S> {
             finish_reason: match event {
                 SnapshotEvent::TurnEnd => self.turns.reason(),
                 SnapshotEvent::InvocationEnd => self.finish_reason(),
-                SnapshotEvent::ToolIterationEnd => None,
+                SnapshotEvent::RoundEnd => None,
             },
             state: Some(SessionState {
                 messages: named,
@@ -191,7 +191,7 @@ impl<S: CustomState> Driver<S> {
         if let Some(turn) = self
             .journals
             .under_way()
-            .filter(|_| event == SnapshotEvent::ToolIterationEnd)
+            .filter(|_| event == SnapshotEvent::RoundEnd)
         {
             snapshot.set_open_turn(turn);
         }
@@ -223,7 +223,7 @@ impl<S: CustomState> Driver<S> {
             Err(error) => {
                 return Event::CommitFailed(error.context(match event {
                     SnapshotEvent::TurnEnd => "the turn could not be saved",
-                    SnapshotEvent::ToolIterationEnd => "the tools' answers could not be saved",
+                    SnapshotEvent::RoundEnd => "the tools' answers could not be saved",
                     SnapshotEvent::InvocationEnd => "the end of the invocation could not be saved",
                 }));
             }
@@ -232,14 +232,10 @@ impl<S: CustomState> Driver<S> {
             cursor.wrote(&saved);
             self.journals.tip_moved(cursor.tip_id());
         }
-        let Saved {
-            row: snapshot,
-            is_new,
-            ..
-        } = *saved;
+        let Saved { snapshot, is_new, .. } = *saved;
         if let Some(named) = snapshot.state.as_ref().map(|state| &state.messages) {
             match event {
-                SnapshotEvent::ToolIterationEnd => self.session.saved_ahead(&messages, named),
+                SnapshotEvent::RoundEnd => self.session.saved_ahead(&messages, named),
                 _ if self.definition.names_messages => self.session.adopt_named(&messages, named),
                 _ => {}
             }
@@ -255,7 +251,7 @@ impl<S: CustomState> Driver<S> {
                 self.turns.committed(snapshot.snapshot_id);
                 Event::TurnCommitted(Commit::Snapshot)
             }
-            SnapshotEvent::ToolIterationEnd => Event::RoundCommitted(Commit::Snapshot),
+            SnapshotEvent::RoundEnd => Event::RoundCommitted(Commit::Snapshot),
             SnapshotEvent::InvocationEnd => Event::EndCommitted(Commit::Snapshot),
         }
     }

@@ -119,8 +119,7 @@ impl<S: CustomState> Driver<S> {
         } = opening;
         let caller = client.context().clone();
         let work = CancellationToken::new();
-        let keeps_rounds =
-            cursor.is_some() && definition.snapshots.listens_to(SnapshotEvent::ToolIterationEnd);
+        let keeps_rounds = cursor.is_some() && definition.snapshots.listens_to(SnapshotEvent::RoundEnd);
         let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming(), keeps_rounds);
         let transform = definition.state_transform.clone();
         let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone())?;

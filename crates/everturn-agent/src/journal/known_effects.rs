@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_the_same_is_told_apart_by_its_number() {
+    fn equal_calls_are_told_apart_by_their_number() {
         let mut effects = effects([]);
 
         let (first, second) = (effects.meet_model("a").0, effects.meet_model("a").0);

@@ -24,13 +24,13 @@ impl LostRun {
     /// # Errors
     /// `DATA_LOSS` if what the worker left cannot be read.
     pub(super) fn of(pending: PendingRun, agent: &str) -> Result<Option<Self>> {
-        let run = pending.row.background_run()?;
+        let run = pending.snapshot.background_run()?;
         let Some(run) = run.filter(|run| run.agent == agent).cloned() else {
             return Ok(None);
         };
         Ok(Some(Self {
             scope: pending.scope,
-            id: pending.row.snapshot_id,
+            id: pending.snapshot.snapshot_id,
             run,
         }))
     }

@@ -355,7 +355,7 @@ impl SessionStore for MemoryStore {
             let rows = tenant.pending.iter().filter_map(|id| tenant.rows.get(id));
             rows.filter(|row| query.wants(row)).map(|row| PendingRun {
                 scope: scope.clone(),
-                row: Detail::Metadata.cut(Snapshot::clone(row)),
+                snapshot: Detail::Metadata.cut(Snapshot::clone(row)),
             })
         });
         Ok(Some(PendingPage::cut(query, runs)))

@@ -32,11 +32,11 @@ impl PendingQuery {
     }
 
     /// Whether the query asks for a snapshot, wherever the page begins.
-    pub fn wants(&self, row: &Snapshot) -> bool {
-        row.status == SnapshotStatus::Pending
+    pub fn wants(&self, snapshot: &Snapshot) -> bool {
+        snapshot.status == SnapshotStatus::Pending
             && self
                 .silent_since
-                .is_none_or(|moment| row.heartbeat_at.is_some_and(|beat| beat < moment))
+                .is_none_or(|moment| snapshot.heartbeat_at.is_some_and(|beat| beat < moment))
     }
 }
 
@@ -56,15 +56,15 @@ pub struct PendingRun {
     /// The tenant whose run it is.
     pub scope: Scope,
     /// The run's snapshot, without its state.
-    pub row: Snapshot,
+    pub snapshot: Snapshot,
 }
 
 impl PendingRun {
     /// The place of the run in the listing.
     pub fn cursor(&self) -> PendingCursor {
         PendingCursor {
-            created_at: self.row.created_at,
-            snapshot_id: self.row.snapshot_id.clone(),
+            created_at: self.snapshot.created_at,
+            snapshot_id: self.snapshot.snapshot_id.clone(),
             scope: self.scope.clone(),
         }
     }
@@ -91,7 +91,7 @@ impl PendingPage {
         let beyond = |run: &PendingRun| query.after.as_ref().is_none_or(|after| run.cursor() > *after);
         let mut items: Vec<PendingRun> = runs
             .into_iter()
-            .filter(|run| query.wants(&run.row) && beyond(run))
+            .filter(|run| query.wants(&run.snapshot) && beyond(run))
             .collect();
         items.sort_by_cached_key(PendingRun::cursor);
         let more = items.len() > query.page_size();

@@ -74,8 +74,8 @@ impl SnapshotQuery {
     }
 
     /// Sets the number of items on a page.
-    pub fn limit(mut self, rows: usize) -> Self {
-        self.limit = rows;
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
         self
     }
 

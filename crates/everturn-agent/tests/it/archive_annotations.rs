@@ -14,7 +14,7 @@ async fn archive_with_one() -> (Archive, SnapshotId) {
 }
 
 #[tokio::test]
-async fn a_final_row_takes_labels_and_notes_and_keeps_everything_else() {
+async fn a_final_snapshot_takes_labels_and_notes_and_keeps_everything_else() {
     let (archive, id) = archive_with_one().await;
     let before = archive.get(id.clone()).await.unwrap();
 
@@ -41,16 +41,16 @@ async fn a_final_row_takes_labels_and_notes_and_keeps_everything_else() {
 }
 
 #[tokio::test]
-async fn what_was_put_on_comes_off_again() {
+async fn labels_and_notes_can_be_removed() {
     let (archive, id) = archive_with_one().await;
     archive.label(id.clone(), "good").await.unwrap();
     archive.annotate(id.clone(), "note").await.unwrap();
 
     archive.unlabel(id.clone(), "never there").await.unwrap();
     archive.unlabel(id.clone(), "good").await.unwrap();
-    let row = archive.annotate(id, "").await.unwrap();
+    let snapshot = archive.annotate(id, "").await.unwrap();
 
-    assert!(row.labels.is_empty() && row.note.is_none());
+    assert!(snapshot.labels.is_empty() && snapshot.note.is_none());
 }
 
 #[tokio::test]
@@ -88,9 +88,9 @@ async fn hostile_text_is_refused() {
         assert_eq!(error.status(), Status::InvalidArgument, "{note:?}");
     }
 
-    let row = archive.get(id).await.unwrap();
+    let snapshot = archive.get(id).await.unwrap();
 
-    assert!(row.labels.is_empty() && row.note.is_none());
+    assert!(snapshot.labels.is_empty() && snapshot.note.is_none());
 }
 
 #[tokio::test]

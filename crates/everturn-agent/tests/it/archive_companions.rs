@@ -61,7 +61,7 @@ async fn snapshots_are_listed_page_by_page_as_clients_may_see_them() {
             .concat();
         let found: Vec<&str> = found
             .iter()
-            .filter_map(|row| row["snapshotId"].as_str())
+            .filter_map(|snapshot| snapshot["snapshotId"].as_str())
             .collect();
         assert_eq!(found, [ids[0].as_str(), ids[1].as_str(), ids[2].as_str()]);
         assert!(second.get("next").is_none());
@@ -97,7 +97,7 @@ async fn a_session_is_read_as_it_is_now_and_a_snapshot_under_the_earlier_key() {
         );
     }
     let id = one.snapshot_id().unwrap().as_str();
-    let row = call(
+    let snapshot = call(
         &registry,
         "/snapshot-store/chef/getSnapshot",
         json!({"snapshotId": id}),
@@ -105,11 +105,11 @@ async fn a_session_is_read_as_it_is_now_and_a_snapshot_under_the_earlier_key() {
     .await
     .unwrap();
 
-    assert_eq!(row["snapshotId"], id);
+    assert_eq!(snapshot["snapshotId"], id);
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn malformed_requests_are_refused() {
     let registry = Registry::new();
     define(&registry);
     let refused = [

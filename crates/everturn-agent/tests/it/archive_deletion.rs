@@ -4,7 +4,7 @@ use everturn_agent::store::{MemoryStore, SessionQuery};
 use everturn_agent::{Agent, Snapshot, SnapshotId};
 use everturn_core::Status;
 
-use crate::support::{replying, rows, texts};
+use crate::support::{replying, snapshots, texts};
 
 async fn go_on(agent: &Agent, from: &SnapshotId, text: &str) -> SnapshotId {
     let reply = agent.chat().snapshot(from.clone()).run(text).await.unwrap();
@@ -12,8 +12,11 @@ async fn go_on(agent: &Agent, from: &SnapshotId, text: &str) -> SnapshotId {
 }
 
 async fn left(store: &MemoryStore) -> Vec<SnapshotId> {
-    let rows = rows(store, &"s".into()).await;
-    rows.into_iter().map(|row: Snapshot| row.snapshot_id).collect()
+    let snapshots = snapshots(store, &"s".into()).await;
+    snapshots
+        .into_iter()
+        .map(|snapshot: Snapshot| snapshot.snapshot_id)
+        .collect()
 }
 
 #[tokio::test]
@@ -43,7 +46,7 @@ async fn a_branch_goes_with_all_that_came_of_it() {
 }
 
 #[tokio::test]
-async fn what_went_on_from_a_deleted_row_goes_on() {
+async fn descendants_of_a_deleted_snapshot_can_still_be_resumed() {
     let store = MemoryStore::new();
     let agent = replying("chef").store(store.clone()).define().unwrap();
     let one = agent.chat().resume("s").run("one").await.unwrap();
@@ -56,9 +59,9 @@ async fn what_went_on_from_a_deleted_row_goes_on() {
     assert!(!archive.delete_snapshot(two.clone()).await.unwrap());
     let reply = agent.chat().resume("s").run("four").await.unwrap();
 
-    let row = archive.get(reply.snapshot_id().unwrap().clone()).await.unwrap();
-    assert_eq!(row.parent_id, Some(three.clone()));
-    assert_eq!(texts(&row.state.unwrap().messages).len(), 8);
+    let snapshot = archive.get(reply.snapshot_id().unwrap().clone()).await.unwrap();
+    assert_eq!(snapshot.parent_id, Some(three.clone()));
+    assert_eq!(texts(&snapshot.state.unwrap().messages).len(), 8);
     assert_eq!(
         archive.get(two.clone()).await.unwrap_err().status(),
         Status::NotFound

@@ -40,16 +40,16 @@ async fn go_on(agent: &Agent, from: &SnapshotId, text: &str) -> SnapshotId {
     reply.snapshot_id().unwrap().clone()
 }
 
-async fn put(store: &MemoryStore, row: Snapshot) {
-    let id = row.snapshot_id.clone();
-    let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
+async fn put(store: &MemoryStore, snapshot: Snapshot) {
+    let id = snapshot.snapshot_id.clone();
+    let mutation = Mutation::new(move |_| Ok(Some(snapshot.clone())));
     store
         .save(&Scope::default(), Some(&id), Precondition::None, mutation)
         .await
         .unwrap();
 }
 
-/// A session with everything a session can have: branches, a gap, labels, notes, an orphan, a pending row, a rewritten
+/// A session with everything a session can have: branches, a gap, labels, notes, an orphan, a pending snapshot, a rewritten
 /// history, fields of other versions.
 async fn rich() -> (MemoryStore, Archive) {
     let store = MemoryStore::new();
@@ -136,7 +136,7 @@ fn elsewhere() -> Archive {
 }
 
 #[tokio::test]
-async fn what_comes_back_is_what_left() {
+async fn an_imported_session_equals_the_exported_one() {
     let (_, archive) = rich().await;
     let before = all(&archive, "s").await;
     let file = exported(&archive).await;
@@ -175,15 +175,18 @@ async fn each_message_and_each_unchanged_document_is_written_once() {
 }
 
 #[tokio::test]
-async fn what_comes_back_shares_what_it_has_in_common() {
+async fn imported_snapshots_share_their_common_messages() {
     let (_, archive) = rich().await;
     let file = exported(&archive).await;
     let other = elsewhere();
 
     other.import(file.as_slice(), Import::default()).await.unwrap();
 
-    let rows = all(&other, "s").await;
-    let states: Vec<_> = rows.iter().filter_map(|row| row.state.as_ref()).collect();
+    let snapshots = all(&other, "s").await;
+    let states: Vec<_> = snapshots
+        .iter()
+        .filter_map(|snapshot| snapshot.state.as_ref())
+        .collect();
     let (first, tenth) = (&states[0].messages, &states[9].messages);
     assert_eq!(first.shared_prefix(tenth), first.len());
     assert!(Arc::ptr_eq(
@@ -210,7 +213,7 @@ async fn a_session_can_come_back_beside_itself() {
             (&original.labels, original.orphaned, &original.extra),
             (&copy.labels, copy.orphaned, &copy.extra)
         );
-        let messages = |row: &Snapshot| row.state.as_ref().map(|state| state.messages.clone());
+        let messages = |snapshot: &Snapshot| snapshot.state.as_ref().map(|state| state.messages.clone());
         assert_eq!(messages(original), messages(copy));
     }
 }
@@ -224,7 +227,7 @@ async fn a_name_that_is_taken_is_refused_unless_it_is_to_be_replaced() {
     let good = good
         .snapshots()
         .iter()
-        .rfind(|row| row.status == SnapshotStatus::Completed && !row.orphaned);
+        .rfind(|snapshot| snapshot.status == SnapshotStatus::Completed && !snapshot.orphaned);
     go_on(&scribe(store), &good.unwrap().snapshot_id, "since then").await;
     let moved_on = all(&archive, "s").await;
 
@@ -295,12 +298,14 @@ async fn whatever_is_wrong_with_a_file_nothing_of_it_stays() {
         ("an empty name", |lines| lines[0]["sessionId"] = json!("")),
         ("no end", |lines| drop(lines.pop())),
         ("no rows", |lines| drop(lines.drain(1..lines.len() - 1))),
-        ("a row too few", |lines| drop(lines.remove(3))),
-        ("a last row too few", |lines| drop(lines.remove(lines.len() - 2))),
+        ("a snapshot too few", |lines| drop(lines.remove(3))),
+        ("a last snapshot too few", |lines| {
+            drop(lines.remove(lines.len() - 2))
+        }),
         ("more after the end", |lines| lines.push(json!({"row": {}}))),
-        ("a row twice", |lines| {
-            let row = lines[2].clone();
-            lines.insert(3, row);
+        ("a snapshot twice", |lines| {
+            let snapshot = lines[2].clone();
+            lines.insert(3, snapshot);
         }),
         ("a stranger's row", |lines| {
             lines[2]["row"]["snapshot"]["sessionId"] = json!("t");

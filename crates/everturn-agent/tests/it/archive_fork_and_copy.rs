@@ -6,7 +6,7 @@ use everturn_agent::{Agent, SnapshotId, SnapshotStatus};
 use everturn_core::Status;
 use serde_json::json;
 
-use crate::support::{FaultyStore, replying, rows, texts};
+use crate::support::{FaultyStore, replying, snapshots, texts};
 
 async fn talk(agent: &Agent, session: &str, said: &[&str]) -> Vec<SnapshotId> {
     let mut ids = Vec::new();
@@ -61,7 +61,7 @@ async fn a_fork_needs_a_completed_snapshot_and_a_free_name() {
 
     assert_eq!(taken.status(), Status::AlreadyExists);
     assert_eq!(nameless.status(), Status::InvalidArgument);
-    assert_eq!(rows(&store, &"run".into()).await.len(), 1);
+    assert_eq!(snapshots(&store, &"run".into()).await.len(), 1);
 }
 
 #[tokio::test]
@@ -76,7 +76,10 @@ async fn a_copy_has_the_shape_and_the_words_of_the_original_under_names_of_its_o
 
     let count = archive.copy("s", "t").await.unwrap();
 
-    let (originals, copies) = (rows(&store, &"s".into()).await, rows(&store, &"t".into()).await);
+    let (originals, copies) = (
+        snapshots(&store, &"s".into()).await,
+        snapshots(&store, &"t".into()).await,
+    );
     assert_eq!((count, copies.len()), (3, 3));
     for (original, copy) in originals.iter().zip(&copies) {
         assert_ne!(original.snapshot_id, copy.snapshot_id);

@@ -25,15 +25,18 @@ async fn talk(agent: &Agent, session: &str, texts: &[&str]) -> Vec<SnapshotId> {
     ids
 }
 
-fn ids(rows: &[Snapshot]) -> Vec<SnapshotId> {
-    rows.iter().map(|row| row.snapshot_id.clone()).collect()
+fn ids(snapshots: &[Snapshot]) -> Vec<SnapshotId> {
+    snapshots
+        .iter()
+        .map(|snapshot| snapshot.snapshot_id.clone())
+        .collect()
 }
 
-/// Writes rows as a store of somebody else's might have them.
-async fn plant(store: &MemoryStore, rows: impl IntoIterator<Item = Snapshot>) {
-    for row in rows {
-        let id = row.snapshot_id.clone();
-        let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
+/// Writes snapshots as a store of somebody else's might have them.
+async fn plant(store: &MemoryStore, snapshots: impl IntoIterator<Item = Snapshot>) {
+    for snapshot in snapshots {
+        let id = snapshot.snapshot_id.clone();
+        let mutation = Mutation::new(move |_| Ok(Some(snapshot.clone())));
         store
             .save(&Scope::default(), Some(&id), Precondition::None, mutation)
             .await
@@ -65,16 +68,16 @@ async fn snapshots_are_listed_in_pages_in_either_order_with_or_without_their_sta
     let nameless = archive.list(&SnapshotQuery::of("".into())).await.unwrap_err();
 
     assert_eq!([ids(&first.items), ids(&second.items)].concat(), made);
-    assert!(second.next.is_none() && first.items.iter().all(|row| row.state.is_some()));
+    assert!(second.next.is_none() && first.items.iter().all(|snapshot| snapshot.state.is_some()));
     made.reverse();
     assert_eq!(ids(&newest.items), made);
-    assert!(newest.items.iter().all(|row| row.state.is_none()));
+    assert!(newest.items.iter().all(|snapshot| snapshot.state.is_none()));
     assert!(nothing.items.is_empty());
     assert_eq!(nameless.status(), Status::InvalidArgument);
 }
 
 #[tokio::test]
-async fn orphaned_rows_are_listed_on_request_only() {
+async fn orphaned_snapshots_are_listed_on_request_only() {
     let store = MemoryStore::new();
     let orphan = Snapshot {
         orphaned: true,
@@ -147,13 +150,13 @@ async fn a_snapshot_knows_its_line_and_what_came_of_it() {
 #[tokio::test]
 async fn circles_and_missing_parents_end_a_line() {
     let store = MemoryStore::new();
-    let rows = [
+    let snapshots = [
         planted("a", Some("b"), 1),
         planted("b", Some("a"), 2),
         planted("c", Some("c"), 3),
         planted("d", Some("nowhere"), 4),
     ];
-    plant(&store, rows).await;
+    plant(&store, snapshots).await;
     let archive = Archive::of(store, Scope::default());
 
     let circle = archive.ancestors("a").await.unwrap();
@@ -183,7 +186,7 @@ async fn a_line_does_not_leave_its_session() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn missing_sessions_and_snapshots_are_not_found() {
     let archive = Archive::of(MemoryStore::new(), Scope::default());
 
     let missing = [

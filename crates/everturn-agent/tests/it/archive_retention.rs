@@ -9,7 +9,7 @@ use everturn_agent::store::{MemoryStore, Mutation, Precondition, Scope, SessionS
 use everturn_agent::{Agent, Clock, Snapshot, SnapshotId, SnapshotStatus};
 use jiff::Timestamp;
 
-use crate::support::{replying, rows};
+use crate::support::{replying, snapshots};
 
 /// A store, an agent and an archive that go by one clock, which stands still unless it is moved.
 struct World {
@@ -47,8 +47,11 @@ impl World {
     }
 
     async fn left(&self, session: &str) -> Vec<SnapshotId> {
-        let rows = rows(&self.store, &session.into()).await;
-        rows.into_iter().map(|row| row.snapshot_id).collect()
+        let snapshots = snapshots(&self.store, &session.into()).await;
+        snapshots
+            .into_iter()
+            .map(|snapshot| snapshot.snapshot_id)
+            .collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! No archive reaches another tenant's rows.
+//! No archive reaches another tenant's snapshots.
 
 use everturn_agent::archive::{Archive, Import, Retention};
 use everturn_agent::store::{MemoryStore, Scope, SessionQuery, SnapshotQuery};

@@ -1,4 +1,4 @@
-//! Artifacts: replaced by name, streamed on every add, part of every row.
+//! Artifacts: replaced by name, streamed on every add, part of every snapshot.
 
 use std::sync::Arc;
 
@@ -74,13 +74,13 @@ async fn what_nested_code_adds_is_seen_at_once_streamed_and_saved() {
     let chunks = all_chunks(&mut connection).await;
     let output = connection.output().await.unwrap();
 
-    let row = agent.get_snapshot(output.snapshot_id.unwrap()).await.unwrap();
+    let snapshot = agent.get_snapshot(output.snapshot_id.unwrap()).await.unwrap();
     assert_eq!(named(&chunks), ["from a tool=content"]);
     assert!(
         chunks[0].artifact.is_some() && chunks[1].custom_patch.is_some(),
         "what is sent first arrives first"
     );
-    assert_eq!(row.state.unwrap().artifacts.len(), 1);
+    assert_eq!(snapshot.state.unwrap().artifacts.len(), 1);
 }
 
 #[tokio::test]

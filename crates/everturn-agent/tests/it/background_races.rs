@@ -7,7 +7,7 @@ use everturn_agent::{
 use everturn_core::Status;
 use everturn_testkit::Gate;
 
-use crate::support::{FaultyStore, Held, handling, reply, replying, rows, texts};
+use crate::support::{FaultyStore, Held, handling, reply, replying, snapshots, texts};
 
 /// An agent whose first turn is about to be saved, or has been without knowing it.
 async fn saving(moment: Held) -> (FaultyStore, Agent, AgentConnection, Gate) {
@@ -20,7 +20,7 @@ async fn saving(moment: Held) -> (FaultyStore, Agent, AgentConnection, Gate) {
     (store, agent, connection, gate)
 }
 
-/// The rows after a detach with the message `two` that came while the first turn was being saved.
+/// The snapshots after a detach with the message `two` that came while the first turn was being saved.
 async fn detached_meanwhile(moment: Held) -> Vec<Snapshot> {
     let (store, agent, mut connection, gate) = saving(moment).await;
     let detach = AgentInput::from("two").detached();
@@ -33,18 +33,21 @@ async fn detached_meanwhile(moment: Held) -> Vec<Snapshot> {
     agent.idle().await;
 
     assert_eq!(output.finish_reason, Some(AgentFinishReason::Detached));
-    let rows = rows(&store, &"s".into()).await;
-    assert_eq!(rows.last().map(|row| row.snapshot_id.clone()), output.snapshot_id);
-    rows
+    let snapshots = snapshots(&store, &"s".into()).await;
+    assert_eq!(
+        snapshots.last().map(|snapshot| snapshot.snapshot_id.clone()),
+        output.snapshot_id
+    );
+    snapshots
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_detach_that_meets_the_write_of_a_turn_makes_a_chain() {
     for moment in [Held::Before, Held::After] {
-        let rows = detached_meanwhile(moment).await;
+        let snapshots = detached_meanwhile(moment).await;
 
-        let [turn, run] = rows.as_slice() else {
-            panic!("a row for the turn and one for the run, not {rows:?}");
+        let [turn, run] = snapshots.as_slice() else {
+            panic!("a snapshot for the turn and one for the run, not {snapshots:?}");
         };
         assert_eq!((turn.status, &turn.parent_id), (SnapshotStatus::Completed, &None));
         assert_eq!(
@@ -69,9 +72,9 @@ async fn a_client_that_leaves_while_a_turn_is_saved_leaves_the_turn_behind() {
         gate.open();
         agent.idle().await;
 
-        let rows = rows(&store, &"s".into()).await;
-        assert_eq!(rows.len(), 1, "{rows:?}");
-        assert_eq!(rows[0].status, SnapshotStatus::Completed);
+        let snapshots = snapshots(&store, &"s".into()).await;
+        assert_eq!(snapshots.len(), 1, "{snapshots:?}");
+        assert_eq!(snapshots[0].status, SnapshotStatus::Completed);
     }
 }
 
@@ -111,7 +114,7 @@ async fn aborted_at_its_end(moment: Held) -> (Abort, AgentTask) {
     gate.open();
     writing.reached().await;
 
-    // Past the held write: the row as another process has it.
+    // Past the held write: the snapshot as another process has it.
     let elsewhere = replying("worker").store(store.elsewhere()).define().unwrap();
     let aborted = elsewhere.abort(task.snapshot_id().clone()).await;
     writing.open();
@@ -127,11 +130,11 @@ async fn work_that_completes_after_it_was_aborted_changes_nothing() {
     let aborted = task.abort().await.unwrap().unwrap();
     gate.open();
     agent.idle().await;
-    let row = task.poll().await.unwrap();
+    let snapshot = task.poll().await.unwrap();
 
     assert_eq!(aborted.status, SnapshotStatus::Aborted);
     assert_eq!(
-        (row.status, row.finish_reason, row.state),
+        (snapshot.status, snapshot.finish_reason, snapshot.state),
         (SnapshotStatus::Aborted, Some(AgentFinishReason::Aborted), None)
     );
     assert_eq!(task.wait().await.unwrap_err().status(), Status::Aborted);
@@ -140,13 +143,13 @@ async fn work_that_completes_after_it_was_aborted_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_abort_wins_over_an_end_that_is_being_written() {
     let (aborted, task) = aborted_at_its_end(Held::Before).await;
-    let row = task.poll().await.unwrap();
+    let snapshot = task.poll().await.unwrap();
 
     assert_eq!(
-        (aborted.previous, row.status),
+        (aborted.previous, snapshot.status),
         (SnapshotStatus::Pending, SnapshotStatus::Aborted)
     );
-    assert_eq!(row.state, None);
+    assert_eq!(snapshot.state, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use everturn_core::{Error, Status};
 use jiff::SignedDuration;
 use tokio::sync::Semaphore;
 
-use crate::support::{FaultyStore, all_chunks, handling, reply, replying, rows, said, texts};
+use crate::support::{FaultyStore, all_chunks, handling, reply, replying, said, snapshots, texts};
 use crate::takeover_support::clock;
 
 /// Every turn waits for the gate; `boom` fails, `until` waits for its cancellation.
@@ -48,7 +48,7 @@ async fn detached(agent: &Agent, text: &str) -> AgentTask {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detached_run_answers_at_once_streams_nothing_and_ends_on_its_row() {
+async fn a_detached_run_answers_at_once_streams_nothing_and_ends_on_its_snapshot() {
     let store = FaultyStore::default();
     let (agent, gate) = gated(store.clone());
 
@@ -83,12 +83,12 @@ async fn a_detached_run_answers_at_once_streams_nothing_and_ends_on_its_row() {
     assert_eq!(
         store.saves(),
         2,
-        "the pending row and its end are all that is written"
+        "the pending snapshot and its end are all that is written"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_detached_in_mid_turn_keeps_the_turns_promised_row_and_runs_what_was_queued() {
+async fn a_run_detached_in_mid_turn_keeps_the_turns_promised_snapshot_and_runs_what_was_queued() {
     let store = FaultyStore::default();
     let (agent, gate) = gated(store.clone());
     gate.add_permits(1);
@@ -108,8 +108,12 @@ async fn a_run_detached_in_mid_turn_keeps_the_turns_promised_row_and_runs_what_w
     gate.add_permits(2);
     agent.idle().await;
 
-    let saved = rows(&store, &"s".into()).await;
-    assert_eq!(saved.len(), 2, "no turn of a background run has a row of its own");
+    let saved = snapshots(&store, &"s".into()).await;
+    assert_eq!(
+        saved.len(),
+        2,
+        "no turn of a background run has a snapshot of its own"
+    );
     assert_eq!(saved[1].snapshot_id, output.snapshot_id.unwrap());
     assert_eq!(saved[1].parent_id, Some(first));
     assert_eq!(
@@ -146,17 +150,20 @@ async fn a_failed_run_says_why_and_shows_how_far_it_came() {
 
     let task = chat.detach("boom").await.unwrap();
     let error = task.wait().await.unwrap_err();
-    let row = task.poll().await.unwrap();
+    let snapshot = task.poll().await.unwrap();
     let refused = chat.run("two").await.unwrap_err();
 
     assert_eq!(error.status(), Status::Unavailable);
     assert_eq!(
-        (row.status, row.finish_reason),
+        (snapshot.status, snapshot.finish_reason),
         (SnapshotStatus::Failed, Some(AgentFinishReason::Failed))
     );
-    assert_eq!(row.error.unwrap().message, "the oven is cold");
-    assert_eq!(row.parent_id.as_ref(), good.snapshot_id());
-    assert_eq!(texts(&row.state.unwrap().messages), ["one", "re: one", "boom"]);
+    assert_eq!(snapshot.error.unwrap().message, "the oven is cold");
+    assert_eq!(snapshot.parent_id.as_ref(), good.snapshot_id());
+    assert_eq!(
+        texts(&snapshot.state.unwrap().messages),
+        ["one", "re: one", "boom"]
+    );
     assert_eq!(refused.status(), Status::FailedPrecondition);
 }
 
@@ -170,7 +177,7 @@ async fn an_abort_reaches_the_work_and_stays_whatever_the_work_says() {
     let first = task.abort().await.unwrap().unwrap();
     let again = task.abort().await.unwrap().unwrap();
     agent.idle().await;
-    let row = task.poll().await.unwrap();
+    let snapshot = task.poll().await.unwrap();
     let error = task.wait().await.unwrap_err();
 
     assert_eq!(
@@ -182,10 +189,10 @@ async fn an_abort_reaches_the_work_and_stays_whatever_the_work_says() {
         (SnapshotStatus::Aborted, SnapshotStatus::Aborted)
     );
     assert_eq!(
-        (row.status, row.finish_reason),
+        (snapshot.status, snapshot.finish_reason),
         (SnapshotStatus::Aborted, Some(AgentFinishReason::Aborted))
     );
-    assert_eq!((row.heartbeat_at, row.state), (None, None));
+    assert_eq!((snapshot.heartbeat_at, snapshot.state), (None, None));
     assert_eq!(error.status(), Status::Aborted);
 }
 
@@ -215,7 +222,7 @@ async fn signs_of_life_touch_nothing_but_the_heartbeat() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_worker_is_reported_as_expired_and_its_row_stays_pending() {
+async fn a_silent_worker_is_reported_as_expired_and_its_snapshot_stays_pending() {
     let store = FaultyStore::default();
     let quick = Heartbeat {
         interval: Duration::from_secs(30),
@@ -290,19 +297,19 @@ async fn a_running_background_run_keeps_others_from_the_session() {
     let next = agent.chat().resume("s").run("three").await.unwrap();
 
     assert_eq!(refused.status(), Status::FailedPrecondition);
-    let row = agent
+    let snapshot = agent
         .get_snapshot(next.snapshot_id().unwrap().clone())
         .await
         .unwrap();
-    assert_eq!(row.parent_id.as_ref(), Some(task.snapshot_id()));
+    assert_eq!(snapshot.parent_id.as_ref(), Some(task.snapshot_id()));
     assert_eq!(
         agent.latest_snapshot("s").await.unwrap().snapshot_id,
-        row.snapshot_id
+        snapshot.snapshot_id
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_latest_row_is_stable_when_an_older_one_is_rewritten() {
+async fn the_latest_snapshot_is_stable_when_an_older_one_is_rewritten() {
     let (agent, gate) = gated(FaultyStore::default());
     gate.add_permits(1);
     let start = agent.chat().resume("s").run("start").await.unwrap();
@@ -318,8 +325,8 @@ async fn the_latest_row_is_stable_when_an_older_one_is_rewritten() {
     task.abort().await.unwrap();
     agent.idle().await;
 
-    let row = task.poll().await.unwrap();
-    assert_eq!(row.status, SnapshotStatus::Aborted);
+    let snapshot = task.poll().await.unwrap();
+    assert_eq!(snapshot.status, SnapshotStatus::Aborted);
     assert_eq!(
         agent.latest_snapshot("s").await.unwrap().snapshot_id,
         *branch.snapshot_id().unwrap()
@@ -346,6 +353,6 @@ async fn a_detached_message_waits_for_the_session_like_any_other() {
         texts(&reply.state().unwrap().messages),
         ["one", "done", "two", "done"]
     );
-    assert_eq!(rows(store.as_ref(), &"s".into()).await.len(), 3);
+    assert_eq!(snapshots(store.as_ref(), &"s".into()).await.len(), 3);
     assert_eq!(after.text(), "done");
 }

@@ -10,7 +10,7 @@ use everturn_ai::Message;
 use everturn_core::{Context, Status};
 use tokio::time::Instant;
 
-use crate::support::{handling, rows, said, texts};
+use crate::support::{handling, said, snapshots, texts};
 
 /// Says that a turn began, and waits until its work is cancelled.
 async fn wait_for_the_end(turn: Turn) -> everturn_core::Result<()> {
@@ -78,7 +78,7 @@ async fn a_deadline_says_that_it_was_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_connection_ends_the_turn_and_writes_no_row_for_it() {
+async fn dropping_the_connection_ends_the_turn_and_writes_no_snapshot_for_it() {
     let store = Arc::new(MemoryStore::new());
     let agent = handling("slow", |turn: Turn| async move {
         if said(&turn) == "wait" {
@@ -99,7 +99,7 @@ async fn dropping_the_connection_ends_the_turn_and_writes_no_row_for_it() {
     drop(connection);
     agent.idle().await;
 
-    let saved = rows(store.as_ref(), &"s".into()).await;
+    let saved = snapshots(store.as_ref(), &"s".into()).await;
     assert_eq!(saved.len(), 1);
     assert_eq!(texts(&saved[0].state.as_ref().unwrap().messages), ["one", "done"]);
 }
@@ -165,7 +165,7 @@ async fn a_turn_that_succeeds_although_its_client_left_is_still_saved() {
     drop(connection);
     agent.idle().await;
 
-    assert_eq!(rows(store.as_ref(), &"s".into()).await.len(), 1);
+    assert_eq!(snapshots(store.as_ref(), &"s".into()).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

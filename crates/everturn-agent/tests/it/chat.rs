@@ -72,24 +72,24 @@ async fn a_turn_streams_text_status_artifacts_and_live_custom_state() {
     let reply = turn.output().await.unwrap();
 
     let none = || (None, None);
-    let row = |text: &str, all: &str, counter, (status, artifact), end| {
+    let snapshot = |text: &str, all: &str, counter, (status, artifact), end| {
         (text.to_owned(), all.to_owned(), counter, status, artifact, end)
     };
     assert_eq!(
         seen,
         [
-            row("Leek ", "Leek ", 1, none(), false),
-            row("", "Leek ", 7, none(), false),
-            row("soup", "Leek soup", 7, none(), false),
-            row(
+            snapshot("Leek ", "Leek ", 1, none(), false),
+            snapshot("", "Leek ", 7, none(), false),
+            snapshot("soup", "Leek soup", 7, none(), false),
+            snapshot(
                 "",
                 "Leek soup",
                 7,
                 (Some(json!({"step": "plating"})), None),
                 false
             ),
-            row("", "Leek soup", 7, (None, Some("menu".to_owned())), false),
-            row("", "Leek soup", 7, none(), true),
+            snapshot("", "Leek soup", 7, (None, Some("menu".to_owned())), false),
+            snapshot("", "Leek soup", 7, none(), true),
         ]
     );
     assert_eq!(
@@ -164,7 +164,7 @@ async fn the_last_setting_of_a_chat_wins() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_start_is_refused_before_the_agent_is_asked() {
+async fn an_invalid_init_is_refused_before_the_agent_is_called() {
     let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
     let state = SessionState::default;
 

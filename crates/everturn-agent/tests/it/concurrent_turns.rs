@@ -12,7 +12,7 @@ use everturn_core::{Result, Status};
 use serde_json::Value;
 
 use crate::support;
-use crate::support::{handling, reply, rows, said, texts};
+use crate::support::{handling, reply, said, snapshots, texts};
 
 const ROUNDS: usize = 1_000;
 
@@ -49,15 +49,15 @@ fn assert_not_mixed(messages: &[String]) {
     }
 }
 
-fn questions(row: &Snapshot) -> Vec<String> {
-    let messages = texts(&row.state.as_ref().unwrap().messages);
+fn questions(snapshot: &Snapshot) -> Vec<String> {
+    let messages = texts(&snapshot.state.as_ref().unwrap().messages);
     assert_not_mixed(&messages);
     messages.into_iter().step_by(2).collect()
 }
 
-/// Each row adds one turn to the one before it.
-fn assert_linear(rows: &[Snapshot]) {
-    for (index, pair) in rows.windows(2).enumerate() {
+/// Each snapshot adds one turn to the one before it.
+fn assert_linear(snapshots: &[Snapshot]) {
+    for (index, pair) in snapshots.windows(2).enumerate() {
         assert_eq!(
             pair[1].parent_id.as_ref(),
             Some(&pair[0].snapshot_id),
@@ -77,10 +77,10 @@ async fn reject_loses_nothing_and_tells_the_second_who_holds_the_session() {
 
     let outcomes = race(&agent).await;
 
-    let rows = rows(store.as_ref(), &"s".into()).await;
+    let snapshots = snapshots(store.as_ref(), &"s".into()).await;
     let (done, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|(_, outcome)| outcome.is_ok());
-    assert_linear(&rows);
-    let said = questions(rows.last().unwrap());
+    assert_linear(&snapshots);
+    let said = questions(snapshots.last().unwrap());
     assert_eq!(said.len(), done.len());
     assert_eq!(
         said.into_iter().collect::<HashSet<_>>(),
@@ -109,13 +109,13 @@ async fn queue_serves_both_one_after_the_other() {
 
     let outcomes = race(&agent).await;
 
-    let rows = rows(store.as_ref(), &"s".into()).await;
+    let snapshots = snapshots(store.as_ref(), &"s".into()).await;
     for (text, outcome) in &outcomes {
         assert!(outcome.is_ok(), "{text}: {outcome:?}");
     }
-    assert_eq!(rows.len(), 2 * ROUNDS);
-    assert_linear(&rows);
-    let said: HashSet<_> = questions(rows.last().unwrap()).into_iter().collect();
+    assert_eq!(snapshots.len(), 2 * ROUNDS);
+    assert_linear(&snapshots);
+    let said: HashSet<_> = questions(snapshots.last().unwrap()).into_iter().collect();
     assert_eq!(said.len(), 2 * ROUNDS);
     assert_eq!(said, outcomes.into_iter().map(|(text, _)| text).collect());
 }
@@ -130,17 +130,20 @@ async fn fork_lets_both_run_and_keeps_every_branch() {
 
     let outcomes = race(&agent).await;
 
-    let rows = rows(store.as_ref(), &"s".into()).await;
-    assert_eq!(rows.len(), 2 * ROUNDS);
+    let snapshots = snapshots(store.as_ref(), &"s".into()).await;
+    assert_eq!(snapshots.len(), 2 * ROUNDS);
     let mut children: std::collections::HashMap<_, usize> = std::collections::HashMap::new();
-    for row in &rows {
-        *children.entry(row.parent_id.clone()).or_default() += 1;
+    for snapshot in &snapshots {
+        *children.entry(snapshot.parent_id.clone()).or_default() += 1;
     }
     assert!(children.values().any(|count| *count == 2), "turns did overlap");
     for (text, outcome) in outcomes {
         let id = outcome.unwrap().snapshot_id().unwrap().clone();
-        let row = rows.iter().find(|row| row.snapshot_id == id).unwrap();
-        assert_eq!(questions(row).last(), Some(&text));
+        let snapshot = snapshots
+            .iter()
+            .find(|snapshot| snapshot.snapshot_id == id)
+            .unwrap();
+        assert_eq!(questions(snapshot).last(), Some(&text));
     }
 }
 
@@ -194,7 +197,7 @@ async fn a_rejected_first_turn_names_the_holder_and_a_later_one_is_a_failed_turn
         serde_json::json!({"finishReason": "failed"})
     );
     assert_eq!(failed.error.unwrap().status, Some(Status::Aborted));
-    assert_eq!(rows(store.as_ref(), &"s".into()).await.len(), 2);
+    assert_eq!(snapshots(store.as_ref(), &"s".into()).await.len(), 2);
 }
 
 #[tokio::test]
@@ -214,12 +217,12 @@ async fn a_queued_turn_goes_on_from_what_the_one_before_it_left() {
     holder.output().await.unwrap();
     let second = second.await.unwrap().unwrap();
 
-    let row = agent
+    let snapshot = agent
         .get_snapshot(second.snapshot_id().unwrap().clone())
         .await
         .unwrap();
     assert_eq!(
-        texts(&row.state.unwrap().messages),
+        texts(&snapshot.state.unwrap().messages),
         ["slow", "re: slow", "two", "re: two"]
     );
 }
@@ -241,12 +244,12 @@ async fn a_queued_turn_whose_client_leaves_gives_up_its_place() {
     let next = agent.chat().resume("s").run("two").await.unwrap();
     agent.idle().await;
 
-    let row = agent
+    let snapshot = agent
         .get_snapshot(next.snapshot_id().unwrap().clone())
         .await
         .unwrap();
     assert_eq!(
-        texts(&row.state.unwrap().messages),
+        texts(&snapshot.state.unwrap().messages),
         ["slow", "re: slow", "two", "re: two"]
     );
 }
@@ -270,13 +273,13 @@ async fn a_turn_below_the_tip_is_a_branch_and_never_in_the_way() {
     gate.add_permits(1);
     let overtaken = holder.output().await.unwrap();
 
-    let row = agent
+    let snapshot = agent
         .get_snapshot(branch.snapshot_id().unwrap().clone())
         .await
         .unwrap();
-    assert_eq!(row.parent_id.as_ref(), first.snapshot_id());
+    assert_eq!(snapshot.parent_id.as_ref(), first.snapshot_id());
     assert_eq!(
-        texts(&row.state.unwrap().messages),
+        texts(&snapshot.state.unwrap().messages),
         ["one", "re: one", "aside", "re: aside"]
     );
     // The branch is the session's latest now, so the turn that started at the old tip cannot commit there.
@@ -302,7 +305,13 @@ async fn two_processes_are_told_apart_at_the_commit() {
     assert_eq!(error.status, Some(Status::Aborted));
     assert!(error.message.contains("moved on"), "{}", error.message);
     assert_eq!(
-        texts(&rows(&shared, &session).await[0].state.as_ref().unwrap().messages),
+        texts(
+            &snapshots(&shared, &session).await[0]
+                .state
+                .as_ref()
+                .unwrap()
+                .messages
+        ),
         ["quick", "re: quick"]
     );
 }
@@ -326,13 +335,13 @@ async fn two_resumes_of_one_snapshot_never_see_each_other() {
     let (left, right) = tokio::join!(branch("left"), branch("right"));
 
     for (reply, text) in [(left, "left"), (right, "right")] {
-        let row = agent
+        let snapshot = agent
             .get_snapshot(reply.unwrap().snapshot_id().unwrap().clone())
             .await
             .unwrap();
-        assert_eq!(row.parent_id.as_ref(), start.snapshot_id());
+        assert_eq!(snapshot.parent_id.as_ref(), start.snapshot_id());
         assert_eq!(
-            texts(&row.state.unwrap().messages),
+            texts(&snapshot.state.unwrap().messages),
             ["start", "re: start", text, &format!("re: {text}")]
         );
     }

@@ -9,7 +9,7 @@ use everturn_core::{HandlerResult, Status};
 use serde_json::{Value, json};
 
 use crate::support;
-use crate::support::{FaultyStore, all_chunks, handling, rows, said};
+use crate::support::{FaultyStore, all_chunks, handling, said, snapshots};
 
 /// Says what it hears; on `undo` forgets what was said after the first two messages, on `big` keeps a large number.
 async fn reply(turn: Turn) -> HandlerResult<()> {
@@ -42,28 +42,28 @@ async fn run(agent: &Agent, init: AgentInit, inputs: &[&str]) -> everturn_agent:
 }
 
 async fn all(store: &FaultyStore) -> Vec<Snapshot> {
-    rows(store, &"s".into()).await
+    snapshots(store, &"s".into()).await
 }
 
 #[tokio::test]
-async fn every_row_is_named_after_what_it_holds_and_can_be_checked() {
+async fn every_snapshot_is_named_after_what_it_holds_and_can_be_checked() {
     let store = FaultyStore::default();
     let agent = builder(&store).define().unwrap();
 
     run(&agent, AgentInit::session("s"), &["one", "two"]).await;
     run(&agent, AgentInit::session("s"), &["three"]).await;
 
-    let rows = all(&store).await;
-    assert_eq!(rows.len(), 3);
-    for row in &rows {
-        assert!(row.verify().unwrap(), "{row:?}");
+    let snapshots = all(&store).await;
+    assert_eq!(snapshots.len(), 3);
+    for snapshot in &snapshots {
+        assert!(snapshot.verify().unwrap(), "{snapshot:?}");
     }
-    let said: Vec<_> = support::texts(&rows[2].state.as_ref().unwrap().messages);
+    let said: Vec<_> = support::texts(&snapshots[2].state.as_ref().unwrap().messages);
     assert_eq!(
         said[1], "re: one at nowhere",
         "a turn does not know the name of its row"
     );
-    let mut forged = rows[1].clone();
+    let mut forged = snapshots[1].clone();
     forged.state.as_mut().unwrap().custom = Some(json!("forged").into());
     assert!(!forged.verify().unwrap());
 }
@@ -82,13 +82,13 @@ async fn equal_states_are_one_snapshot_and_the_conversation_goes_on_from_it() {
     )
     .await;
 
-    let rows = all(&store).await;
+    let snapshots = all(&store).await;
     assert_eq!(saves, 2, "the third turn came back to the state of the first");
-    assert_eq!(output.snapshot_id.as_ref(), Some(&rows[0].snapshot_id));
-    assert_eq!(rows.len(), 3);
-    assert_eq!(next.snapshot_id.as_ref(), Some(&rows[2].snapshot_id));
-    assert_eq!(rows[2].parent_id.as_ref(), Some(&rows[0].snapshot_id));
-    assert_eq!((rows[2].index, rows[2].turn_index), (Some(2), Some(1)));
+    assert_eq!(output.snapshot_id.as_ref(), Some(&snapshots[0].snapshot_id));
+    assert_eq!(snapshots.len(), 3);
+    assert_eq!(next.snapshot_id.as_ref(), Some(&snapshots[2].snapshot_id));
+    assert_eq!(snapshots[2].parent_id.as_ref(), Some(&snapshots[0].snapshot_id));
+    assert_eq!((snapshots[2].index, snapshots[2].turn_index), (Some(2), Some(1)));
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn the_end_of_an_invocation_that_changed_nothing_is_the_last_turn() {
 }
 
 #[tokio::test]
-async fn the_row_of_a_background_run_is_named_before_it_has_a_state() {
+async fn the_snapshot_of_a_background_run_is_named_before_it_has_a_state() {
     let store = FaultyStore::default();
     let agent = builder(&store).define().unwrap();
 
@@ -132,11 +132,14 @@ async fn the_row_of_a_background_run_is_named_before_it_has_a_state() {
     let id = connection.output().await.unwrap().snapshot_id.unwrap();
     agent.idle().await;
 
-    let row = agent.get_snapshot(id.clone()).await.unwrap();
-    assert_eq!(row.status, SnapshotStatus::Completed);
+    let snapshot = agent.get_snapshot(id.clone()).await.unwrap();
+    assert_eq!(snapshot.status, SnapshotStatus::Completed);
     assert!(!id.is_content_addressed());
-    assert_eq!(row.verify().unwrap_err().status(), Status::FailedPrecondition);
-    let said = support::texts(&row.state.unwrap().messages);
+    assert_eq!(
+        snapshot.verify().unwrap_err().status(),
+        Status::FailedPrecondition
+    );
+    let said = support::texts(&snapshot.state.unwrap().messages);
     assert_eq!(said[1], format!("re: one at {id}"));
 }
 
@@ -155,9 +158,9 @@ async fn numbers_that_a_name_cannot_tell_apart_are_refused_and_not_confused() {
     let error = output.error.unwrap();
     assert_eq!(error.status, Some(Status::FailedPrecondition));
     assert!(error.message.contains("2^53"), "{error:?}");
-    let rows = all(&store).await;
+    let snapshots = all(&store).await;
     assert_eq!(
-        rows[0].state.as_ref().unwrap().custom.as_deref(),
+        snapshots[0].state.as_ref().unwrap().custom.as_deref(),
         Some(&json!(9_007_199_254_740_992_u64))
     );
 }

@@ -1,9 +1,9 @@
-//! Processes that die at any point of turns which leave rows in their middle, with their client or after it left. What is
+//! Processes that die at any point of turns which leave snapshots in their middle, with their client or after it left. What is
 //! taken up again repeats nothing, says nothing twice, and comes to the same conversation.
 
 use std::sync::Arc;
 
-use SnapshotEvent::{InvocationEnd, ToolIterationEnd, TurnEnd};
+use SnapshotEvent::{InvocationEnd, RoundEnd, TurnEnd};
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
     Agent, AgentInput, Clock, Snapshot, SnapshotEvent, SnapshotIds, SnapshotPolicy, SnapshotStatus, Timeline,
@@ -150,7 +150,7 @@ async fn ask(agent: &Agent, fuse: &Fuse, departure: Option<&Departure>) -> Resul
     Ok(steps)
 }
 
-fn said(row: Option<&Snapshot>) -> Vec<String> {
+fn said(snapshot: Option<&Snapshot>) -> Vec<String> {
     let line = |message: &Message| {
         let part = |part: &Part| {
             let asked = part.as_tool_request().and_then(|request| request.input.clone());
@@ -161,7 +161,7 @@ fn said(row: Option<&Snapshot>) -> Vec<String> {
         };
         message.content().iter().map(part).collect::<String>()
     };
-    let state = row.and_then(|row| row.state.as_ref());
+    let state = snapshot.and_then(|snapshot| snapshot.state.as_ref());
     state.map_or_else(Vec::new, |state| state.messages.iter().map(line).collect())
 }
 
@@ -169,8 +169,11 @@ fn said(row: Option<&Snapshot>) -> Vec<String> {
 /// asks for what was not asked for.
 fn come_back(store: &MemoryStore, agent: &Agent, fuse: &Fuse) {
     loop {
-        let row = latest(store);
-        let messages = row.and_then(|row| row.state).unwrap_or_default().messages;
+        let snapshot = latest(store);
+        let messages = snapshot
+            .and_then(|snapshot| snapshot.state)
+            .unwrap_or_default()
+            .messages;
         let is_paid = |what: &&&str| {
             messages
                 .iter()
@@ -228,9 +231,9 @@ fn wherever_it_dies(keeping: Keeping, departure: Option<usize>) {
         });
         come_back(&store, &heir, &fuse);
 
-        let row = latest(&store).unwrap();
-        assert_eq!(row.status, SnapshotStatus::Completed, "at {point}");
-        assert_eq!(said(Some(&row)), expected, "at {point}");
+        let snapshot = latest(&store).unwrap();
+        assert_eq!(snapshot.status, SnapshotStatus::Completed, "at {point}");
+        assert_eq!(said(Some(&snapshot)), expected, "at {point}");
         for what in ASKED {
             for round in 0..ROUNDS {
                 let payment = Payment {
@@ -254,7 +257,7 @@ fn wherever_it_dies(keeping: Keeping, departure: Option<usize>) {
 }
 
 const PLAIN: Keeping = Keeping {
-    events: &[ToolIterationEnd, TurnEnd],
+    events: &[RoundEnd, TurnEnd],
     ids: SnapshotIds::Uuid,
     timeline: Timeline::Branching,
 };
@@ -267,16 +270,16 @@ fn a_run_that_was_detached_in_the_middle_of_a_turn_is_taken_over_from_its_beginn
 }
 
 #[test]
-fn so_is_one_whose_beginning_no_row_holds() {
+fn a_run_without_a_snapshot_of_its_turns_beginning_is_taken_over_from_there() {
     let no_ends_of_turns = Keeping {
-        events: &[ToolIterationEnd, InvocationEnd],
+        events: &[RoundEnd, InvocationEnd],
         ..PLAIN
     };
     wherever_it_dies(no_ends_of_turns, Some(1));
 }
 
 #[test]
-fn so_is_one_of_rows_that_are_named_after_what_they_hold_on_a_timeline_without_branches() {
+fn a_run_with_content_addressed_snapshots_on_a_linear_timeline_is_taken_over() {
     let named = Keeping {
         ids: SnapshotIds::ContentAddressed,
         timeline: Timeline::Linear,

@@ -12,7 +12,7 @@ use everturn_core::{Error, Registry, Status};
 use serde_json::{Value, json};
 
 use crate::support;
-use crate::support::{FaultyStore, all_chunks, handling, json, replying, rows, texts};
+use crate::support::{FaultyStore, all_chunks, handling, json, replying, snapshots, texts};
 
 #[tokio::test]
 async fn a_failed_turn_is_an_output_with_the_last_good_state() {
@@ -60,7 +60,7 @@ async fn a_failed_turn_is_an_output_with_the_last_good_state() {
 }
 
 #[tokio::test]
-async fn a_failed_turn_writes_no_row_and_points_at_the_last_good_one() {
+async fn a_failed_turn_writes_no_snapshot_and_points_at_the_last_good_one() {
     let store = FaultyStore::default();
     let agent = replying("chef").store(store.clone()).define().unwrap();
     let fresh = agent.chat().resume("s").run("boom").await.unwrap_err();
@@ -159,7 +159,7 @@ async fn a_function_may_go_on_after_a_failed_turn() {
     sending.await.unwrap();
     let output = connection.output().await.unwrap();
 
-    let saved = rows(store.as_ref(), &"s".into()).await;
+    let saved = snapshots(store.as_ref(), &"s".into()).await;
     let (stop, failed) = (Some(AgentFinishReason::Stop), Some(AgentFinishReason::Failed));
     assert_eq!(ends, [stop, failed, stop]);
     assert_eq!((output.finish_reason, output.error), (stop, None));
@@ -190,12 +190,12 @@ async fn a_turn_that_cannot_be_saved_fails_with_the_stores_status() {
     assert_eq!(error.status, Some(Status::ResourceExhausted));
     assert!(error.message.contains("the disk is full"), "{}", error.message);
     assert_eq!(output.snapshot_id.as_ref(), good.snapshot_id());
-    let row = agent
+    let snapshot = agent
         .get_snapshot(resumed.snapshot_id().unwrap().clone())
         .await
         .unwrap();
     assert_eq!(
-        texts(&row.state.unwrap().messages),
+        texts(&snapshot.state.unwrap().messages),
         ["one", "re: one", "three", "re: three"]
     );
 }

@@ -15,20 +15,20 @@ use crate::support::{Counter, FaultyStore, handling, replying, texts};
 
 async fn put(store: &dyn SessionStore, id: &str, session: &str, status: SnapshotStatus, second: i64) {
     let created_at = jiff::Timestamp::from_second(second).unwrap();
-    let mut row = Snapshot::new(id.into(), session.into(), created_at);
-    row.status = status;
-    row.state = Some(SessionState {
+    let mut snapshot = Snapshot::new(id.into(), session.into(), created_at);
+    snapshot.status = status;
+    snapshot.state = Some(SessionState {
         messages: History::from_iter([Message::user(format!("in {id}"))]),
         ..SessionState::default()
     });
     if status == SnapshotStatus::Failed {
-        row.error = Some(RuntimeError {
+        snapshot.error = Some(RuntimeError {
             status: Some(Status::Internal),
             message: "burnt".into(),
             details: None,
         });
     }
-    let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
+    let mutation = Mutation::new(move |_| Ok(Some(snapshot.clone())));
     store
         .save(&Scope::default(), Some(&id.into()), Precondition::None, mutation)
         .await
@@ -199,11 +199,11 @@ async fn every_start_that_is_allowed_resumes_where_it_says() {
     let from_state = begin(&kept, init(None, None, true)).await.unwrap();
 
     let messages = async |reply: &AgentReply| {
-        let row = stored
+        let snapshot = stored
             .get_snapshot(reply.snapshot_id().unwrap().clone())
             .await
             .unwrap();
-        (row.parent_id, texts(&row.state.unwrap().messages))
+        (snapshot.parent_id, texts(&snapshot.state.unwrap().messages))
     };
     let expected = vec!["in done".to_owned(), "hello".to_owned(), "re: hello".to_owned()];
     assert_eq!(
@@ -248,21 +248,21 @@ async fn a_dead_tip_is_walked_past_where_the_agent_allows_it() {
     let resumed = begin(&agent, AgentInit::session("s")).await.unwrap();
     let anew = begin(&agent, AgentInit::session("lost")).await.unwrap();
 
-    let row = agent
+    let snapshot = agent
         .get_snapshot(resumed.snapshot_id().unwrap().clone())
         .await
         .unwrap();
-    assert_eq!(row.parent_id, Some("one".into()));
+    assert_eq!(snapshot.parent_id, Some("one".into()));
     assert_eq!(
         agent.latest_snapshot("s").await.unwrap().snapshot_id,
-        row.snapshot_id
+        snapshot.snapshot_id
     );
-    let row = agent
+    let snapshot = agent
         .get_snapshot(anew.snapshot_id().unwrap().clone())
         .await
         .unwrap();
     assert_eq!(
-        (row.parent_id, texts(&row.state.unwrap().messages).len()),
+        (snapshot.parent_id, texts(&snapshot.state.unwrap().messages).len()),
         (None, 2)
     );
 }

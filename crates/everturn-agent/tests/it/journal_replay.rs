@@ -270,7 +270,7 @@ fn an_agent_that_is_told_so_writes_nothing() {
 }
 
 #[test]
-fn a_turn_that_gets_no_row_leaves_no_journal() {
+fn a_turn_that_gets_no_snapshot_leaves_no_journal() {
     let setting = Setting::new();
     let fuse = Fuse::never();
     let agent = agent(&registry(&fuse, &setting.world, once(&["pay"])), "cook")
@@ -315,14 +315,14 @@ fn a_background_run_keeps_its_journals_until_its_end() {
     let fuse = Fuse::never();
     let agent = setting.agent(&fuse, once(&["pay"]), [done("pay", &setting.world)]);
 
-    let row = fuse.process(async {
+    let snapshot = fuse.process(async {
         let mut chat = agent.chat().open().await.unwrap();
         let task = chat.detach("go").await.unwrap();
         task.wait().await.unwrap();
         task.poll().await.unwrap()
     });
 
-    assert_eq!(row.unwrap().finish_reason, Some(AgentFinishReason::Stop));
+    assert_eq!(snapshot.unwrap().finish_reason, Some(AgentFinishReason::Stop));
     assert!(setting.world.counted("records") > 0);
     assert_eq!(journals(&setting.store), 0);
 }

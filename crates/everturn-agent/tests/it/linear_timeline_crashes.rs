@@ -27,12 +27,12 @@ async fn turn(agent: &Agent, init: AgentInit, text: &str) -> SnapshotId {
 }
 
 /// The last thing that was said in a snapshot.
-fn last_said(row: &Snapshot) -> String {
-    let state = row.state.as_ref().unwrap();
+fn last_said(snapshot: &Snapshot) -> String {
+    let state = snapshot.state.as_ref().unwrap();
     state.messages.last().unwrap().text().into_owned()
 }
 
-/// Every row, oldest first.
+/// Every snapshot, oldest first.
 async fn whole(store: &MemoryStore) -> Vec<Snapshot> {
     let query = SnapshotQuery::of("s".into())
         .oldest_first()
@@ -41,16 +41,19 @@ async fn whole(store: &MemoryStore) -> Vec<Snapshot> {
     store.list(&Scope::default(), &query).await.unwrap().items
 }
 
-/// What each row said last, and whether it was left behind.
-type Rows = Vec<(String, bool)>;
+/// What each snapshot said last, and whether it was left behind.
+type Snapshots = Vec<(String, bool)>;
 
-async fn rows(store: &MemoryStore) -> Rows {
-    let rows = whole(store).await;
+async fn snapshots(store: &MemoryStore) -> Snapshots {
+    let snapshots = whole(store).await;
     assert!(
-        rows.iter().all(|row| row.bookkeeping.is_empty()),
-        "nothing is left to do: {rows:?}"
+        snapshots.iter().all(|snapshot| snapshot.bookkeeping.is_empty()),
+        "nothing is left to do: {snapshots:?}"
     );
-    rows.iter().map(|row| (last_said(row), row.orphaned)).collect()
+    snapshots
+        .iter()
+        .map(|snapshot| (last_said(snapshot), snapshot.orphaned))
+        .collect()
 }
 
 /// A way to go back: to the snapshot of that turn, saying that.
@@ -76,13 +79,13 @@ fn session(ids: SnapshotIds) -> Vec<Snapshot> {
     made.unwrap()
 }
 
-/// A store with these rows.
-fn stored(rows: &[Snapshot]) -> MemoryStore {
+/// A store with these snapshots.
+fn stored(snapshots: &[Snapshot]) -> MemoryStore {
     let store = MemoryStore::new();
     Fuse::never().process(async {
-        for row in rows.iter().cloned() {
-            let id = row.snapshot_id.clone();
-            let put = Mutation::new(move |_| Ok(Some(row.clone())));
+        for snapshot in snapshots.iter().cloned() {
+            let id = snapshot.snapshot_id.clone();
+            let put = Mutation::new(move |_| Ok(Some(snapshot.clone())));
             let scope = Scope::default();
             let saved = store.save(&scope, Some(&id), Precondition::None, put).await;
             saved.unwrap();
@@ -157,8 +160,8 @@ async fn look(agent: &Agent, look: Look) -> Seen {
         Look::Tree => {
             let tree = archive.tree("s").await.unwrap();
             let mut kept = Vec::new();
-            for row in tree.snapshots().iter().filter(|row| !row.orphaned) {
-                kept.push(get(&row.snapshot_id).await);
+            for snapshot in tree.snapshots().iter().filter(|snapshot| !snapshot.orphaned) {
+                kept.push(get(&snapshot.snapshot_id).await);
             }
             let latest = tree.latest().unwrap().snapshot().snapshot_id.clone();
             (Some(kept), get(&latest).await)
@@ -176,10 +179,10 @@ async fn look(agent: &Agent, look: Look) -> Seen {
 }
 
 /// What somebody sees who looks, and what is in the store then.
-fn seen(store: &MemoryStore, ids: SnapshotIds, by: Look) -> (Seen, Rows) {
+fn seen(store: &MemoryStore, ids: SnapshotIds, by: Look) -> (Seen, Snapshots) {
     let fuse = Fuse::never();
     let agent = agent(store, &fuse, ids);
-    let seen = fuse.process(async { (look(&agent, by).await, rows(store).await) });
+    let seen = fuse.process(async { (look(&agent, by).await, snapshots(store).await) });
     seen.unwrap()
 }
 
@@ -279,27 +282,28 @@ fn marks_that_could_not_be_written_are_made_up_for_by_the_next_turn_of_the_invoc
         connection.send("on").await.unwrap();
         all_chunks(&mut connection).await;
         connection.output().await.unwrap();
-        rows(&store).await
+        snapshots(&store).await
     });
 
     let kept: Vec<String> = kept
         .unwrap()
         .into_iter()
-        .filter(|row| !row.1)
-        .map(|row| row.0)
+        .filter(|snapshot| !snapshot.1)
+        .map(|snapshot| snapshot.0)
         .collect();
     assert_eq!(kept, ["re: 0", "re: other", "re: on"]);
 }
 
 #[test]
-fn an_unfinished_rewind_of_rows_that_are_gone_changes_nothing() {
+fn an_unfinished_rewind_of_snapshots_that_are_gone_changes_nothing() {
     let made = session(SnapshotIds::Uuid);
     let store = stored(&made);
-    let forged = Mutation::new(|row| {
-        let mut row = row.unwrap().clone();
+    let forged = Mutation::new(|snapshot| {
+        let mut snapshot = snapshot.unwrap().clone();
         let rewind = serde_json::json!({"keep": "gone"});
-        row.bookkeeping = serde_json::from_value(serde_json::json!({ "unfinishedRewind": rewind })).unwrap();
-        Ok(Some(row))
+        snapshot.bookkeeping =
+            serde_json::from_value(serde_json::json!({ "unfinishedRewind": rewind })).unwrap();
+        Ok(Some(snapshot))
     });
     let scope = Scope::default();
     let save = store.save(&scope, Some(&made[3].snapshot_id), Precondition::None, forged);

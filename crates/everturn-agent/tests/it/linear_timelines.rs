@@ -51,15 +51,16 @@ async fn turns(agent: &Agent, count: usize) -> Vec<SnapshotId> {
     ids
 }
 
-/// The session's rows, oldest first: those that are listed, or those that are not.
+/// The session's snapshots, oldest first: those that are listed, or those that are not.
 async fn listed(store: &FaultyStore, orphaned: bool) -> Vec<SnapshotId> {
     let mut query = SnapshotQuery::of("s".into());
     query.order = Order::Oldest;
     query.orphaned = orphaned;
-    let rows = store.list(&Scope::default(), &query).await.unwrap().items;
-    rows.into_iter()
-        .filter(|row| row.orphaned == orphaned)
-        .map(|row| row.snapshot_id)
+    let snapshots = store.list(&Scope::default(), &query).await.unwrap().items;
+    snapshots
+        .into_iter()
+        .filter(|snapshot| snapshot.orphaned == orphaned)
+        .map(|snapshot| snapshot.snapshot_id)
         .collect()
 }
 
@@ -86,7 +87,7 @@ async fn going_back_leaves_behind_what_came_after_and_keeps_it() {
 }
 
 #[tokio::test]
-async fn what_was_left_behind_is_recovered_by_resuming_it() {
+async fn orphaned_snapshots_are_recovered_by_resuming_one() {
     let store = FaultyStore::default();
     let agent = linear(&store);
     let mut ids = turns(&agent, 4).await;

@@ -38,9 +38,9 @@ async fn a_run_that_loses_every_worker_fails_and_says_so() {
     assert!(again.given_up.is_empty() && again.taken_over.is_empty());
     let error = last.agent.chat().resume("s").run("more").await.unwrap_err();
     assert!(error.message().contains("begun 3 times"), "{error}");
-    let row = last.agent.get_snapshot(task.snapshot_id().clone()).await.unwrap();
-    assert_eq!(row.status, SnapshotStatus::Failed);
-    assert_eq!(row.error.unwrap().status, Some(Status::Unavailable));
+    let snapshot = last.agent.get_snapshot(task.snapshot_id().clone()).await.unwrap();
+    assert_eq!(snapshot.status, SnapshotStatus::Failed);
+    assert_eq!(snapshot.error.unwrap().status, Some(Status::Unavailable));
     assert!(last.turns().is_empty());
 }
 
@@ -146,8 +146,8 @@ async fn tenants_runs_are_taken_over_only_with_what_makes_the_tenant() {
     second.agent.idle().await;
 
     assert_eq!(recovery.taken_over.len(), 1, "{recovery:?}");
-    let row = second.store.get(&Scope::new("acme"), &id, Detail::Whole).await;
-    assert_eq!(row.unwrap().unwrap().status, SnapshotStatus::Completed);
+    let snapshot = second.store.get(&Scope::new("acme"), &id, Detail::Whole).await;
+    assert_eq!(snapshot.unwrap().unwrap().status, SnapshotStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,9 +216,9 @@ async fn a_run_whose_beginning_is_gone_fails_and_says_so() {
     let recovery = second.agent.recover().await;
 
     assert_eq!(recovery.given_up.len(), 1, "{recovery:?}");
-    let row = second.row(task.snapshot_id()).await;
-    assert_eq!(row.status, SnapshotStatus::Failed);
-    assert_eq!(row.error.unwrap().status, Some(Status::DataLoss));
+    let snapshot = second.snapshot(task.snapshot_id()).await;
+    assert_eq!(snapshot.status, SnapshotStatus::Failed);
+    assert_eq!(snapshot.error.unwrap().status, Some(Status::DataLoss));
 }
 
 #[tokio::test(start_paused = true)]

@@ -88,7 +88,7 @@ async fn the_reply_tells_what_is_asked_with_its_types() {
 }
 
 #[tokio::test]
-async fn an_interrupted_turn_is_a_completed_row_that_ends_with_the_request() {
+async fn an_interrupted_turn_is_a_completed_snapshot_that_ends_with_the_request() {
     let (registry, _model) = answering([asking()]);
     let agent = agent(&registry, "banker")
         .system("sys")
@@ -99,13 +99,13 @@ async fn an_interrupted_turn_is_a_completed_row_that_ends_with_the_request() {
 
     let reply = agent.run_text("pay ann").await.unwrap();
 
-    let row = agent
+    let snapshot = agent
         .get_snapshot(reply.snapshot_id().unwrap().clone())
         .await
         .unwrap();
-    let messages = row.state.unwrap().messages;
+    let messages = snapshot.state.unwrap().messages;
     assert_eq!(
-        (row.status, row.finish_reason),
+        (snapshot.status, snapshot.finish_reason),
         (SnapshotStatus::Completed, Some(AgentFinishReason::Interrupted))
     );
     assert_eq!(said(&messages), ["user: pay ann", "model: ask(balance) ask(pay)"]);

@@ -81,7 +81,7 @@ async fn a_message_that_a_middleware_brings_into_the_conversation_is_kept() {
 }
 
 #[tokio::test]
-async fn what_is_changed_for_one_model_call_only_is_not_kept() {
+async fn changes_for_one_model_call_are_not_saved() {
     let (registry, model) = answering(["one!"]);
     let shouting = model_hook(|mut call, next| async move {
         call.request.messages.push(Message::user("QUICK!"));

@@ -23,12 +23,12 @@ async fn ten_turns_store_no_word_of_the_prompt() {
         chat.run(format!("question {number}")).await.unwrap();
     }
 
-    let row = agent
+    let snapshot = agent
         .get_snapshot(chat.snapshot_id().unwrap().clone())
         .await
         .unwrap();
-    let stored = json(&row).to_string();
-    assert_eq!(row.state.unwrap().messages.len(), 20);
+    let stored = json(&snapshot).to_string();
+    assert_eq!(snapshot.state.unwrap().messages.len(), 20);
     assert!(
         !stored.contains("the system text") && !stored.contains("the user prompt"),
         "{stored}"

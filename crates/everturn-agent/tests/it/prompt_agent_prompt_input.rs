@@ -33,7 +33,7 @@ async fn the_default_is_the_definitions_and_is_kept_with_the_conversation() {
     let store = Arc::new(MemoryStore::new());
     let harsh = critic(&registry(&model), store.clone(), "harsh");
     harsh.chat().resume("s").run("my soup?").await.unwrap();
-    let row = harsh.latest_snapshot("s").await.unwrap();
+    let snapshot = harsh.latest_snapshot("s").await.unwrap();
 
     // The agent changes its mind; the conversation does not.
     let kind = critic(&registry(&model), store, "kind");
@@ -42,7 +42,7 @@ async fn the_default_is_the_definitions_and_is_kept_with_the_conversation() {
     kind.run_text("my roast?").await.unwrap();
 
     assert_eq!(
-        row.state.unwrap().prompt_input.as_deref(),
+        snapshot.state.unwrap().prompt_input.as_deref(),
         Some(&json!({"tone": "harsh"}))
     );
     assert_eq!(resumed, "system: Be harsh.");

@@ -39,8 +39,8 @@ async fn assert_one_lineage(agent: Agent) {
     let mut chat = agent.chat().resume("s").open().await.unwrap();
     for _ in 0..TURNS {
         chat.run("what is there?").await.unwrap();
-        let row = agent.latest_snapshot("s").await.unwrap();
-        lineages.push(row.state.unwrap().messages.lineage().id());
+        let snapshot = agent.latest_snapshot("s").await.unwrap();
+        lineages.push(snapshot.state.unwrap().messages.lineage().id());
     }
 
     lineages.dedup();

@@ -136,8 +136,8 @@ async fn a_tool_knows_the_turn_and_the_session_of_any_type() {
 
     let reply = agent.chat().resume("s").run("where?").await.unwrap();
 
-    let row = agent.latest_snapshot("s").await.unwrap();
-    let answer = json(&row.state.unwrap().messages.get(2).unwrap().content()[0]);
+    let snapshot = agent.latest_snapshot("s").await.unwrap();
+    let answer = json(&snapshot.state.unwrap().messages.get(2).unwrap().content()[0]);
     let expected = json!({"row": reply.snapshot_id(), "session": "s", "other": false});
     assert_eq!(answer["toolResponse"]["output"], expected);
 }

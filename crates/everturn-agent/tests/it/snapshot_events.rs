@@ -1,6 +1,6 @@
-//! Which rows an invocation leaves under each policy, and what its client is told of them.
+//! Which snapshots an invocation leaves under each policy, and what its client is told of them.
 
-use SnapshotEvent::{InvocationEnd, ToolIterationEnd, TurnEnd};
+use SnapshotEvent::{InvocationEnd, RoundEnd, TurnEnd};
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
     Agent, AgentInit, AgentOutput, AgentSession, AgentStreamChunk, Snapshot, SnapshotEvent, SnapshotPolicy,
@@ -12,7 +12,7 @@ use everturn_testkit::Reply;
 use serde_json::{Value, json};
 
 use crate::prompt_support::{answering, invoke, json};
-use crate::support::{FaultyStore, rows};
+use crate::support::{FaultyStore, snapshots};
 
 /// Asks a model that uses a tool once; changes its custom state after its turns if it is told to.
 fn cook(policy: Option<SnapshotPolicy>, changes_at_the_end: bool, store: FaultyStore) -> Agent<Value> {
@@ -51,41 +51,33 @@ async fn run(
     let agent = cook(policy, changes_at_the_end, store.clone());
     let (chunks, output) = invoke(agent.connect(AgentInit::session("s")), "bake").await;
     assert_eq!(output.error, None);
-    (rows(&store, &"s".into()).await, chunks, output)
+    (snapshots(&store, &"s".into()).await, chunks, output)
 }
 
-fn events(rows: &[Snapshot]) -> Vec<SnapshotEvent> {
-    rows.iter().map(|row| row.event.unwrap()).collect()
+fn events(snapshots: &[Snapshot]) -> Vec<SnapshotEvent> {
+    snapshots.iter().map(|snapshot| snapshot.event.unwrap()).collect()
 }
 
 #[tokio::test]
-async fn every_policy_leaves_the_rows_it_names() {
-    let all = [TurnEnd, ToolIterationEnd, InvocationEnd];
+async fn every_policy_leaves_the_snapshots_it_names() {
+    let all = [TurnEnd, RoundEnd, InvocationEnd];
     let table: [(Option<SnapshotPolicy>, bool, &[SnapshotEvent]); 12] = [
         (None, true, &[TurnEnd]),
         (Some(SnapshotPolicy::default()), true, &[TurnEnd]),
         (
             Some(SnapshotPolicy::always()),
             false,
-            &[ToolIterationEnd, TurnEnd, InvocationEnd],
+            &[RoundEnd, TurnEnd, InvocationEnd],
         ),
         (Some(SnapshotPolicy::never()), true, &[]),
         (Some(SnapshotPolicy::on([TurnEnd])), true, &[TurnEnd]),
-        (
-            Some(SnapshotPolicy::on([ToolIterationEnd])),
-            true,
-            &[ToolIterationEnd],
-        ),
+        (Some(SnapshotPolicy::on([RoundEnd])), true, &[RoundEnd]),
         (Some(SnapshotPolicy::on([InvocationEnd])), false, &[InvocationEnd]),
-        (
-            Some(SnapshotPolicy::on_change(all)),
-            false,
-            &[ToolIterationEnd, TurnEnd],
-        ),
+        (Some(SnapshotPolicy::on_change(all)), false, &[RoundEnd, TurnEnd]),
         (
             Some(SnapshotPolicy::on_change(all)),
             true,
-            &[ToolIterationEnd, TurnEnd, InvocationEnd],
+            &[RoundEnd, TurnEnd, InvocationEnd],
         ),
         (
             Some(SnapshotPolicy::on_change([InvocationEnd])),
@@ -95,20 +87,20 @@ async fn every_policy_leaves_the_rows_it_names() {
         (
             Some(SnapshotPolicy::when(|moment| moment.event != TurnEnd)),
             false,
-            &[ToolIterationEnd, InvocationEnd],
+            &[RoundEnd, InvocationEnd],
         ),
         (
             Some(SnapshotPolicy::when(|moment| moment.index == 0)),
             false,
-            &[ToolIterationEnd],
+            &[RoundEnd],
         ),
     ];
 
     for (policy, changes, expected) in table {
-        let (rows, _, _) = run(policy.clone(), changes).await;
+        let (snapshots, _, _) = run(policy.clone(), changes).await;
 
         assert_eq!(
-            events(&rows),
+            events(&snapshots),
             expected,
             "{policy:?}, changed at the end: {changes}"
         );
@@ -116,24 +108,30 @@ async fn every_policy_leaves_the_rows_it_names() {
 }
 
 #[tokio::test]
-async fn rows_of_all_events_form_one_line_with_right_numbers() {
-    let (rows, _, output) = run(Some(SnapshotPolicy::always()), true).await;
+async fn snapshots_of_all_events_form_one_line_with_right_numbers() {
+    let (snapshots, _, output) = run(Some(SnapshotPolicy::always()), true).await;
 
-    let places: Vec<_> = rows.iter().map(|row| (row.index, row.turn_index)).collect();
+    let places: Vec<_> = snapshots
+        .iter()
+        .map(|snapshot| (snapshot.index, snapshot.turn_index))
+        .collect();
     assert_eq!(
         places,
         [(Some(0), Some(0)), (Some(1), Some(0)), (Some(2), Some(0))]
     );
-    assert_eq!(rows[0].parent_id, None);
-    assert_eq!(rows[1].parent_id.as_ref(), Some(&rows[0].snapshot_id));
-    assert_eq!(rows[2].parent_id.as_ref(), Some(&rows[1].snapshot_id));
-    let lengths: Vec<_> = rows
+    assert_eq!(snapshots[0].parent_id, None);
+    assert_eq!(snapshots[1].parent_id.as_ref(), Some(&snapshots[0].snapshot_id));
+    assert_eq!(snapshots[2].parent_id.as_ref(), Some(&snapshots[1].snapshot_id));
+    let lengths: Vec<_> = snapshots
         .iter()
-        .map(|row| row.state.as_ref().unwrap().messages.len())
+        .map(|snapshot| snapshot.state.as_ref().unwrap().messages.len())
         .collect();
     assert_eq!(lengths, [3, 4, 4]);
-    assert_eq!(output.snapshot_id.as_ref(), Some(&rows[2].snapshot_id));
-    let (one, two) = (rows[0].state.as_ref().unwrap(), rows[1].state.as_ref().unwrap());
+    assert_eq!(output.snapshot_id.as_ref(), Some(&snapshots[2].snapshot_id));
+    let (one, two) = (
+        snapshots[0].state.as_ref().unwrap(),
+        snapshots[1].state.as_ref().unwrap(),
+    );
     assert_eq!(
         two.messages.shared_prefix(&one.messages),
         3,
@@ -142,26 +140,32 @@ async fn rows_of_all_events_form_one_line_with_right_numbers() {
 }
 
 #[tokio::test]
-async fn a_turn_that_only_left_a_row_from_its_middle_does_not_count() {
+async fn a_turn_that_only_left_a_snapshot_from_its_middle_does_not_count() {
     let store = FaultyStore::default();
-    let policy = SnapshotPolicy::on([ToolIterationEnd, TurnEnd]);
-    let first = cook(Some(SnapshotPolicy::on([ToolIterationEnd])), false, store.clone());
+    let policy = SnapshotPolicy::on([RoundEnd, TurnEnd]);
+    let first = cook(Some(SnapshotPolicy::on([RoundEnd])), false, store.clone());
     invoke(first.connect(AgentInit::session("s")), "bake").await;
     let second = cook(Some(policy), false, store.clone());
 
     invoke(second.connect(AgentInit::session("s")), "again").await;
 
-    let rows = rows(&store, &"s".into()).await;
-    let turns: Vec<_> = rows.iter().map(|row| row.turn_index.unwrap()).collect();
-    assert_eq!(events(&rows), [ToolIterationEnd, ToolIterationEnd, TurnEnd]);
+    let snapshots = snapshots(&store, &"s".into()).await;
+    let turns: Vec<_> = snapshots
+        .iter()
+        .map(|snapshot| snapshot.turn_index.unwrap())
+        .collect();
+    assert_eq!(events(&snapshots), [RoundEnd, RoundEnd, TurnEnd]);
     assert_eq!(turns, [0, 0, 0]);
 }
 
 #[tokio::test]
-async fn clients_are_told_of_every_row_in_order() {
-    let (rows, chunks, output) = run(Some(SnapshotPolicy::always()), false).await;
+async fn clients_are_told_of_every_snapshot_in_order() {
+    let (snapshots, chunks, output) = run(Some(SnapshotPolicy::always()), false).await;
 
-    let ids: Vec<_> = rows.iter().map(|row| row.snapshot_id.clone()).collect();
+    let ids: Vec<_> = snapshots
+        .iter()
+        .map(|snapshot| snapshot.snapshot_id.clone())
+        .collect();
     let told: Vec<Value> = chunks
         .iter()
         .filter(|chunk| chunk.snapshot_created.is_some())
@@ -178,12 +182,12 @@ async fn clients_are_told_of_every_row_in_order() {
         chunk
             .snapshot_created
             .as_ref()
-            .is_some_and(|row| row.event == TurnEnd)
+            .is_some_and(|snapshot| snapshot.event == TurnEnd)
     });
     let ended = chunks.iter().position(|chunk| chunk.turn_end.is_some());
     assert!(
         created < ended,
-        "a row is announced before the turn that it holds is over"
+        "a snapshot is announced before the turn that it holds is over"
     );
 }
 
@@ -224,7 +228,7 @@ async fn an_end_that_cannot_be_saved_is_a_failed_output() {
 }
 
 #[tokio::test]
-async fn an_invocation_without_turns_can_be_a_row() {
+async fn an_invocation_without_turns_can_be_a_snapshot() {
     let store = MemoryStore::new();
     let registry = everturn_core::Registry::new();
     let agent = custom_agent(&registry, "idle", |session: AgentSession| async move {
@@ -240,8 +244,8 @@ async fn an_invocation_without_turns_can_be_a_row() {
     connection.close();
     let output = connection.output().await.unwrap();
 
-    let rows = rows(&store, &"s".into()).await;
-    assert_eq!(events(&rows), [InvocationEnd]);
-    assert_eq!((rows[0].index, rows[0].turn_index), (Some(0), None));
-    assert_eq!(output.snapshot_id.as_ref(), Some(&rows[0].snapshot_id));
+    let snapshots = snapshots(&store, &"s".into()).await;
+    assert_eq!(events(&snapshots), [InvocationEnd]);
+    assert_eq!((snapshots[0].index, snapshots[0].turn_index), (Some(0), None));
+    assert_eq!(output.snapshot_id.as_ref(), Some(&snapshots[0].snapshot_id));
 }

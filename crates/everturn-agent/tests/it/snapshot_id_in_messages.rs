@@ -6,7 +6,7 @@ use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::{Value, json};
 
 use crate::prompt_support::{invoke, registry, said};
-use crate::support::{FaultyStore, all_chunks, replying, rows};
+use crate::support::{FaultyStore, all_chunks, replying, snapshots};
 
 /// The snapshots that messages name, where they name one.
 fn names(history: &History) -> Vec<Option<SnapshotId>> {
@@ -18,7 +18,7 @@ fn names(history: &History) -> Vec<Option<SnapshotId>> {
 }
 
 #[tokio::test]
-async fn the_last_message_of_each_row_names_it_and_earlier_ones_keep_their_names() {
+async fn the_last_message_of_each_snapshot_names_it_and_earlier_ones_keep_their_names() {
     for ids in [SnapshotIds::Uuid, SnapshotIds::ContentAddressed] {
         let store = FaultyStore::default();
         let agent = replying("parrot")
@@ -35,18 +35,21 @@ async fn the_last_message_of_each_row_names_it_and_earlier_ones_keep_their_names
         connection.output().await.unwrap();
         let (_, output) = invoke(agent.connect(AgentInit::session("s")), "three").await;
 
-        let rows = rows(&store, &"s".into()).await;
-        let ids_of_rows: Vec<_> = rows.iter().map(|row| Some(row.snapshot_id.clone())).collect();
-        let [one, two, three] = &ids_of_rows[..] else {
-            panic!("{ids_of_rows:?}");
+        let snapshots = snapshots(&store, &"s".into()).await;
+        let ids_of_snapshots: Vec<_> = snapshots
+            .iter()
+            .map(|snapshot| Some(snapshot.snapshot_id.clone()))
+            .collect();
+        let [one, two, three] = &ids_of_snapshots[..] else {
+            panic!("{ids_of_snapshots:?}");
         };
-        for (row, expected) in rows.iter().zip([
+        for (snapshot, expected) in snapshots.iter().zip([
             vec![None, one.clone()],
             vec![None, one.clone(), None, two.clone()],
             vec![None, one.clone(), None, two.clone(), None, three.clone()],
         ]) {
-            assert_eq!(names(&row.state.as_ref().unwrap().messages), expected);
-            assert!(ids == SnapshotIds::Uuid || row.verify().unwrap());
+            assert_eq!(names(&snapshot.state.as_ref().unwrap().messages), expected);
+            assert!(ids == SnapshotIds::Uuid || snapshot.verify().unwrap());
         }
         let answer = output.message.unwrap();
         assert_eq!(
@@ -57,7 +60,7 @@ async fn the_last_message_of_each_row_names_it_and_earlier_ones_keep_their_names
 }
 
 #[tokio::test]
-async fn answers_of_tools_keep_the_names_of_the_rows_inside_their_turn() {
+async fn answers_of_tools_keep_the_names_of_the_snapshots_inside_their_turn() {
     let store = FaultyStore::default();
     let model = ScriptedModel::new().replies([
         Reply::tool("oven", json!({})),
@@ -76,11 +79,11 @@ async fn answers_of_tools_keep_the_names_of_the_rows_inside_their_turn() {
 
     chef.chat().resume("s").run("bake").await.unwrap();
 
-    let rows = rows(&store, &"s".into()).await;
-    let [first, second, turn] = &rows[..] else {
-        panic!("{} rows", rows.len());
+    let snapshots = snapshots(&store, &"s".into()).await;
+    let [first, second, turn] = &snapshots[..] else {
+        panic!("{} rows", snapshots.len());
     };
-    let id = |row: &everturn_agent::Snapshot| Some(row.snapshot_id.clone());
+    let id = |snapshot: &everturn_agent::Snapshot| Some(snapshot.snapshot_id.clone());
     let messages = &turn.state.as_ref().unwrap().messages;
     assert_eq!(
         said(messages),
@@ -97,15 +100,15 @@ async fn answers_of_tools_keep_the_names_of_the_rows_inside_their_turn() {
         names(messages),
         [None, None, id(first), None, id(second), id(turn)]
     );
-    for row in &rows {
-        assert!(row.verify().unwrap());
+    for snapshot in &snapshots {
+        assert!(snapshot.verify().unwrap());
     }
     let middle = &second.state.as_ref().unwrap().messages;
     assert_eq!(messages.shared_prefix(middle), 5);
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_written_leaves_no_name() {
+async fn a_snapshot_that_cannot_be_written_leaves_no_name() {
     let store = FaultyStore::default();
     let agent = replying("parrot")
         .store(store.clone())
@@ -127,6 +130,9 @@ async fn messages_name_nothing_unless_it_is_asked_for() {
 
     agent.chat().resume("s").run("one").await.unwrap();
 
-    let rows = rows(&store, &"s".into()).await;
-    assert_eq!(names(&rows[0].state.as_ref().unwrap().messages), [None, None]);
+    let snapshots = snapshots(&store, &"s".into()).await;
+    assert_eq!(
+        names(&snapshots[0].state.as_ref().unwrap().messages),
+        [None, None]
+    );
 }

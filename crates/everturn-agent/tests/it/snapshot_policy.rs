@@ -27,33 +27,33 @@ fn parrot(policy: SnapshotPolicy) -> Agent {
     .unwrap()
 }
 
-/// Sends so many inputs in one invocation and gives the rows that the ends of their turns name.
-async fn rows(agent: &Agent, turns: usize) -> Vec<Option<SnapshotId>> {
+/// Sends so many inputs in one invocation and gives the snapshots that the ends of their turns name.
+async fn snapshots(agent: &Agent, turns: usize) -> Vec<Option<SnapshotId>> {
     let mut connection = agent.connect(AgentInit {
         session_id: Some("s".into()),
         ..AgentInit::default()
     });
-    let mut rows = Vec::new();
+    let mut snapshots = Vec::new();
     for turn in 0..turns {
         connection.send(format!("turn {turn}")).await.unwrap();
         while let Some(chunk) = connection.next().await {
             if let Some(end) = chunk.turn_end {
-                rows.push(end.snapshot_id);
+                snapshots.push(end.snapshot_id);
                 break;
             }
         }
     }
     connection.output().await.unwrap();
-    rows
+    snapshots
 }
 
 #[tokio::test]
 async fn never_keeps_nothing_and_the_invocation_goes_on() {
     let agent = parrot(SnapshotPolicy::never());
 
-    let rows = rows(&agent, 3).await;
+    let snapshots = snapshots(&agent, 3).await;
 
-    assert_eq!(rows, [None, None, None]);
+    assert_eq!(snapshots, [None, None, None]);
     assert_eq!(
         agent.latest_snapshot("s").await.unwrap_err().status(),
         Status::NotFound
@@ -66,15 +66,15 @@ async fn a_snapshot_holds_the_turns_before_it_that_have_none() {
         moment.event == SnapshotEvent::TurnEnd && moment.turn_index % 2 == 1
     }));
 
-    let rows = rows(&agent, 4).await;
+    let snapshots = snapshots(&agent, 4).await;
 
-    let taken: Vec<bool> = rows.iter().map(Option::is_some).collect();
+    let taken: Vec<bool> = snapshots.iter().map(Option::is_some).collect();
     assert_eq!(taken, [false, true, false, true]);
     let last = agent.latest_snapshot("s").await.unwrap();
     assert_eq!(last.state.unwrap().messages.len(), 8);
     assert_eq!(last.turn_index, Some(3));
     assert_eq!(last.index, Some(1));
-    assert_eq!(last.parent_id, rows[1]);
+    assert_eq!(last.parent_id, snapshots[1]);
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_policy_sees_the_snapshot_before() {
         Some(previous) => moment.state.messages.len() >= previous.messages.len() + 4,
     }));
 
-    let taken: Vec<bool> = rows(&agent, 5).await.iter().map(Option::is_some).collect();
+    let taken: Vec<bool> = snapshots(&agent, 5).await.iter().map(Option::is_some).collect();
 
     assert_eq!(taken, [true, false, true, false, true]);
 }

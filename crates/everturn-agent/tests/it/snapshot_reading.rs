@@ -47,12 +47,12 @@ async fn a_snapshot_is_found_by_its_id_by_its_session_and_refused_to_another() {
 #[tokio::test]
 async fn fields_of_other_versions_come_out_again() {
     let store = MemoryStore::new();
-    let row: Snapshot = serde_json::from_value(json!({
+    let snapshot: Snapshot = serde_json::from_value(json!({
         "snapshotId": "old", "sessionId": "s", "createdAt": "2026-01-02T03:04:05Z", "shelf": 3,
         "state": {"messages": [], "novelty": true},
     }))
     .unwrap();
-    let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
+    let mutation = Mutation::new(move |_| Ok(Some(snapshot.clone())));
     store
         .save(
             &Scope::default(),

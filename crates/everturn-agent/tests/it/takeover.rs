@@ -29,18 +29,18 @@ async fn a_lost_run_goes_on_elsewhere_from_the_last_committed_state() {
     let run = &recovery.taken_over[0];
     assert_eq!((&run.snapshot_id, run.attempt), (task.snapshot_id(), 2));
     assert_eq!(second.turns(), ["two"]);
-    let row = second
+    let snapshot = second
         .agent
         .get_snapshot(task.snapshot_id().clone())
         .await
         .unwrap();
-    assert_eq!(row.status, SnapshotStatus::Completed);
-    assert_eq!(row.parent_id.as_ref(), start.snapshot_id());
+    assert_eq!(snapshot.status, SnapshotStatus::Completed);
+    assert_eq!(snapshot.parent_id.as_ref(), start.snapshot_id());
     assert_eq!(
-        texts(&row.state.unwrap().messages),
+        texts(&snapshot.state.unwrap().messages),
         ["one", "re: one", "two", "re: two"]
     );
-    assert!(row.bookkeeping.is_empty() && row.heartbeat_at.is_none());
+    assert!(snapshot.bookkeeping.is_empty() && snapshot.heartbeat_at.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,14 +52,18 @@ async fn a_worker_that_only_slept_is_fenced() {
     let _ = heir.agent.recover().await;
     heir.gate.add_permits(1);
     heir.agent.idle().await;
-    let ended = zombie.row(task.snapshot_id()).await;
+    let ended = zombie.snapshot(task.snapshot_id()).await;
 
     zombie.wake();
     zombie.gate.add_permits(1);
     zombie.agent.idle().await;
 
-    assert_eq!(zombie.row(task.snapshot_id()).await, ended);
-    assert_eq!(zombie.store.saves(), 1, "the pending row is all it ever wrote");
+    assert_eq!(zombie.snapshot(task.snapshot_id()).await, ended);
+    assert_eq!(
+        zombie.store.saves(),
+        1,
+        "the pending snapshot is all it ever wrote"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,16 +74,16 @@ async fn a_worker_that_wakes_while_its_heir_works_stops_and_writes_nothing() {
     tokio::time::sleep(A_WHILE).await;
     let _ = heir.agent.recover().await;
     settle().await;
-    let held = zombie.row(task.snapshot_id()).await;
+    let held = zombie.snapshot(task.snapshot_id()).await;
 
     zombie.wake();
     zombie.agent.idle().await;
-    let after = zombie.row(task.snapshot_id()).await;
+    let after = zombie.snapshot(task.snapshot_id()).await;
     heir.gate.add_permits(1);
     heir.agent.idle().await;
 
     assert_eq!(after.bookkeeping, held.bookkeeping, "the lease is the heir's");
-    assert_eq!(zombie.store.saves(), 1, "the next beat found the row taken");
+    assert_eq!(zombie.store.saves(), 1, "the next beat found the snapshot taken");
     assert_eq!(task.status().await.unwrap(), SnapshotStatus::Completed);
 }
 
@@ -95,7 +99,7 @@ async fn turns_that_were_finished_are_not_repeated() {
     first.gate.add_permits(1);
     settle().await;
     let shown = first.agent.get_snapshot(id.clone()).await.unwrap();
-    let raw = first.row(&id).await;
+    let raw = first.snapshot(&id).await;
     let saves = first.store.saves();
     first.lose();
 
@@ -106,18 +110,21 @@ async fn turns_that_were_finished_are_not_repeated() {
 
     assert_eq!(first.turns(), ["one", "two"]);
     assert_eq!(second.turns(), ["two", "three"]);
-    assert_eq!(saves, 2, "the pending row, and one record of the finished turn");
-    assert!(raw.state.is_some() && shown.state.is_none() && shown.bookkeeping.is_empty());
-    let row = second.agent.get_snapshot(id).await.unwrap();
-    assert_eq!(row.status, SnapshotStatus::Completed);
     assert_eq!(
-        texts(&row.state.unwrap().messages),
+        saves, 2,
+        "the pending snapshot, and one record of the finished turn"
+    );
+    assert!(raw.state.is_some() && shown.state.is_none() && shown.bookkeeping.is_empty());
+    let snapshot = second.agent.get_snapshot(id).await.unwrap();
+    assert_eq!(snapshot.status, SnapshotStatus::Completed);
+    assert_eq!(
+        texts(&snapshot.state.unwrap().messages),
         ["one", "re: one", "two", "re: two", "three", "re: three"]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_has_the_same_number_and_row_whoever_runs_it() {
+async fn a_turn_has_the_same_number_and_snapshot_whoever_runs_it() {
     let clock = clock();
     let places = Arc::<Mutex<Vec<_>>>::default();
     let agent = |store: FaultyStore, stuck: bool| {
@@ -178,9 +185,9 @@ async fn an_abort_reaches_the_worker_that_took_the_run_over() {
     second.agent.idle().await;
 
     assert_eq!(abort.previous, SnapshotStatus::Pending);
-    let row = second.row(task.snapshot_id()).await;
-    assert_eq!(row.status, SnapshotStatus::Aborted);
-    assert!(row.finish_reason.is_some() && row.state.is_none() && row.bookkeeping.is_empty());
+    let snapshot = second.snapshot(task.snapshot_id()).await;
+    assert_eq!(snapshot.status, SnapshotStatus::Aborted);
+    assert!(snapshot.finish_reason.is_some() && snapshot.state.is_none() && snapshot.bookkeeping.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,7 +231,7 @@ async fn turns_without_a_snapshot_of_their_own_are_not_lost_with_the_worker() {
     second.gate.add_permits(1);
     second.agent.idle().await;
 
-    let state = second.row(&id).await.state.unwrap();
+    let state = second.snapshot(&id).await.state.unwrap();
     assert_eq!(texts(&state.messages), ["one", "re: one", "two", "re: two"]);
     assert_eq!(state.prompt_input.as_deref(), Some(&json!({"tone": "kind"})));
 }
@@ -253,7 +260,7 @@ async fn a_lease_of_another_version_is_nobody_elses_to_write_or_to_take() {
     first.agent.idle().await;
 
     assert_eq!(
-        first.row(id).await,
+        first.snapshot(id).await,
         held,
         "neither a heartbeat nor an end is written"
     );

@@ -84,8 +84,8 @@ impl World {
     }
 
     async fn status(&self, id: &SnapshotId) -> SnapshotStatus {
-        let row = self.store.get(&Scope::default(), id, Detail::Metadata).await;
-        row.unwrap().unwrap().status
+        let snapshot = self.store.get(&Scope::default(), id, Detail::Metadata).await;
+        snapshot.unwrap().unwrap().status
     }
 }
 
@@ -155,7 +155,7 @@ async fn the_journal_of_a_forking_agents_turn_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_journal_of_a_turn_after_one_without_a_row_is_found() {
+async fn the_journal_of_a_turn_after_one_without_a_snapshot_is_found() {
     nothing_is_paid_twice(|agent| agent.snapshots(SnapshotPolicy::on([SnapshotEvent::InvocationEnd]))).await;
 }
 

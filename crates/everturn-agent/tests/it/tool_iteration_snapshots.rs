@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use SnapshotEvent::{ToolIterationEnd, TurnEnd};
+use SnapshotEvent::{RoundEnd, TurnEnd};
 use everturn_agent::store::{Detail, Scope, SessionStore};
 use everturn_agent::{
     Agent, AgentInit, AgentInput, AgentReply, Snapshot, SnapshotEvent, SnapshotPolicy, SnapshotStatus, agent,
@@ -15,10 +15,10 @@ use futures::FutureExt;
 use serde_json::json;
 
 use crate::prompt_support::{asked, invoke, registry, said};
-use crate::support::{FaultyStore, rows};
+use crate::support::{FaultyStore, snapshots};
 
 fn rounds() -> SnapshotPolicy {
-    SnapshotPolicy::on([ToolIterationEnd, TurnEnd])
+    SnapshotPolicy::on([RoundEnd, TurnEnd])
 }
 
 /// A chef whose oven counts how often it was heated.
@@ -39,8 +39,8 @@ fn chef(model: &ScriptedModel, store: &FaultyStore) -> (Agent, Arc<AtomicUsize>)
     (agent, heated)
 }
 
-fn events(rows: &[Snapshot]) -> Vec<SnapshotEvent> {
-    rows.iter().map(|row| row.event.unwrap()).collect()
+fn events(snapshots: &[Snapshot]) -> Vec<SnapshotEvent> {
+    snapshots.iter().map(|snapshot| snapshot.event.unwrap()).collect()
 }
 
 fn heat() -> Reply {
@@ -66,19 +66,26 @@ async fn the_model_sees_the_answers_after_they_are_durable() {
 }
 
 #[tokio::test]
-async fn every_round_has_its_row_and_the_turns_row_goes_on_from_the_last() {
+async fn every_round_has_its_snapshot_and_the_turns_snapshot_goes_on_from_the_last() {
     let store = FaultyStore::default();
     let model = ScriptedModel::new().replies([heat(), heat(), "Done.".into()]);
     let (chef, _) = chef(&model, &store);
 
     chef.chat().resume("s").run("bake").await.unwrap();
 
-    let rows = rows(&store, &"s".into()).await;
-    let parents: Vec<_> = rows.iter().skip(1).map(|row| row.parent_id.clone()).collect();
-    let ids: Vec<_> = rows.iter().map(|row| Some(row.snapshot_id.clone())).collect();
-    assert_eq!(events(&rows), [ToolIterationEnd, ToolIterationEnd, TurnEnd]);
+    let snapshots = snapshots(&store, &"s".into()).await;
+    let parents: Vec<_> = snapshots
+        .iter()
+        .skip(1)
+        .map(|snapshot| snapshot.parent_id.clone())
+        .collect();
+    let ids: Vec<_> = snapshots
+        .iter()
+        .map(|snapshot| Some(snapshot.snapshot_id.clone()))
+        .collect();
+    assert_eq!(events(&snapshots), [RoundEnd, RoundEnd, TurnEnd]);
     assert_eq!(parents, ids[..2]);
-    let last = rows[2].state.as_ref().unwrap();
+    let last = snapshots[2].state.as_ref().unwrap();
     assert_eq!(
         said(&last.messages),
         [
@@ -90,7 +97,7 @@ async fn every_round_has_its_row_and_the_turns_row_goes_on_from_the_last() {
             "model: Done."
         ]
     );
-    let middle = rows[1].state.as_ref().unwrap();
+    let middle = snapshots[1].state.as_ref().unwrap();
     assert_eq!(last.messages.shared_prefix(&middle.messages), 5);
     assert_eq!(last.messages.lineage().id(), middle.messages.lineage().id());
 }
@@ -123,8 +130,8 @@ async fn an_interrupted_generation_is_continued_without_a_word_and_without_actin
                 "tool: answer(1)"
             ]
         );
-        let row = mended.latest_snapshot("s").await.unwrap();
-        assert_eq!(row.parent_id.as_ref(), middle.snapshot_id());
+        let snapshot = mended.latest_snapshot("s").await.unwrap();
+        assert_eq!(snapshot.parent_id.as_ref(), middle.snapshot_id());
     }
 }
 
@@ -176,7 +183,7 @@ async fn without_a_word_and_without_answers_there_is_no_turn() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_written_fails_the_turn_before_the_model_is_asked_again() {
+async fn a_snapshot_that_cannot_be_written_fails_the_turn_before_the_model_is_asked_again() {
     let store = FaultyStore::default();
     let model = ScriptedModel::new().replies([heat(), "never".into()]);
     let (chef, _) = chef(&model, &store);
@@ -193,7 +200,7 @@ async fn a_row_that_cannot_be_written_fails_the_turn_before_the_model_is_asked_a
 }
 
 #[tokio::test]
-async fn a_background_run_has_its_one_row() {
+async fn a_background_run_has_its_one_snapshot() {
     let store = FaultyStore::default();
     let gate = Gate::new();
     let model = ScriptedModel::new().replies([heat().wait(&gate), heat(), "Done.".into()]);
@@ -204,15 +211,15 @@ async fn a_background_run_has_its_one_row() {
     gate.open();
     let reply = task.wait().await.unwrap();
 
-    let rows = rows(&store, &"s".into()).await;
+    let snapshots = snapshots(&store, &"s".into()).await;
     assert_eq!(reply.text(), "Done.");
-    assert_eq!(rows.len(), 1);
-    assert_eq!(rows[0].status, SnapshotStatus::Completed);
-    assert_eq!(rows[0].state.as_ref().unwrap().messages.len(), 6);
+    assert_eq!(snapshots.len(), 1);
+    assert_eq!(snapshots[0].status, SnapshotStatus::Completed);
+    assert_eq!(snapshots[0].state.as_ref().unwrap().messages.len(), 6);
 }
 
 #[tokio::test]
-async fn what_a_tool_generates_by_itself_is_not_the_conversation() {
+async fn messages_a_tool_generates_are_not_part_of_the_conversation() {
     let store = FaultyStore::default();
     let model = ScriptedModel::new().replies([
         Reply::tool("taste", json!({})),
@@ -241,10 +248,10 @@ async fn what_a_tool_generates_by_itself_is_not_the_conversation() {
 
     chef.chat().resume("s").run("taste it").await.unwrap();
 
-    let rows = rows(&store, &"s".into()).await;
-    assert_eq!(events(&rows), [ToolIterationEnd, TurnEnd]);
+    let snapshots = snapshots(&store, &"s".into()).await;
+    assert_eq!(events(&snapshots), [RoundEnd, TurnEnd]);
     assert_eq!(
-        said(&rows[0].state.as_ref().unwrap().messages),
+        said(&snapshots[0].state.as_ref().unwrap().messages),
         ["user: taste it", "model: ask(taste)", "tool: answer(\"salty\")"]
     );
 }

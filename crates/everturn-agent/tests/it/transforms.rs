@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::support;
-use crate::support::{Counter, all_chunks, handling, json, replying, rows, said, texts};
+use crate::support::{Counter, all_chunks, handling, json, replying, said, snapshots, texts};
 
 #[tokio::test]
 async fn a_dropped_chunk_is_not_sent_and_its_effect_stays() {
@@ -154,7 +154,7 @@ async fn a_state_transform_that_fails_only_on_the_output_fails_it() {
 }
 
 #[tokio::test]
-async fn rows_stay_raw_and_reads_are_shaped() {
+async fn snapshots_stay_raw_and_reads_are_shaped() {
     let store = Arc::new(MemoryStore::new());
     let agent = replying("chef")
         .store(Arc::clone(&store))
@@ -179,7 +179,7 @@ async fn rows_stay_raw_and_reads_are_shaped() {
         .await
         .unwrap_err();
 
-    let raw = rows(store.as_ref(), &"s".into()).await;
+    let raw = snapshots(store.as_ref(), &"s".into()).await;
     assert_eq!(texts(&read.state.unwrap().messages), ["[redacted]"]);
     assert_eq!(
         texts(&raw[0].state.as_ref().unwrap().messages),
@@ -193,7 +193,7 @@ async fn rows_stay_raw_and_reads_are_shaped() {
 }
 
 #[tokio::test]
-async fn a_transform_that_fails_after_the_turn_was_saved_fails_the_output_and_keeps_the_row() {
+async fn a_transform_that_fails_after_the_turn_was_saved_fails_the_output_and_keeps_the_snapshot() {
     let agent = handling("chef", |turn: Turn| async move {
         assert_eq!(said(&turn), "one");
         Ok(())
@@ -208,11 +208,11 @@ async fn a_transform_that_fails_after_the_turn_was_saved_fails_the_output_and_ke
 
     let failed = agent.chat().resume("s").run("one").await.unwrap_err();
 
-    let row = agent.latest_snapshot("s").await.unwrap();
+    let snapshot = agent.latest_snapshot("s").await.unwrap();
     assert!(failed.message().contains("no endings"), "{failed}");
     assert_eq!(
         AgentReply::<Value>::of(&failed).unwrap().snapshot_id(),
-        Some(&row.snapshot_id)
+        Some(&snapshot.snapshot_id)
     );
 }
 
@@ -250,7 +250,7 @@ async fn a_transform_over_the_custom_state_shapes_reads_and_patches() {
     assert_eq!(json(&patched.unwrap())[0]["value"], json!({"rounded": 5}));
     let read = agent.latest_snapshot("s").await.unwrap().state.unwrap();
     assert_eq!(read.custom.as_deref(), Some(&json!({"rounded": 5})));
-    let kept = &rows(store.as_ref(), &"s".into()).await[0];
+    let kept = &snapshots(store.as_ref(), &"s".into()).await[0];
     assert_eq!(
         kept.state.as_ref().unwrap().custom.as_deref(),
         Some(&json!({"counter": 7}))

@@ -11,7 +11,7 @@ use everturn_ai::{FinishReason, Message};
 use everturn_core::{Reason, Registry, Result, Status};
 
 use crate::support;
-use crate::support::{all_chunks, handling, json, replying, rows, said, texts};
+use crate::support::{all_chunks, handling, json, replying, said, snapshots, texts};
 
 #[tokio::test]
 async fn a_turn_streams_its_chunks_then_is_saved_then_ends() {
@@ -41,11 +41,11 @@ async fn a_turn_streams_its_chunks_then_is_saved_then_ends() {
     }
     let output = connection.output().await.unwrap();
 
-    let row = saved_at_the_end.expect("the row is there the instant its id arrives");
+    let snapshot = saved_at_the_end.expect("the snapshot is there the instant its id arrives");
     assert_eq!(kinds, ["modelChunk", "modelChunk", "status", "turnEnd"]);
-    assert_eq!(texts(&row.state.unwrap().messages), ["hungry", "Leek soup"]);
-    assert_eq!(row.status, SnapshotStatus::Completed);
-    assert_eq!(output.snapshot_id, Some(row.snapshot_id));
+    assert_eq!(texts(&snapshot.state.unwrap().messages), ["hungry", "Leek soup"]);
+    assert_eq!(snapshot.status, SnapshotStatus::Completed);
+    assert_eq!(output.snapshot_id, Some(snapshot.snapshot_id));
     assert_eq!(output.session_id, Some("s".into()));
     assert_eq!(output.state, None);
     assert_eq!(output.message.unwrap().text(), "Leek soup");
@@ -53,7 +53,7 @@ async fn a_turn_streams_its_chunks_then_is_saved_then_ends() {
 }
 
 #[tokio::test]
-async fn the_turn_knows_its_row_before_it_begins_and_the_next_turn_goes_on_from_it() {
+async fn the_turn_knows_its_snapshot_before_it_begins_and_the_next_turn_goes_on_from_it() {
     let store = Arc::new(MemoryStore::new());
     let places = Arc::new(Mutex::new(Vec::new()));
     let agent = {
@@ -88,15 +88,21 @@ async fn the_turn_knows_its_row_before_it_begins_and_the_next_turn_goes_on_from_
     connection.output().await.unwrap();
 
     let places = places.lock().unwrap().clone();
-    let saved = rows(store.as_ref(), &"s".into()).await;
-    let ids: Vec<_> = saved.iter().map(|row| Some(row.snapshot_id.clone())).collect();
+    let saved = snapshots(store.as_ref(), &"s".into()).await;
+    let ids: Vec<_> = saved
+        .iter()
+        .map(|snapshot| Some(snapshot.snapshot_id.clone()))
+        .collect();
     assert_eq!(ids, ended);
     assert_eq!(
         ids,
         places.iter().map(|(id, _, _)| id.clone()).collect::<Vec<_>>()
     );
     assert_eq!(
-        saved.iter().map(|row| row.parent_id.clone()).collect::<Vec<_>>(),
+        saved
+            .iter()
+            .map(|snapshot| snapshot.parent_id.clone())
+            .collect::<Vec<_>>(),
         [None, ids[0].clone(), ids[1].clone()]
     );
     assert_eq!(
@@ -111,14 +117,18 @@ async fn the_turn_knows_its_row_before_it_begins_and_the_next_turn_goes_on_from_
         [0, 1, 2]
     );
     assert_eq!(
-        saved.iter().map(|row| row.index).collect::<Vec<_>>(),
+        saved.iter().map(|snapshot| snapshot.index).collect::<Vec<_>>(),
         [Some(0), Some(1), Some(2)]
     );
-    assert!(saved.iter().all(|row| row.updated_at == Some(row.created_at)));
+    assert!(
+        saved
+            .iter()
+            .all(|snapshot| snapshot.updated_at == Some(snapshot.created_at))
+    );
 }
 
 #[tokio::test]
-async fn without_a_store_the_client_keeps_the_state_and_turns_have_no_rows() {
+async fn without_a_store_the_client_keeps_the_state_and_turns_have_no_snapshots() {
     let agent = handling("chef", |turn: Turn| async move {
         assert_eq!(turn.snapshot_id(), None);
         support::reply(turn).await
@@ -166,7 +176,7 @@ async fn inputs_sent_before_the_close_are_all_processed_in_order() {
 }
 
 #[tokio::test]
-async fn an_invocation_without_turns_is_a_success_without_a_row() {
+async fn an_invocation_without_turns_is_a_success_without_a_snapshot() {
     let store = Arc::new(MemoryStore::new());
     let server = replying("server").store(Arc::clone(&store)).define().unwrap();
     let client = replying("client").define().unwrap();
@@ -176,12 +186,12 @@ async fn an_invocation_without_turns_is_a_success_without_a_row() {
 
     assert_eq!(kept_there.session_id, Some("s".into()));
     assert_eq!((kept_there.snapshot_id, kept_there.finish_reason), (None, None));
-    assert!(rows(store.as_ref(), &"s".into()).await.is_empty());
+    assert!(snapshots(store.as_ref(), &"s".into()).await.is_empty());
     assert_eq!(given_back.state.unwrap().session_id, given_back.session_id);
 }
 
 #[tokio::test]
-async fn what_the_function_says_at_its_end_overrides_the_last_turn_but_not_its_row() {
+async fn the_agent_functions_result_overrides_the_last_turns_but_not_its_snapshot() {
     let store = Arc::new(MemoryStore::new());
     let agent = custom_agent(&Registry::new(), "chef", |session: AgentSession| async move {
         session.run(support::reply).await?;
@@ -197,7 +207,7 @@ async fn what_the_function_says_at_its_end_overrides_the_last_turn_but_not_its_r
 
     let reply = agent.run_text("one").await.unwrap();
 
-    let saved = rows(store.as_ref(), reply.session_id().unwrap()).await;
+    let saved = snapshots(store.as_ref(), reply.session_id().unwrap()).await;
     assert_eq!(reply.finish_reason(), AgentFinishReason::Other);
     assert_eq!(reply.text(), "after the loop");
     assert_eq!(saved.len(), 1);
@@ -250,11 +260,11 @@ async fn the_session_id_is_the_same_everywhere() {
         .await
         .unwrap();
 
-    let row = &rows(store.as_ref(), reply.session_id().unwrap()).await[0];
+    let snapshot = &snapshots(store.as_ref(), reply.session_id().unwrap()).await[0];
     assert_eq!(reply.text(), reply.session_id().unwrap().as_str());
-    assert_eq!(row.session_id, reply.session_id().cloned());
+    assert_eq!(snapshot.session_id, reply.session_id().cloned());
     assert_eq!(
-        row.state.as_ref().unwrap().session_id,
+        snapshot.state.as_ref().unwrap().session_id,
         reply.session_id().cloned()
     );
     assert_eq!(read.state.unwrap().session_id, reply.session_id().cloned());

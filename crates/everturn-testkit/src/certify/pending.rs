@@ -33,11 +33,11 @@ async fn found(
             return Ok(None);
         };
         ensure!(
-            page.items.iter().all(|run| run.row.state.is_none()),
+            page.items.iter().all(|run| run.snapshot.state.is_none()),
             "states are not part of a listing"
         );
         let name = |run: &everturn_agent::store::PendingRun| {
-            format!("{}/{}", run.scope.as_str(), run.row.snapshot_id)
+            format!("{}/{}", run.scope.as_str(), run.snapshot.snapshot_id)
         };
         pages.push(page.items.iter().map(name).collect());
         match page.next {

@@ -122,7 +122,7 @@ pub(crate) fn cook(
         .scope(tenant)
         .record_context(["auth"])
         .snapshots(SnapshotPolicy::on([
-            SnapshotEvent::ToolIterationEnd,
+            SnapshotEvent::RoundEnd,
             SnapshotEvent::TurnEnd,
         ]))
         .define()

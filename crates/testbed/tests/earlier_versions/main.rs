@@ -169,7 +169,7 @@ async fn everything_is_read_as_it_was_written() {
         let runs: Vec<Value> = pending
             .items
             .iter()
-            .map(|run| json!([run.scope.as_str(), run.row.snapshot_id]))
+            .map(|run| json!([run.scope.as_str(), run.snapshot.snapshot_id]))
             .collect();
         assert_eq!(json!(runs), expected["pending"]);
 

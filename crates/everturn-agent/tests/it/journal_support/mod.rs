@@ -78,7 +78,7 @@ pub(crate) async fn turn<S: CustomState>(
     connection.output().await
 }
 
-/// The session's latest row.
+/// The session's latest snapshot.
 pub(crate) fn latest(store: &MemoryStore) -> Option<Snapshot> {
     let read = async { store.latest(&Scope::default(), &"s".into(), Detail::Whole).await };
     Fuse::never().process(read).unwrap().unwrap()

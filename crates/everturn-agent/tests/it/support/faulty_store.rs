@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::fuse::{Fuse, World};
 
-/// A store whose rows can be made to fail, and that counts what was written. It may outlive its processes: then it is the
+/// A store whose snapshots can be made to fail, and that counts what was written. It may outlive its processes: then it is the
 /// store as one of them sees it, which may die before and after each write.
 #[derive(Clone, Default)]
 pub(crate) struct FaultyStore {
@@ -52,7 +52,7 @@ pub(crate) enum Held {
 }
 
 impl FaultyStore {
-    /// Another way to the same rows, which fails on its own.
+    /// Another way to the same snapshots, which fails on its own.
     pub(crate) fn elsewhere(&self) -> Self {
         Self {
             inner: self.inner.clone(),
@@ -60,7 +60,7 @@ impl FaultyStore {
         }
     }
 
-    /// The rows as a process sees them.
+    /// The snapshots as a process sees them.
     pub(crate) fn shared(inner: &MemoryStore, fuse: &Fuse, world: &Arc<World>) -> Self {
         Self {
             inner: inner.clone(),
@@ -108,7 +108,7 @@ impl FaultyStore {
         self
     }
 
-    /// How many rows were written.
+    /// How many snapshots were written.
     pub(crate) fn saves(&self) -> usize {
         self.fault.saves.load(Ordering::SeqCst)
     }
@@ -166,9 +166,9 @@ impl SessionStore for FaultyStore {
             return Err(Error::resource_exhausted("the disk is full"));
         }
         // A mutation must be pure: a store under contention runs it again.
-        let mutation = Mutation::new(move |row| {
-            let first = mutation.apply(row)?;
-            let second = mutation.apply(row)?;
+        let mutation = Mutation::new(move |snapshot| {
+            let first = mutation.apply(snapshot)?;
+            let second = mutation.apply(snapshot)?;
             assert_eq!(first, second, "a mutation depends on something else than the row");
             Ok(second)
         });

@@ -84,18 +84,18 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).unwrap()
 }
 
-/// The rows of a session with their states, oldest first.
-pub(crate) async fn rows(store: &dyn SessionStore, session: &SessionId) -> Vec<Snapshot> {
+/// The snapshots of a session with their states, oldest first.
+pub(crate) async fn snapshots(store: &dyn SessionStore, session: &SessionId) -> Vec<Snapshot> {
     let mut query = SnapshotQuery::of(session.clone());
     query.order = Order::Oldest;
     query.detail = Detail::Whole;
-    let mut rows = Vec::new();
+    let mut snapshots = Vec::new();
     loop {
         let page = store.list(&Scope::default(), &query).await.unwrap();
-        rows.extend(page.items);
+        snapshots.extend(page.items);
         match page.next {
             Some(next) => query.after = Some(next),
-            None => return rows,
+            None => return snapshots,
         }
     }
 }

@@ -83,7 +83,7 @@ impl Worker {
         chat.detach(text).await.unwrap()
     }
 
-    /// Leaves a run in the background for a caller; returns its row.
+    /// Leaves a run in the background for a caller; returns its snapshot.
     pub(crate) async fn detach_in(&self, context: &Context, text: &str) -> SnapshotId {
         let mut connection = self.agent.connect_in(AgentInit::session("s"), context);
         let run = AgentInput::from(text).detached();
@@ -100,9 +100,9 @@ impl Worker {
         self.store.fail_saves(false);
     }
 
-    pub(crate) async fn row(&self, id: &SnapshotId) -> Snapshot {
-        let row = self.store.get(&Scope::default(), id, Detail::Whole).await;
-        row.unwrap().unwrap()
+    pub(crate) async fn snapshot(&self, id: &SnapshotId) -> Snapshot {
+        let snapshot = self.store.get(&Scope::default(), id, Detail::Whole).await;
+        snapshot.unwrap().unwrap()
     }
 }
 
