@@ -115,12 +115,12 @@ impl<S: CustomState> AgentSocket<S> {
         self.chat().run(input).await
     }
 
-    /// A run in the background that was started before, by the id of its row.
+    /// Returns a handle on a background run, given the id of its snapshot.
     pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S> {
         AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
     }
 
-    /// Asks the background run behind a pending row to stop; `None` if there is no such row. As [`RemoteAgent::abort`].
+    /// Asks the background run behind a pending snapshot to stop; `None` if there is no such snapshot. As [`RemoteAgent::abort`].
     ///
     /// # Errors
     /// What the server refuses with.

@@ -189,7 +189,7 @@ fn accepted<T>(outcome: Result<T, Error>, expected: Option<&ExpectedError>) -> R
     }
 }
 
-/// The row of a background run once the run is over.
+/// The snapshot of a background run that has ended.
 async fn settled(agent: &dyn AgentTransport, id: &SnapshotId) -> Result<Snapshot, Error> {
     let mut statuses = agent.watch(id, &Context::new());
     loop {
