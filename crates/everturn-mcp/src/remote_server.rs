@@ -1,5 +1,11 @@
 //! A server that is used: its connection, and what it offers in the registry.
 
+mod link;
+mod prompt;
+mod resource;
+mod task;
+mod tool;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,12 +19,12 @@ use rmcp::{RoleClient, ServiceError};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use self::link::Link;
+use self::resource::Address;
 use crate::endpoint::Endpoint;
+use crate::fault;
 use crate::handler::Handler;
-use crate::link::Link;
-use crate::remote_resource::Address;
 use crate::settings::Settings;
-use crate::{fault, remote_prompt, remote_resource, remote_tool};
 
 /// One MCP server, connected when it is needed and again when it has gone away.
 pub(crate) struct RemoteServer {
@@ -175,9 +181,9 @@ impl RemoteServer {
                 remove(&registry, &offered);
             }
             let registered = match change {
-                Change::Tool(tool) => remote_tool::register(self, &tool, &registry),
-                Change::Prompt(prompt) => remote_prompt::register(self, &prompt, &registry),
-                Change::Resource(name, address) => remote_resource::register(self, &name, address, &registry),
+                Change::Tool(tool) => tool::register(self, &tool, &registry),
+                Change::Prompt(prompt) => prompt::register(self, &prompt, &registry),
+                Change::Resource(name, address) => resource::register(self, &name, address, &registry),
             };
             if let Err(error) = registered {
                 tracing::warn!(server = %self.name, ?offered, %error, "something of an MCP server is left out");

@@ -12,9 +12,9 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
+use super::RemoteServer;
 use crate::fault;
 use crate::question::Question;
-use crate::remote_server::RemoteServer;
 
 /// How long to wait before asking again, where the server does not say.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use crate::remote_prompt::asks;
-use crate::remote_server::RemoteServer;
+use super::RemoteServer;
+use super::prompt::asks;
 use crate::{content, fault};
 
 /// Where a resource is, and what is said about it.

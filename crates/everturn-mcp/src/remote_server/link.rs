@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
+use super::RemoteServer;
 use crate::handler::Handler;
-use crate::remote_server::RemoteServer;
 
 /// A connection, with whoever listens on it for changes.
 pub(crate) struct Link {

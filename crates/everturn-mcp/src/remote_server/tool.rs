@@ -10,9 +10,9 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
+use super::RemoteServer;
+use super::task::RemoteTask;
 use crate::question::Question;
-use crate::remote_server::RemoteServer;
-use crate::remote_task::RemoteTask;
 use crate::{content, fault};
 
 /// Registers a listed tool.

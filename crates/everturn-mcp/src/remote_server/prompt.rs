@@ -9,7 +9,7 @@ use everturn_core::{Error, Registry, Result, Schema};
 use rmcp::model::{ClientRequest, GetPromptRequest, GetPromptRequestParams, Prompt, ServerResult};
 use serde_json::{Value, json};
 
-use crate::remote_server::RemoteServer;
+use super::RemoteServer;
 use crate::{content, fault};
 
 /// Defines a listed prompt.
