@@ -28,16 +28,16 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static> Paylo
 pub struct JsonCall {
     /// The input; `None` if the caller sent none.
     pub input: Option<Value>,
-    /// What to open a bidirectional action with.
+    /// The value that opens a bidirectional action; `None` if the caller sent none.
     pub init: Option<Value>,
-    /// The circumstances.
+    /// The context of the call.
     pub context: Context,
-    /// Where chunks go, if the caller wants them: as text, which is all that most transports do with them.
+    /// Receives the chunks as JSON text, the form that transports pass on; `None` if the caller wants no chunks.
     pub emitter: Option<Emitter<JsonText>>,
 }
 
 impl JsonCall {
-    /// A call with an input and nothing else.
+    /// Creates a call with an input, in an empty context and without streaming.
     pub fn new(input: impl Into<Value>) -> Self {
         Self {
             input: Some(input.into()),
@@ -54,7 +54,7 @@ pub type JsonConnection = Connection<Value, Value, Value>;
 /// Behind the trait object is an [`Action`], a [`BidiAction`](crate::BidiAction) or a type of a plugin's own;
 /// [`downcast`] gets it back, so that callers within the process skip JSON altogether.
 pub trait DynAction: Any + Send + Sync {
-    /// What the action is called and what it takes.
+    /// Returns the action's key, description and schemas.
     fn descriptor(&self) -> &Descriptor;
 
     /// Runs the action once, validating at the boundary.
@@ -80,7 +80,7 @@ pub(crate) fn not_bidirectional(descriptor: &Descriptor) -> Error {
     .with_public()
 }
 
-/// The concrete action behind an erased one, if it is of that type.
+/// Returns the concrete action behind an erased one, or `None` if it is of another type.
 pub fn downcast<A: DynAction>(action: Arc<dyn DynAction>) -> Option<Arc<A>> {
     let action: Arc<dyn Any + Send + Sync> = action;
     action.downcast().ok()
@@ -88,10 +88,10 @@ pub fn downcast<A: DynAction>(action: Arc<dyn DynAction>) -> Option<Arc<A>> {
 
 type Handler<I, O, S> = dyn Fn(I, Context, Emitter<S>) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync;
 
-/// An action that takes one input and returns one output, streaming chunks of `S` on the way if it likes.
+/// An action that takes one input and returns one output, and may stream chunks of `S` meanwhile.
 ///
-/// Cloning is cheap. Called from Rust it moves values as they are; JSON and validation are for callers from outside
-/// (see [`DynAction`]).
+/// Cloning is cheap. A call from Rust moves values as they are; only calls through [`DynAction`] use JSON and are
+/// validated.
 ///
 /// ```
 /// use everturn_core::{Action, ActionType, Result};
@@ -108,7 +108,7 @@ pub struct Action<I, O, S = ()> {
 }
 
 impl<I: Payload, O: Payload> Action<I, O> {
-    /// An action that does not stream.
+    /// Creates an action that does not stream.
     pub fn new<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(I, Context) -> Fut + Send + Sync + 'static,
@@ -121,7 +121,7 @@ impl<I: Payload, O: Payload> Action<I, O> {
 }
 
 impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
-    /// An action that streams chunks.
+    /// Creates an action that streams chunks.
     pub fn streaming<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(I, Context, Emitter<S>) -> Fut + Send + Sync + 'static,
@@ -152,17 +152,17 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         self
     }
 
-    /// Says what the action does.
+    /// Sets the description of what the action does.
     pub fn with_description(self, description: impl Into<String>) -> Self {
         self.describe(|descriptor| descriptor.description = Some(description.into()))
     }
 
-    /// Replaces the inferred input schema; `None` accepts anything that decodes.
+    /// Replaces the inferred input schema; with `None`, any input that decodes is accepted.
     pub fn with_input_schema(self, schema: impl Into<Option<Schema>>) -> Self {
         self.describe(|descriptor| descriptor.input_schema = schema.into())
     }
 
-    /// Replaces the inferred output schema; `None` promises nothing.
+    /// Replaces the inferred output schema; with `None`, outputs are not validated.
     pub fn with_output_schema(self, schema: impl Into<Option<Schema>>) -> Self {
         self.describe(|descriptor| descriptor.output_schema = schema.into())
     }
@@ -177,7 +177,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         self.describe(|descriptor| descriptor.metadata.extend(entries))
     }
 
-    /// The same action under another type, for kinds that are registered twice.
+    /// Changes the action's type, for actions that are registered under two types.
     pub fn with_type(self, action_type: ActionType) -> Self {
         self.describe(|descriptor| {
             descriptor.key = action_type.key(&descriptor.name);
@@ -185,12 +185,12 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         })
     }
 
-    /// What the action is called and what it takes.
+    /// Returns the action's key, description and schemas.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// The action's name.
+    /// Returns the action's name.
     pub fn name(&self) -> &str {
         &self.descriptor.name
     }
@@ -198,13 +198,13 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     /// Runs the action in the current context, without streaming.
     ///
     /// # Errors
-    /// What the action's function returns; `INTERNAL` if it panics; `CANCELLED` or `DEADLINE_EXCEEDED` if the context
-    /// ends first.
+    /// The error that the action's function returns; `INTERNAL` if it panics; `CANCELLED` or `DEADLINE_EXCEEDED` if the
+    /// context ends first.
     pub async fn run(&self, input: I) -> Result<O> {
         self.call(input, Context::current(), Emitter::silent()).await
     }
 
-    /// Runs the action with everything said explicitly.
+    /// Runs the action in the given context and sends its chunks to `emitter`.
     ///
     /// # Errors
     /// As [`Action::run`].

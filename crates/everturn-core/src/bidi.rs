@@ -22,9 +22,9 @@ use crate::{
 type Handler<T, I, O, S> =
     dyn Fn(T, Inputs<I>, Emitter<S>, Context) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync;
 
-/// An action with an open conversation: `T` opens it, `I` goes in, `S` comes out, `O` ends it.
+/// A bidirectional action: a `T` opens it, it reads inputs of `I`, streams chunks of `S` and ends with one output `O`.
 ///
-/// Cloning is cheap. See [`Connection`] for what the caller holds.
+/// Cloning is cheap. The caller's side is a [`Connection`].
 pub struct BidiAction<T, I, O, S> {
     descriptor: Arc<Descriptor>,
     handler: Arc<Handler<T, I, O, S>>,
@@ -37,9 +37,9 @@ where
     O: Payload,
     S: Payload,
 {
-    /// A bidirectional action. A caller that opens it with nothing gets `T::default()`.
+    /// Creates a bidirectional action. If the caller sends nothing to open it with, `function` gets `T::default()`.
     ///
-    /// Whether undeclared fields are refused is up to the types: `#[serde(deny_unknown_fields)]` says so.
+    /// Undeclared fields are ignored unless a type refuses them with `#[serde(deny_unknown_fields)]`.
     pub fn new<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(T, Inputs<I>, Emitter<S>, Context) -> Fut + Send + Sync + 'static,
@@ -64,7 +64,7 @@ where
         self
     }
 
-    /// Says what the action does.
+    /// Sets the description of what the action does.
     pub fn with_description(self, description: impl Into<String>) -> Self {
         self.describe(|descriptor| descriptor.description = Some(description.into()))
     }
@@ -74,7 +74,7 @@ where
         self.describe(|descriptor| descriptor.metadata.extend(entries))
     }
 
-    /// Replaces the inferred schema of what opens the action.
+    /// Replaces the inferred schema of the value that opens the action.
     pub fn with_init_schema(self, schema: impl Into<Option<Schema>>) -> Self {
         self.describe(|descriptor| descriptor.init_schema = schema.into())
     }
@@ -89,12 +89,12 @@ where
         self.describe(|descriptor| descriptor.output_schema = schema.into())
     }
 
-    /// What the action is called and what it takes.
+    /// Returns the action's key, description and schemas.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// The action's name.
+    /// Returns the action's name.
     pub fn name(&self) -> &str {
         &self.descriptor.name
     }
@@ -148,7 +148,7 @@ where
         context.guard(work).await
     }
 
-    /// The JSON form of the whole conversation: one invalid input fails it, and that is its error.
+    /// Runs the action over JSON inputs and chunks. The first invalid input fails the invocation with its error.
     async fn converse_json(
         &self,
         init: Option<Init<T>>,
@@ -183,7 +183,7 @@ where
         .await
     }
 
-    /// Decodes inputs as they come; the first invalid one ends the conversation.
+    /// Decodes inputs as they arrive; the first invalid one ends the invocation.
     fn decode_inputs(&self, inputs: Inputs<Value>, refusal: Refusal) -> Inputs<I> {
         let descriptor = Arc::clone(&self.descriptor);
         let decoded = inputs.scan((), move |(), value| {
@@ -237,19 +237,19 @@ where
     }
 }
 
-/// What a conversation is opened with, decoded and as it came.
+/// The value that opens an invocation, decoded and as JSON.
 struct Init<T> {
     decoded: T,
     raw: Value,
 }
 
-/// How one invalid input ends the conversation it came in.
+/// Ends an invocation because of an invalid input.
 #[derive(Clone)]
 struct Refusal {
     error: Arc<OnceLock<Error>>,
-    /// The action's context; cancelling it does not reach the caller's.
+    /// The action's own context; cancelling it does not cancel the caller's.
     context: Context,
-    /// Cancelled when the conversation has ended.
+    /// Cancelled when the invocation has ended.
     over: CancellationToken,
 }
 
@@ -262,10 +262,10 @@ impl Refusal {
         }
     }
 
-    /// Keeps the error and cancels the action. The inputs end only when the action has: it must not take a refusal for
-    /// a caller that closed.
+    /// Keeps the error, cancels the action and waits until it has ended. If the inputs ended earlier, the action would
+    /// believe that its caller had closed them.
     async fn refuse<I>(self, error: Error) -> Option<I> {
-        // The first is the only one: nothing is decoded after it.
+        // The cell is still empty: nothing is decoded after the first invalid input.
         let _ = self.error.set(error);
         self.context.cancel();
         self.over.cancelled().await;

@@ -14,7 +14,7 @@ use serde_path_to_error::Segment;
 use crate::schema::{Size, Violation, dismantle};
 use crate::{Descriptor, Error, Reason, Result, Schema};
 
-/// What a value enters an action as.
+/// The role in which a value enters an action.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Entrance {
     Input,
@@ -41,15 +41,15 @@ impl Entrance {
     }
 }
 
-/// The cause of an error about a value that does not fit: which action it did not fit.
+/// The source of an error about an invalid input: names the action that refused it.
 ///
-/// What is wrong with an input is for whoever sent it to know, and for nobody else: a transport finds out with this
-/// whether its own caller sent it or some code on the way.
+/// Only the sender of an input may see what is wrong with it. A transport compares this key with that of the action it
+/// called: if they differ, other code sent the input, and the transport's caller must not see the details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedBy(String);
 
 impl RefusedBy {
-    /// The key of the action.
+    /// Returns the key of the action.
     pub fn key(&self) -> &str {
         &self.0
     }
@@ -72,7 +72,7 @@ pub(crate) struct Admitted<'a> {
 }
 
 impl<'a> Admitted<'a> {
-    /// Refuses a value that is nested too deeply, and takes it apart without recursion.
+    /// Admits a value unless it is nested too deeply; a refused value is dropped without recursion.
     pub(crate) fn new(descriptor: &'a Descriptor, entrance: Entrance, value: Value) -> Result<Self> {
         match Size::of(&value) {
             Ok(size) => Ok(Self {
@@ -109,7 +109,7 @@ impl<'a> Admitted<'a> {
     }
 }
 
-/// The error for a value that no schema objects to and the type still does.
+/// Creates the error for a value that matches the schema and still does not decode to the type.
 fn undecodable(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     let segments = error.path().iter().map(|segment| match segment {
         Segment::Seq { index } => format!("/{index}"),
@@ -122,7 +122,7 @@ fn undecodable(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     Violation::error([Violation::new(pointer, error.inner().to_string())])
 }
 
-/// Encodes and validates what an action returned.
+/// Encodes and validates an action's output.
 pub(crate) fn encode<T: Serialize>(descriptor: &Descriptor, output: &T) -> Result<Value> {
     let invalid = |error: Error| {
         Error::internal(format!("invalid output of '{}': {error}", descriptor.key))

@@ -1,15 +1,15 @@
 //! A running bidirectional invocation, seen from the caller's side.
 //!
-//! Each way has room for one element: whoever produces faster than the other side consumes waits. The rules:
+//! Each direction buffers one element: a sender waits until the receiver has room. The rules:
 //!
 //! | situation | what happens |
 //! |---|---|
-//! | [`Connection::close`] | what was sent, or was waiting to be, is still processed; closing twice is no error |
-//! | the action returns early | what it did not read is discarded silently |
-//! | send after the action completed | `FAILED_PRECONDITION`, [`Reason::ACTION_COMPLETED`], whatever else is true |
+//! | [`Connection::close`] | inputs already sent or waiting to be sent are still processed; closing twice is no error |
+//! | the action returns early | unread inputs are discarded silently |
+//! | send after the action completed | `FAILED_PRECONDITION`, [`Reason::ACTION_COMPLETED`], also after close |
 //! | send after close | `FAILED_PRECONDITION`, [`Reason::CONNECTION_CLOSED`] |
-//! | dropping a [`Receive`] | cancels nothing; the next one goes on where it stopped |
-//! | [`Connection::output`] | closes the input, drains unread chunks, waits; may be asked again |
+//! | dropping a [`Receive`] | cancels nothing; the next [`Receive`] continues with the next chunk |
+//! | [`Connection::output`] | closes the input, drops unread chunks, waits; can be called again |
 //! | dropping the connection | cancels the work and ends its task |
 //! | the action panics | `INTERNAL` with [`Reason::PANIC`] |
 
@@ -50,10 +50,10 @@ pub struct Connection<I, O, S> {
     _work: AbortOnDropHandle<()>,
 }
 
-/// The chunks of an action: over when nobody can send any more, and at the latest when the action has completed, even
-/// if it left an emitter behind somewhere.
+/// The chunks of an action. They end when every emitter is dropped, and at the latest when the action has completed,
+/// even if an emitter outlives it.
 struct Chunks<S> {
-    /// Gone once the chunks are over, so that an emitter left behind learns of it.
+    /// `None` once the chunks have ended, so that sending on an emitter that outlives the action fails.
     receiver: Option<mpsc::Receiver<S>>,
     completed: Pin<Box<WaitForCancellationFutureOwned>>,
 }
@@ -67,7 +67,8 @@ impl<S> Chunks<S> {
             return Poll::Ready(next);
         }
         ready!(self.completed.as_mut().poll(cx));
-        // What the action sent is in the channel by now. What is on its way there belongs to an emitter left behind.
+        // The action's own chunks are all in the channel by now. Only an emitter that outlives the action can still
+        // be sending, and its chunks are not wanted.
         receiver.close();
         let next = receiver.try_recv().ok();
         if next.is_none() {
@@ -95,7 +96,7 @@ pub struct Sender<I> {
 /// The inputs of a bidirectional invocation, seen from the action's side: a stream that ends when the caller closes.
 pub struct Inputs<I>(Pin<Box<dyn Stream<Item = I> + Send>>);
 
-/// Chunks as they arrive; ends when the action has nothing more to send.
+/// The stream of an action's chunks as they arrive; it ends when the action has no more to send.
 pub struct Receive<'a, S> {
     chunks: &'a mut Chunks<S>,
 }
@@ -108,7 +109,7 @@ where
 {
     /// Starts `action` in a task of its own that lives no longer than the connection.
     ///
-    /// `name` is what a panic is reported under.
+    /// The error of a panic names `name`.
     ///
     /// # Panics
     /// Outside a Tokio runtime.
@@ -126,18 +127,18 @@ where
 
         let work = {
             let context = context.clone();
-            // Ends with the task, however the task ends, so that no sender waits for a dead action.
+            // Cancelled when the task ends in any way, a panic included, so that no sender waits for a dead action.
             let completion = completed.clone().drop_guard();
             async move {
                 let inputs = Inputs::from_receiver(input_receiver);
                 let emitter = Emitter::channel(chunk_sender);
-                // Boxed: the wrappers around it would otherwise each hold it by value on the stack.
+                // Boxed, because each wrapper around the future would otherwise hold it by value on the stack.
                 let running = Box::pin(async { Ok(action(inputs, emitter, context.clone()).await?) });
                 let running = catch_panic(&name, running);
                 let result = context.clone().scope(context.guard(running)).await;
-                // First, so that whoever has the output finds the action completed.
+                // Before the result is sent, so that a caller that has the output finds the action completed.
                 drop(completion);
-                // The caller may be gone; then nobody is owed the result.
+                // Fails only if the caller dropped the connection; then nobody needs the result.
                 let _ = outcome_sender.send(result);
             }
         };
@@ -166,29 +167,29 @@ where
         self.sender.send(input).await
     }
 
-    /// Says that no more input comes.
+    /// Closes the input: the action sees its inputs end after those already sent.
     pub fn close(&self) {
         self.sender.close();
     }
 
-    /// A handle that sends from elsewhere, for example while another task receives.
+    /// Returns a handle for sending from another place, for example while another task receives.
     pub fn sender(&self) -> Sender<I> {
         self.sender.clone()
     }
 
-    /// The chunks not received yet. Dropping the stream cancels nothing; later chunks wait.
+    /// Returns the stream of chunks not received yet. Dropping it cancels nothing; later chunks wait.
     pub fn receive(&mut self) -> Receive<'_, S> {
         Receive {
             chunks: &mut self.chunks,
         }
     }
 
-    /// Waits until the action has completed. It may need its chunks received to get there.
+    /// Waits until the action has completed. An action that streams completes only if its chunks are received.
     pub async fn done(&self) {
         self.sender.completed.cancelled().await;
     }
 
-    /// Whether the action has completed.
+    /// Returns whether the action has completed.
     pub fn is_done(&self) -> bool {
         self.sender.completed.is_cancelled()
     }
@@ -198,10 +199,10 @@ where
         self.context.cancel();
     }
 
-    /// Closes the input, drops unread chunks and waits for the action's output. Asking again gives the same answer.
+    /// Closes the input, drops unread chunks and waits for the action's output. Later calls return the same output.
     ///
     /// # Errors
-    /// What the action failed with; `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation was cut short.
+    /// The error the action failed with; `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation was cut short.
     pub async fn output(&mut self) -> Result<O>
     where
         O: Clone,
@@ -213,7 +214,7 @@ where
         }
     }
 
-    /// Like [`Connection::output`] for an output that cannot be cloned, giving up the connection.
+    /// Like [`Connection::output`], for an output that cannot be cloned; consumes the connection.
     ///
     /// # Errors
     /// As [`Connection::output`].
@@ -235,7 +236,7 @@ where
     }
 }
 
-/// The runtime was shut down under the action: the only way a task ends without sending its result.
+/// Creates the error for a task that ended without a result, which happens only when its runtime shuts down.
 fn lost() -> Error {
     Error::cancelled("the action was dropped before it completed")
 }
@@ -260,12 +261,12 @@ impl<I: Send + 'static> Sender<I> {
         tokio::select! {
             biased;
             () = self.completed.cancelled() => Err(completed()),
-            // Fails if the action dropped its inputs without being done yet: it will not read any more.
+            // Fails if the action has dropped its inputs and still runs: it will not read this one.
             sent = inputs.send(input) => sent.map_err(|_| completed()),
         }
     }
 
-    /// Says that no more input comes.
+    /// Closes the input: the action sees its inputs end after those already sent.
     pub fn close(&self) {
         self.inputs.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -292,12 +293,12 @@ impl<I: Send + 'static> Inputs<I> {
         })))
     }
 
-    /// Inputs that come from any stream.
+    /// Creates inputs from any stream.
     pub fn from_stream(stream: impl Stream<Item = I> + Send + 'static) -> Self {
         Self(Box::pin(stream))
     }
 
-    /// The next input, or `None` once the caller has closed and everything sent was taken.
+    /// Returns the next input, or `None` once the caller has closed and every input was read.
     pub async fn next(&mut self) -> Option<I> {
         std::future::poll_fn(|cx| self.0.as_mut().poll_next(cx)).await
     }
@@ -312,7 +313,7 @@ impl<I> Stream for Inputs<I> {
 }
 
 impl<S> Receive<'_, S> {
-    /// The next chunk, or `None` once the action has nothing more to send.
+    /// Returns the next chunk, or `None` once the action has no more to send.
     pub async fn next(&mut self) -> Option<S> {
         self.chunks.next().await
     }
@@ -326,7 +327,7 @@ impl<S> Stream for Receive<'_, S> {
     }
 }
 
-/// A streaming call under way: chunks first, then one output.
+/// A running streaming call: chunks first, then one output.
 ///
 /// It is a [`Stream`] of chunks; dropping it cancels the work.
 pub struct Streaming<O, S>(Connection<(), O, S>);
@@ -342,15 +343,15 @@ impl<O: Send + 'static, S: Send + 'static> Streaming<O, S> {
         }))
     }
 
-    /// The next chunk, or `None` once there are no more.
+    /// Returns the next chunk, or `None` once there are no more.
     pub async fn next(&mut self) -> Option<S> {
         self.0.chunks.next().await
     }
 
-    /// Drops unread chunks and waits for the output. Asking again gives the same answer.
+    /// Drops unread chunks and waits for the output. Later calls return the same output.
     ///
     /// # Errors
-    /// What the action failed with.
+    /// The error the action failed with.
     pub async fn output(&mut self) -> Result<O>
     where
         O: Clone,
@@ -361,7 +362,7 @@ impl<O: Send + 'static, S: Send + 'static> Streaming<O, S> {
     /// Like [`Streaming::output`] for an output that cannot be cloned.
     ///
     /// # Errors
-    /// What the action failed with.
+    /// The error the action failed with.
     pub async fn into_output(self) -> Result<O> {
         self.0.into_output().await
     }
@@ -372,7 +373,7 @@ impl<O: Send + 'static, S: Send + 'static> Streaming<O, S> {
     }
 }
 
-// Nothing in a connection is pinned in place.
+// A connection holds no pinned data, so it can be moved while it is polled.
 impl<I, O, S> Unpin for Connection<I, O, S> {}
 
 impl<O, S> Stream for Streaming<O, S> {

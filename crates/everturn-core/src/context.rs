@@ -1,4 +1,4 @@
-//! What accompanies an invocation: who calls, until when, and whatever providers added.
+//! The context of an invocation: its caller, its deadline, its cancellation and the values that providers added.
 //!
 //! A context is handed to every action explicitly and is also the *current* one inside the action's future, so that
 //! code several calls down finds it without every signature in between carrying it. It never leaks between concurrent
@@ -20,7 +20,8 @@ tokio::task_local! {
     static CURRENT: Context;
 }
 
-/// The circumstances of one invocation. Cloning is cheap; changing a clone leaves the original alone.
+/// The caller, deadline, cancellation and values of one invocation. Cloning is cheap; changing a clone leaves the
+/// original alone.
 #[derive(Clone, Default)]
 pub struct Context {
     values: Arc<Map<String, Value>>,
@@ -30,12 +31,12 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context with nothing in it that nobody cancels.
+    /// Creates a context without values, deadline or extensions, which only its own [`cancel`](Context::cancel) ends.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The context of the invocation this code runs in, or an empty one outside any.
+    /// Returns the context of the invocation this code runs in, or a new one outside any invocation.
     pub fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
     }
@@ -57,22 +58,22 @@ impl Context {
         self
     }
 
-    /// The value of that name, if any.
+    /// Returns the value under `key`, if any.
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    /// All values.
+    /// Returns all values.
     pub fn values(&self) -> &Map<String, Value> {
         &self.values
     }
 
-    /// Who calls: the value `auth`.
+    /// Returns the value `auth`, which describes the caller.
     pub fn auth(&self) -> Option<&Value> {
         self.value("auth")
     }
 
-    /// Adds something typed, found again by its type; it replaces an earlier one of the same type.
+    /// Adds an extension, which is found by its type and replaces an earlier one of that type.
     pub fn with_extension<T: Send + Sync + 'static>(mut self, extension: Arc<T>) -> Self {
         let extensions = Arc::make_mut(&mut self.extensions);
         extensions.retain(|(id, _)| *id != TypeId::of::<T>());
@@ -80,7 +81,7 @@ impl Context {
         self
     }
 
-    /// The extension of that type, if any.
+    /// Returns the extension of type `T`, if any.
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         let (_, found) = self.extensions.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
         Arc::clone(found).downcast().ok()
@@ -92,12 +93,12 @@ impl Context {
         self
     }
 
-    /// When the invocation ends at the latest.
+    /// Returns the time at which the invocation ends at the latest.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// A context that is cancelled with this one and can be cancelled alone.
+    /// Creates a context that is cancelled together with this one and can also be cancelled alone.
     pub fn child(&self) -> Self {
         Self {
             cancellation: self.cancellation.child_token(),
@@ -105,8 +106,8 @@ impl Context {
         }
     }
 
-    /// A context with the same values that neither this one's cancellation nor its deadline reaches: for work that
-    /// outlives its caller.
+    /// Creates a context with the same values, without this one's cancellation and deadline: for work that outlives its
+    /// caller.
     pub fn detached(&self) -> Self {
         Self {
             cancellation: CancellationToken::new(),
@@ -115,7 +116,7 @@ impl Context {
         }
     }
 
-    /// A context with the same values, cancelled by `token`.
+    /// Replaces the cancellation: from now on `token` cancels this context.
     pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
         self
@@ -126,17 +127,17 @@ impl Context {
         self.cancellation.cancel();
     }
 
-    /// Whether the invocation was cancelled.
+    /// Returns whether the invocation was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancellation.is_cancelled()
     }
 
-    /// The token behind [`Context::cancel`], for code that waits on its own.
+    /// Returns the token that [`Context::cancel`] cancels, for code that waits for it.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancellation
     }
 
-    /// Waits until the invocation is over before its time and says why: `CANCELLED` or `DEADLINE_EXCEEDED`.
+    /// Waits until the invocation is cancelled or its deadline passes, and returns `CANCELLED` or `DEADLINE_EXCEEDED`.
     pub async fn ended(&self) -> Error {
         let deadline = async {
             match self.deadline {
@@ -151,7 +152,7 @@ impl Context {
         }
     }
 
-    /// Why the invocation is over already, if it is.
+    /// Returns the reason why the invocation is already over, or `None` if it is not.
     fn end(&self) -> Option<Error> {
         if self.is_cancelled() {
             return Some(cancelled());
@@ -161,21 +162,21 @@ impl Context {
             .map(|_| out_of_time())
     }
 
-    /// Runs `future` until it is done or the invocation ends, whichever is first; what was not done is dropped.
+    /// Runs `future` until it completes or the invocation ends, whichever is first; an incomplete future is dropped.
     ///
-    /// If both happen at once, what is done counts. An invocation that is over already does not begin `future`.
+    /// If both happen at once, the future's result counts. If the invocation is already over, `future` is not started.
     ///
     /// # Errors
-    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation ended first, else what `future` returns.
+    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation ended first, else the error that `future` returns.
     pub async fn guard<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         if let Some(error) = self.end() {
-            // Lets a guard further out end its work, even if that work would answer every failure by trying again.
+            // Without this, work that retries every failure would never yield, and an outer guard could not end it.
             tokio::task::yield_now().await;
             return Err(error);
         }
         let future = std::pin::pin!(future);
-        // The work is looked at first so that, of nested guards, the innermost speaks and each one around it can say
-        // in its span how it ended.
+        // The work is polled first, so that of nested guards the innermost returns the error and each outer one can
+        // still record the outcome in its span.
         tokio::select! {
             biased;
             result = future => result,
@@ -194,7 +195,7 @@ fn out_of_time() -> Error {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values hold credentials; a debug print must not.
+        // The values may hold credentials, which must not appear in a debug print.
         f.debug_struct("Context")
             .field("values", &self.values.keys().collect::<Vec<_>>())
             .field("cancelled", &self.is_cancelled())

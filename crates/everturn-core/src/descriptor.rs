@@ -1,4 +1,4 @@
-//! What an action is called and what it takes, as registries list it and tools show it.
+//! An action's key, description and schemas, as registries list them and developer tools show them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,9 +27,9 @@ macro_rules! action_types {
 action_types! {
     MODEL = "model", "A generative model.";
     BACKGROUND_MODEL = "background-model", "A model whose answer is fetched later.";
-    CHECK_OPERATION = "check-operation", "Asks how a background operation is doing.";
+    CHECK_OPERATION = "check-operation", "Reads the state of a background operation.";
     CANCEL_OPERATION = "cancel-operation", "Stops a background operation.";
-    EMBEDDER = "embedder", "Turns documents into vectors.";
+    EMBEDDER = "embedder", "Converts documents to vectors.";
     EVALUATOR = "evaluator", "Scores a data set.";
     RETRIEVER = "retriever", "Finds documents.";
     INDEXER = "indexer", "Stores documents.";
@@ -41,28 +41,28 @@ action_types! {
     RESOURCE = "resource", "Content behind a URI.";
     FLOW = "flow", "A user's function.";
     UTIL = "util", "A piece of the framework that tools may run.";
-    CUSTOM = "custom", "Anything else.";
+    CUSTOM = "custom", "An action of no other type.";
     DYNAMIC_ACTION_PROVIDER = "dynamic-action-provider", "A source of actions found at run time.";
     AGENT = "agent", "An agent: one bidirectional invocation per conversation.";
     AGENT_SNAPSHOT = "agent-snapshot", "Reads an agent's snapshot.";
     AGENT_SNAPSHOTS = "agent-snapshots", "Lists the snapshots of an agent's session.";
-    AGENT_SESSION = "agent-session", "Reads an agent's session as it is now.";
+    AGENT_SESSION = "agent-session", "Reads the current state of an agent's session.";
     AGENT_ABORT = "agent-abort", "Aborts an agent's background run.";
-    AGENT_WATCH = "agent-watch", "Shows an agent's background run.";
+    AGENT_WATCH = "agent-watch", "Streams the chunks of an agent's background run.";
 }
 
 impl ActionType {
-    /// A type of one's own.
+    /// Creates an action type with a name that is not listed here.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
         Self(name.into())
     }
 
-    /// The type's name on the wire.
+    /// Returns the type's name on the wire.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The key of an action of this type: `/type/name`.
+    /// Returns the key of the action `name` of this type: `/type/name`.
     pub fn key(&self, name: &str) -> String {
         format!("/{}/{name}", self.0)
     }
@@ -79,12 +79,12 @@ impl fmt::Display for ActionType {
 pub struct ParsedKey<'a> {
     /// The action type.
     pub action_type: &'a str,
-    /// The whole name, plugin and all.
+    /// The whole name, including a plugin's prefix.
     pub name: &'a str,
 }
 
 impl<'a> ParsedKey<'a> {
-    /// Reads a key; `None` if it is not of the form `/type/name`.
+    /// Parses a key; returns `None` if it is not of the form `/type/name`.
     ///
     /// ```
     /// use everturn_core::ParsedKey;
@@ -98,7 +98,7 @@ impl<'a> ParsedKey<'a> {
         (!action_type.is_empty() && !name.is_empty()).then_some(Self { action_type, name })
     }
 
-    /// The plugin segment and the id behind it, if the name has one.
+    /// Returns the plugin's prefix and the id after it, if the name has a prefix.
     pub fn plugin(&self) -> Option<(&'a str, &'a str)> {
         self.name
             .split_once('/')
@@ -106,40 +106,40 @@ impl<'a> ParsedKey<'a> {
     }
 }
 
-/// What there is to know about an action without running it.
+/// The description of an action: its key, its schemas and its metadata.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Descriptor {
-    /// The key it is registered under: `/type/name`.
+    /// The key under which the action is registered: `/type/name`.
     pub key: String,
-    /// Its type.
+    /// The action's type.
     #[serde(rename = "type")]
     pub action_type: ActionType,
-    /// Its name, with the plugin's prefix if it has one.
+    /// The action's name, with the plugin's prefix if it has one.
     pub name: String,
-    /// What it does, for people and models.
+    /// What the action does, for people and models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it takes.
+    /// The schema of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Schema>,
-    /// What it returns.
+    /// The schema of the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Schema>,
-    /// What it streams.
+    /// The schema of the chunks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_schema: Option<Schema>,
-    /// What a bidirectional invocation is opened with.
+    /// The schema of the value that opens a bidirectional action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init_schema: Option<Schema>,
-    /// Whatever its kind adds, such as a model's capabilities.
+    /// Entries that the kind of action adds, such as a model's capabilities.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
 
 impl Descriptor {
-    /// A descriptor with nothing but a type and a name.
+    /// Creates a descriptor with a type and a name, without schemas or metadata.
     pub fn new(action_type: ActionType, name: impl Into<String>) -> Self {
         let name = name.into();
         Self {

@@ -1,4 +1,4 @@
-//! The way out for chunks of a streaming action.
+//! Emitters: through them a streaming action sends its chunks.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -15,13 +15,13 @@ use crate::{Error, HandlerResult, Result};
 
 type SendFn<S> = dyn Fn(S) -> Sending + Send + Sync;
 
-/// Where an action sends its chunks. Cloning is cheap.
+/// Sends an action's chunks to the caller. Cloning is cheap.
 ///
-/// A caller that did not ask for a stream leaves the emitter *silent*: sending does nothing, and the action can see it
-/// with [`Emitter::is_streaming`] and spare itself the work.
+/// If the caller did not ask for a stream, the emitter is *silent*: sending does nothing. An action can check
+/// [`Emitter::is_streaming`] and skip the work of making chunks.
 pub struct Emitter<S>(Option<Arc<SendFn<S>>>);
 
-/// A chunk on its way: done when the receiver has it, or has room for it.
+/// The future of a chunk being sent; it completes when the receiver has taken or buffered the chunk.
 #[must_use = "whoever does not wait here does not wait for a slow receiver"]
 pub struct Sending(Progress);
 
@@ -42,12 +42,13 @@ impl Future for Sending {
 }
 
 impl<S: Send + 'static> Emitter<S> {
-    /// An emitter nobody listens to.
+    /// Creates an emitter that drops every chunk.
     pub const fn silent() -> Self {
         Self(None)
     }
 
-    /// An emitter that hands each chunk to `send` and waits for its future: that is the backpressure.
+    /// Creates an emitter that passes each chunk to `send`. The action waits for the future that `send` returns, which
+    /// is how a slow receiver slows the action down.
     pub fn new<F, Fut>(send: F) -> Self
     where
         F: Fn(S) -> Fut + Send + Sync + 'static,
@@ -58,8 +59,8 @@ impl<S: Send + 'static> Emitter<S> {
         })))
     }
 
-    /// As [`Emitter::new`], for receivers that mostly have room: `place` puts a chunk there at once and says how that
-    /// ended, or gives it back to be sent by `send`.
+    /// Like [`Emitter::new`], for receivers that usually have room. `place` delivers a chunk at once and returns the
+    /// result, or returns the chunk if there is no room; then `send` sends it.
     pub fn placing<P, F, Fut>(place: P, send: F) -> Self
     where
         P: Fn(S) -> ControlFlow<Result<()>, S> + Send + Sync + 'static,
@@ -74,7 +75,7 @@ impl<S: Send + 'static> Emitter<S> {
         })))
     }
 
-    /// An emitter that feeds a channel; sending fails with `CANCELLED` once the receiver is gone.
+    /// Creates an emitter that sends to a channel; sending fails with `CANCELLED` once the receiver is dropped.
     pub fn channel(sender: mpsc::Sender<S>) -> Self {
         let gone = || Error::cancelled("nobody receives the stream any more");
         let place = sender.clone();
@@ -91,7 +92,7 @@ impl<S: Send + 'static> Emitter<S> {
         )
     }
 
-    /// An emitter of another type that converts each chunk and passes it on here; silent if this one is.
+    /// Creates an emitter of `T` that converts each chunk and sends it on this emitter; silent if this one is.
     pub fn map_from<T: Send + 'static>(
         &self,
         convert: impl Fn(T) -> HandlerResult<S> + Send + Sync + 'static,
@@ -105,15 +106,15 @@ impl<S: Send + 'static> Emitter<S> {
         })))
     }
 
-    /// Whether somebody listens.
+    /// Returns whether chunks are delivered to a receiver.
     pub fn is_streaming(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Sends one chunk; waiting for it is waiting until the receiver has room for it.
+    /// Sends one chunk; the returned future completes when the receiver has room for it.
     ///
     /// # Errors
-    /// What the receiver reports; `CANCELLED` if it is gone. Nothing on a silent emitter.
+    /// The receiver's error; `CANCELLED` if the receiver is dropped. A silent emitter never fails.
     pub fn send(&self, chunk: S) -> Sending {
         match &self.0 {
             Some(send) => send(chunk),

@@ -1,4 +1,4 @@
-//! Errors: [`Error`] is what the framework returns, [`HandlerError`] what users' functions return.
+//! Errors: the framework returns [`Error`], users' functions return [`HandlerError`].
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,18 +16,18 @@ mod handler;
 mod reason;
 mod wire;
 
-/// The result of everything here that can fail.
+/// The result of the framework's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 type Source = Arc<dyn StdError + Send + Sync + 'static>;
 
 /// A failure with a canonical [`Status`] and two audiences.
 ///
-/// The *message* is for whoever runs the program. What a remote client sees is decided by [`Error::to_wire`]: the
-/// public message if there is one, otherwise only the status's label, unless everything may be shown.
+/// The *message* is for the operator, who runs the program. A remote client sees the result of [`Error::to_wire`]: the
+/// public message if there is one, otherwise only the status's label, unless [`Exposure::Full`] is chosen.
 ///
-/// It is a standard error like any other. The errors of others become an `Error` with [`Error::foreign`]; in functions
-/// that are handed to the framework `?` does it, because they return [`HandlerError`].
+/// It implements [`std::error::Error`]. [`Error::foreign`] converts an error of another crate; in functions that are
+/// passed to the framework `?` does the same, because they return [`HandlerError`].
 ///
 /// Cloning is cheap.
 ///
@@ -50,12 +50,12 @@ struct Inner {
     source: Option<Source>,
     reason: Option<Reason>,
     classified: bool,
-    /// Whether a span has already been marked as the place of this failure.
+    /// Whether a span has already been marked as the origin of this failure.
     traced: bool,
 }
 
 impl Error {
-    /// An error with a status and a message for the operator.
+    /// Creates an error with a status and a message for the operator.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             status,
@@ -74,12 +74,12 @@ impl Error {
         self
     }
 
-    /// Shows the message to clients as it is.
+    /// Makes the operator's message the public message too.
     pub fn with_public(self) -> Self {
         self.edit(|inner| inner.public = Some(inner.message.clone()))
     }
 
-    /// Shows another text to clients than to the operator.
+    /// Sets the public message, which clients see instead of the operator's message.
     pub fn with_public_message(self, message: impl Into<String>) -> Self {
         self.edit(|inner| inner.public = Some(message.into()))
     }
@@ -89,12 +89,12 @@ impl Error {
         self.edit(|inner| inner.details = Some(details.into()))
     }
 
-    /// Records what caused this error.
+    /// Sets the error that caused this one.
     pub fn with_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.edit(|inner| inner.source = Some(Arc::from(source.into())))
     }
 
-    /// Gives the error an identity to match on.
+    /// Sets the reason, an identity that callers can match on.
     pub fn with_reason(self, reason: Reason) -> Self {
         self.edit(|inner| inner.reason = Some(reason))
     }
@@ -104,42 +104,42 @@ impl Error {
         self.edit(|inner| inner.message = format!("{prefix}: {}", inner.message))
     }
 
-    /// The canonical status.
+    /// Returns the canonical status.
     pub fn status(&self) -> Status {
         self.0.status
     }
 
-    /// The message for the operator.
+    /// Returns the message for the operator.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The message for clients, if there is one.
+    /// Returns the message for clients, if there is one.
     pub fn public_message(&self) -> Option<&str> {
         self.0.public.as_deref()
     }
 
-    /// Machine-readable details, if any.
+    /// Returns the machine-readable details, if any.
     pub fn details(&self) -> Option<&Value> {
         self.0.details.as_ref()
     }
 
-    /// The identity to match on, if any.
+    /// Returns the reason, if any.
     pub fn reason(&self) -> Option<Reason> {
         self.0.reason
     }
 
-    /// Whether this error has the given identity.
+    /// Returns whether this error has the given reason.
     pub fn is(&self, reason: Reason) -> bool {
         self.0.reason == Some(reason)
     }
 
-    /// Whether someone chose the status, as opposed to a foreign error that became `INTERNAL` for want of better.
+    /// Returns whether the status was chosen on purpose; `false` for a foreign error that became `INTERNAL` by default.
     pub fn is_classified(&self) -> bool {
         self.0.classified
     }
 
-    /// Whether a span was blamed for this failure or for what caused it.
+    /// Returns whether a span was marked as the origin of this failure or of its cause.
     pub(crate) fn is_traced(&self) -> bool {
         let blamed = |cause: &(dyn StdError + 'static)| {
             let own = cause.downcast_ref::<Self>();
@@ -156,7 +156,7 @@ impl Error {
         }
     }
 
-    /// The cause as a concrete type, looked for through the whole source chain.
+    /// Returns the first error of type `E` in the chain of sources.
     pub fn find_source<E: StdError + 'static>(&self) -> Option<&E> {
         self.causes().find_map(|cause| cause.downcast_ref())
     }
@@ -174,7 +174,7 @@ macro_rules! constructors {
     ($($name:ident => $status:ident,)*) => {
         impl Error {
             $(
-                #[doc = concat!("An error with [`Status::", stringify!($status), "`].")]
+                #[doc = concat!("Creates an error with [`Status::", stringify!($status), "`].")]
                 pub fn $name(message: impl Into<String>) -> Self {
                     Self::new(Status::$status, message)
                 }

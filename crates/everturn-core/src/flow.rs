@@ -15,7 +15,7 @@ pub type Flow<I, O> = Action<I, O>;
 /// A flow that streams.
 pub type StreamingFlow<I, O, S> = Action<I, O, S>;
 
-/// A flow that is opened, fed and streamed from.
+/// A bidirectional flow: it reads many inputs, streams chunks and ends with one output.
 pub type BidiFlow<T, I, O, S> = BidiAction<T, I, O, S>;
 
 impl Registry {
@@ -95,7 +95,7 @@ impl Registry {
 /// ```
 ///
 /// # Errors
-/// What `function` returns.
+/// The error that `function` returns.
 pub async fn run<T, F, Fut>(name: &str, function: F) -> Result<T>
 where
     T: Serialize,

@@ -1,4 +1,4 @@
-//! A plugin in a registry: initialised once, and for each name asked by one caller at a time.
+//! An installed plugin: it is initialised once, and one caller at a time asks it for a name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,19 +10,19 @@ use crate::{ActionType, Descriptor, DynAction, ParsedKey, Plugin, Result};
 
 type Actions = Vec<Arc<dyn DynAction>>;
 
-/// A plugin and what it has been asked so far.
+/// A plugin and the actions it has resolved so far.
 ///
-/// What was found is remembered and read without a lock. What was not found is forgotten: names can be guessed without
-/// end.
+/// Resolved actions are kept and read without a lock. Names that the plugin does not know are not kept: a client can
+/// guess any number of them, and they would fill the memory.
 pub(crate) struct Installed {
     plugin: Arc<dyn Plugin>,
     initialised: OnceCell<()>,
     resolved: papaya::HashMap<String, Arc<dyn DynAction>>,
-    asking: Mutex<Asking>,
+    queues: Mutex<Queues>,
 }
 
-/// The keys somebody asks the plugin for right now. Whoever holds a key's lock asks; the others wait for it.
-type Asking = HashMap<String, Arc<tokio::sync::Mutex<()>>>;
+/// One lock per key that is being resolved. The caller that holds the lock asks the plugin; the others wait.
+type Queues = HashMap<String, Arc<tokio::sync::Mutex<()>>>;
 
 impl Installed {
     pub(crate) fn new(plugin: Arc<dyn Plugin>) -> Self {
@@ -30,11 +30,11 @@ impl Installed {
             plugin,
             initialised: OnceCell::new(),
             resolved: papaya::HashMap::new(),
-            asking: Mutex::default(),
+            queues: Mutex::default(),
         }
     }
 
-    /// Hands the plugin's actions to `register`, once. If either fails, the next caller tries again.
+    /// Passes the plugin's actions to `register`, once. If the plugin or `register` fails, the next call tries again.
     pub(crate) async fn initialise(&self, register: impl FnOnce(Actions) -> Result<()>) -> Result<()> {
         let init = || async {
             let actions = catch_panic(&self.what("init"), async { Ok(self.plugin.init().await?) }).await?;
@@ -43,12 +43,12 @@ impl Installed {
         self.initialised.get_or_try_init(init).await.copied()
     }
 
-    /// What the plugin could resolve.
+    /// Returns the descriptors of the actions that the plugin can resolve.
     pub(crate) async fn list(&self) -> Result<Vec<Descriptor>> {
         catch_panic(&self.what("list"), async { Ok(self.plugin.list().await?) }).await
     }
 
-    /// What the plugin has resolved so far, by key.
+    /// Returns the actions that the plugin has resolved so far, with their keys.
     pub(crate) fn resolved(&self) -> Vec<(String, Arc<dyn DynAction>)> {
         self.resolved
             .pin()
@@ -57,7 +57,7 @@ impl Installed {
             .collect()
     }
 
-    /// The action under a key of this plugin. Concurrent callers share the answer of the first that finds one.
+    /// Returns the action under a key of this plugin. Concurrent callers for one key share the first action found.
     pub(crate) async fn resolve(
         &self,
         key: &str,
@@ -68,8 +68,9 @@ impl Installed {
         if let Some(action) = remembered() {
             return Ok(Some(action));
         }
-        let turn = Turn::new(&self.asking, key);
-        let _asking = turn.lock.lock().await;
+        let place = QueuePlace::new(&self.queues, key);
+        let _asking = place.lock.lock().await;
+        // A caller before this one may have found the action while this one waited.
         if let Some(action) = remembered() {
             return Ok(Some(action));
         }
@@ -82,37 +83,41 @@ impl Installed {
         Ok(answer)
     }
 
+    /// Names one of the plugin's methods, for the error of a panic in it.
     fn what(&self, method: &str) -> String {
         format!("'{method}' of the plugin '{}'", self.plugin.name())
     }
 }
 
-/// One caller's place in the queue for a key; the last one to leave removes the queue, also if it is cancelled.
-struct Turn<'a> {
-    asking: &'a Mutex<Asking>,
+/// One caller's place in the queue for a key. Dropping the last place removes the queue, also if the caller was
+/// cancelled.
+struct QueuePlace<'a> {
+    queues: &'a Mutex<Queues>,
     key: &'a str,
     lock: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl<'a> Turn<'a> {
-    fn new(asking: &'a Mutex<Asking>, key: &'a str) -> Self {
-        let lock = Arc::clone(entered(asking).entry(key.to_owned()).or_default());
-        Self { asking, key, lock }
+impl<'a> QueuePlace<'a> {
+    fn new(queues: &'a Mutex<Queues>, key: &'a str) -> Self {
+        let lock = Arc::clone(locked(queues).entry(key.to_owned()).or_default());
+        Self { queues, key, lock }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        let mut asking = entered(self.asking);
-        // Clones are made and counted under the same lock, so two are the table's and this one.
+        let mut queues = locked(self.queues);
+        // Places are made and dropped under this lock. A count of two is the table's reference and this place's, so
+        // nobody else waits for the key.
         if Arc::strong_count(&self.lock) == 2 {
-            asking.remove(self.key);
+            queues.remove(self.key);
         }
     }
 }
 
-fn entered(asking: &Mutex<Asking>) -> MutexGuard<'_, Asking> {
-    asking.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(queues: &Mutex<Queues>) -> MutexGuard<'_, Queues> {
+    // Every change is a single insertion or removal, so a panic leaves the table whole.
+    queues.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -122,7 +127,7 @@ mod tests {
     use super::*;
     use crate::{Error, HandlerResult};
 
-    /// Has nothing, fails on `bad`, and takes its time.
+    /// A plugin that knows no action, fails for the id `bad`, and yields once before it answers.
     struct Empty;
 
     impl Plugin for Empty {
@@ -147,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_that_lead_nowhere_leave_nothing_behind() {
+    async fn unknown_names_leave_no_queue_and_no_action_behind() {
         let installed = Installed::new(Arc::new(Empty));
         let ask = |id: &'static str| {
             let parsed = ParsedKey {
@@ -161,7 +166,7 @@ mod tests {
         assert!(ask("bad").await.is_err());
         assert!(ask("given up").now_or_never().is_none());
 
-        assert!(entered(&installed.asking).is_empty());
+        assert!(locked(&installed.queues).is_empty());
         assert!(installed.resolved().is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! The ground Everturn stands on, and nothing about AI: actions, connections, the registry, schemas, errors, spans.
+//! The core of Everturn, without AI: actions, connections, the registry, schemas, errors and spans.
 //!
 //! An **action** is a named function whose input, output and chunks are plain data with a schema. Called from Rust it
-//! is typed and moves values as they are; called from outside it takes JSON, validated at the boundary.
+//! is typed and moves values as they are; called from a transport it takes JSON and validates it.
 //!
 //! A flow is an action of your own:
 //!
@@ -19,7 +19,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! One that streams:
+//! A streaming flow sends chunks before its output:
 //!
 //! ```
 //! use everturn_core::{Emitter, Registry, Result};
@@ -43,7 +43,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! And one that holds a conversation: opened once, fed many times, ended by one output.
+//! A bidirectional flow is opened once, reads many inputs and ends with one output:
 //!
 //! ```
 //! use everturn_core::{Emitter, Inputs, Registry, Result};
@@ -73,10 +73,10 @@
 //! |---|---|
 //! | call and define actions | [`Action`], [`BidiAction`], [`Connection`], [`Emitter`] |
 //! | find actions by key | [`Registry`], [`Plugin`], [`Descriptor`] |
-//! | know who calls, and until when | [`Context`] |
-//! | fail well | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
-//! | be seen | [`in_span`], [`run`] |
-//! | let a stream be read late, again and by many | [`stream_log`] |
+//! | read the caller, the deadline and values | [`Context`] |
+//! | report and classify failures | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
+//! | trace work in spans | [`in_span`], [`run`] |
+//! | let readers join a stream late, again or together | [`stream_log`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
@@ -113,7 +113,7 @@ pub use schema::{MAX_DEPTH, Schema, check_depth};
 pub use span::{SpanKind, SpanObserver, SpanRecorder, in_span};
 pub use status::{Status, UnknownStatus};
 
-// Types of other crates that stand in signatures here; whoever implements or calls those needs no other dependency.
+// Types of other crates that appear in public signatures, re-exported so that users need no dependency on those crates.
 pub use async_trait::async_trait;
 pub use futures::Stream;
 pub use futures::future::BoxFuture;

@@ -1,4 +1,4 @@
-//! Panics of user code become errors at the boundary.
+//! Conversion of panics in user code to errors.
 
 use std::any::Any;
 use std::future::Future;
@@ -10,8 +10,8 @@ use crate::{Error, Reason, Result};
 
 /// Runs `future` to its end and turns a panic inside it into an `INTERNAL` error with [`Reason::PANIC`].
 ///
-/// The future is dropped after the panic and nothing it owned is looked at again, so no broken invariant is observed.
-/// What runs before there is a future is not covered: make it part of one with an `async` block.
+/// The future is dropped after the panic and nothing it owned is read again, so no broken invariant is observed. Code
+/// that creates the future is not covered: put it into an `async` block to cover it too.
 pub async fn catch_panic<T>(what: &str, future: impl Future<Output = Result<T>>) -> Result<T> {
     match AssertUnwindSafe(future).catch_unwind().await {
         Ok(result) => result,
@@ -19,13 +19,13 @@ pub async fn catch_panic<T>(what: &str, future: impl Future<Output = Result<T>>)
     }
 }
 
-/// As [`catch_panic`], for code that does not wait.
+/// Like [`catch_panic`], for a synchronous function.
 pub(crate) fn catch_panic_now<T>(what: &str, function: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(function))
         .unwrap_or_else(|payload| Err(panic_error(what, payload.as_ref())))
 }
 
-/// The error for a panic payload, naming what panicked.
+/// Creates the error for a panic's payload; `what` names the code that panicked.
 pub fn panic_error(what: &str, payload: &(dyn Any + Send)) -> Error {
     let text = payload
         .downcast_ref::<&str>()

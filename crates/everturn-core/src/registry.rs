@@ -10,9 +10,9 @@ use papaya::HashMap;
 use crate::installed::Installed;
 use crate::{ActionType, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema};
 
-/// Where actions are found by key. Cloning gives another handle to the same registry.
+/// Holds actions, plugins, schemas and values by key. Cloning gives another handle to the same registry.
 ///
-/// Reading takes no lock. A child sees what its parent has and adds its own; what is registered there is gone with it.
+/// Reading takes no lock. A child registry sees its parent's entries and adds its own, which are dropped with it.
 #[derive(Clone, Default)]
 pub struct Registry(Arc<Tables>);
 
@@ -26,12 +26,12 @@ struct Tables {
 }
 
 impl Registry {
-    /// An empty registry.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A registry that falls back on this one.
+    /// Creates a child registry, which looks in this one for entries it does not have.
     pub fn child(&self) -> Self {
         Self(Arc::new(Tables {
             parent: Some(self.clone()),
@@ -39,12 +39,13 @@ impl Registry {
         }))
     }
 
-    /// A handle that does not keep the registry alive, for actions that look things up in the registry they are in.
+    /// Returns a handle that does not keep the registry alive, for actions that use the registry they are registered
+    /// in.
     pub fn downgrade(&self) -> WeakRegistry {
         WeakRegistry(Arc::downgrade(&self.0))
     }
 
-    /// Whether this registry falls back on another.
+    /// Returns whether this registry has a parent.
     pub fn is_child(&self) -> bool {
         self.0.parent.is_some()
     }
@@ -57,7 +58,7 @@ impl Registry {
         self.register_under(&action.descriptor().key.clone(), action)
     }
 
-    /// Registers an action under another key than its own, for kinds that answer to two.
+    /// Registers an action under a key other than its descriptor's, for actions that have two keys.
     ///
     /// # Errors
     /// `ALREADY_EXISTS` if this registry has that key, `INVALID_ARGUMENT` if it is not of the form `/type/name`.
@@ -72,7 +73,7 @@ impl Registry {
 
     /// Removes the action under a key from this registry and returns it; a parent's action stays.
     ///
-    /// Whoever has looked the action up before keeps it.
+    /// Callers that already hold the action can still use it.
     pub fn remove(&self, key: &str) -> Option<Arc<dyn DynAction>> {
         self.0.actions.pin().remove(key).cloned()
     }
@@ -80,7 +81,7 @@ impl Registry {
     /// Adds a plugin; it is initialised when first needed.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a plugin of that name, else what [`Plugin::check`] finds wrong.
+    /// `ALREADY_EXISTS` if there is a plugin of that name, else the error of [`Plugin::check`].
     pub fn install(&self, plugin: Arc<dyn Plugin>) -> Result<()> {
         plugin.check()?;
         let name = plugin.name().to_owned();
@@ -92,16 +93,16 @@ impl Registry {
         )
     }
 
-    /// The action under a key, if it is registered here or in a parent; asks no plugin.
+    /// Returns the action under a key if it is registered here or in a parent, without asking plugins.
     pub fn get(&self, key: &str) -> Option<Arc<dyn DynAction>> {
         let own = self.0.actions.pin().get(key).cloned();
         own.or_else(|| self.0.parent.as_ref()?.get(key))
     }
 
-    /// The action under a key, asking the plugin its name begins with if need be.
+    /// Returns the action under a key. If none is registered, asks the plugin whose name is the key's prefix.
     ///
     /// # Errors
-    /// What the plugin fails with. An action that does not exist is `Ok(None)`.
+    /// The plugin's error. An action that does not exist is `Ok(None)`.
     pub async fn lookup(&self, key: &str) -> Result<Option<Arc<dyn DynAction>>> {
         let mut level = Some(self);
         while let Some(registry) = level {
@@ -148,7 +149,7 @@ impl Registry {
         installed.initialise(|actions| self.register_all(&actions)).await
     }
 
-    /// Registers all or none, so that a plugin whose actions clash with others can be tried again.
+    /// Registers all actions or, if one's key is taken, none, so that the plugin can be initialised again later.
     fn register_all(&self, actions: &[Arc<dyn DynAction>]) -> Result<()> {
         for (count, action) in actions.iter().enumerate() {
             if let Err(error) = self.register(Arc::clone(action)) {
@@ -162,10 +163,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Every action, with what plugins could provide, by key; a child's entry hides its parent's.
+    /// Returns every registered action and every action that plugins can resolve, by key; a child's entry hides its
+    /// parent's.
     ///
     /// # Errors
-    /// What a plugin fails with while it is initialised or listed.
+    /// The error of a plugin while it is initialised or listed.
     pub async fn list(&self) -> Result<BTreeMap<String, Descriptor>> {
         let mut lineage = vec![self];
         while let Some(parent) = lineage.last().and_then(|registry| registry.0.parent.as_ref()) {
@@ -201,7 +203,7 @@ impl Registry {
         Ok(all)
     }
 
-    /// The actions of one type registered here or in a parent, by name; asks no plugin.
+    /// Returns the actions of one type registered here or in a parent, by name, without asking plugins.
     pub fn of_type(&self, action_type: &ActionType) -> BTreeMap<String, Arc<dyn DynAction>> {
         let mut found = self
             .0
@@ -220,7 +222,7 @@ impl Registry {
         found
     }
 
-    /// Names a schema, so that prompts can refer to it.
+    /// Registers a schema under a name, so that prompts can refer to it.
     ///
     /// # Errors
     /// `ALREADY_EXISTS` if there is a schema of that name.
@@ -228,13 +230,13 @@ impl Registry {
         insert_new(&self.0.schemas, name, schema, "a schema")
     }
 
-    /// The schema of that name, here or in a parent.
+    /// Returns the schema of that name, here or in a parent.
     pub fn schema(&self, name: &str) -> Option<Schema> {
         let own = self.0.schemas.pin().get(name).cloned();
         own.or_else(|| self.0.parent.as_ref()?.schema(name))
     }
 
-    /// Keeps a value under a key, such as the default model; it replaces an earlier one.
+    /// Stores a value under a key, such as the default model, and replaces an earlier one.
     pub fn set_value<T: Send + Sync + 'static>(&self, key: impl Into<String>, value: T) {
         self.0.values.pin().insert(key.into(), Arc::new(value));
     }
@@ -244,7 +246,7 @@ impl Registry {
         self.0.values.pin().remove(key);
     }
 
-    /// The value under a key, here or in a parent, if it is of that type.
+    /// Returns the value under a key, here or in a parent, if it is of type `T`.
     pub fn value<T: Send + Sync + 'static>(&self, key: &str) -> Option<Arc<T>> {
         let own = self.0.values.pin().get(key).cloned();
         match own {
@@ -253,7 +255,7 @@ impl Registry {
         }
     }
 
-    /// The keys of all values that begin with `prefix`, here and in parents, sorted.
+    /// Returns the keys that begin with `prefix` of all values here and in parents, sorted.
     pub fn value_keys(&self, prefix: &str) -> Vec<String> {
         let mut keys = self
             .0
@@ -275,7 +277,7 @@ impl Registry {
     }
 }
 
-/// An action as it is listed under the key it answers to, which may not be its own.
+/// Returns the list entry of an action under `key`, which may differ from its descriptor's key.
 fn listed(key: &str, action: &dyn DynAction) -> (String, Descriptor) {
     let mut descriptor = action.descriptor().clone();
     if descriptor.key != key {
@@ -301,10 +303,10 @@ fn insert_new<V>(map: &HashMap<String, V>, key: &str, value: V, what: &str) -> R
 pub struct WeakRegistry(Weak<Tables>);
 
 impl WeakRegistry {
-    /// The registry.
+    /// Returns the registry.
     ///
     /// # Errors
-    /// `UNAVAILABLE` once the registry is gone, which is when the program is shutting down.
+    /// `UNAVAILABLE` once the registry is dropped, which happens when the program shuts down.
     pub fn upgrade(&self) -> Result<Registry> {
         let tables = self.0.upgrade();
         tables

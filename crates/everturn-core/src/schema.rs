@@ -11,17 +11,17 @@ use serde_json::Value;
 
 use crate::{Error, Reason, Result};
 
-/// How deeply nested a JSON value may be where it enters; the limit of the JSON parser itself.
+/// The deepest nesting allowed in a JSON value from outside; also the limit of the JSON parser itself.
 pub const MAX_DEPTH: usize = 128;
 
-/// How many violations one error names.
+/// The largest number of violations that one error names.
 const MAX_REPORTED: usize = 5;
 
-/// How many values one input may hold for all its violations to be looked for. The validator collects every violation
-/// before it returns any, so a larger input is answered with its first one alone.
+/// The largest input, in values, whose violations are all searched for. The validator collects every violation before
+/// it returns any, so for a larger input the search stops at the first one.
 const MAX_SEARCHED: usize = 10_000;
 
-/// How much of one violation's text and pointer is kept: hostile input must not become a hostile message.
+/// The length to which a violation's text and pointer are clipped, so that hostile input cannot make a huge message.
 const MAX_VIOLATION_CHARS: usize = 240;
 
 /// A JSON Schema, cheap to clone, compiled on first use.
@@ -34,7 +34,7 @@ struct Inner {
 }
 
 impl Schema {
-    /// The schema of a Rust type, with subschemas inlined so that it can be handed to a model as it is.
+    /// Returns the schema of a Rust type, with subschemas inlined, as models expect it.
     pub fn of<T: JsonSchema + ?Sized>() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.inline_subschemas = true;
@@ -44,7 +44,7 @@ impl Schema {
         Self::unchecked(schema.to_value())
     }
 
-    /// A schema written as JSON.
+    /// Creates a schema from its JSON.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if it is not a valid JSON Schema, or refers outside itself.
@@ -61,12 +61,12 @@ impl Schema {
         }))
     }
 
-    /// The schema that accepts everything.
+    /// Returns the schema that accepts every value.
     pub fn any() -> Self {
         Self::unchecked(Value::Object(serde_json::Map::new()))
     }
 
-    /// The schema as JSON.
+    /// Returns the schema as JSON.
     pub fn as_json(&self) -> &Value {
         &self.0.json
     }
@@ -81,17 +81,17 @@ impl Schema {
         compiled.as_ref().map_err(Clone::clone)
     }
 
-    /// Checks a value.
+    /// Validates a value against the schema.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` whose message names the JSON pointer of each violation (the first few) and never repeats the
     /// offending value; `details.errors` lists the same as `{path, message}`. A value nested deeper than [`MAX_DEPTH`]
-    /// is refused before it is looked at.
+    /// is refused before it is validated.
     pub fn validate(&self, value: &Value) -> Result<()> {
         self.check(value, Size::of(value)?)
     }
 
-    /// Checks a value whose size is known.
+    /// Validates a value whose size is already measured.
     pub(crate) fn check(&self, value: &Value, size: Size) -> Result<()> {
         let validator = self.validator()?;
         if validator.is_valid(value) {
@@ -108,7 +108,7 @@ impl Schema {
     }
 }
 
-/// One thing wrong with a value, and where.
+/// One mismatch between a value and its schema, with its JSON pointer.
 pub(crate) struct Violation {
     path: String,
     message: String,
@@ -122,7 +122,7 @@ impl Violation {
         }
     }
 
-    /// The error that names all of them.
+    /// Creates the error that names all the violations.
     pub(crate) fn error(violations: impl IntoIterator<Item = Self>) -> Error {
         let (messages, errors): (Vec<_>, Vec<_>) = violations
             .into_iter()
@@ -137,7 +137,7 @@ impl Violation {
     }
 }
 
-/// How large a value is that is not too deep.
+/// The size of a value whose depth is within [`MAX_DEPTH`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     values: usize,
@@ -167,7 +167,7 @@ impl Size {
     }
 }
 
-/// What an array or object holds.
+/// The members of an array or object.
 enum Members<'a> {
     Items(std::slice::Iter<'a, Value>),
     Fields(serde_json::map::Values<'a>),
@@ -198,8 +198,8 @@ pub fn check_depth(value: &Value) -> Result<()> {
     Size::of(value).map(|_| ())
 }
 
-/// Drops a value level by level: the ordinary way recurses, and a value that was refused for its depth could take the
-/// stack with it.
+/// Drops a value level by level. The ordinary drop recurses, and a value that was refused for its depth could overflow
+/// the stack.
 pub(crate) fn dismantle(value: Value) {
     let mut open = vec![value];
     while let Some(value) = open.pop() {

@@ -1,8 +1,8 @@
-//! A span per action and step, under the attribute names the developer tools read.
+//! One span per action and step, with the attribute names that the developer tools read.
 //!
 //! Spans are ordinary [`tracing`] spans, so any subscriber sees them and an OpenTelemetry layer exports them unchanged:
 //! the dynamic name travels in `otel.name`, the outcome in `otel.status_code`. Inputs and outputs are serialised only
-//! when somebody listens to the span.
+//! when a subscriber records the span.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use tracing::{Instrument, Span};
 
 use crate::{ActionType, Context, Error, Result};
 
-/// What a span stands for.
+/// The kind of work that a span covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind<'a> {
     /// An action of the given type.
     Action(&'a ActionType),
     /// A step inside an action.
     FlowStep,
-    /// A piece of the framework, such as one turn of a generate loop.
+    /// A part of the framework, such as one round of a generate loop.
     Util,
     /// Rendering a prompt.
     PromptTemplate,
@@ -47,7 +47,7 @@ impl SpanKind<'_> {
         }
     }
 
-    /// The path segment; flows and utilities are named by type alone.
+    /// Returns the span's segment of the path; for flows and utilities the type stands without a subtype.
     fn segment(self, name: &str) -> String {
         match self {
             Self::Action(action_type) if *action_type == ActionType::FLOW => format!("/{{{name},t:flow}}"),
@@ -58,16 +58,16 @@ impl SpanKind<'_> {
     }
 }
 
-/// Where in the tree of spans an invocation is; an extension of the context.
+/// The path of an invocation's span in the tree of spans; an extension of the context.
 struct SpanPath(String);
 
-/// Is shown the outermost span of an invocation when it begins; an extension of the context.
+/// A callback that receives the outermost span of an invocation when it begins; an extension of the context.
 ///
-/// Whoever starts an invocation learns with it which trace the invocation is in.
+/// It tells the code that starts an invocation which trace the invocation belongs to.
 pub struct SpanObserver(Box<dyn Fn(&Span) + Send + Sync>);
 
 impl SpanObserver {
-    /// An observer that hands the span to `function`.
+    /// Creates an observer that passes the span to `function`.
     pub fn new(function: impl Fn(&Span) + Send + Sync + 'static) -> Self {
         Self(Box::new(function))
     }
@@ -79,17 +79,16 @@ impl std::fmt::Debug for SpanObserver {
     }
 }
 
-/// The name of the flow whose steps these are; an extension of the context.
+/// The name of the flow that the current steps belong to; an extension of the context.
 struct FlowName(String);
 
-/// Runs `work` inside a span, with the span's path in the context it is given, and records how it ended.
+/// Runs `work` inside a span and records its outcome. The context passed to `work` holds the span's path.
 ///
-/// What goes in and what comes out is recorded by `work` itself through the [`SpanRecorder`], which serialises only
-/// when the span is listened to. Work that is dropped before its end, by a cancellation or a panic, is recorded as
-/// failed.
+/// `work` itself records its input and output through the [`SpanRecorder`], which serialises only when a subscriber
+/// records the span. Work that is dropped before its end, by a cancellation or a panic, is recorded as failed.
 ///
 /// # Errors
-/// What `work` returns.
+/// The error that `work` returns.
 pub async fn in_span<T, F, Fut>(name: &str, kind: SpanKind<'_>, context: Context, work: F) -> Result<T>
 where
     F: FnOnce(Context, SpanRecorder) -> Fut,
@@ -117,8 +116,8 @@ where
     }
 }
 
-/// Work whose context is current from its first step. It is in a box because what wraps a future holds it by value: a large
-/// one would be moved across the stack again and again.
+/// Boxes `work` and makes `context` current from its first step. Each wrapper around a future holds it by value, so
+/// without the box a large future would be moved across the stack many times.
 fn in_box<T, Fut>(context: Context, work: impl FnOnce() -> Fut) -> impl Future<Output = Result<T>>
 where
     Fut: Future<Output = Result<T>>,
@@ -126,7 +125,7 @@ where
     context.scope(Box::pin(async { work().await }))
 }
 
-/// Leaves a span for an invocation that was refused before it began, so that the refusal is seen in the trace.
+/// Records a failed span for an invocation that was refused before it began, so that the trace shows the refusal.
 pub(crate) fn refused(name: &str, kind: SpanKind<'_>, context: Context, error: Error) -> Error {
     let span = open(name, kind);
     if span.is_disabled() {
@@ -161,8 +160,8 @@ fn open(name: &str, kind: SpanKind<'_>) -> Span {
     )
 }
 
-/// A span whose work has not ended. Dropped as such, it was cut short from outside: no error passes through here, so
-/// the span that is blamed for it, if any, is another one.
+/// Marks its span as failed when it is dropped before the work has ended. The work was then cut short from outside and
+/// returned no error, so this span is not marked as the failure's origin.
 struct Unfinished<'a>(Option<&'a Span>);
 
 impl Drop for Unfinished<'_> {
@@ -173,7 +172,7 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Records where the span is and gives the context for what happens inside it.
+/// Records the span's path and returns the context for the work inside the span.
 fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: &Span) -> Context {
     let parent = context.extension::<SpanPath>();
     let mut path = parent.as_ref().map(|path| path.0.clone()).unwrap_or_default();
@@ -203,10 +202,10 @@ fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: &Span) -> Conte
     }
 }
 
-/// What stands in place of a secret.
+/// The text recorded in place of a secret.
 const REDACTED: &str = "<redacted>";
 
-/// The context's values as recorded: credentials are named, never shown.
+/// Returns the context's values as JSON, with credentials replaced by [`REDACTED`].
 fn redacted(context: &Context) -> String {
     let mut values = context.values().clone();
     for secret in ["auth", "secrets"] {
@@ -232,12 +231,12 @@ fn record_error_state(span: &Span, failure: &str) {
     span.record("otel.status_description", failure);
 }
 
-/// Adds attributes to a span that somebody listens to.
+/// Adds attributes to a span, if a subscriber records it.
 #[derive(Debug, Clone)]
 pub struct SpanRecorder(Span);
 
 impl SpanRecorder {
-    /// The recorder of the span this code runs in.
+    /// Returns the recorder of the span this code runs in.
     pub fn current() -> Self {
         Self(Span::current())
     }
@@ -247,7 +246,7 @@ impl SpanRecorder {
         self.json("genkit:input", value);
     }
 
-    /// Records what a bidirectional invocation was opened with.
+    /// Records the value that opened a bidirectional invocation, as JSON.
     pub fn init<T: Serialize + ?Sized>(&self, value: &T) {
         self.json("genkit:init", value);
     }
@@ -257,12 +256,12 @@ impl SpanRecorder {
         self.json("genkit:output", value);
     }
 
-    /// Records which session an agent's invocation belongs to.
+    /// Records the session that an agent's invocation belongs to.
     pub fn session_id(&self, id: &str) {
         self.0.record("genkit:metadata:agent:sessionId", id);
     }
 
-    /// Records which snapshot a turn wrote.
+    /// Records the snapshot that a turn wrote.
     pub fn snapshot_id(&self, id: &str) {
         self.0.record("genkit:metadata:agent:snapshotId", id);
     }
@@ -277,7 +276,7 @@ impl SpanRecorder {
     }
 }
 
-/// JSON in which the API keys that settings of a call may hold are named, never shown.
+/// Returns the JSON text with API keys, which a call's settings may hold, replaced by [`REDACTED`].
 fn without_keys(text: String) -> String {
     if !text.contains("\"apiKey\"") {
         return text;

@@ -1,11 +1,11 @@
-//! The canonical status names every error carries, and what they mean over HTTP.
+//! The canonical statuses of errors and their HTTP codes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of outcome an operation had, in the vocabulary all clients share.
+/// The kind of an operation's outcome, one of the canonical statuses that all clients know.
 ///
 /// On the wire a status is its upper-case name (`INVALID_ARGUMENT`). A name this version does not know is read as
 /// [`Status::Unknown`].
@@ -16,17 +16,17 @@ pub enum Status {
     Ok,
     /// The caller gave up before the operation finished.
     Cancelled,
-    /// Nothing is known about the failure.
+    /// The cause of the failure is unknown.
     Unknown,
     /// The request itself is wrong, whatever the state of the system.
     InvalidArgument,
-    /// Time ran out.
+    /// The deadline passed before the operation finished.
     DeadlineExceeded,
-    /// The thing asked for does not exist.
+    /// The requested entity does not exist.
     NotFound,
-    /// The thing to be created exists.
+    /// The entity to be created already exists.
     AlreadyExists,
-    /// The caller is known and may not do this.
+    /// The caller is known but is not allowed to do this.
     PermissionDenied,
     /// A quota or limit is used up.
     ResourceExhausted,
@@ -71,7 +71,7 @@ const TABLE: [(Status, &str, u16, &str); 17] = [
 ];
 
 impl Status {
-    /// Every status, in code order.
+    /// Returns every status, in code order.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.0)
     }
@@ -80,27 +80,27 @@ impl Status {
         &TABLE[usize::from(self.code())]
     }
 
-    /// The numeric code, 0 to 16.
+    /// Returns the numeric code, 0 to 16.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The name used on the wire, for example `NOT_FOUND`.
+    /// Returns the name used on the wire, for example `NOT_FOUND`.
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// The HTTP status a server answers with.
+    /// Returns the HTTP code that a server answers with.
     pub fn http_status(self) -> u16 {
         self.row().2
     }
 
-    /// A sentence-case label that gives nothing away, shown to clients in place of a private message.
+    /// Returns a general label such as `not found`, shown to clients in place of a private message.
     pub fn label(self) -> &'static str {
         self.row().3
     }
 
-    /// The status an HTTP response from elsewhere stands for.
+    /// Returns the status for the HTTP code of another service's response.
     ///
     /// ```
     /// use everturn_core::Status;
@@ -133,7 +133,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// A status name this version does not know.
+/// The error for a status name that this version does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownStatus(String);
 

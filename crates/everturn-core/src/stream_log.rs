@@ -1,9 +1,8 @@
-//! Streams that outlive their connection: what an action sends is written down as it comes, so that a reader may come
-//! late, leave and come back.
+//! Stream logs: they keep the events of a stream as they are sent, so that a reader can join late, leave and come back.
 //!
 //! A stream is a sequence of chunks that ends with one output or one error. One writer appends to it; any number of
-//! readers follow it, each from the beginning or from the last event it saw. The same log serves streams over HTTP, whose
-//! client may lose its connection, and runs in the background, which somebody may want to watch.
+//! readers follow it, each from the beginning or from the last event it saw. The same log serves streams over HTTP,
+//! whose client may lose its connection, and background runs, which a client may watch.
 //!
 //! ```
 //! use everturn_core::Result;
@@ -30,21 +29,23 @@
 //! # What a log guarantees
 //!
 //! - **One writer.** A key is opened once; opening it again fails with `ALREADY_EXISTS` until the stream has expired. A
-//!   writer that was taken for dead cannot write any more.
-//! - **No gaps.** Events have the positions 1, 2, 3 and so on, the end included. Every reader gets every event after its
-//!   starting point once and in order, as the very text that was written. Whatever is lost in a crash is lost at the end.
+//!   writer that the log has declared dead cannot write any more.
+//! - **No gaps.** Events have the positions 1, 2, 3 and so on, the end included. Every reader gets every event after
+//!   its starting point once and in order, with exactly the text that was written. A crash can only lose the latest
+//!   events.
 //! - **Nobody waits for a reader.** A slow reader slows down neither the writer nor other readers, and costs a bounded
-//!   amount of memory: it reads from the log when it gets there.
-//! - **Every stream ends.** A writer that is dropped without finishing ends its stream with an error. One whose process
-//!   died does so too, once it has been silent for longer than the log allows. A stream that can no longer be kept, for
-//!   want of room for instance, ends with that error. The end is told to every reader, wherever it started.
-//! - **A stream is bounded.** One that grows larger than the log keeps of one ends with `RESOURCE_EXHAUSTED`, for its
-//!   readers after all that was kept. Only the stream is over: whoever writes it is told, and may go on with its work.
-//! - **Finished streams expire**, some minutes after their end; then they are as unknown as if they had never been.
-//!   Streams that somebody writes never do. A log sweeps by itself when a stream is opened, and never shows an expired
+//!   amount of memory, because it reads from the log at its own pace.
+//! - **Every stream ends.** A writer that is dropped without finishing ends its stream with an error. If
+//!   the writer's process died, the stream ends with an error after the writer has been silent for longer than the log
+//!   allows. A stream that the log cannot keep, for example because it is full, ends with that error. Every reader gets
+//!   the end, wherever it started.
+//! - **A stream is bounded.** A stream that grows beyond the log's limit ends with `RESOURCE_EXHAUSTED`; its readers
+//!   get the events before the limit first. Only the stream ends: the writer gets the error and may continue its work.
+//! - **Finished streams expire** some minutes after their end; reading them then fails with `NOT_FOUND`. Streams that
+//!   are still being written never expire. A log removes expired streams when a stream is opened, and never returns
 //!   one.
-//! - **Scopes are apart.** A stream that was opened in one scope cannot be reached in another by any id.
-//! - **Durability** is each log's own promise, stated in its documentation.
+//! - **Scopes are separate.** A stream opened in one scope cannot be read or stopped from another.
+//! - **Durability** differs between logs; each log's documentation states it.
 
 mod entry;
 mod json_text;
@@ -65,73 +66,72 @@ pub use self::memory::{MemoryStreamLog, MemoryStreamLogOptions};
 pub use self::stored_error::StoredError;
 use crate::{Error, Reason, Result};
 
-/// The stream ended because whoever wrote it vanished without finishing.
+/// The stream ended because its writer disappeared without finishing it.
 pub const WRITER_LOST: Reason = Reason::new("stream-writer-lost");
 
-/// What a reader gets: entries in order, of which the last is the stream's end.
+/// The entries of a stream in order; the last one is the stream's end.
 ///
-/// An `Err` says that the log could not be read any further; it is the last item too, and says nothing about how the
-/// stream itself goes on.
+/// An `Err` means that the log could not be read any further. It is the last item too, but the stream itself may go on.
 pub type Entries = BoxStream<'static, Result<Entry>>;
 
-/// A place that keeps streams. Small and object-safe; what it must guarantee is in the [module](self)'s text.
+/// Keeps streams. The trait is object-safe; the [module](self)'s documentation lists its guarantees.
 #[async_trait]
 pub trait StreamLog: fmt::Debug + Send + Sync + 'static {
     /// Begins a stream.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is one of that key; `RESOURCE_EXHAUSTED` if the log has no room for another.
+    /// `ALREADY_EXISTS` if there is a stream with that key; `RESOURCE_EXHAUSTED` if the log has no room for another.
     async fn open(&self, key: &StreamKey) -> Result<Box<dyn StreamWriter>>;
 
-    /// Reads a stream from after that position: what is there, then what comes, to the end.
+    /// Reads the events after a position, those already written and then new ones, until the stream's end.
     ///
-    /// [`Position::START`] is before the first event. A position that has not been written yet is waited for; a stream
-    /// that is over before that gives its end alone.
+    /// [`Position::START`] is before the first event. If the position has not been written yet, the reader waits for
+    /// it; if the stream ends before that position, the reader gets only the end.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such stream, or no longer.
+    /// `NOT_FOUND` if the stream does not exist or has expired.
     async fn read(&self, key: &StreamKey, after: Position) -> Result<Entries>;
 
-    /// Asks whoever writes the stream to stop, in whichever process that is: see [`StreamWriter::stop_requested`]. A
-    /// stream that is over is left as it is.
+    /// Asks the stream's writer to stop, also if it is in another process: see [`StreamWriter::stop_requested`]. A
+    /// finished stream stays as it is.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such stream, or no longer.
+    /// `NOT_FOUND` if the stream does not exist or has expired.
     async fn stop(&self, key: &StreamKey) -> Result<()>;
 }
 
-/// The one who writes a stream. Dropped without [`finish`](StreamWriter::finish), the stream ends with an error.
+/// Writes one stream. If it is dropped without [`finish`](StreamWriter::finish), the stream ends with an error.
 #[async_trait]
 pub trait StreamWriter: fmt::Debug + Send + Sync + 'static {
-    /// Adds a chunk and says where it is. Readers in this process see it at once; when it is durable is the log's
-    /// promise.
+    /// Appends a chunk and returns its position. Readers in this process see it at once; the log's documentation states
+    /// when it is durable.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` if there is no room: the stream is then over, and every later call says so too.
-    /// `FAILED_PRECONDITION` if the writer was taken for dead meanwhile.
+    /// `RESOURCE_EXHAUSTED` if there is no room: the stream has then ended, and every later call fails in this way too.
+    /// `FAILED_PRECONDITION` if the log has declared the writer dead.
     async fn append(&self, chunk: JsonText) -> Result<Position>;
 
-    /// Ends the stream with its output or its error, and returns when everything written is as durable as it gets.
+    /// Ends the stream with its output or its error, and returns when everything written is durable in this log.
     ///
-    /// Of an error's two messages only one is kept: the public one if there is one, else the private one, which readers
-    /// get as private.
+    /// The log keeps one of an error's two messages: the public one if there is one, else the private one, which stays
+    /// private for readers.
     ///
     /// # Errors
-    /// As [`append`](StreamWriter::append): the stream is then over already.
+    /// As [`append`](StreamWriter::append): the stream has then already ended.
     async fn finish(self: Box<Self>, outcome: Result<JsonText>) -> Result<()>;
 
-    /// Cancelled when somebody has asked the writer to stop. The writer decides what follows; the log only passes it on.
+    /// Returns a token that is cancelled when [`StreamLog::stop`] is called. The writer decides what to do then.
     fn stop_requested(&self) -> CancellationToken;
 }
 
-/// How a stream ends whose writer went without finishing; for those who implement a log.
+/// Creates the error that ends a stream whose writer disappeared, for implementations of a log.
 pub fn writer_lost() -> Error {
     Error::unavailable("the stream broke off: whoever wrote it ended without finishing it")
         .with_public()
         .with_reason(WRITER_LOST)
 }
 
-/// How a stream ends that has grown larger than this, which is what its log keeps of one; for those who implement a log.
+/// Creates the error that ends a stream larger than its log's limit of `max_bytes`, for implementations of a log.
 pub fn too_large(max_bytes: usize) -> Error {
     Error::resource_exhausted(format!(
         "the stream has grown larger than the {max_bytes} bytes that are kept of one: allow it more with max_stream_bytes"
@@ -139,7 +139,7 @@ pub fn too_large(max_bytes: usize) -> Error {
     .with_public_message("the stream has grown too large to be kept")
 }
 
-/// What a log says of a key that is taken.
+/// Creates the error for opening a key that is taken, for implementations of a log.
 pub fn already_exists(key: &StreamKey) -> Error {
     Error::already_exists(format!(
         "there is a stream '{}' already: choose another id",
@@ -148,7 +148,7 @@ pub fn already_exists(key: &StreamKey) -> Error {
     .with_public()
 }
 
-/// What a log says of a key that it does not know, or no longer.
+/// Creates the error for a stream that does not exist or has expired, for implementations of a log.
 pub fn not_found() -> Error {
     Error::not_found("stream not found").with_public()
 }

@@ -1,4 +1,4 @@
-//! The errors of others, classified.
+//! Conversion of other crates' errors, with a status for each.
 
 use std::cell::RefCell;
 use std::error::Error as StdError;
@@ -8,11 +8,11 @@ use super::chain;
 use crate::{Error, Reason};
 
 impl Error {
-    /// Turns any other error into an `Error`.
+    /// Converts any other error to an `Error`.
     ///
     /// An `Error` inside it is kept: the outermost one gives its status, reason, public message and details. A timeout
-    /// is `DEADLINE_EXCEEDED`, aborted work is `CANCELLED`, and the panic of a task has [`Reason::PANIC`]. Anything else
-    /// is `INTERNAL` and counts as unclassified (see [`Error::is_classified`]).
+    /// is `DEADLINE_EXCEEDED`, aborted work is `CANCELLED`, and the panic of a task has [`Reason::PANIC`]. Anything
+    /// else is `INTERNAL` and counts as unclassified (see [`Error::is_classified`]).
     pub fn foreign(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let foreign = match error.into().downcast::<Self>() {
             Ok(own) => return *own,
@@ -30,7 +30,7 @@ impl Error {
     }
 }
 
-/// The classification of one error of a chain, without a message.
+/// Returns the status and reason for one error of a chain, as an `Error` without a message.
 fn known(error: &(dyn StdError + 'static)) -> Option<Error> {
     if let Some(own) = error.downcast_ref::<Error>() {
         return Some(own.clone());
@@ -56,7 +56,7 @@ fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
             .is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut)
 }
 
-/// Whether a foreign error is being displayed, and the first `Error` that was displayed with it.
+/// Whether this thread is displaying a foreign error, and the first `Error` displayed as part of it.
 enum Display {
     Idle,
     Going,
@@ -67,11 +67,11 @@ thread_local! {
     static DISPLAY: RefCell<Display> = const { RefCell::new(Display::Idle) };
 }
 
-/// The text of a foreign error, and the `Error` whose text is part of it.
+/// Returns the text of a foreign error, and the `Error` whose text is part of it.
 ///
-/// Transparent wrappers (`anyhow::Error` in a box, `#[error(transparent)]`, `io::Error::other`) leave the error that they
-/// hold out of the chain of sources: their `source` is the source of that error. What they do forward is `Display`, so
-/// an `Error` that is displayed meanwhile hands itself over.
+/// Transparent wrappers (`anyhow::Error` in a box, `#[error(transparent)]`, `io::Error::other`) leave the error that
+/// they hold out of the chain of sources: their `source` is the source of that error. They do forward `Display`, so an
+/// `Error` records itself here when it is displayed as part of a foreign error.
 fn display(foreign: &(dyn StdError + 'static)) -> (String, Option<Error>) {
     let outer = DISPLAY.replace(Display::Going);
     let message = foreign.to_string();
@@ -82,7 +82,7 @@ fn display(foreign: &(dyn StdError + 'static)) -> (String, Option<Error>) {
     (message, inside)
 }
 
-/// Notes that an error is being displayed.
+/// Records that `error` is being displayed; called by its `Display`.
 pub(super) fn displayed(error: &Error) {
     DISPLAY.with_borrow_mut(|display| {
         if matches!(display, Display::Going) {
@@ -91,7 +91,7 @@ pub(super) fn displayed(error: &Error) {
     });
 }
 
-/// Errors that the standard library and our dependencies return in many places of these crates, for `?`.
+/// Implements `From`, so that `?` works on errors that are common in these crates.
 macro_rules! from_foreign {
     ($($foreign:ty),* $(,)?) => {
         $(

@@ -13,10 +13,10 @@ pub type HandlerResult<T> = Result<T, HandlerError>;
 ///
 /// Anything that can be boxed as a standard error converts with `?`: errors of the standard library and of other
 /// crates, `anyhow::Error`, strings, and [`Error`], which keeps its status, its reason, its public message and its
-/// details, also from inside another error. It can be read as an [`Error`], and callers get it as one; see
-/// [`Error::foreign`] for how others are classified.
+/// details, also when another error wraps it. A `HandlerError` dereferences to [`Error`], and the caller of the
+/// function gets an [`Error`]. [`Error::foreign`] documents the status of other errors.
 ///
-/// Like `anyhow::Error`, it does not implement [`std::error::Error`], or that conversion could not exist.
+/// Like `anyhow::Error`, it does not implement [`std::error::Error`]: Rust would not allow the conversion then.
 ///
 /// ```
 /// use everturn_core::{Error, HandlerResult, Status};

@@ -14,9 +14,9 @@
 pub struct Reason(&'static str);
 
 impl Reason {
-    /// Sending on a connection whose action has completed.
+    /// An input was sent on a connection whose action has completed.
     pub const ACTION_COMPLETED: Self = Self("action-completed");
-    /// Sending on a connection whose input was closed.
+    /// An input was sent on a connection whose input was closed.
     pub const CONNECTION_CLOSED: Self = Self("connection-closed");
     /// No action is registered under the key.
     pub const ACTION_NOT_FOUND: Self = Self("action-not-found");
@@ -29,12 +29,12 @@ impl Reason {
     /// User code panicked.
     pub const PANIC: Self = Self("panic");
 
-    /// A reason of one's own; the name is the identity.
+    /// Creates a reason; two reasons with the same name are equal.
     pub const fn new(name: &'static str) -> Self {
         Self(name)
     }
 
-    /// The name given to [`Reason::new`].
+    /// Returns the name given to [`Reason::new`].
     pub const fn name(self) -> &'static str {
         self.0
     }

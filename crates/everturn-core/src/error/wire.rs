@@ -1,4 +1,4 @@
-//! Errors as they leave the process.
+//! The form in which errors leave the process.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,9 +29,9 @@ pub enum Exposure {
 }
 
 impl Error {
-    /// Returns the form for a caller, with private text withheld unless `exposure` allows it.
+    /// Returns the error's form for a client, without private text unless `exposure` allows it.
     ///
-    /// `OK` is not an error: an error that claims it leaves as `INTERNAL`.
+    /// An error whose status is `OK` is reported as `INTERNAL`, because `OK` is not an error.
     pub fn to_wire(&self, exposure: Exposure) -> RuntimeError {
         let status = self.wire_status();
         let (message, details) = match (exposure, self.public_message()) {
@@ -46,7 +46,7 @@ impl Error {
         }
     }
 
-    /// Returns the form for the operator, which stored failures keep: always with the operator's message.
+    /// Returns the error's form for the operator, with the operator's message. Stored failures keep this form.
     pub fn for_operator(&self) -> RuntimeError {
         RuntimeError {
             status: Some(self.wire_status()),

@@ -1,4 +1,4 @@
-//! What a stream consists of.
+//! The entries of a stream: events and their positions.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -7,25 +7,25 @@ use std::str::FromStr;
 use super::JsonText;
 use crate::Error;
 
-/// Where in a stream an event is, counted from 1.
+/// The position of an event in a stream, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position(u64);
 
 impl Position {
-    /// Before the first event.
+    /// The position before the first event.
     pub const START: Self = Self(0);
 
-    /// The position of that number; 0 is [`Position::START`].
+    /// Creates a position from its number; 0 is [`Position::START`].
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns the position's number.
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// The position after this one.
+    /// Returns the position after this one.
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
@@ -45,16 +45,16 @@ impl FromStr for Position {
     }
 }
 
-/// Something that happened in a stream, and where.
+/// An event of a stream, with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Where it is.
+    /// The event's position.
     pub position: Position,
-    /// What it is.
+    /// The event.
     pub event: StreamEvent,
 }
 
-/// Something that happened in a stream.
+/// An event of a stream: a chunk, or the stream's end.
 #[derive(Debug, Clone)]
 pub enum StreamEvent {
     /// A chunk was sent.
@@ -66,13 +66,13 @@ pub enum StreamEvent {
 }
 
 impl StreamEvent {
-    /// Whether nothing comes after it.
+    /// Returns whether this event ends the stream.
     pub fn is_end(&self) -> bool {
         !matches!(self, Self::Chunk(_))
     }
 }
 
-/// Errors are equal if they look the same to every reader.
+/// Two errors are equal if every reader sees them alike.
 impl PartialEq for StreamEvent {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

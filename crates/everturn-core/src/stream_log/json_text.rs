@@ -1,4 +1,4 @@
-//! JSON that is written as it was read.
+//! JSON values that keep their exact text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::{Error, Result};
 
-/// A JSON value as its text, in one line. Cloning is cheap.
+/// The text of a JSON value, on one line. Cloning is cheap.
 ///
-/// An event is turned into text once, when it is written, and that text is what every reader gets: no reader's view can
-/// differ from another's, in the digits of a number for instance.
+/// An event is serialised once, when it is written, and every reader gets that text. So no reader sees a different
+/// value than another, for example other digits of a number.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct JsonText(Arc<str>);
 
 impl JsonText {
-    /// The text of a value.
+    /// Serialises a value.
     ///
     /// # Errors
     /// `INTERNAL` if the value has no JSON form.
@@ -24,10 +24,10 @@ impl JsonText {
         Ok(Self(serde_json::to_string(value)?.into()))
     }
 
-    /// Takes text that is JSON already, from a log's storage for instance.
+    /// Checks and keeps text that is already JSON, for example from a log's storage.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not JSON, or not in one line.
+    /// `INVALID_ARGUMENT` if the text is not JSON or not on one line.
     pub fn parse(text: impl Into<Arc<str>>) -> Result<Self> {
         let text = text.into();
         if text.contains(['\n', '\r']) {
@@ -38,15 +38,15 @@ impl JsonText {
         Ok(Self(text))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The value, as any type that can be read from JSON.
+    /// Deserialises the value.
     ///
     /// # Errors
-    /// `INTERNAL` if the value is not one of that type.
+    /// `INTERNAL` if the JSON does not match the type `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
         Ok(serde_json::from_str(&self.0)?)
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-/// Names a stream: its id, within the scope of whoever it belongs to. Cloning is cheap.
+/// The name of a stream: an id within the scope of its owner. Cloning is cheap.
 ///
-/// A scope is whatever separates those who must not see each other's streams: a principal, a tenant, an agent. An id is
-/// not a credential: without the right scope it leads nowhere.
+/// A scope separates owners that must not see each other's streams, such as principals, tenants or agents. An id is not
+/// a credential: without its scope it finds no stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamKey {
     scope: Arc<str>,
@@ -13,7 +13,7 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// The stream of that id in that scope.
+    /// Creates the key of the stream `id` in `scope`.
     pub fn new(scope: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
         Self {
             scope: scope.into(),
@@ -21,12 +21,12 @@ impl StreamKey {
         }
     }
 
-    /// Whose stream it is.
+    /// Returns the scope of the stream's owner.
     pub fn scope(&self) -> &str {
         &self.scope
     }
 
-    /// Which stream of theirs it is.
+    /// Returns the stream's id within its scope.
     pub fn id(&self) -> &str {
         &self.id
     }

@@ -1,4 +1,4 @@
-//! Streams in memory: gone with the process.
+//! A stream log in memory; its streams are lost when the process ends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// What an event costs besides its text.
+/// The memory counted for each event besides its text, in bytes.
 const OVERHEAD: usize = 64;
 
 /// Keeps streams in this process's memory. Cloning gives another handle to the same log.
 ///
-/// Time is that of [`tokio::time`], so tests may pause it.
+/// It uses the clock of [`tokio::time`], which tests can pause.
 #[derive(Clone)]
 pub struct MemoryStreamLog(Arc<Shared>);
 
@@ -37,28 +37,29 @@ pub struct MemoryStreamLogOptions {
 }
 
 impl MemoryStreamLogOptions {
-    /// How long a stream stays after its end; 5 minutes unless set.
+    /// Sets how long a stream is kept after its end; 5 minutes by default.
     pub fn keep_for(mut self, duration: Duration) -> Self {
         self.keep_for = duration;
         self
     }
 
-    /// About how much memory all streams together may take; 256 MiB unless set.
+    /// Sets the approximate memory limit of all streams together; 256 MiB by default.
     ///
-    /// Where there is no room the finished streams go first, the oldest before the others. If that does not help, the
-    /// stream that wants to grow ends with `RESOURCE_EXHAUSTED`.
+    /// When the log is full, it removes finished streams, the oldest first. If that does not make enough room, the
+    /// stream that needs it ends with `RESOURCE_EXHAUSTED`.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// About how much memory one stream may take; 64 MiB unless set. One that wants more ends with `RESOURCE_EXHAUSTED`.
+    /// Sets the approximate memory limit of one stream; 64 MiB by default. A stream that needs more ends with
+    /// `RESOURCE_EXHAUSTED`.
     pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
         self.max_stream_bytes = bytes;
         self
     }
 
-    /// The log.
+    /// Creates the log.
     pub fn build(self) -> MemoryStreamLog {
         MemoryStreamLog(Arc::new(Shared {
             options: self,
@@ -72,19 +73,19 @@ impl MemoryStreamLogOptions {
 struct Shared {
     options: MemoryStreamLogOptions,
     streams: Mutex<HashMap<StreamKey, Arc<Stream>>>,
-    /// When streams that are over for long were last forgotten.
+    /// The time at which expired streams were last removed.
     swept: Mutex<Option<Instant>>,
-    /// What all streams that exist take, those that only a reader still holds included.
+    /// The bytes of all streams, including removed ones that a reader still holds.
     bytes: Arc<AtomicUsize>,
 }
 
 /// One stream.
 struct Stream {
     state: Mutex<State>,
-    /// Says that there is something new.
+    /// Wakes the readers when an event is added.
     news: watch::Sender<()>,
     stop: CancellationToken,
-    /// The log's total, from which this stream's part goes when it does.
+    /// The log's total of bytes; this stream's bytes are subtracted when it is dropped.
     total: Arc<AtomicUsize>,
 }
 
@@ -101,12 +102,12 @@ struct End {
 }
 
 impl MemoryStreamLog {
-    /// A log with the usual settings.
+    /// Creates a log with the default settings.
     pub fn new() -> Self {
         Self::options().build()
     }
 
-    /// Settings for a log.
+    /// Returns the settings of a log, to change before it is built.
     pub fn options() -> MemoryStreamLogOptions {
         MemoryStreamLogOptions {
             keep_for: Duration::from_mins(5),
@@ -128,11 +129,11 @@ impl MemoryStreamLog {
 
 impl Shared {
     fn streams(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Stream>>> {
-        // Every change is a single insertion or removal.
+        // Every change is a single insertion or removal, so a panic leaves the table whole.
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets streams that are over for long. Now and then is enough: nobody is shown one that is.
+    /// Removes expired streams. This need not happen often, because an expired stream is never returned.
     fn sweep(&self) {
         let keep_for = self.options.keep_for;
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +149,7 @@ impl Shared {
         self.bytes.load(Ordering::Relaxed).saturating_add(bytes) <= self.options.max_bytes
     }
 
-    /// Makes room for that many bytes at the expense of finished streams.
+    /// Makes room for that many bytes by removing finished streams.
     fn make_room(&self, bytes: usize) -> Result<()> {
         if self.has_room(bytes) {
             return Ok(());
@@ -159,7 +160,7 @@ impl Shared {
             .filter_map(|(key, stream)| Some((stream.ended_at()?, key.clone())))
             .collect();
         finished.sort();
-        // More than is needed now, so that a full log does not look through all its streams for every event.
+        // Frees more than is needed now, so that a full log does not search all its streams for every event.
         let plenty = bytes.saturating_add(self.options.max_bytes / 16);
         for (_, key) in finished {
             streams.remove(&key);
@@ -180,7 +181,7 @@ impl Shared {
 
 impl Stream {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is a push or an assignment.
+        // Every change is a push or an assignment, so a panic leaves the state whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +193,7 @@ impl Stream {
         self.ended_at().is_some_and(|at| at.elapsed() >= duration)
     }
 
-    /// Why the stream takes no more events, if it does not.
+    /// Returns the error for adding an event to a stream that has ended, or `None` if it has not.
     fn refusal(state: &State) -> Option<Error> {
         let end = state.end.as_ref()?;
         Some(match &end.event {
@@ -201,7 +202,7 @@ impl Stream {
         })
     }
 
-    /// Counts bytes for as long as the stream exists.
+    /// Adds bytes to the stream's and the log's totals until the stream is dropped.
     fn charge(&self, state: &mut State, bytes: usize) {
         state.bytes += bytes;
         self.total.fetch_add(bytes, Ordering::Relaxed);
@@ -219,7 +220,8 @@ impl Stream {
         }
     }
 
-    /// The first event after a position, or the end wherever that is; `None` if it has not been written yet.
+    /// Returns the first event after a position. If the stream ended at or before the position, returns the end; if the
+    /// event has not been written yet, `None`.
     fn after(&self, position: Position) -> Option<Entry> {
         let state = self.state();
         let index = usize::try_from(position.number()).unwrap_or(usize::MAX);
@@ -308,7 +310,7 @@ impl Reader {
                 self.over = entry.event.is_end();
                 return Some((Ok(entry), self));
             }
-            // The stream holds the sender, and this the stream: it cannot close.
+            // Cannot fail: this reader holds the stream, and the stream holds the sender.
             let _ = self.news.changed().await;
         }
     }
@@ -320,7 +322,7 @@ struct MemoryWriter {
 }
 
 impl MemoryWriter {
-    /// Makes room for that many bytes more of this stream.
+    /// Makes room for that many more bytes of this stream.
     fn admit(&self, bytes: usize) -> Result<()> {
         let most = self.log.options.max_stream_bytes;
         if self.stream.state().bytes.saturating_add(bytes) > most {
@@ -338,7 +340,7 @@ impl StreamWriter for MemoryWriter {
             let ended_before = Stream::refusal(&self.stream.state());
             self.stream
                 .end(StreamEvent::Failed(StoredError::from(&error).into()));
-            // Readers learn what they may know; the writer's operator, what to do about it.
+            // Readers got the stored form, perhaps without private text; the writer's operator needs the whole error.
             return Err(ended_before.unwrap_or(error));
         }
         let mut state = self.stream.state();
@@ -359,7 +361,7 @@ impl StreamWriter for MemoryWriter {
         }
         self.stream.end(match outcome {
             Ok(output) => {
-                // An end is always kept: it is what lets the stream expire.
+                // The end is kept even if there is no room, because a stream without an end would never expire.
                 let cost = output.as_str().len();
                 self.stream.charge(&mut self.stream.state(), cost);
                 StreamEvent::Done(output)

@@ -1,14 +1,14 @@
-//! Errors as a log keeps them.
+//! The form in which a log stores errors.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Error, Exposure, Status};
 
-/// An error in the form that a log writes: of its two messages the one that counts, and for whom it is.
+/// An error as a log stores it: with one message, and whether that message is public.
 ///
-/// A public error keeps only its public text. One without keeps its private text, marked as such, so that a reader may
-/// show it to an operator and not to a client.
+/// An error with a public message keeps only that. An error without one keeps its private message, marked as private,
+/// so that a reader can show it to an operator and not to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredError {
     /// The canonical status.
@@ -17,7 +17,7 @@ pub struct StoredError {
     pub message: String,
     /// Whether the message may be shown to clients.
     pub public: bool,
-    /// Anything machine-readable that helps the caller.
+    /// Machine-readable details that help the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
