@@ -1,4 +1,4 @@
-//! What a prompt is rendered with: input, context, history and documents, all borrowed.
+//! The data of a rendering: input, context, history and documents, all borrowed.
 
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ pub struct Data<'a> {
     pub(crate) docs: Option<&'a [Value]>,
 }
 
-/// The conversation so far: given whole, or only described for templates that look at it.
+/// The conversation so far: as messages, or as a function that returns its JSON for templates that read it.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum History<'a> {
     #[default]
@@ -39,12 +39,12 @@ pub(crate) enum History<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// No input, no context, no history.
+    /// Creates data without input, context, history and documents.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The variables of the template, an object: `{{name}}` prints its `name`.
+    /// Sets the variables of the template, an object: `{{name}}` prints its `name`.
     ///
     /// Defaults apply key by key. An input that is not an object is available as `{{this}}` and gets no
     /// defaults.
@@ -54,40 +54,41 @@ impl<'a> Data<'a> {
         self
     }
 
-    /// The context variables: `{{@auth.email}}` prints `email` of its `auth`.
+    /// Sets the context variables: `{{@auth.email}}` prints `email` of its `auth`.
     #[must_use]
     pub fn context(mut self, context: &'a Map<String, Value>) -> Self {
         self.context = Some(context);
         self
     }
 
-    /// One more context variable, before those of [`context`](Self::context).
+    /// Adds one context variable, which wins over a variable of that name in [`context`](Self::context).
     #[must_use]
     pub fn variable(mut self, name: &'a str, value: &'a Value) -> Self {
         self.variables.push((name, value));
         self
     }
 
-    /// The conversation so far, which `{{history}}` inserts.
+    /// Sets the conversation so far, which `{{history}}` inserts.
     ///
-    /// Without that helper it goes before the last message if that is the user's, else to the end.
+    /// Without that helper the history goes before the last message if that is the user's, else to the end.
     #[must_use]
     pub fn messages(mut self, messages: &'a [Message]) -> Self {
         self.history = History::Messages(messages);
         self
     }
 
-    /// The conversation so far as JSON, for `{{@metadata.messages}}` only.
+    /// Sets a function that returns the conversation so far as JSON, for `{{@metadata.messages}}` only.
     ///
-    /// For callers that splice a history of their own type into the result of
-    /// [`Prompt::render_pieces`](crate::Prompt::render_pieces): the function runs only if the template looks.
+    /// It is for callers that splice a history of their own type into the result of
+    /// [`Prompt::render_pieces`](crate::Prompt::render_pieces). The function runs only if the template reads that
+    /// variable.
     #[must_use]
     pub fn describe_messages(mut self, describe: &'a dyn Fn() -> Value) -> Self {
         self.history = History::Described(describe);
         self
     }
 
-    /// The documents, available as `{{@metadata.docs}}`.
+    /// Sets the documents, available as `{{@metadata.docs}}`.
     #[must_use]
     pub fn docs(mut self, docs: &'a [Value]) -> Self {
         self.docs = Some(docs);

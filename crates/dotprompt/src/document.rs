@@ -1,4 +1,4 @@
-//! A `.prompt` source taken apart: frontmatter above, template below.
+//! Parsing of a `.prompt` source into its frontmatter and its template.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::metadata::Metadata;
 use crate::position::Position;
 use crate::whitespace::{is_space, line_break, trim};
 
-/// A source that has been read but not compiled: metadata as written and the template's text.
+/// A source that is parsed but not compiled: the metadata as written and the template's text.
 ///
 /// Schemas and tool names are still as the author wrote them;
 /// [`Dotprompt::render_metadata`](crate::Dotprompt::render_metadata) resolves them.
@@ -24,26 +24,26 @@ pub struct ParsedPrompt {
 }
 
 impl ParsedPrompt {
-    /// The frontmatter.
+    /// Returns the frontmatter.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// The template: the body trimmed at both ends, or the whole source if there is no frontmatter.
+    /// Returns the template: the body trimmed at both ends, or the whole source if there is no frontmatter.
     pub fn template(&self) -> &str {
         &self.template
     }
 
-    /// Why the frontmatter could not be read, if it could not.
+    /// Returns the error of a frontmatter that could not be read.
     ///
-    /// The format asks to carry on in that case with the whole source as the template and without metadata;
-    /// callers that prefer to stop look here.
+    /// The format then takes the whole source as the template and goes on without metadata. A caller that prefers
+    /// to fail checks this error.
     pub fn frontmatter_error(&self) -> Option<&Error> {
         self.frontmatter_error.as_ref()
     }
 
     pub(crate) fn read(source: &str, file: Option<Arc<str>>) -> Self {
-        // Editors on Windows write a byte order mark; it is no part of the prompt.
+        // Editors on Windows write a byte order mark, which is not part of the prompt.
         let source = source.strip_prefix('\u{feff}').unwrap_or(source);
         let Some(sections) = split(source) else {
             return Self::plain(source, Position::START, file);
@@ -87,7 +87,7 @@ impl ParsedPrompt {
         }
     }
 
-    /// Where the frontmatter writes the given key path, or the nearest key above it.
+    /// Returns the position of a key path in the frontmatter, or of the nearest key above it.
     pub(crate) fn locate(&self, path: &[String]) -> Option<Location> {
         let (yaml, start) = self.yaml.as_ref()?;
         let offset = frontmatter::locate(yaml, path);
@@ -101,8 +101,8 @@ struct Sections {
     body: Range<usize>,
 }
 
-/// Finds the two markers. There is frontmatter only between a line `---`, which blank lines and lines starting
-/// with `#` may precede, and a later line `---` that ends in a line break.
+/// Finds the two markers. Frontmatter starts after a line `---`, which only blank lines and lines starting with `#`
+/// may precede, and ends at a later line `---` that ends in a line break.
 fn split(source: &str) -> Option<Sections> {
     let open = skip_preamble(source);
     let after_open = source[open..].strip_prefix("---")?;
@@ -136,7 +136,7 @@ fn skip_preamble(source: &str) -> usize {
     at
 }
 
-/// The offset behind the last line break of the white space at `at`, if it has one.
+/// Returns the offset after the last line break in the white space at `at`, if there is a line break.
 fn after_last_break(source: &str, at: usize) -> Option<usize> {
     let rest = &source[at..];
     let space = &rest[..rest.len() - rest.trim_start_matches(is_space).len()];

@@ -1,4 +1,4 @@
-//! The entry point: definitions by name, and what can be done with a source.
+//! The entry point: definitions by name, and methods that parse, compile and render a source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::store::{PromptRef, PromptStore};
 
 /// Parses, compiles and renders prompts.
 ///
-/// It holds what prompts refer to by name: partials, helpers, schemas, tools, and resolvers for those that are
-/// not known beforehand. Methods that define consume and return; a clone shares everything and may define more.
+/// It holds the definitions that prompts refer to by name (partials, helpers, schemas and tools) and resolvers for
+/// names that are not defined beforehand. A clone shares the definitions and can add its own.
 ///
 /// ```
 /// use dotprompt::{Data, Dotprompt};
@@ -40,7 +40,7 @@ pub struct Dotprompt {
 }
 
 impl Dotprompt {
-    /// Nothing is defined but the built-in helpers.
+    /// Creates an instance with the built-in helpers only.
     pub fn new() -> Self {
         Self::default()
     }
@@ -52,7 +52,7 @@ impl Dotprompt {
         self
     }
 
-    /// Defines a helper by a closure, which templates call as `{{name ...}}`; it may replace a built-in one.
+    /// Defines a helper as a closure, which templates call as `{{name ...}}`; it may replace a built-in one.
     #[must_use]
     pub fn define_helper<F>(self, name: impl Into<String>, helper: F) -> Self
     where
@@ -61,28 +61,29 @@ impl Dotprompt {
         self.define_helper_type(name, helper)
     }
 
-    /// Defines a helper by a type that implements [`Helper`].
+    /// Defines a helper as a value that implements [`Helper`].
     #[must_use]
     pub fn define_helper_type(mut self, name: impl Into<String>, helper: impl Helper + 'static) -> Self {
         self.edit().helpers.insert(name.into(), Arc::new(helper));
         self
     }
 
-    /// Defines a JSON Schema that Picoschema may name.
+    /// Defines a JSON Schema that Picoschema can refer to by name.
     #[must_use]
     pub fn define_schema(mut self, name: impl Into<String>, schema: Value) -> Self {
         self.edit().schemas.insert(name.into(), schema);
         self
     }
 
-    /// Defines a tool that prompts may name.
+    /// Defines a tool that prompts can refer to by name.
     #[must_use]
     pub fn define_tool(mut self, tool: ToolDefinition) -> Self {
         self.edit().tools.insert(tool.name.clone(), tool);
         self
     }
 
-    /// Asks `resolver` for the source of partials that are not defined, when a prompt is compiled.
+    /// Sets a resolver that returns the source of partials that are not defined. It is called when a prompt is
+    /// compiled.
     #[must_use]
     pub fn partial_resolver<F>(mut self, resolver: F) -> Self
     where
@@ -92,7 +93,7 @@ impl Dotprompt {
         self
     }
 
-    /// Asks `resolver` for schemas that are not defined.
+    /// Sets a resolver that returns schemas that are not defined.
     #[must_use]
     pub fn schema_resolver<F>(mut self, resolver: F) -> Self
     where
@@ -102,7 +103,7 @@ impl Dotprompt {
         self
     }
 
-    /// Asks `resolver` for tools that are not defined; one that it does not know is then an error.
+    /// Sets a resolver that returns tools that are not defined. A tool that it does not know is then an error.
     #[must_use]
     pub fn tool_resolver<F>(mut self, resolver: F) -> Self
     where
@@ -112,21 +113,21 @@ impl Dotprompt {
         self
     }
 
-    /// Takes prompts, and partials that are neither defined nor resolved, from `store`.
+    /// Sets the store of prompts, and of partials that are neither defined nor resolved.
     #[must_use]
     pub fn store(mut self, store: impl PromptStore + 'static) -> Self {
         self.edit().store = Some(Arc::new(store));
         self
     }
 
-    /// The model whose configuration applies to prompts that name none.
+    /// Sets the model whose configuration applies to prompts that name no model.
     #[must_use]
     pub fn default_model(mut self, model: impl Into<String>) -> Self {
         self.edit().default_model = Some(model.into());
         self
     }
 
-    /// The default configuration of a model, an object; a prompt's own `config` wins key by key.
+    /// Sets the default configuration of a model, an object; a prompt's own `config` wins key by key.
     #[must_use]
     pub fn model_config(mut self, model: impl Into<String>, config: Value) -> Self {
         self.edit().model_configs.insert(model.into(), config);
@@ -140,7 +141,7 @@ impl Dotprompt {
         self
     }
 
-    /// Takes a source apart; never fails.
+    /// Parses a source into frontmatter and template; never fails.
     pub fn parse(&self, source: &str) -> ParsedPrompt {
         ParsedPrompt::read(source, None)
     }
@@ -153,15 +154,15 @@ impl Dotprompt {
         self.compile_source(source, None)
     }
 
-    /// Compiles a source that has a name, usually its path, which errors then tell.
+    /// Compiles a source under a name, usually its path, which error messages show.
     pub fn compile_named(&self, file: &str, source: &str) -> Result<Prompt, Error> {
         self.compile_source(source, Some(Arc::from(file)))
     }
 
     /// Loads a prompt from the store and compiles it.
     ///
-    /// Its metadata tells `name`, `variant` and `version`, unless the frontmatter does. Fails as
-    /// [`compile`](Self::compile) does, and if there is no store or no such prompt.
+    /// Its metadata gets `name`, `variant` and `version` from the store unless the frontmatter sets them. Fails as
+    /// [`compile`](Self::compile) does, and if there is no store or the store does not have the prompt.
     pub fn load(&self, prompt: &PromptRef) -> Result<Prompt, Error> {
         let Some(store) = &self.definitions.store else {
             return Err(Error::new(ErrorKind::Metadata(
@@ -196,7 +197,7 @@ impl Dotprompt {
         self.compile(source)?.render_with(data, options)
     }
 
-    /// The metadata of a source with `options` on top, schemas expanded and tools resolved.
+    /// Returns the metadata of a source with `options` on top, schemas expanded and tools resolved.
     pub fn render_metadata(&self, source: &str, options: &Metadata) -> Result<Metadata, Error> {
         self.definitions.resolve(&self.read(source, None)?, options)
     }

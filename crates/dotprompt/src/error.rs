@@ -1,4 +1,4 @@
-//! The one error of this crate and where in a file it arose.
+//! The error of this crate, with its location in a file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::limits::Limit;
 use crate::store::StoreError;
 
-/// Why a prompt could not be parsed, compiled, resolved or rendered.
+/// The error of parsing, compiling, resolving or rendering a prompt.
 ///
-/// [`kind`](Self::kind) says what happened by meaning, [`location`](Self::location) says where. The displayed
+/// [`kind`](Self::kind) returns the cause, [`location`](Self::location) the place in the source. The displayed
 /// form is one line: `greet.prompt:3:7: unknown helper 'shout'`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
@@ -19,7 +19,7 @@ struct Inner {
     location: Option<Location>,
 }
 
-/// What went wrong.
+/// The cause of an [`Error`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -29,26 +29,26 @@ pub enum ErrorKind {
     Metadata(String),
     /// A Picoschema definition breaks a rule of the format.
     Schema(String),
-    /// A schema is named that nobody defines.
+    /// The named schema is not defined.
     UnknownSchema(String),
     /// The tool resolver does not know the named tool.
     UnknownTool(String),
     /// The template is not well formed.
     Syntax(String),
-    /// The template calls a helper that nobody defines.
+    /// The template calls a helper that is not defined.
     UnknownHelper(String),
     /// A helper refused its arguments or failed.
     Helper {
         /// The helper's name.
         name: String,
-        /// What it said.
+        /// The helper's message.
         message: String,
     },
-    /// The template includes a partial that nobody defines.
+    /// The template includes a partial that is not defined.
     UnknownPartial(String),
-    /// Partials include each other without end; the names, the first one repeated at the end.
+    /// Partials include each other without end. Holds their names, with the first one repeated at the end.
     PartialCycle(Vec<String>),
-    /// A resolver failed, as opposed to not knowing the name.
+    /// A resolver failed; a resolver that does not know the name is another kind of error.
     Resolver(String),
     /// The prompt store failed.
     Store(StoreError),
@@ -86,12 +86,12 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// Returns the cause.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// Where it went wrong; absent when no source is involved.
+    /// Returns the place in the source, or `None` if the error concerns no source.
     pub fn location(&self) -> Option<&Location> {
         self.0.location.as_ref()
     }

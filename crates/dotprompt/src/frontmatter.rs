@@ -1,4 +1,4 @@
-//! The YAML between the markers, turned into [`Metadata`].
+//! Parsing of the frontmatter's YAML into [`Metadata`].
 
 use serde_json::{Map, Number, Value};
 use yaml_serde::Value as Yaml;
@@ -22,10 +22,10 @@ const RESERVED: [&str; 12] = [
     "version",
 ];
 
-/// How deep lists and mappings may stand inside each other.
+/// The deepest nesting allowed of lists and mappings.
 const MAX_DEPTH: usize = 64;
 
-/// Reads the frontmatter, or says what is wrong with it and where.
+/// Parses the frontmatter, or returns a message and the position of the mistake.
 pub(crate) fn read(yaml: &str) -> Result<Metadata, (String, Position)> {
     if nests_too_deeply(yaml) {
         return Err((
@@ -47,8 +47,8 @@ pub(crate) fn read(yaml: &str) -> Result<Metadata, (String, Position)> {
     }
 }
 
-/// Whether lists or mappings stand inside each other beyond any use. The reader would refuse them as well, but
-/// only after work that grows with the square of the depth.
+/// Returns whether lists or mappings are nested too deeply. The YAML parser would refuse them too, but only after
+/// work that grows with the square of the depth.
 fn nests_too_deeply(yaml: &str) -> bool {
     let mut brackets = 0_usize;
     for byte in yaml.bytes() {
@@ -85,7 +85,7 @@ fn sort_keys(raw: Map<String, Value>) -> Metadata {
     Metadata::from(metadata)
 }
 
-/// The depth to which the reader nests is bounded by `yaml_serde`, and so is the recursion here.
+/// Converts YAML to JSON. `yaml_serde` bounds the depth of its values, and so the recursion here.
 fn to_json(value: Yaml) -> Value {
     match value {
         Yaml::Null => Value::Null,
@@ -108,7 +108,7 @@ fn number_to_json(number: &yaml_serde::Number) -> Value {
     if let Some(number) = number.as_i64() {
         return Value::from(number);
     }
-    // JSON has no infinity and no not-a-number; JavaScript writes null for them.
+    // JSON has no infinity and no NaN; JavaScript writes null for them.
     number
         .as_f64()
         .and_then(Number::from_f64)
@@ -122,7 +122,7 @@ fn key_to_text(key: Yaml) -> String {
     }
 }
 
-/// The offset of the innermost key of `path` that the text writes in order.
+/// Returns the offset of the last key of `path` that the text contains after the keys before it.
 pub(crate) fn locate(yaml: &str, path: &[String]) -> usize {
     let mut found = 0;
     let mut from = 0;

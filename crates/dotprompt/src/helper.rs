@@ -24,7 +24,7 @@ use crate::output::Output;
 /// # Ok::<(), dotprompt::Error>(())
 /// ```
 pub trait Helper: Send + Sync {
-    /// Computes what the call stands for.
+    /// Returns the result of a call.
     fn call(&self, call: &mut HelperCall<'_>) -> Result<HelperOutput, HelperError>;
 }
 
@@ -37,7 +37,7 @@ where
     }
 }
 
-/// What a helper is called with.
+/// A call of a helper: its arguments, its context and its block.
 pub struct HelperCall<'c> {
     pub(crate) args: Vec<Option<Cow<'c, Value>>>,
     pub(crate) hash: Vec<(&'c str, Option<Cow<'c, Value>>)>,
@@ -45,49 +45,49 @@ pub struct HelperCall<'c> {
     pub(crate) block: Option<&'c mut dyn RenderBlock>,
 }
 
-/// Renders the block that a helper was given.
+/// Renders the block of a helper's call.
 pub(crate) trait RenderBlock {
     fn body(&mut self, this: Option<&Value>) -> Result<Fragment, Error>;
     fn inverse(&mut self) -> Result<Fragment, Error>;
 }
 
 impl HelperCall<'_> {
-    /// How many arguments were given, those without a value included.
+    /// Returns the number of arguments, including those without a value.
     pub fn len(&self) -> usize {
         self.args.len()
     }
 
-    /// Whether there are no arguments.
+    /// Returns whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.args.is_empty()
     }
 
-    /// An argument, counted from 0; none if it was not given or has no value.
+    /// Returns an argument, counted from 0, or `None` if it was not given or has no value.
     pub fn arg(&self, index: usize) -> Option<&Value> {
         self.args.get(index)?.as_deref()
     }
 
-    /// An argument that is a text.
+    /// Returns an argument if it is a text.
     pub fn text(&self, index: usize) -> Option<&str> {
         self.arg(index)?.as_str()
     }
 
-    /// An argument of the form `key=value`.
+    /// Returns the value of an argument of the form `key=value`.
     pub fn named(&self, key: &str) -> Option<&Value> {
         self.hash.iter().find(|(name, _)| *name == key)?.1.as_deref()
     }
 
-    /// The context in which the call stands.
+    /// Returns the context in which the helper is called.
     pub fn this(&self) -> &Value {
         &self.this
     }
 
-    /// Whether the call is a block: `{{#helper}}...{{/helper}}`.
+    /// Returns whether the call is a block: `{{#helper}}...{{/helper}}`.
     pub fn is_block(&self) -> bool {
         self.block.is_some()
     }
 
-    /// Renders the block in the current context; nothing if the call is no block.
+    /// Renders the block in the current context; returns an empty fragment if the call is not a block.
     pub fn body(&mut self) -> Result<Fragment, HelperError> {
         self.block
             .as_mut()
@@ -101,7 +101,7 @@ impl HelperCall<'_> {
             .map_or(Ok(Fragment::default()), |block| Ok(block.body(Some(this))?))
     }
 
-    /// Renders what stands behind `{{else}}`.
+    /// Renders the part of the block after `{{else}}`.
     pub fn inverse(&mut self) -> Result<Fragment, HelperError> {
         self.block
             .as_mut()
@@ -123,17 +123,17 @@ impl fmt::Debug for HelperCall<'_> {
 pub struct Fragment(Output);
 
 impl Fragment {
-    /// The text without the marks.
+    /// Returns the text without the marks.
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
 
-    /// Whether there is neither text nor a mark.
+    /// Returns whether the fragment has neither text nor marks.
     pub fn is_empty(&self) -> bool {
         self.0.text.is_empty() && self.0.marks.is_empty()
     }
 
-    /// Puts another fragment behind this one.
+    /// Appends another fragment.
     pub fn push(&mut self, other: Self) {
         self.0.append(other.0);
     }
@@ -153,12 +153,12 @@ impl From<Output> for Fragment {
     }
 }
 
-/// What a helper returns: a value to print or to pass on, or a rendered block.
+/// The result of a helper: a value to print or to pass on, or a rendered block.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HelperOutput {
-    /// A value; text in it is never taken for a mark.
+    /// A value. Its text is printed as it is, even if it looks like a mark.
     Value(Value),
-    /// What [`HelperCall::body`] or [`HelperCall::inverse`] returned.
+    /// A block that [`HelperCall::body`] or [`HelperCall::inverse`] rendered.
     Fragment(Fragment),
 }
 
@@ -174,12 +174,12 @@ impl From<Fragment> for HelperOutput {
     }
 }
 
-/// Why a helper failed.
+/// The failure of a helper.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HelperError {
     /// The helper's own reason.
     Message(String),
-    /// Its block could not be rendered.
+    /// The helper's block could not be rendered.
     Render(Error),
 }
 

@@ -37,5 +37,5 @@ pub use self::resolve::{ResolveError, ToolDefinition};
 pub use self::store::{DirStore, PromptRef, PromptStore, StoreError, StoreErrorKind, StoredPrompt};
 pub use self::transcript::{Piece, Placement};
 
-// Values in signatures here are its values.
+// Its `Value` appears in public signatures.
 pub use serde_json;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How much work and memory one prompt may cost.
+/// The limits of work and memory for one prompt.
 ///
 /// A template that exceeds a bound fails with
 /// [`ErrorKind::LimitExceeded`](crate::ErrorKind::LimitExceeded); it cannot hang the process, exhaust its
@@ -30,7 +30,7 @@ pub struct Limits {
     pub partial_depth: usize,
     /// Blocks, partials and subexpressions active inside each other while rendering. Default 256.
     pub depth: usize,
-    /// Statements executed while rendering, each turn of a loop counted. Default one million.
+    /// Statements executed while rendering, counted again in each pass of a loop. Default one million.
     pub steps: u64,
     /// Bytes written while rendering, intermediate results included. Default 16 MiB.
     pub output_bytes: usize,
@@ -51,7 +51,7 @@ impl Default for Limits {
     }
 }
 
-/// The bound of [`Limits`] that was exceeded.
+/// Names the bound of [`Limits`] that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {

@@ -1,4 +1,4 @@
-//! Messages and their parts: what a prompt renders into, and what it takes as history.
+//! Messages and their parts: the result of rendering a prompt, and its history.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Who speaks in a message: `system`, `user`, `model`, `tool`, or any other lower-case word.
+/// The speaker of a message: `system`, `user`, `model`, `tool`, or any other lower-case word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Role(Cow<'static, str>);
@@ -22,7 +22,7 @@ impl Role {
     /// A tool that answers the model.
     pub const TOOL: Self = Self(Cow::Borrowed("tool"));
 
-    /// The role as written in a template.
+    /// Returns the role's name as written in a template.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -70,12 +70,12 @@ impl PartialEq<&str> for Role {
 /// rendered by reference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The role of the speaker.
     pub role: Role,
-    /// What is said.
+    /// The parts of the message.
     #[serde(default)]
     pub content: Arc<Vec<Part>>,
-    /// Anything else that is known about the message.
+    /// Additional data about the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Arc<Map<String, Value>>>,
 }
@@ -84,7 +84,7 @@ static HISTORY: LazyLock<Arc<Map<String, Value>>> =
     LazyLock::new(|| Arc::new(Map::from_iter([("purpose".to_owned(), Value::from("history"))])));
 
 impl Message {
-    /// A message of `role` with the given parts.
+    /// Creates a message of `role` with the given parts.
     pub fn new(role: Role, content: Vec<Part>) -> Self {
         Self {
             role,
@@ -93,27 +93,27 @@ impl Message {
         }
     }
 
-    /// A message of the user with one part of text.
+    /// Creates a message of the user with one part of text.
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::USER, vec![Part::text(text)])
     }
 
-    /// A message of the model with one part of text.
+    /// Creates a message of the model with one part of text.
     pub fn model(text: impl Into<String>) -> Self {
         Self::new(Role::MODEL, vec![Part::text(text)])
     }
 
-    /// A message of the application with one part of text.
+    /// Creates a system message with one part of text.
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(Role::SYSTEM, vec![Part::text(text)])
     }
 
-    /// The text of all parts that have one, joined.
+    /// Returns the joined text of all parts that have text.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Part::as_text).collect()
     }
 
-    /// The same message with `purpose: history` added to its metadata, as `{{history}}` inserts it.
+    /// Returns the message with `purpose: history` in its metadata, as `{{history}}` inserts it.
     #[must_use]
     pub fn as_history(&self) -> Self {
         let metadata = match &self.metadata {
@@ -142,9 +142,9 @@ pub enum Part {
     Text(String),
     /// A picture, a sound, a film or a document, by reference.
     Media(Media),
-    /// A named place that whoever sends the prompt may fill; written by `{{section "name"}}`.
+    /// A named place for content that the sender of the prompt adds; written by `{{section "name"}}`.
     Section(String),
-    /// Any other part, as it came.
+    /// Any other part, unchanged.
     Other(Map<String, Value>),
 }
 
@@ -152,7 +152,7 @@ pub enum Part {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Media {
-    /// Where the content is; often a `data:` URL that holds it.
+    /// The URL of the content, often a `data:` URL that contains it.
     pub url: String,
     /// The media type, if the template names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,12 +160,12 @@ pub struct Media {
 }
 
 impl Part {
-    /// A part of text.
+    /// Creates a part of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
-    /// The text of this part, if it has one.
+    /// Returns the text of this part, if it has text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),

@@ -1,4 +1,4 @@
-//! What a prompt says about itself: model, configuration, schemas, tools and everything else in its frontmatter.
+//! A prompt's metadata: model, configuration, schemas, tools and all other keys of its frontmatter.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// Keys that the format does not define are in [`raw`](Self::raw), and those of the form `namespace.key` also in
 /// [`ext`](Self::ext).
 ///
-/// The same type carries additional metadata at render time, which wins over the frontmatter:
+/// Additional metadata can be passed at render time, where it wins over the frontmatter:
 ///
 /// ```
 /// # use dotprompt::{Dotprompt, Metadata};
@@ -26,12 +26,12 @@ use serde_json::{Map, Value};
 pub struct Metadata(Map<String, Value>);
 
 impl Metadata {
-    /// No metadata at all.
+    /// Creates empty metadata.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The keys that every prompt has.
+    /// Creates metadata with the keys that every prompt has.
     pub(crate) fn base() -> Self {
         Self(
             ["ext", "metadata", "config"]
@@ -41,44 +41,44 @@ impl Metadata {
         )
     }
 
-    /// The same metadata with one key set.
+    /// Sets one key.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.0.insert(key.into(), value.into());
         self
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)
     }
 
-    /// The name of the prompt.
+    /// Returns the name of the prompt.
     pub fn name(&self) -> Option<&str> {
         self.text("name")
     }
 
-    /// The variant of the prompt.
+    /// Returns the variant of the prompt.
     pub fn variant(&self) -> Option<&str> {
         self.text("variant")
     }
 
-    /// What the prompt is for.
+    /// Returns the description of the prompt.
     pub fn description(&self) -> Option<&str> {
         self.text("description")
     }
 
-    /// The model to ask.
+    /// Returns the name of the model.
     pub fn model(&self) -> Option<&str> {
         self.text("model")
     }
 
-    /// The configuration for the model.
+    /// Returns the configuration for the model.
     pub fn config(&self) -> Option<&Map<String, Value>> {
         self.object("config")
     }
 
-    /// The names of tools that have no definition here.
+    /// Returns the names of tools without a definition.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.0
             .get("tools")
@@ -88,7 +88,7 @@ impl Metadata {
             .filter_map(Value::as_str)
     }
 
-    /// The definitions of tools that were resolved by name.
+    /// Returns the definitions of tools that were resolved by name.
     pub fn tool_definitions(&self) -> &[Value] {
         self.0
             .get("toolDefs")
@@ -96,47 +96,47 @@ impl Metadata {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The schema of the input: as written, or JSON Schema once resolved.
+    /// Returns the schema of the input: as written, or JSON Schema once resolved.
     pub fn input_schema(&self) -> Option<&Value> {
         self.object("input")?.get("schema")
     }
 
-    /// The default values of the template's variables.
+    /// Returns the default values of the template's variables.
     pub fn input_default(&self) -> Option<&Map<String, Value>> {
         self.object("input")?.get("default")?.as_object()
     }
 
-    /// The schema of the output: as written, or JSON Schema once resolved.
+    /// Returns the schema of the output: as written, or JSON Schema once resolved.
     pub fn output_schema(&self) -> Option<&Value> {
         self.object("output")?.get("schema")
     }
 
-    /// The format of the output.
+    /// Returns the format of the output.
     pub fn output_format(&self) -> Option<&str> {
         self.object("output")?.get("format")?.as_str()
     }
 
-    /// The whole frontmatter as written; absent if the source has none.
+    /// Returns the whole frontmatter as written, or `None` if the source has none.
     pub fn raw(&self) -> Option<&Map<String, Value>> {
         self.object("raw")
     }
 
-    /// The keys with a dot, split at the last one: `a.b.c: 1` is `c: 1` in `ext["a.b"]`.
+    /// Returns the keys with a dot, split at the last dot: `a.b.c: 1` is `c: 1` in `ext["a.b"]`.
     pub fn ext(&self) -> Option<&Map<String, Value>> {
         self.object("ext")
     }
 
-    /// The metadata as a JSON object.
+    /// Returns the metadata as a JSON object.
     pub fn as_map(&self) -> &Map<String, Value> {
         &self.0
     }
 
-    /// The metadata as a JSON object.
+    /// Returns the metadata as a JSON object.
     pub fn into_map(self) -> Map<String, Value> {
         self.0
     }
 
-    /// Lays `over` on top: its keys replace, only `config` is merged key by key.
+    /// Merges `over` into this metadata: its keys replace those here, and `config` is merged key by key.
     pub(crate) fn overlay(&mut self, over: &Self) {
         let mut config = self.config().cloned().unwrap_or_default();
         config.extend(over.config().cloned().unwrap_or_default());

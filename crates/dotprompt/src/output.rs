@@ -1,8 +1,8 @@
-//! What a template renders into: text, and marks beside it.
+//! The output of a template: text, and marks at offsets in it.
 
 use crate::message::{Media, Role};
 
-/// Something other than text that a template says at a place in its text.
+/// A role, history, media or section that a template puts at a place in its text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Mark {
     Role(Role),
@@ -30,7 +30,7 @@ impl Output {
             .extend(other.marks.into_iter().map(|(at, mark)| (at + offset, mark)));
     }
 
-    /// The same output with `indent` before every line; a last line without anything on it stays as it is.
+    /// Puts `indent` before every line, except before an empty last line.
     pub(crate) fn indented(self, indent: &str) -> Self {
         let mut result = Self::default();
         let mut marks = self.marks.into_iter().peekable();

@@ -2,8 +2,8 @@
 //!
 //! `name: string, who it is` is a required property, `name?` an optional one that may be null,
 //! `tags(array, labels): string`, `address(object): {...}` and `tier(enum): [free, pro]` say their type in
-//! parentheses, and `(*): any` allows further properties. A word that is no scalar type is the name of a schema
-//! defined elsewhere. What already is JSON Schema is left alone.
+//! parentheses, and `(*): any` allows further properties. Any word other than a scalar type is the name of a
+//! defined schema. A definition that already is JSON Schema stays unchanged.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 
 const SCALARS: [&str; 6] = ["any", "boolean", "integer", "null", "number", "string"];
 const WILDCARD: &str = "(*)";
-/// Deeper than anything readable, and shallow enough for any stack.
+/// The deepest nesting allowed: more than a person writes, and safe for the stack.
 const MAX_DEPTH: usize = 64;
 
 /// Expands a Picoschema definition to JSON Schema.
@@ -40,7 +40,7 @@ const MAX_DEPTH: usize = 64;
 /// # Errors
 ///
 /// [`ErrorKind::Schema`] if a rule of the notation is broken, [`ErrorKind::UnknownSchema`] if a name is not
-/// known, and whatever `resolve` fails with.
+/// known, and the error of `resolve`.
 pub fn picoschema(
     definition: &Value,
     mut resolve: impl FnMut(&str) -> Result<Option<Value>, Error>,
@@ -53,7 +53,7 @@ pub fn picoschema(
     .map_err(|(error, _)| error)
 }
 
-/// An error and the keys that lead to the place in the definition where it arose.
+/// An error and the path of keys to its place in the definition.
 pub(crate) type Misplaced = (Error, Vec<String>);
 
 pub(crate) fn expand_located(
@@ -100,7 +100,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// `type`, `type, description`, or the name of a schema with or without a description of its own.
+    /// Expands `type`, `type, description`, or the name of a schema with or without a description.
     fn word(&mut self, text: &str, nested: bool) -> Result<Value, Misplaced> {
         let (name, description) = split_description(text);
         let mut schema = if !SCALARS.contains(&name) {
@@ -215,7 +215,7 @@ fn is_json_schema(object: &Map<String, Value>) -> bool {
     let is_type = |name: &str| SCALARS.contains(&name) || name == "object" || name == "array";
     match object.get("type") {
         Some(Value::String(name)) => is_type(name),
-        // Not in the notation either, but nothing else could be meant by a list of type names.
+        // The notation has no lists of types, but JSON Schema has, and nothing else can be meant.
         Some(Value::Array(names)) => {
             !names.is_empty() && names.iter().all(|name| name.as_str().is_some_and(is_type))
         }

@@ -14,7 +14,7 @@ pub(crate) struct Position {
 impl Position {
     pub(crate) const START: Self = Self { line: 1, column: 1 };
 
-    /// The place of byte `offset` in `text`, if `text` itself starts here.
+    /// Returns the position of byte `offset` in `text`, where `text` starts at this position.
     pub(crate) fn advance(self, text: &str, offset: usize) -> Self {
         let before = &text[..offset];
         match before.rfind('\n') {
@@ -29,7 +29,7 @@ impl Position {
         }
     }
 
-    /// Turns a place inside a text that starts here into a place in the whole source.
+    /// Converts a position in a text that starts here to a position in the whole source.
     pub(crate) fn embed(self, inner: Self) -> Self {
         if inner.line == 1 {
             Self {

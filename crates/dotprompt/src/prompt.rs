@@ -18,8 +18,8 @@ use crate::transcript::{self, Piece};
 
 /// A prompt that is ready to be rendered any number of times, from any thread.
 ///
-/// The template and its partials are compiled. Schemas and tools are resolved when the metadata is first asked
-/// for, and kept: compile again to see later definitions.
+/// The template and its partials are compiled. Schemas and tools are resolved when the metadata is first needed and
+/// then kept: compile again to use later definitions.
 #[derive(Clone)]
 pub struct Prompt(Arc<Compiled>);
 
@@ -30,14 +30,14 @@ struct Compiled {
     metadata: OnceLock<Resolved>,
 }
 
-/// The metadata whole, and as it accompanies messages: without the input.
+/// The resolved metadata, complete and without `input`, as it accompanies messages.
 #[derive(Clone)]
 struct Resolved {
     whole: Arc<Metadata>,
     rendered: Arc<Metadata>,
 }
 
-/// What rendering a prompt yields.
+/// The result of rendering a prompt.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rendered {
     /// The metadata, resolved, without `input`.
@@ -59,34 +59,34 @@ impl Prompt {
         })))
     }
 
-    /// The source, taken apart.
+    /// Returns the parsed source.
     pub fn parsed(&self) -> &ParsedPrompt {
         &self.0.parsed
     }
 
-    /// The names of the `@` variables that the template or one of its partials reads.
+    /// Returns the names of the `@` variables that the template or one of its partials reads.
     ///
-    /// A caller for whom a context variable is expensive may leave out what is not named here.
+    /// A caller can skip computing an expensive context variable that is not among them.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.0.library.variables()
     }
 
-    /// The metadata with schemas expanded and tools resolved.
+    /// Returns the metadata with schemas expanded and tools resolved.
     ///
     /// Fails if a schema is malformed or a name is not known.
     pub fn metadata(&self) -> Result<Arc<Metadata>, Error> {
         Ok(self.resolved()?.whole)
     }
 
-    /// The metadata with `options` on top, resolved.
+    /// Returns the resolved metadata with `options` on top.
     pub fn metadata_with(&self, options: &Metadata) -> Result<Metadata, Error> {
         self.0.definitions.resolve(&self.0.parsed, options)
     }
 
     /// Renders the prompt.
     ///
-    /// Fails if the template calls what is not there, a helper fails or a limit is exceeded, and as
-    /// [`metadata`](Self::metadata) does.
+    /// Fails if a partial does not exist, a helper fails or a limit is exceeded, and as [`metadata`](Self::metadata)
+    /// does.
     pub fn render(&self, data: &Data<'_>) -> Result<Rendered, Error> {
         let metadata = self.resolved()?.rendered;
         let describe = || Ok(Value::Object(metadata.as_map().clone()));
@@ -104,7 +104,7 @@ impl Prompt {
         Ok(Rendered { metadata, messages })
     }
 
-    /// Renders the template alone, the history left to be spliced in by the caller.
+    /// Renders the template without its history, which the caller splices in.
     ///
     /// The metadata is resolved only if the template reads `@metadata.prompt`.
     pub fn render_pieces(&self, data: &Data<'_>) -> Result<Vec<Piece>, Error> {
@@ -124,7 +124,7 @@ impl Prompt {
         Ok(transcript::pieces(output))
     }
 
-    /// The frontmatter's defaults, overlaid by those of this rendering, overlaid by the input.
+    /// Merges the frontmatter's defaults, this rendering's defaults and the input; later ones win.
     fn input<'d>(&self, input: Option<&'d Value>, defaults: Option<&Map<String, Value>>) -> Cow<'d, Value> {
         let own = self.0.parsed.metadata().input_default();
         let given = match input {

@@ -1,8 +1,7 @@
-//! Names in a prompt and where their meaning comes from.
+//! Resolution of the names in a prompt to their definitions.
 //!
-//! Resolvers are plain functions, not futures: a prompt is compiled and rendered where nothing waits, and what
-//! they look up (a registry, a table, a folder) is local. A caller whose definitions are remote fetches them
-//! first and hands over what it got.
+//! Resolvers are plain functions, not futures: prompts are compiled and rendered synchronously, and resolvers read
+//! local data (a registry, a table, a folder). A caller with remote definitions fetches them first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +17,10 @@ use crate::metadata::Metadata;
 use crate::picoschema;
 use crate::store::{PromptRef, PromptStore, StoreErrorKind};
 
-/// Why a resolver failed, in its own terms.
+/// The error of a resolver; any standard error.
 pub type ResolveError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Looks up a name: `Ok(None)` if it is not known, an error if the look-up itself failed.
+/// Looks up a name: `Ok(None)` if the name is unknown, an error if the look-up itself failed.
 pub(crate) type Resolver<T> = Arc<dyn Fn(&str) -> Result<Option<T>, ResolveError> + Send + Sync>;
 
 /// A tool that a prompt may name in its `tools`.
@@ -30,7 +29,7 @@ pub(crate) type Resolver<T> = Arc<dyn Fn(&str) -> Result<Option<T>, ResolveError
 pub struct ToolDefinition {
     /// The name by which prompts and the model call it.
     pub name: String,
-    /// What it does, told to the model.
+    /// The description of the tool, for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of its input.
@@ -41,7 +40,7 @@ pub struct ToolDefinition {
 }
 
 impl ToolDefinition {
-    /// A tool without a description.
+    /// Creates a tool without a description.
     pub fn new(name: impl Into<String>, input_schema: Value) -> Self {
         Self {
             name: name.into(),
@@ -51,14 +50,14 @@ impl ToolDefinition {
         }
     }
 
-    /// The same tool, described.
+    /// Sets the description.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// The same tool with the JSON Schema of its output.
+    /// Sets the JSON Schema of the output.
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.output_schema = Some(schema);
@@ -66,7 +65,7 @@ impl ToolDefinition {
     }
 }
 
-/// Everything that is defined by name, and the defaults.
+/// All definitions by name, and the defaults.
 #[derive(Clone, Default)]
 pub(crate) struct Definitions {
     pub(crate) helpers: HashMap<String, Arc<dyn Helper>>,
@@ -112,7 +111,7 @@ impl Definitions {
                 label: stored.file.map_or_else(label, Arc::from),
                 source: stored.source.into(),
             })),
-            // A name that cannot be a file's is simply not in the store: it may be an inline partial's.
+            // A name that is not valid in the store may be that of an inline partial, so it is not an error here.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -175,7 +174,7 @@ impl Definitions {
         Ok(())
     }
 
-    /// A resolver that is asked must know the tool; without one, an undefined name stays a name.
+    /// Resolves a tool. If there is a resolver, it must know the tool; without one, an undefined name stays a name.
     fn tool(&self, name: &str) -> Result<Option<Value>, Error> {
         let tool = match (self.tools.get(name), &self.tool_resolver) {
             (Some(tool), _) => tool.clone(),

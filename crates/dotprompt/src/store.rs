@@ -1,4 +1,4 @@
-//! Where prompts and partials are kept: the contract of a store, and the store over a directory.
+//! Stores of prompts and partials: the trait, and the store over a directory.
 
 mod dir;
 mod name;
@@ -7,40 +7,40 @@ use std::fmt;
 
 pub use self::dir::DirStore;
 
-/// A place that holds prompts and partials by name.
+/// Holds prompts and partials by name.
 ///
 /// Names may have folders in them (`support/refund`). A name may exist in several variants; the version is
-/// derived from the content, so that a caller can insist on the one it has tested.
+/// derived from the content, so that a caller can require the version it has tested.
 pub trait PromptStore: Send + Sync {
-    /// All prompts, in the order of their names and variants.
+    /// Returns all prompts, ordered by name and variant.
     fn list(&self) -> Result<Vec<PromptRef>, StoreError>;
 
-    /// All partials, in the order of their names and variants.
+    /// Returns all partials, ordered by name and variant.
     fn list_partials(&self) -> Result<Vec<PromptRef>, StoreError>;
 
-    /// The source of a prompt.
+    /// Returns the source of a prompt.
     ///
-    /// Fails with [`StoreErrorKind::NotFound`] if there is none of that name and variant, and with
-    /// [`StoreErrorKind::VersionMismatch`] if a version is asked for and the stored one differs.
+    /// Fails with [`StoreErrorKind::NotFound`] if no prompt has that name and variant, and with
+    /// [`StoreErrorKind::VersionMismatch`] if `prompt` has a version and the stored one differs.
     fn load(&self, prompt: &PromptRef) -> Result<StoredPrompt, StoreError>;
 
-    /// The source of a partial; fails as [`load`](Self::load) does.
+    /// Returns the source of a partial; fails as [`load`](Self::load) does.
     fn load_partial(&self, partial: &PromptRef) -> Result<StoredPrompt, StoreError>;
 }
 
-/// Which prompt or partial is meant.
+/// A reference to a prompt or partial: its name, variant and version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PromptRef {
     /// The name, with the folders it is in.
     pub name: String,
-    /// The variant; none is the prompt itself.
+    /// The variant; `None` is the prompt without a variant.
     pub variant: Option<String>,
-    /// The version; none is whatever is stored.
+    /// The required version; `None` accepts any version.
     pub version: Option<String>,
 }
 
 impl PromptRef {
-    /// The prompt of that name, without a variant, in whatever version.
+    /// Refers to the prompt of that name, without a variant, in any version.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -49,14 +49,14 @@ impl PromptRef {
         }
     }
 
-    /// The same prompt in a variant.
+    /// Sets the variant.
     #[must_use]
     pub fn variant(mut self, variant: impl Into<String>) -> Self {
         self.variant = Some(variant.into());
         self
     }
 
-    /// The same prompt, only if it has that version.
+    /// Sets the required version.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
@@ -81,33 +81,33 @@ pub struct StoredPrompt {
     pub source: String,
     /// The version of this source.
     pub version: String,
-    /// The file it is in, for error messages.
+    /// The file that holds the source, for error messages.
     pub file: Option<String>,
 }
 
-/// Why a store failed.
+/// The failure of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
 }
 
-/// What kind of failure it is.
+/// The kind of a [`StoreError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// Nothing of that name and variant is stored.
+    /// The store has no prompt or partial of that name and variant.
     NotFound,
-    /// The name or variant could be mistaken for something else by a file system.
+    /// The name or variant is not safe as a path in every file system.
     InvalidName,
-    /// The stored version is not the one asked for.
+    /// The stored version is not the required one.
     VersionMismatch,
     /// The file system failed.
     Io,
 }
 
 impl StoreError {
-    /// A failure with a message that says which prompt it concerns.
+    /// Creates a failure with a message that names the prompt.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -115,7 +115,7 @@ impl StoreError {
         }
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }

@@ -1,21 +1,21 @@
-//! From rendered text and its marks to messages.
+//! Conversion of rendered text and its marks to messages.
 
 use crate::message::{Message, Part, Role};
 use crate::output::{Mark, Output};
 use crate::whitespace::is_blank;
 
-/// A piece of a rendered prompt: a message of its own, or the place of the conversation so far.
+/// A piece of a rendered prompt: a message, or the place of the conversation so far.
 ///
 /// Callers that keep a history of their own type match on this and splice it in without converting it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
     /// A message that the template renders.
     Message(Message),
-    /// The conversation so far goes here.
+    /// The place of the conversation so far.
     History(Placement),
 }
 
-/// Who decided where the conversation so far goes.
+/// The rule that placed the conversation so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// The template, by `{{history}}`; each message gets `purpose: history` in its metadata.
@@ -27,8 +27,8 @@ pub enum Placement {
 
 /// Cuts the output at roles and histories, and each message at media and sections.
 ///
-/// The first message is the user's, the one after a history is the model's, unless a role says otherwise. Text of
-/// nothing but white space between marks is dropped, and so are messages without content.
+/// The first message is the user's, the one after a history is the model's, unless a mark sets
+/// the role. Text between marks that is only white space is dropped, and so are messages without content.
 pub(crate) fn pieces(output: Output) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut message = Draft {

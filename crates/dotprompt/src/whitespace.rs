@@ -12,7 +12,7 @@ pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
-/// The length of the line break that `text` starts with: CRLF, CR or LF.
+/// Returns the length of the line break at the start of `text`: CRLF, CR or LF.
 pub(crate) fn line_break(text: &str) -> Option<usize> {
     match text.as_bytes() {
         [b'\r', b'\n', ..] => Some(2),

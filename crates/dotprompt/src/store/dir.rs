@@ -10,17 +10,16 @@ use super::name::{check_name, check_variant};
 use crate::store::{PromptRef, PromptStore, StoreError, StoreErrorKind, StoredPrompt};
 
 const EXTENSION: &str = ".prompt";
-/// How many folders deep the listing looks; a bound for links that form a circle.
+/// The deepest folder that a listing enters; it bounds links that form a circle.
 const MAX_FOLDERS: usize = 32;
 
 /// The prompts in a directory and its folders.
 ///
 /// A file `support/refund.formal.prompt` is the prompt `support/refund` in its variant `formal`; a file
-/// `support/_tone.prompt` is the partial `support/tone`. What stands between the last two dots is the variant.
+/// `support/_tone.prompt` is the partial `support/tone`. The text between the last two dots is the variant.
 /// The version is the first eight hexadecimal digits of the content's SHA-1.
 ///
-/// Names are checked strictly before they become paths, and a file that a link leads out of the directory to is
-/// not read.
+/// Names are checked strictly before they become paths, and a link that leads out of the directory is not followed.
 #[derive(Debug, Clone)]
 pub struct DirStore {
     directory: PathBuf,
@@ -33,25 +32,25 @@ enum Kind {
 }
 
 impl DirStore {
-    /// The store over `directory`, which need not exist yet.
+    /// Creates a store over `directory`, which need not exist yet.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
         }
     }
 
-    /// The version that a source has in this store.
+    /// Returns the version that a source has in this store.
     pub fn version_of(source: &str) -> String {
         let [a, b, c, d, ..]: [u8; 20] = Sha1::digest(source.as_bytes()).into();
         format!("{a:02x}{b:02x}{c:02x}{d:02x}")
     }
 
-    /// Writes a prompt, replacing what is there, and returns its version.
+    /// Writes a prompt, replacing an earlier one, and returns its version.
     pub fn save(&self, prompt: &PromptRef, source: &str) -> Result<String, StoreError> {
         self.write(Kind::Prompt, prompt, source)
     }
 
-    /// Writes a partial, replacing what is there, and returns its version.
+    /// Writes a partial, replacing an earlier one, and returns its version.
     pub fn save_partial(&self, partial: &PromptRef, source: &str) -> Result<String, StoreError> {
         self.write(Kind::Partial, partial, source)
     }
@@ -118,7 +117,7 @@ impl DirStore {
         Ok(self.directory.join(folder).join(file))
     }
 
-    /// Refuses a path that a link leads out of the directory.
+    /// Refuses a path that leads out of the directory through a link.
     fn inside(&self, path: &Path, prompt: &PromptRef) -> Result<(), StoreError> {
         let failed = |error| failure(prompt, "found", &error);
         let root = fs::canonicalize(&self.directory).map_err(failed)?;
@@ -164,7 +163,7 @@ impl DirStore {
                     self.scan_folder(kind, &path, depth + 1, found)?;
                 }
             } else if let Some(prompt) = named_by(kind, folder, &file) {
-                // A file that vanished, left the directory or cannot be named is not in the store.
+                // Skipped: a file deleted meanwhile, one outside the directory, or one whose name is not valid here.
                 if let Ok(stored) = self.read(kind, &prompt) {
                     found.push(prompt.version(stored.version));
                 }
@@ -174,7 +173,7 @@ impl DirStore {
     }
 }
 
-/// The prompt or partial that a file of this name holds.
+/// Returns the prompt or partial that belongs to a file name.
 fn named_by(kind: Kind, folder: &str, file: &str) -> Option<PromptRef> {
     let stem = file.strip_suffix(EXTENSION)?;
     let stem = match (kind, stem.strip_prefix('_')) {

@@ -1,11 +1,11 @@
-//! Which names may become paths.
+//! Checks of names before they become paths.
 //!
 //! Names come from templates and callers, sometimes from a network. A name is accepted only if every file system
 //! reads it as a path below the store, so the rules refuse more than any one system would need.
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How often a name is percent-decoded in search of something hidden.
+/// How often a name is percent-decoded, because a dangerous path may be escaped more than once.
 const DECODINGS: usize = 3;
 
 /// Checks a prompt's name, which may have folders.
@@ -75,7 +75,7 @@ fn segment_flaw(segment: &str) -> Option<&'static str> {
     }
 }
 
-/// The name with its percent escapes decoded, also those that appear only after decoding.
+/// Decodes a name's percent escapes, also those that appear only after decoding.
 fn percent_decoded(name: &str) -> String {
     let mut decoded = name.to_owned();
     for _ in 0..DECODINGS {

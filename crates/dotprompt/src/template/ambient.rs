@@ -8,7 +8,7 @@ use super::value::{Val, property};
 use crate::data::{Data, History};
 use crate::error::Error;
 
-/// What surrounds a rendering besides its input: the `@` variables.
+/// The `@` variables of a rendering and the data behind them.
 pub(crate) struct Ambient<'r> {
     data: &'r Data<'r>,
     /// The input: `@root`.
@@ -21,7 +21,7 @@ pub(crate) struct Ambient<'r> {
 }
 
 impl<'r> Ambient<'r> {
-    /// `describe_prompt` tells what `@metadata.prompt` is, and is asked only if a template reads it.
+    /// `describe_prompt` returns the value of `@metadata.prompt` and is called only if a template reads it.
     pub(crate) fn new(
         data: &'r Data<'r>,
         root: &'r Value,
@@ -38,7 +38,7 @@ impl<'r> Ambient<'r> {
         }
     }
 
-    /// A variable that the caller defines wins over the two that are always there.
+    /// Returns a variable that the caller defines; it wins over the built-in `@root` and `@metadata`.
     pub(super) fn given(&self, name: &str) -> Option<&'r Value> {
         let single = self.data.variables.iter().rev().find(|(key, _)| *key == name);
         single

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::machine::{BYTES_PER_STEP, Machine};
 use super::program::{Block, BlockKind};
-use super::scope::{Frame, Parameters, Scope, Turn};
+use super::scope::{Frame, Iteration, Parameters, Scope};
 use super::value::{Val, entries_of};
 use crate::error::Error;
 use crate::output::Output;
@@ -70,7 +70,8 @@ impl<'r> Machine<'r> {
         self.run(if body { &block.body } else { &block.inverse }, scope, out)
     }
 
-    /// `true` renders the body where it stands, a list once for each item, anything else with it as the context.
+    /// Renders `{{#name}}` by the value of `name`: for `true` the body in the current context, for a list the body once
+    /// for each item, for any other present value the body with it as the context, else the alternative.
     fn section(
         &mut self,
         block: &'r Block,
@@ -115,20 +116,20 @@ impl<'r> Machine<'r> {
     ) -> Result<(), Error> {
         if let Val::Ref(Value::Array(items)) = list {
             let items = items.iter().map(|item| (None, Val::Ref(item)));
-            return self.turns(block, items, scope, out);
+            return self.iterate(block, items, scope, out);
         }
         if let Some(Value::Array(items)) = list.as_value() {
             let items = items.iter().map(|item| (None, Val::from_value(item.clone())));
-            return self.turns(block, items, scope, out);
+            return self.iterate(block, items, scope, out);
         }
         let entries = entries_of(list)
             .into_iter()
             .map(|(name, value)| (Some(name), value));
-        self.turns(block, entries, scope, out)
+        self.iterate(block, entries, scope, out)
     }
 
-    /// Renders the body once for each item; the alternative if there is none.
-    fn turns(
+    /// Renders the body once for each item, or the alternative if there are no items.
+    fn iterate(
         &mut self,
         block: &'r Block,
         items: impl ExactSizeIterator<Item = (Option<Cow<'r, str>>, Val<'r>)>,
@@ -141,17 +142,17 @@ impl<'r> Machine<'r> {
         }
         for (index, (key, item)) in items.enumerate() {
             self.charge(1, scope)?;
-            let turn = Turn {
+            let iteration = Iteration {
                 index,
                 key,
                 is_last: index + 1 == count,
             };
             let parameters = (block.binds > 0).then(|| Parameters {
-                values: [item.clone(), turn.key_value()],
+                values: [item.clone(), iteration.key_value()],
                 parent: scope.parameters,
             });
             let frame = Frame {
-                turn: Some(turn),
+                iteration: Some(iteration),
                 parent: scope.frame,
             };
             let mut inner = scope.child(item);

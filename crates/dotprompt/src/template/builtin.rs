@@ -1,9 +1,9 @@
-//! The built-in helpers by name, and what can be known about their arguments without data.
+//! The built-in helpers by name, and the checks of their arguments at compile time.
 
 use super::program::{BlockKind, Call, Callee, Expr};
 use crate::error::ErrorKind;
 
-/// A helper called in a way that it does not understand.
+/// Creates the error for a helper with wrong arguments.
 pub(super) fn misuse(name: &str, message: impl Into<String>) -> ErrorKind {
     ErrorKind::Helper {
         name: name.to_owned(),
@@ -25,7 +25,7 @@ impl Callee {
         })
     }
 
-    /// The name of a helper that leaves a mark instead of a value.
+    /// Returns the helper's name if it leaves a mark instead of a value.
     pub(super) fn marking(&self) -> Option<&'static str> {
         match self {
             Self::Role => Some("role"),
@@ -38,7 +38,7 @@ impl Callee {
 }
 
 impl Call {
-    /// What is wrong with the arguments, if the helper is built in.
+    /// Returns the mistake in the arguments of a built-in helper.
     pub(super) fn flaw(&self) -> Option<&'static str> {
         match self.callee {
             Callee::Lookup if self.args.len() != 2 => Some("it takes an object and a key"),
@@ -59,7 +59,7 @@ impl BlockKind {
         )
     }
 
-    /// The built-in block of that name, or what is wrong with its arguments.
+    /// Returns the built-in block of that name, or the mistake in its arguments.
     pub(super) fn builtin(
         name: &str,
         args: Vec<Expr>,

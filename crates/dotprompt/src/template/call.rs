@@ -16,7 +16,7 @@ use crate::message::Media;
 use crate::output::{Mark, Output};
 
 impl<'r> Machine<'r> {
-    /// `{{helper ...}}`: prints what the helper returns, or leaves its mark.
+    /// Runs `{{helper ...}}`: prints the helper's result or leaves its mark.
     pub(super) fn call_statement(
         &mut self,
         call: &'r Call,
@@ -52,7 +52,7 @@ impl<'r> Machine<'r> {
         }
     }
 
-    /// `{{#helper ...}}` where the helper is not one of the built-in blocks.
+    /// Runs `{{#helper ...}}` for a helper that is not a built-in block.
     pub(super) fn call_block(
         &mut self,
         call: &'r Call,
@@ -69,14 +69,14 @@ impl<'r> Machine<'r> {
         }
     }
 
-    /// `(helper ...)`: the value that the helper returns.
+    /// Evaluates `(helper ...)` to the helper's value.
     pub(super) fn call_value(&mut self, call: &'r Call, scope: &Scope<'_, 'r>) -> Result<Val<'r>, Error> {
         self.charge(1, scope)?;
         match &call.callee {
             Callee::Lookup => {
                 let value = self.arg(call, 0, scope)?;
                 let key = self.arg(call, 1, scope)?;
-                // Nothing can be looked up in what is false, so that is the answer.
+                // As in JavaScript's Handlebars: a lookup in a falsy value returns that value.
                 if !value.is_object()
                     && !value.is_truthy(false)
                     && !matches!(value.as_value(), Some(Value::Array(_)))
@@ -90,7 +90,7 @@ impl<'r> Machine<'r> {
                 HelperOutput::Value(value) => Ok(Val::from_value(value)),
                 HelperOutput::Fragment(fragment) => Ok(Val::from_value(fragment.into_text())),
             },
-            // Logging is for the console of a browser; the others leave a mark and have no value.
+            // `log` is for a browser's console and does nothing here; the others leave a mark and have no value.
             Callee::Log | Callee::Role | Callee::History | Callee::Section | Callee::Media => {
                 Ok(Val::Missing)
             }
@@ -108,7 +108,8 @@ impl<'r> Machine<'r> {
         Ok(Val::from_value(text))
     }
 
-    /// The mark that a helper leaves, or the text that stays of one that is none; `None` for other helpers.
+    /// Returns the mark that a helper leaves, or the text to print if its arguments make no valid mark; `None` for
+    /// helpers that leave no marks.
     fn marked(
         &mut self,
         call: &'r Call,
@@ -131,7 +132,7 @@ impl<'r> Machine<'r> {
             Callee::Section => {
                 let name = self.arg(call, 0, scope)?;
                 let name = self.text(&name, scope)?;
-                // The reference implementation takes the first word for the name.
+                // The reference implementation takes only the first word as the name.
                 let name = name.split(' ').next().unwrap_or_default().to_owned();
                 if name.is_empty() {
                     Err(String::new())
@@ -168,7 +169,7 @@ impl<'r> Machine<'r> {
         found.map_or(Ok(Val::Missing), |(_, expr)| self.eval(expr, scope))
     }
 
-    /// The value as it would be printed.
+    /// Returns the text that printing the value gives.
     fn text(&mut self, value: &Val<'r>, scope: &Scope<'_, 'r>) -> Result<String, Error> {
         let mut printed = Output::default();
         self.print(value, scope, &mut printed)?;
@@ -229,7 +230,7 @@ fn present<'v>(value: &'v Val<'_>) -> Option<Cow<'v, Value>> {
     (!value.is_missing()).then(|| value.to_value())
 }
 
-/// Lets a custom helper render the block it was given.
+/// The block of a custom helper's call, for the helper to render.
 struct CustomBlock<'m, 's, 'r> {
     machine: &'m mut Machine<'r>,
     block: &'r Block,

@@ -1,4 +1,4 @@
-//! Partials: registered, inline, and the block that a caller passes.
+//! Includes of partials: defined ones, inline ones, and the block that the including template passes.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::value::{Layered, Val};
 use crate::error::{Error, ErrorKind};
 use crate::output::Output;
 
-/// Finding a partial among inline ones takes time by their number.
+/// The steps that one include costs, because searching the inline partials takes time.
 const STEPS_PER_PARTIAL: usize = 8;
 
 impl<'r> Machine<'r> {
@@ -34,7 +34,7 @@ impl<'r> Machine<'r> {
         }
     }
 
-    /// The context that the partial gets: the one given or the current one, with the named arguments on top.
+    /// Returns the partial's context: the given one or the current one, with the named arguments on top.
     fn partial_context(&mut self, include: &'r Include, scope: &Scope<'_, 'r>) -> Result<Val<'r>, Error> {
         let base = match &include.context {
             Some(context) => self.eval(context, scope)?,
@@ -70,8 +70,8 @@ impl<'r> Machine<'r> {
         self.charge(STEPS_PER_PARTIAL, scope)?;
         self.enter_partial(name.clone(), scope, include.at)?;
 
-        // The block that is passed may define inline partials for the one it is passed to. Without one, the
-        // block that was passed to us is passed on.
+        // The include's block may define inline partials for the partial. An include without a block passes on the
+        // block that this template itself got.
         let caller = include.body.as_ref().map(|body| CallerBlock { body, scope });
         let passed = include.body.as_ref().filter(|body| !body.inlines.is_empty());
         let inlines = passed.map(|body| Inlines {
@@ -104,7 +104,7 @@ impl<'r> Machine<'r> {
         Ok(())
     }
 
-    /// A block partial that nobody defines renders its own block.
+    /// Renders the include's own block, because the partial is not defined.
     fn fall_back(
         &mut self,
         body: &'r Program,
@@ -121,7 +121,7 @@ impl<'r> Machine<'r> {
         self.run(body, &inner, out)
     }
 
-    /// Renders the block that our caller passed, as seen from where it was written.
+    /// Renders `@partial-block`, the block that the including template passed, in the scope in which it was written.
     fn include_caller(
         &mut self,
         include: &'r Include,
@@ -142,10 +142,10 @@ impl<'r> Machine<'r> {
     }
 }
 
-/// The frame that a block passed to a partial adds, for `@../` to step over.
+/// Returns the frame that a passed block adds; `@../` steps over it.
 fn block_frame<'s, 'r>(scope: &Scope<'s, 'r>) -> Frame<'s, 'r> {
     Frame {
-        turn: None,
+        iteration: None,
         parent: scope.frame,
     }
 }

@@ -11,7 +11,7 @@ use crate::resolve::Definitions;
 
 pub(crate) struct Library {
     main: Unit,
-    /// A partial that only a computed name can reach and that does not compile fails when it is reached.
+    /// A partial that only a computed name can reach may hold an error; the error is returned when it is included.
     partials: HashMap<Box<str>, Result<Unit, Error>>,
     variables: BTreeSet<Box<str>>,
     text_bytes: usize,
@@ -75,18 +75,18 @@ impl Library {
         self.partials.get(name)
     }
 
-    /// How much source there is, a guess at how much text it makes.
+    /// Returns the size of the source, an estimate of the size of the output.
     pub(super) fn text_bytes(&self) -> usize {
         self.text_bytes
     }
 
-    /// The `@` variables that the template or one of its partials reads.
+    /// Returns the `@` variables that the template or one of its partials reads.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         self.variables.iter().map(|name| &**name)
     }
 
-    /// Refuses partials that include each other whatever the data. Those that do so under a condition are
-    /// legitimate, and bounded when they run.
+    /// Refuses partials that include each other unconditionally. A conditional cycle is allowed and is bounded when it
+    /// runs.
     fn refuse_cycles(&self) -> Result<(), Error> {
         let units = || {
             self.partials
@@ -112,7 +112,7 @@ impl Library {
         chain: &mut Vec<&'l str>,
         finished: &mut BTreeSet<&'l str>,
     ) -> Result<(), Error> {
-        // An inline partial may stand in for one of the same name, so nothing is certain about it.
+        // An inline partial may replace a defined one of that name, so an include of it proves no cycle.
         let Some(Ok(unit)) = self.partials.get(name).filter(|_| !inlines.contains(name)) else {
             return Ok(());
         };
@@ -158,7 +158,7 @@ impl Gathering<'_> {
         Ok(unit)
     }
 
-    /// Compiles a partial that has not been seen yet; none if it has or if nobody defines it.
+    /// Compiles a partial; returns `None` if it was compiled before or is not defined.
     fn partial(&mut self, name: &str) -> Result<Option<&Result<Unit, Error>>, Error> {
         if self.partials.contains_key(name) {
             return Ok(None);
@@ -180,7 +180,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// Compiles every defined partial and what they name, because a computed name may reach any of them.
+    /// Compiles every defined partial and the partials they name, because a computed name may reach any of them.
     fn everything_defined(&mut self) -> Result<(), Error> {
         let mut wanted: Vec<Box<str>> = self
             .definitions

@@ -1,4 +1,4 @@
-//! From the parser's syntax tree to a [`Program`].
+//! Lowering of the parser's syntax tree to a [`Program`].
 
 mod expression;
 mod statement;
@@ -19,10 +19,10 @@ use crate::error::ErrorKind;
 use crate::helper::Helper;
 use crate::position::Position;
 
-/// An error with its place.
+/// The result of lowering; an error has its position.
 pub(super) type Lowered<T> = Result<T, (ErrorKind, Position)>;
 
-/// Lowers a syntax tree, put together again with what the scan left out of it.
+/// Lowers a syntax tree and puts the texts and strings back that the scan replaced.
 pub(super) fn lower(
     template: Template,
     scan: Scan,
@@ -80,9 +80,9 @@ struct Lowering<'s> {
     helpers: &'s HashMap<String, Arc<dyn Helper>>,
     place: Place<'s>,
     facts: Facts,
-    /// The block parameters in force, the innermost block last.
+    /// The visible block parameters, those of the innermost block last.
     parameters: Vec<Vec<Box<str>>>,
-    /// How many blocks around here decide whether it is reached.
+    /// The number of enclosing blocks that may skip the current statement.
     conditional: usize,
 }
 
@@ -91,7 +91,7 @@ impl Lowering<'_> {
         let mut program = Program::default();
         for element in template.elements {
             match element {
-                // One letter for each text; several where a comment stood between them.
+                // Each letter stands for one text; there are several if comments separated the texts.
                 TemplateElement::RawString(letters) => {
                     let text: String = self.texts.by_ref().take(letters.len()).collect();
                     markers::push_text(&mut program.nodes, text);
@@ -120,7 +120,7 @@ impl Lowering<'_> {
         Ok(program)
     }
 
-    /// The next tag of the source, about which the parser and the scan agree.
+    /// Takes the next tag of the scan, which must have one of the expected forms.
     fn tag(&mut self, forms: &[Form]) -> Lowered<(Tag, Position)> {
         let Some(tag) = self.tags.next() else {
             return Err((syntax("unexpected tag"), self.place.start));

@@ -1,4 +1,4 @@
-//! Runs a program.
+//! The machine that runs a compiled template.
 
 use std::borrow::Cow;
 
@@ -16,9 +16,9 @@ use crate::limits::{Limit, Limits};
 use crate::output::{Mark, Output};
 use crate::position::Position;
 
-/// How many keys of looking up cost one step.
+/// The number of keys whose look-up costs one step.
 const KEYS_PER_STEP: usize = 8;
-/// How many bytes of looking through a text cost one step.
+/// The number of bytes whose search or comparison costs one step.
 pub(super) const BYTES_PER_STEP: usize = 64;
 
 /// Renders the library's main template.
@@ -55,7 +55,7 @@ pub(super) struct Machine<'r> {
     steps: u64,
     written: usize,
     depth: usize,
-    /// The names of the partials we are in.
+    /// The names of the active partials, the innermost last.
     pub(super) partials: Vec<Cow<'r, str>>,
 }
 
@@ -126,7 +126,7 @@ impl<'r> Machine<'r> {
         self.charge((path.keys.len() + start.layered_keys()) / KEYS_PER_STEP, scope)?;
         if let Some((last, before)) = path.keys.split_last().filter(|(last, _)| ***last == *"length") {
             let value = start.walk(before);
-            // The length of a text is counted, which takes time.
+            // Counting a text's characters takes time in proportion to its bytes, so it costs steps.
             let bytes = value.as_value().and_then(Value::as_str).map_or(0, str::len);
             self.charge(bytes / BYTES_PER_STEP, scope)?;
             return Ok(value.get(last));
@@ -172,7 +172,7 @@ impl<'r> Machine<'r> {
         Ok(())
     }
 
-    /// Counts bytes against the limit of output.
+    /// Counts output bytes; fails if they exceed the limit.
     pub(super) fn count(&mut self, bytes: usize, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         self.written = self.written.saturating_add(bytes);
         if self.written > self.limits.output_bytes {
@@ -181,7 +181,7 @@ impl<'r> Machine<'r> {
         Ok(())
     }
 
-    /// Counts steps against their limit.
+    /// Counts steps; fails if they exceed the limit.
     pub(super) fn charge(&mut self, steps: usize, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         self.steps = self.steps.saturating_add(steps as u64);
         if self.steps > self.limits.steps {
@@ -223,7 +223,7 @@ impl<'r> Machine<'r> {
         Ok(())
     }
 
-    /// If the depth comes from partials that include each other, says which.
+    /// Returns the error that names the partials which include each other, if they are the cause of the depth.
     fn too_deep(&self) -> Option<Error> {
         let (last, before) = self.partials.split_last()?;
         let again = before.iter().rposition(|name| name == last)?;

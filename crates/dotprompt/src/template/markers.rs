@@ -1,4 +1,4 @@
-//! Marks that an author writes as text, the way the reference implementation encodes them.
+//! Markers: marks that an author writes as text, in the encoding of the reference implementation.
 //!
 //! `<<<dotprompt:role:model>>>` in a template means what `{{role "model"}}` means. Only the template's own text
 //! is searched for it, when it is compiled.
@@ -10,7 +10,7 @@ use crate::output::Mark;
 const OPEN: &str = "<<<dotprompt:";
 const CLOSE: &str = ">>>";
 
-/// Appends `text` to `nodes`, markers in it as marks.
+/// Appends `text` to `nodes` and converts its markers to marks.
 pub(super) fn push_text(nodes: &mut Vec<Node>, text: String) {
     if !text.contains(OPEN) {
         push(nodes, text);
@@ -69,13 +69,13 @@ fn mark(marker: &str) -> Option<Mark> {
     }
 }
 
-/// A role is a word of lower-case letters; anything else is no role.
+/// Returns the mark of a role, or `None` if the name is not a word of lower-case letters.
 pub(super) fn role(name: &str) -> Option<Mark> {
     let is_role = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
     is_role.then(|| Mark::Role(Role::from(name)))
 }
 
-/// What stays in the text of a role that is none.
+/// Returns the text that is printed for an invalid role.
 pub(super) fn role_text(name: &str) -> String {
     format!("{OPEN}role:{name}{CLOSE}")
 }

@@ -6,19 +6,19 @@ pub(super) struct Path {
     pub(super) keys: Vec<Box<str>>,
 }
 
-/// Where a path starts.
+/// The start of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Origin {
-    /// The context that many blocks up.
+    /// The context, this number of blocks up.
     Scope(usize),
-    /// An `@` variable, its frame that many loops up.
+    /// An `@` variable, this number of loops up.
     Variable { up: usize, name: Box<str> },
-    /// A block parameter: how many blocks with parameters up, and which of its names.
+    /// A block parameter: the number of blocks with parameters up, and the index of the name.
     Parameter { up: usize, slot: usize },
 }
 
 impl Path {
-    /// Reads a path; `parameters` are the block parameters in force, the innermost block last.
+    /// Parses a path; `parameters` are the visible block parameters, those of the innermost block last.
     pub(super) fn parse(raw: &str, parameters: &[Vec<Box<str>>]) -> Self {
         let (variable, mut rest) = match raw.strip_prefix('@') {
             Some(rest) => (true, rest),
@@ -67,13 +67,13 @@ impl Path {
     }
 }
 
-/// Drops `segment` and the separator behind it, if `text` starts with it as a whole segment.
+/// Removes `segment` and its separator from the start of `text`, if it is a whole segment there.
 fn strip_segment<'t>(text: &'t str, segment: &str) -> Option<&'t str> {
     let rest = text.strip_prefix(segment)?;
     if rest.is_empty() {
         return Some(rest);
     }
-    // After `.` only a slash separates: `..` is another segment, and `.5` none at all.
+    // After `.` only a slash is a separator: `..` is another segment, and `.5` is not a segment.
     let separators: &[char] = if segment == "this" { &['.', '/'] } else { &['/'] };
     rest.strip_prefix(separators)
 }

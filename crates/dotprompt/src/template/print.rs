@@ -1,4 +1,4 @@
-//! Values as JavaScript prints them.
+//! Printing of values by JavaScript's rules.
 
 use std::fmt::Write as _;
 use std::io;
@@ -7,7 +7,7 @@ use serde::Serialize as _;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use serde_json::{Number, Serializer, Value};
 
-/// Appends what `{{value}}` prints: lists joined by commas, `1.0` as `1`, null as nothing.
+/// Appends the text that `{{value}}` prints: lists joined by commas, `1.0` as `1`, null as nothing.
 pub(super) fn push(out: &mut String, value: &Value) {
     match value {
         Value::Null => {}
@@ -55,7 +55,7 @@ impl std::fmt::Display for Float {
     }
 }
 
-/// The JSON text of a value; `indent` is what one level is indented by, nothing for one line.
+/// Returns the JSON text of a value; `indent` indents each level, and an empty `indent` gives one line.
 pub(super) fn json(value: &Value, indent: &str) -> String {
     let mut text = Vec::new();
     let written = if indent.is_empty() {
@@ -70,7 +70,7 @@ pub(super) fn json(value: &Value, indent: &str) -> String {
     }
 }
 
-/// The indentation that `indent=` asks for: a number of spaces or a text, ten characters at most.
+/// Returns the indentation for the argument `indent=`: a number of spaces or a text, ten characters at most.
 pub(super) fn indentation(value: &Value) -> String {
     match value {
         Value::Number(number) => {

@@ -54,7 +54,7 @@ pub(super) struct Block {
     pub(super) kind: BlockKind,
     pub(super) body: Program,
     pub(super) inverse: Program,
-    /// How many names stand between the bars of `as |item index|`.
+    /// The number of names between the bars of `as |item index|`.
     pub(super) binds: usize,
     pub(super) at: Position,
 }
@@ -72,7 +72,7 @@ pub(super) enum BlockKind {
     },
     Each(Expr),
     With(Expr),
-    /// `{{#name}}` where `name` is no helper: once, for each item, or not at all, by what `name` is.
+    /// `{{#name}}` where `name` is not a helper: its value decides whether the body renders once, for each item or not.
     Section(Path),
     Verbatim,
     Call(Call),
@@ -84,7 +84,7 @@ pub(super) struct Include {
     pub(super) context: Option<Expr>,
     pub(super) hash: Vec<(Box<str>, Expr)>,
     pub(super) body: Option<Program>,
-    /// The white space that a tag on a line of its own puts before every line of the partial.
+    /// The indentation of a tag that is alone on its line, put before every line of the partial.
     pub(super) indent: Option<Box<str>>,
     pub(super) at: Position,
 }
@@ -92,6 +92,6 @@ pub(super) struct Include {
 pub(super) enum IncludeName {
     Fixed(Box<str>),
     Computed(Expr),
-    /// `@partial-block`: the block that the caller passed.
+    /// `@partial-block`: the block that the including template passed.
     CallerBlock,
 }

@@ -4,14 +4,13 @@
 //!
 //! 1. [`tag`] reads one tag after the other, enforcing the limits before a recursive parser sees anything.
 //! 2. [`outline`] pairs blocks with their ends.
-//! 3. [`strip`] removes white space around tags, by JavaScript's rules: those of the crate differ at the end of a
+//! 3. [`strip`] removes white space around tags by JavaScript's rules; the crate's rules differ at the end of a
 //!    file, around comments and between chained alternatives.
-//! 4. [`skeleton`] writes the tags down again for the parser, with one letter in place of each text, numbers in
-//!    place of strings, and what JavaScript's Handlebars accepts and the crate does not (`{{^x}}`, `{{#a.b}}`,
-//!    `{{.}}`, `{{> "a b"}}`) in terms that it accepts.
+//! 4. [`skeleton`] writes the tags again for the parser, with one letter for each text and a number for each string.
+//!    Tags that JavaScript's Handlebars accepts and the crate does not (`{{^x}}`, `{{#a.b}}`, `{{.}}`,
+//!    `{{> "a b"}}`) are rewritten in a form that the crate accepts.
 //!
-//! The syntax tree lists the same tags and texts in the same order, so that what the skeleton leaves out is
-//! found again by counting.
+//! The syntax tree has the same tags and texts in the same order, so lowering finds the replaced texts by counting.
 
 mod outline;
 mod skeleton;
@@ -25,23 +24,23 @@ pub(super) use self::tag::{Form, Head, Tag};
 use crate::error::ErrorKind;
 use crate::limits::{Limit, Limits};
 
-/// The source as the parser shall see it, and what it does not tell the parser.
+/// The skeleton of a source for the parser, and the tags and texts that the skeleton replaces.
 pub(super) struct Scan {
     pub(super) skeleton: String,
-    /// The tags that have a place in the syntax tree.
+    /// The tags that appear in the syntax tree.
     pub(super) tags: Vec<Tag>,
-    /// The texts that are left after white space control and are not empty.
+    /// The texts that are not empty after white space control.
     pub(super) texts: Vec<String>,
-    /// The string literals, by the number that stands for them.
+    /// The string literals, indexed by their number in the skeleton.
     pub(super) strings: Vec<String>,
-    /// How many tags of any kind there are.
+    /// The number of tags of any kind.
     pub(super) seen: usize,
-    /// Where each tag starts in the skeleton and in the source.
+    /// The offset of each tag in the skeleton and in the source.
     places: Vec<(usize, usize)>,
 }
 
 impl Scan {
-    /// The offset in the source of the tag that the skeleton has at the given line and column.
+    /// Returns the source offset of the tag at the given line and column of the skeleton.
     pub(super) fn origin(&self, line: usize, column: usize) -> usize {
         let start: usize = self
             .skeleton
@@ -61,7 +60,7 @@ impl Scan {
     }
 }
 
-/// Something wrong with the source, and the offset where.
+/// A mistake in the source, with its offset.
 pub(super) struct Flaw {
     pub(super) kind: ErrorKind,
     pub(super) offset: usize,
@@ -90,7 +89,7 @@ pub(super) fn scan(source: &str, limits: &Limits) -> Result<Scan, Flaw> {
     Ok(skeleton::write(tags, texts))
 }
 
-/// The tags of the source and the text before each and after the last.
+/// Splits the source into its tags and the texts before each tag and after the last.
 fn split<'s>(source: &'s str, limits: &Limits) -> Result<(Vec<Tag>, Vec<Cow<'s, str>>), Flaw> {
     let mut tags: Vec<Tag> = Vec::new();
     let mut texts = Vec::new();
@@ -108,7 +107,7 @@ fn split<'s>(source: &'s str, limits: &Limits) -> Result<(Vec<Tag>, Vec<Cow<'s, 
         let tag = tag::read(source, at, limits)?;
         text = tag.end;
         if tag.form == Form::RawOpen {
-            // Nothing in a raw block is a tag but its end.
+            // In a raw block only its end is a tag.
             let end = tag::find_raw_end(source, &tag)?;
             tags.push(tag);
             texts.push(Cow::Borrowed(&source[text..end]));
@@ -123,12 +122,12 @@ fn split<'s>(source: &'s str, limits: &Limits) -> Result<(Vec<Tag>, Vec<Cow<'s, 
     Ok((tags, texts))
 }
 
-/// One backslash before a tag makes it text; two are a backslash and a tag.
+/// Returns whether a tag is escaped: one backslash before it makes it text, two are a backslash and a tag.
 fn is_escaped(text: &str) -> bool {
     text.ends_with('\\') && !text.ends_with("\\\\")
 }
 
-/// The text without the backslashes that escape tags in it and, if a tag follows, before that tag.
+/// Removes the backslashes that escape tags in the text and, if a tag follows, the one before that tag.
 fn unescape(text: &str, tag_follows: bool) -> Cow<'_, str> {
     let text = if tag_follows {
         text.strip_suffix('\\').unwrap_or(text)

@@ -1,4 +1,6 @@
-//! What is visible at a place in a running template. Scopes live on the stack and point outwards.
+//! Scopes: the context, variables and partials that are visible at a place in a running template.
+//!
+//! Scopes are on the stack, and each refers to the one around it.
 
 use std::borrow::Cow;
 
@@ -16,29 +18,29 @@ pub(super) struct Scope<'s, 'r> {
     pub(super) frame: Option<&'s Frame<'s, 'r>>,
     /// The values of the innermost block parameters.
     pub(super) parameters: Option<&'s Parameters<'s, 'r>>,
-    /// The inline partials in force.
+    /// The visible inline partials.
     pub(super) inlines: Option<&'s Inlines<'s, 'r>>,
-    /// The block that was passed to the partial we are in.
+    /// The block that was passed to the current partial.
     pub(super) caller: Option<&'s CallerBlock<'s, 'r>>,
-    /// The template we are in, for the places of errors.
+    /// The current template, for the positions of errors.
     pub(super) unit: &'r Unit,
 }
 
-/// What `@../` steps over: the turns of loops, and the blocks that are passed to partials, which have none.
+/// One level for `@../`: the iteration of a loop, or a block passed to a partial, which has no iteration.
 pub(super) struct Frame<'s, 'r> {
-    pub(super) turn: Option<Turn<'r>>,
+    pub(super) iteration: Option<Iteration<'r>>,
     pub(super) parent: Option<&'s Frame<'s, 'r>>,
 }
 
-/// One turn of a loop.
-pub(super) struct Turn<'r> {
+/// One iteration of a loop.
+pub(super) struct Iteration<'r> {
     pub(super) index: usize,
     /// The name of the property, if the loop goes over an object.
     pub(super) key: Option<Cow<'r, str>>,
     pub(super) is_last: bool,
 }
 
-impl Turn<'_> {
+impl Iteration<'_> {
     pub(super) fn key_value<'r>(&self) -> Val<'r> {
         match &self.key {
             Some(name) => Val::from_value(&**name),
@@ -54,7 +56,7 @@ pub(super) struct Parameters<'s, 'r> {
 
 pub(super) struct Inlines<'s, 'r> {
     pub(super) entries: &'r [(Box<str>, Program)],
-    /// Where they were defined: their bodies see its parameters and its parents.
+    /// The scope of the definition, whose parameters and parents the bodies see.
     pub(super) scope: &'s Scope<'s, 'r>,
     pub(super) parent: Option<&'s Inlines<'s, 'r>>,
 }
@@ -77,7 +79,7 @@ impl<'s, 'r> Scope<'s, 'r> {
         }
     }
 
-    /// A scope for a block with its own context. A context that stays the same is no step for `../`.
+    /// Creates the scope of a block with its own context. If the context stays the same, `../` skips the block.
     pub(super) fn child<'c>(&'c self, this: Val<'r>) -> Scope<'c, 'r> {
         let parent = if this.is_same(&self.this) {
             self.parent
@@ -95,7 +97,7 @@ impl<'s, 'r> Scope<'s, 'r> {
         }
     }
 
-    /// The context that many steps up; missing beyond the template's own.
+    /// Returns the context `up` steps up; missing above the template's own context.
     pub(super) fn context(&self, up: usize) -> Val<'r> {
         let mut scope = Some(self);
         for _ in 0..up {
@@ -114,24 +116,24 @@ impl<'s, 'r> Scope<'s, 'r> {
             .map_or(Val::Missing, Clone::clone)
     }
 
-    /// A variable of the loop that many loops up.
+    /// Returns a variable of the loop `up` loops up.
     pub(super) fn loop_variable(&self, up: usize, name: &str) -> Option<Val<'r>> {
         let mut frame = self.frame;
         for _ in 0..up {
             frame = frame.and_then(|frame| frame.parent);
         }
         let mut frame = frame?;
-        let turn = loop {
-            match &frame.turn {
-                Some(turn) => break turn,
+        let iteration = loop {
+            match &frame.iteration {
+                Some(iteration) => break iteration,
                 None => frame = frame.parent?,
             }
         };
         Some(match name {
-            "index" => Val::from_value(turn.index),
-            "key" => turn.key_value(),
-            "first" => Val::from_bool(turn.index == 0),
-            "last" => Val::from_bool(turn.is_last),
+            "index" => Val::from_value(iteration.index),
+            "key" => iteration.key_value(),
+            "first" => Val::from_bool(iteration.index == 0),
+            "last" => Val::from_bool(iteration.is_last),
             _ => return None,
         })
     }

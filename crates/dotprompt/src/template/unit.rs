@@ -13,28 +13,28 @@ use crate::helper::Helper;
 use crate::limits::Limits;
 use crate::position::Position;
 
-/// A compiled template and what its compilation learned about it.
+/// A compiled template and the facts that compiling it found.
 pub(super) struct Unit {
     /// The name under which errors in it are reported.
     pub(super) label: Option<Arc<str>>,
-    /// Where it starts in its file.
+    /// The template's start in its file.
     pub(super) start: Position,
     pub(super) program: Program,
     pub(super) facts: Facts,
 }
 
-/// What a template refers to.
+/// The partials and variables that a template refers to.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// How many tags it has.
+    /// The number of tags.
     pub(super) tags: usize,
-    /// The partials that it names.
+    /// The names of the partials that it includes.
     pub(super) partials: BTreeSet<Box<str>>,
-    /// Those of them that it includes whatever the data.
+    /// The names of the partials that it includes unconditionally.
     pub(super) always: BTreeSet<Box<str>>,
     /// The names of its inline partials.
     pub(super) inlines: BTreeSet<Box<str>>,
-    /// Whether it computes the name of a partial.
+    /// Whether it includes a partial by a computed name.
     pub(super) computes_partials: bool,
     /// The `@` variables that it reads.
     pub(super) variables: BTreeSet<Box<str>>,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-/// A value, or the absence of one, which JavaScript tells apart from null.
+/// A value, or a missing value, which JavaScript distinguishes from null.
 #[derive(Clone)]
 pub(super) enum Val<'r> {
     Missing,
@@ -34,7 +34,7 @@ impl Val<'_> {
         })
     }
 
-    /// The value as plain JSON, unless it is missing or layered.
+    /// Returns the value as plain JSON, unless it is missing or layered.
     pub(super) fn as_value(&self) -> Option<&Value> {
         match self {
             Self::Ref(value) => Some(value),
@@ -43,7 +43,7 @@ impl Val<'_> {
         }
     }
 
-    /// The value as JSON; a missing one is null.
+    /// Returns the value as JSON; a missing value is null.
     pub(super) fn to_value(&self) -> Cow<'_, Value> {
         match self {
             Self::Missing => Cow::Owned(Value::Null),
@@ -53,7 +53,7 @@ impl Val<'_> {
         }
     }
 
-    /// How many keys lie in layers on top of each other; looking one up takes time by their number.
+    /// Returns the number of keys in all layers; looking up a key takes time in proportion to it.
     pub(super) fn layered_keys(&self) -> usize {
         match self {
             Self::Layered(layered) => layered.keys,
@@ -65,7 +65,7 @@ impl Val<'_> {
         matches!(self, Self::Missing)
     }
 
-    /// Whether both are the very same value, not merely equal ones.
+    /// Returns whether both are the identical value, not only equal.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Missing, Self::Missing) => true,
@@ -76,12 +76,12 @@ impl Val<'_> {
         }
     }
 
-    /// The value that a path leads to from here.
+    /// Returns the value at a path from here.
     pub(super) fn walk(&self, keys: &[Box<str>]) -> Self {
         let mut value = self.clone();
         for (index, key) in keys.iter().enumerate() {
             if let Self::Owned(owned) = &value {
-                // Only the end of the path is copied, not what lies on the way.
+                // Only the value at the end of the path is copied, not those on the way.
                 return walk_owned(owned, &keys[index..]);
             }
             value = value.get(key);
@@ -92,7 +92,7 @@ impl Val<'_> {
         value
     }
 
-    /// A property of an object, an item of a list, or the `length` of a list or a text.
+    /// Returns a property of an object, an item of a list, or the `length` of a list or a text.
     pub(super) fn get(&self, key: &str) -> Self {
         match self {
             Self::Missing => Self::Missing,
@@ -119,7 +119,8 @@ impl Val<'_> {
         }
     }
 
-    /// What `{{#if}}` takes for true: everything but nothing, false, zero, an empty text and an empty list.
+    /// Returns whether `{{#if}}` takes the value as true: all values except missing, null, false, an empty text, an
+    /// empty list, and zero unless `include_zero` is set.
     pub(super) fn is_truthy(&self, include_zero: bool) -> bool {
         match self.as_value() {
             None => matches!(self, Self::Layered(_)),
@@ -128,7 +129,7 @@ impl Val<'_> {
         }
     }
 
-    /// What `{{#with}}` takes for empty; zero is not.
+    /// Returns whether `{{#with}}` takes the value as empty; zero is not empty.
     pub(super) fn is_empty(&self) -> bool {
         match self.as_value() {
             None => self.is_missing(),
@@ -139,7 +140,7 @@ impl Val<'_> {
         }
     }
 
-    /// JavaScript's `===`: scalars by type and value, lists and objects only if they are the very same.
+    /// Compares as JavaScript's `===` does: scalars by type and value, lists and objects by identity.
     pub(super) fn strictly_equals(&self, other: &Self) -> bool {
         match (self.as_value(), other.as_value()) {
             (Some(Value::Number(a)), Some(Value::Number(b))) => a == b || a.as_f64() == b.as_f64(),
@@ -155,7 +156,7 @@ impl<'r> Layered<'r> {
         Self { base, over, keys }
     }
 
-    /// The keys of the base in their order, then those only on top.
+    /// Returns the base's keys in their order, then the keys that only the top layer has.
     pub(super) fn entries(&self) -> Vec<(Cow<'r, str>, Val<'r>)> {
         let mut entries: Vec<(Cow<'r, str>, Val<'r>)> = match &self.base {
             Val::Layered(base) => base.entries(),
@@ -181,7 +182,7 @@ impl<'r> Layered<'r> {
     }
 }
 
-/// The entries of an object; nothing else has any.
+/// Returns the entries of an object; other values have none.
 pub(super) fn entries_of<'r>(value: &Val<'r>) -> Vec<(Cow<'r, str>, Val<'r>)> {
     match value {
         Val::Ref(Value::Object(map)) => map
@@ -200,7 +201,7 @@ pub(super) fn entries_of<'r>(value: &Val<'r>) -> Vec<(Cow<'r, str>, Val<'r>)> {
     }
 }
 
-/// Up to this many keys are compared one by one, which is faster than hashing.
+/// The largest number of keys that are compared one by one, which is faster than hashing for few keys.
 const SMALL: usize = 8;
 
 pub(super) fn property<'v>(map: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {

@@ -12,7 +12,7 @@ use crate::template::builtin::misuse;
 use crate::template::program::{BlockKind, Call, Callee, Expr};
 
 impl Lowering<'_> {
-    /// A variable, a helper without arguments or one with them.
+    /// Lowers a tag that is a variable, or a helper with or without arguments.
     pub(super) fn expression(
         &mut self,
         name: Parameter,
@@ -62,7 +62,7 @@ impl Lowering<'_> {
             .collect()
     }
 
-    /// The string literal that a number stands for.
+    /// Returns the string literal that a number of the skeleton stands for.
     pub(super) fn string(&self, number: &str) -> String {
         number
             .parse::<usize>()
@@ -101,7 +101,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The `key=value` arguments in the given order; without one, by key.
+    /// Lowers the `key=value` arguments in the given order, or by key if no order is given.
     pub(super) fn hash(
         &mut self,
         hash: HashMap<String, Parameter>,
@@ -109,7 +109,7 @@ impl Lowering<'_> {
         at: Position,
     ) -> Lowered<Vec<(Box<str>, Expr)>> {
         let mut entries: Vec<_> = hash.into_iter().collect();
-        // The original assigns them from the last to the first, which shows where a partial prints its context.
+        // The original assigns them from the last to the first. The order is visible when a partial prints its context.
         let rank = |key: &str| order.iter().rev().position(|other| *other == key);
         entries.sort_by_cached_key(|(key, _)| (rank(key), key.clone()));
         let lower = |(key, value): (String, _)| Ok((key.into(), self.argument(value, at)?));

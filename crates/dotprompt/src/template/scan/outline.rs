@@ -1,4 +1,4 @@
-//! Which tag ends which block.
+//! Pairs of block tags and their ends.
 
 use super::Flaw;
 use super::tag::{Form, Tag};
@@ -14,7 +14,7 @@ pub(super) struct BlockEnds {
 pub(super) fn outline(tags: &[Tag], limits: &Limits) -> Result<Vec<BlockEnds>, Flaw> {
     let mut blocks = Vec::new();
     let mut open: Vec<(usize, Vec<usize>)> = Vec::new();
-    // A chained alternative nests in the one before it.
+    // A chained alternative is nested in the one before it, so it counts as a level.
     let mut chained = 0;
     for (index, tag) in tags.iter().enumerate() {
         if tag.form.opens() {

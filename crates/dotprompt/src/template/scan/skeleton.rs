@@ -1,4 +1,4 @@
-//! The tags as the parser shall see them.
+//! The skeleton: the tags rewritten for the parser.
 
 use std::fmt::Write as _;
 
@@ -6,9 +6,9 @@ use super::Scan;
 use super::tag::{Form, Head, Tag};
 use super::word::{TokenKind, is_partial_name, is_simple};
 
-/// What stands for a text.
+/// The letter that stands for a text.
 const TEXT: char = 'T';
-/// What stands for a name that the grammar would not accept.
+/// The name that stands for one that the grammar does not accept.
 const NAME: &str = "_";
 
 pub(super) fn write(tags: Vec<Tag>, texts: Vec<String>) -> Scan {
@@ -53,7 +53,7 @@ pub(super) fn write(tags: Vec<Tag>, texts: Vec<String>) -> Scan {
 struct Writer {
     skeleton: String,
     strings: Vec<String>,
-    /// The names, or what stands for them, of the blocks that are open.
+    /// The names of the open blocks, as the skeleton writes them.
     open: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ impl Writer {
     }
 }
 
-/// What the tag names, if the grammar would not accept it as it is.
+/// Returns the tag's name if the grammar does not accept it as it is.
 fn stand_in_for(tag: &Tag) -> Option<Head> {
     let first = &tag.tokens.first()?.kind;
     let accepted = match (tag.form, first) {

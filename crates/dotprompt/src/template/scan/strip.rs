@@ -1,8 +1,8 @@
 //! White space control, by the rules of JavaScript's Handlebars.
 //!
-//! `~` strips all white space on its side. Besides, a tag that has a line of its own takes the line with it: the
-//! blanks before it and everything up to the line break behind it. That holds for partials, comments, the start
-//! and the end of blocks and their alternatives, not for tags that print.
+//! `~` strips all white space on its side. A tag that is alone on its line removes the whole line: the blanks before
+//! it and everything up to the line break after it. That holds for partials, comments, and the starts, ends and
+//! alternatives of blocks, but not for tags that print.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::outline::BlockEnds;
 use super::tag::{Form, Tag};
 use crate::whitespace::{is_blank, is_space};
 
-/// How much of a text is removed at one of its ends.
+/// The white space to remove at one end of a text.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Cut {
     Nothing,
@@ -19,7 +19,7 @@ enum Cut {
     Everything,
 }
 
-/// Strips the texts, `texts[i]` being the one before `tags[i]`, and finds the indentation of partials.
+/// Strips the texts and finds the indentation of partials; `texts[i]` is the text before `tags[i]`.
 pub(super) fn strip(tags: &mut [Tag], texts: &[Cow<'_, str>], blocks: &[BlockEnds]) -> Vec<String> {
     let mut cuts = Cuts {
         starts: vec![Cut::Nothing; texts.len()],
@@ -70,14 +70,14 @@ impl Cuts {
         }
     }
 
-    /// Removes the line that the tag stands on alone.
+    /// Removes the line of a tag that is alone on it.
     fn line(&mut self, index: usize) {
         raise(&mut self.ends[index], Cut::Line);
         raise(&mut self.starts[index + 1], Cut::Line);
     }
 
-    /// The end of a block. With `else if`, the original looks at the text before the alternative after the first
-    /// and leaves the blanks before the end alone; with `~`, it strips before every later alternative too.
+    /// Strips around the end of a block. With `else if`, the original checks the text before the second alternative
+    /// and keeps the blanks before the end; with `~`, it strips before every later alternative too.
     fn close(&mut self, tags: &[Tag], texts: &[Cow<'_, str>], block: &BlockEnds) {
         let is_chained = block
             .alternatives
@@ -134,8 +134,8 @@ fn cut_start(text: &str, cut: Cut) -> &str {
     }
 }
 
-/// The blanks before a partial that has a line of its own. Those that a tag beside it stripped are gone; those
-/// that the start of the block around it strips are still seen.
+/// Returns the blanks before a partial that is alone on its line. Blanks that a neighbouring tag stripped do not
+/// count; blanks that the start of the enclosing block strips do.
 fn indentation(tags: &[Tag], text: &str, cuts: &Cuts, index: usize) -> Option<String> {
     let is_first_in_block = index
         .checked_sub(1)
@@ -149,13 +149,13 @@ fn indentation(tags: &[Tag], text: &str, cuts: &Cuts, index: usize) -> Option<St
     (!indent.is_empty()).then(|| indent.to_owned())
 }
 
-/// Whether nothing stands before the tag on its line.
+/// Returns whether only white space is before the tag on its line.
 fn has_line_start(texts: &[Cow<'_, str>], index: usize) -> bool {
     let text = &texts[index];
     ends_with_line_start(text) || (index == 0 && is_blank(text))
 }
 
-/// Whether nothing stands behind the tag on its line.
+/// Returns whether only white space is after the tag on its line.
 fn has_line_end(texts: &[Cow<'_, str>], index: usize) -> bool {
     let text = &texts[index + 1];
     starts_with_line_end(text) || (index + 2 == texts.len() && is_blank(text))

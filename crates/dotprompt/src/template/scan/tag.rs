@@ -1,24 +1,25 @@
-//! One tag: what it is, and the words in it.
+//! One tag: its form and its words.
 
 use super::Flaw;
 use super::word::{self, Token, TokenKind};
 use crate::limits::{Limit, Limits};
 
-/// More than anyone writes into one tag; looking up arguments takes time by their number.
+/// The largest number of words in a tag, more than a person writes. Looking up an argument takes time in proportion to
+/// the number of words.
 const MAX_WORDS: usize = 512;
 
 pub(in crate::template) struct Tag {
     pub(in crate::template) form: Form,
-    /// Where it starts in the source.
+    /// The offset of its start in the source.
     pub(in crate::template) offset: usize,
-    /// Where it ends.
+    /// The offset of its end.
     pub(super) end: usize,
     /// Whether `~` strips the text before it.
     pub(super) strips_left: bool,
-    /// Whether `~` strips the text behind it.
+    /// Whether `~` strips the text after it.
     pub(super) strips_right: bool,
     pub(super) tokens: Vec<Token>,
-    /// What it names, if the parser sees a stand-in for it.
+    /// The tag's name, if the skeleton has another in its place.
     pub(in crate::template) head: Option<Head>,
     /// The white space before a partial on a line of its own.
     pub(in crate::template) indent: Option<String>,
@@ -69,7 +70,7 @@ impl Form {
         matches!(self, Self::Else | Self::Chain)
     }
 
-    /// Whether the syntax tree has a place for it.
+    /// Returns whether the tag appears in the syntax tree.
     pub(super) fn is_in_tree(self) -> bool {
         !matches!(self, Self::Comment | Self::Else | Self::Close | Self::RawClose)
     }
@@ -94,12 +95,12 @@ impl Tag {
         }
     }
 
-    /// What the tag names.
+    /// Returns the tag's name.
     pub(in crate::template) fn name(&self) -> &str {
         self.tokens.first().map_or("", Token::name)
     }
 
-    /// The keys of `key=value` arguments outside parentheses, in order.
+    /// Returns the keys of the `key=value` arguments outside parentheses, in order.
     pub(in crate::template) fn hash_keys(&self) -> impl Iterator<Item = &str> {
         let mut depth = 0_usize;
         self.tokens.windows(2).filter_map(move |pair| {
@@ -142,7 +143,7 @@ pub(super) fn read(source: &str, at: usize, limits: &Limits) -> Result<Tag, Flaw
     Ok(tag)
 }
 
-/// What kind of tag it is, where its words start and how it ends.
+/// Returns the tag's form, the start of its words and its end.
 fn form(source: &str, cursor: usize) -> (Form, usize, &'static str) {
     if source[cursor..].starts_with('{') {
         return (Form::Mustache, cursor + 1, "}}}");
@@ -208,12 +209,12 @@ fn read_words(
     }
 }
 
-/// The length of the end that `rest` starts with, and whether it strips.
+/// Returns the length of the tag's end at the start of `rest`, and whether it strips.
 fn end_of_tag(rest: &str, close: &str) -> Option<(usize, bool)> {
     if rest.starts_with(close) {
         return Some((close.len(), false));
     }
-    // In `{{~{x}~}}` the tilde stands inside the outer braces.
+    // In `{{~{x}~}}` the tilde is inside the outer braces.
     let stripping = if close == "}}}" { "}~}}" } else { "~}}" };
     (close != "}}}}" && rest.starts_with(stripping)).then_some((stripping.len(), true))
 }
@@ -236,7 +237,7 @@ fn comment(source: &str, at: usize, bang: usize, strips_left: bool) -> Result<Ta
     Ok(tag)
 }
 
-/// Where the end of a raw block starts.
+/// Returns the offset at which the end of a raw block starts.
 pub(super) fn find_raw_end(source: &str, open: &Tag) -> Result<usize, Flaw> {
     let end = format!("{{{{{{{{/{}}}}}}}}}", open.name());
     let found = source[open.end..].find(&end).map(|found| open.end + found);

@@ -1,4 +1,4 @@
-//! The pieces of which the inside of a tag consists.
+//! The words inside a tag.
 
 /// White space inside a tag.
 const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
@@ -18,7 +18,7 @@ pub(super) enum TokenKind {
 }
 
 impl Token {
-    /// What a tag names by this as its first word.
+    /// Returns the name of a tag whose first word this is.
     pub(super) fn name(&self) -> &str {
         match &self.kind {
             TokenKind::Word(word) => {
@@ -35,19 +35,19 @@ pub(super) fn skip_space(source: &str, at: usize) -> usize {
     source.len() - source[at..].trim_start_matches(SPACE).len()
 }
 
-/// Whether the grammar accepts a word as a name by itself.
+/// Returns whether the grammar accepts the word as a name.
 pub(super) fn is_simple(word: &str) -> bool {
     word.chars()
         .all(|c| c.is_ascii_alphanumeric() || "-_$:".contains(c) || !c.is_ascii())
 }
 
-/// Whether the grammar accepts a word as the name of a partial.
+/// Returns whether the grammar accepts the word as the name of a partial.
 pub(super) fn is_partial_name(word: &str) -> bool {
     word.chars()
         .all(|c| c.is_ascii_alphanumeric() || "-_@/.".contains(c) || !c.is_ascii())
 }
 
-/// Whether the tag is `else` and not a name that starts so.
+/// Returns whether the tag is `else` and not a longer name that starts with it.
 pub(super) fn starts_with_else(rest: &str) -> bool {
     let Some(behind) = rest.strip_prefix("else") else {
         return false;
@@ -55,7 +55,7 @@ pub(super) fn starts_with_else(rest: &str) -> bool {
     behind.starts_with(SPACE) || behind.starts_with(['~', '}'])
 }
 
-/// The token at `start`; `None` at the end of the source, or if it is opened and never closed.
+/// Reads the token at `start`; returns `None` at the end of the source, or if the token is not closed.
 pub(super) fn token(source: &str, start: usize) -> Option<Token> {
     let rest = &source[start..];
     let first = rest.chars().next()?;
@@ -79,7 +79,7 @@ pub(super) fn token(source: &str, start: usize) -> Option<Token> {
     })
 }
 
-/// A string as JavaScript's Handlebars reads it: a backslash escapes the quotation mark and nothing else.
+/// Reads a string by the rule of JavaScript's Handlebars: a backslash escapes the quotation mark and nothing else.
 fn string(rest: &str, quote: char) -> Option<(String, usize)> {
     let mut text = String::new();
     let mut chars = rest.char_indices().skip(1).peekable();
@@ -96,7 +96,7 @@ fn string(rest: &str, quote: char) -> Option<(String, usize)> {
     None
 }
 
-/// The length of the word that `rest` starts with, `[...]` segments included; `None` if one is not closed.
+/// Returns the length of the word at the start of `rest`, including `[...]` segments; `None` if one is not closed.
 fn word_length(rest: &str) -> Option<usize> {
     let mut at = 0;
     while let Some(c) = rest[at..].chars().next() {
