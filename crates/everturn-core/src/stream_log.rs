@@ -126,7 +126,7 @@ pub trait StreamWriter: fmt::Debug + Send + Sync + 'static {
 
 /// Creates the error that ends a stream whose writer disappeared, for implementations of a log.
 pub fn writer_lost() -> Error {
-    Error::unavailable("the stream broke off: whoever wrote it ended without finishing it")
+    Error::unavailable("the stream broke off: its writer ended without finishing it")
         .with_public()
         .with_reason(WRITER_LOST)
 }
@@ -134,7 +134,7 @@ pub fn writer_lost() -> Error {
 /// Creates the error that ends a stream larger than its log's limit of `max_bytes`, for implementations of a log.
 pub fn too_large(max_bytes: usize) -> Error {
     Error::resource_exhausted(format!(
-        "the stream has grown larger than the {max_bytes} bytes that are kept of one: allow it more with max_stream_bytes"
+        "the stream has grown beyond its limit of {max_bytes} bytes: allow more with max_stream_bytes"
     ))
     .with_public_message("the stream has grown too large to be kept")
 }
@@ -142,7 +142,7 @@ pub fn too_large(max_bytes: usize) -> Error {
 /// Creates the error for opening a key that is taken, for implementations of a log.
 pub fn already_exists(key: &StreamKey) -> Error {
     Error::already_exists(format!(
-        "there is a stream '{}' already: choose another id",
+        "the stream '{}' already exists: choose another id",
         key.id()
     ))
     .with_public()
