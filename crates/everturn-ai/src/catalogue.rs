@@ -5,8 +5,8 @@
 //! | [`Retry`] | `retry` | model | calls the model again after failures that may pass |
 //! | [`Fallback`] | `fallback` | model | asks other models when one fails |
 //! | [`ToolApproval`] | `toolApproval` | tool | interrupts before tools that are not on a list |
-//! | `Filesystem` | `filesystem` | turn, tool | gives the model tools for the files in one directory |
-//! | `Skills` | `skills` | turn | lets the model look up instructions |
+//! | `Filesystem` | `filesystem` | round, tool | gives the model tools for the files in one directory |
+//! | `Skills` | `skills` | round | lets the model look up instructions |
 //! | [`SimulateSystemPrompt`] | `simulateSystemPrompt` | model | a system prompt without a system role |
 //! | [`AugmentWithContext`] | `augmentWithContext` | model | documents, written into the conversation |
 //! | [`DownloadMedia`] | `downloadRequestMedia` | model | media behind URLs, given inline |

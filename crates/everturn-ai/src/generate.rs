@@ -1,21 +1,21 @@
 //! Generation: a conversation goes to a model, the tools it asks for are run, until it has its answer.
 //!
-//! [`Generate`] is the builder. What it runs is a loop of *turns*: ask the model; if it wants tools, run them all at
-//! once, put their answers into the conversation in the order of the requests, and take the next turn inside this one.
+//! [`Generate`] is the builder. What it runs is a loop of *rounds*: ask the model; if it wants tools, run them all at
+//! once, put their answers into the conversation in the order of the requests, and take the next round inside this one.
 //! The same loop serves the action `/util/generate`, which takes everything by name.
 //!
 //! | situation | what happens |
 //! |---|---|
 //! | a tool fails | the call fails with `INTERNAL`, [`reason::TOOL_FAILED`](crate::reason::TOOL_FAILED); of several failures the one of the earliest request counts, and tools of later requests are dropped |
 //! | a tool interrupts | all tools still run; the response is `interrupted`, finished calls keep their output in it |
-//! | the model wants tools too often | `ABORTED`, [`reason::MAX_TURNS_EXCEEDED`](crate::reason::MAX_TURNS_EXCEEDED) |
+//! | the model wants tools too often | `ABORTED`, [`reason::MAX_ROUNDS_EXCEEDED`](crate::reason::MAX_ROUNDS_EXCEEDED) |
 //! | the provider blocks | `FAILED_PRECONDITION`; [`unusable_response`] gives the response, [`Generate::allow_blocked`] avoids the error |
 //! | the output does not match its schema | `INTERNAL`: the caller did nothing wrong |
 //! | nobody asked for a stream | the model sees that and need not stream |
 //! | an [`EffectJournal`](crate::EffectJournal) is in the context | it is told of every model and tool call, and may know the outcome: [`effect`](crate::effect) |
 //!
 //! The messages of a shared [`History`](crate::History) stay shared all the way into the response's request, and no
-//! step of a turn walks them.
+//! step of a round walks them.
 
 mod action;
 mod answer;
@@ -29,12 +29,12 @@ mod observer;
 mod output;
 mod plan;
 mod recorded;
+mod round;
+mod round_input;
 mod settlement;
 mod stream;
-mod tool_round;
+mod tool_calls;
 mod tool_table;
-mod turn;
-mod turn_input;
 mod unusable;
 
 pub use self::{

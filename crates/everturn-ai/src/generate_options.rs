@@ -42,8 +42,9 @@ pub struct GenerateActionOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_tool_requests: Option<bool>,
     /// How often tools may be run before the model has to be done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_turns: Option<u32>,
+    // A model call with its tool calls is a round here and a turn on the wire.
+    #[serde(rename = "maxTurns", skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<u32>,
     /// The name of the step in traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_name: Option<String>,

@@ -142,8 +142,8 @@ pub use self::{
     message::Message,
     messages::Messages,
     middleware::{
-        GenerateHook, GenerateTurn, IntoMiddleware, Middleware, MiddlewareDefinition, MiddlewareSource,
-        ModelCall, ModelHook, Next, NextModel, NextTool, NextTurn, ToolCall, ToolHook, define_middleware,
+        GenerateHook, GenerateRound, IntoMiddleware, Middleware, MiddlewareDefinition, MiddlewareSource,
+        ModelCall, ModelHook, Next, NextModel, NextRound, NextTool, ToolCall, ToolHook, define_middleware,
         generate_hook, middleware_descriptions, model_hook, place_system_part, tool_hook,
     },
     middleware_ref::{MiddlewareDesc, MiddlewareRef},

@@ -1,6 +1,6 @@
-//! Middleware: code around each turn of a generation, each model call and each tool call.
+//! Middleware: code around each round of a generation, each model call and each tool call.
 //!
-//! A [`Middleware`] is a bundle of hooks made afresh for every generate call, so its state spans all turns of one call
+//! A [`Middleware`] is a bundle of hooks made afresh for every generate call, so its state spans all rounds of one call
 //! and nothing else. In a list of several the first is the outermost for every hook. A middleware is used as a value,
 //! as a closure (see [`model_hook`]), or by name through a [`MiddlewareDefinition`] in the registry, which is how
 //! `.prompt` files and remote callers refer to it.
@@ -14,11 +14,11 @@ mod source;
 mod system_part;
 
 pub use self::{
-    calls::{GenerateTurn, ModelCall, ToolCall},
+    calls::{GenerateRound, ModelCall, ToolCall},
     closure::{GenerateHook, ModelHook, ToolHook, generate_hook, model_hook, tool_hook},
     definition::{MiddlewareDefinition, define_middleware, middleware_descriptions},
     hooks::Middleware,
-    next::{Next, NextModel, NextTool, NextTurn},
+    next::{Next, NextModel, NextRound, NextTool},
     source::{IntoMiddleware, MiddlewareSource},
     system_part::place_system_part,
 };

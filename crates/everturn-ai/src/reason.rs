@@ -21,8 +21,8 @@ pub const RESOURCE_NOT_FOUND: Reason = Reason::new("resource-not-found");
 pub const TOOL_FAILED: Reason = Reason::new("tool-failed");
 /// A tool paused to ask: never seen by callers of generate, who get an interrupted response instead.
 pub const TOOL_INTERRUPT: Reason = Reason::new("tool-interrupt");
-/// The model asked for tools more often than allowed: `ABORTED`.
-pub const MAX_TURNS_EXCEEDED: Reason = Reason::new("max-turns-exceeded");
+/// The model asked for tools in more rounds than allowed: `ABORTED`. The text keeps the wire's word for a round.
+pub const MAX_ROUNDS_EXCEEDED: Reason = Reason::new("max-turns-exceeded");
 /// The request needs what the model says it cannot do: `INVALID_ARGUMENT`.
 pub const UNSUPPORTED_BY_MODEL: Reason = Reason::new("unsupported-by-model");
 /// The answers left an interrupted tool request unanswered: `INVALID_ARGUMENT`.

@@ -69,7 +69,7 @@ fn asks() -> generate_support::Step {
 }
 
 #[tokio::test]
-async fn turns_nest_and_hold_their_model_and_tools() {
+async fn rounds_nest_and_hold_their_model_and_tools() {
     let (_registry, _script, generate) = scripted([asks(), step(says("x"))]);
     let generate = generate
         .prompt("p")
@@ -91,7 +91,7 @@ async fn turns_nest_and_hold_their_model_and_tools() {
 }
 
 #[tokio::test]
-async fn the_action_is_the_first_turn() {
+async fn the_action_is_the_first_round() {
     let (registry, _script, _generate) = scripted([asks(), step(says("x"))]);
     register_generate(&registry).unwrap();
     constant("t", "o").register(&registry).unwrap();
@@ -124,11 +124,11 @@ async fn a_hook_that_answers_for_a_tool_leaves_the_tools_span() {
 }
 
 #[tokio::test]
-async fn deep_turns_nest_like_the_first_ones() {
+async fn deep_rounds_nest_like_the_first_ones() {
     let rounds = (0..6).map(|_| step(message(json!([request("t", "1", json!({}))]))));
     let (_registry, _script, generate) = scripted(rounds.chain([step(says("x"))]));
 
-    let spans = Shape::of(generate.prompt("p").tool(constant("t", "o")).max_turns(9).run()).await;
+    let spans = Shape::of(generate.prompt("p").tool(constant("t", "o")).max_rounds(9).run()).await;
 
     let deepest = ["generate"; 7].join("/");
     assert_eq!(spans.last(), Some(&format!("{deepest}/programmableModel")));

@@ -108,7 +108,7 @@ impl<S: CustomState> ConversationObserver<S> {
 
 #[async_trait]
 impl<S: CustomState> GenerateObserver for ConversationObserver<S> {
-    async fn tool_iteration_end(&self, messages: &Messages) -> Result<()> {
+    async fn round_end(&self, messages: &Messages) -> Result<()> {
         let Some(history) = self.history.get() else {
             return Ok(());
         };

@@ -196,7 +196,7 @@ impl TurnJournal {
 
     /// Whether a retry may come further than this attempt.
     fn may_help(&self, error: &Error) -> bool {
-        if error.is(reason::MAX_TURNS_EXCEEDED) {
+        if error.is(reason::MAX_ROUNDS_EXCEEDED) {
             return false;
         }
         let (status, by_tool) = if error.is(reason::TOOL_FAILED) {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use async_trait::async_trait;
 use everturn_ai::{
-    GenerateTurn, Middleware, ModelResponse, NextTurn, Replay, Tool, ToolContext, place_system_part,
+    GenerateRound, Middleware, ModelResponse, NextRound, Replay, Tool, ToolContext, place_system_part,
 };
 use everturn_core::HandlerResult;
 use schemars::JsonSchema;
@@ -17,7 +17,7 @@ const MARKER: &str = "artifacts-middleware-listing";
 
 /// Tells the model which artifacts the session has and lets it read them and, unless read-only, write them.
 ///
-/// The list is in the system prompt and is kept up to date turn by turn. The tools are `read_artifact` and
+/// The list is in the system prompt and is kept up to date round by round. The tools are `read_artifact` and
 /// `write_artifact`; outside a session they say so. What is written is streamed to the client like any artifact.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -61,14 +61,14 @@ struct WriteResult {
 
 #[async_trait]
 impl Middleware for Artifacts {
-    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
-        if let Some(session) = SessionHandle::of(&turn.context) {
+    async fn generate(&self, mut round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
+        if let Some(session) = SessionHandle::of(&round.context) {
             let artifacts = session.artifacts();
             if !artifacts.is_empty() {
-                place_system_part(&mut turn.request.messages, MARKER, listing(&artifacts));
+                place_system_part(&mut round.request.messages, MARKER, listing(&artifacts));
             }
         }
-        Ok(next.run(turn).await?)
+        Ok(next.run(round).await?)
     }
 
     fn tools(&self) -> Vec<Tool> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_ai::{
-    GenerateTurn, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse, NextTurn, Tool,
+    GenerateRound, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse, NextRound, Tool,
     ToolContext, place_system_part,
 };
 use everturn_core::{ActionType, Error, HandlerResult, Registry, Result};
@@ -229,11 +229,11 @@ pub(super) struct Made {
 
 #[async_trait]
 impl Middleware for Delegating {
-    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
-        *lock(&self.0.conversation) = turn.request.messages.clone();
+    async fn generate(&self, mut round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
+        *lock(&self.0.conversation) = round.request.messages.clone();
         let instructions = self.0.instructions().await?;
-        place_system_part(&mut turn.request.messages, MARKER, instructions);
-        Ok(next.run(turn).await?)
+        place_system_part(&mut round.request.messages, MARKER, instructions);
+        Ok(next.run(round).await?)
     }
 
     fn tools(&self) -> Vec<Tool> {

@@ -94,9 +94,9 @@ impl<S> AgentBuilder<S, InlinePrompt> {
         self.define_prompt(|prompt| prompt.tool_choice(choice))
     }
 
-    /// How often tools may be run in a turn before the model has to be done.
-    pub fn max_turns(self, turns: u32) -> Self {
-        self.define_prompt(|prompt| prompt.max_turns(turns))
+    /// Sets in how many rounds of a turn the model may ask for tools before the turn fails.
+    pub fn max_rounds(self, rounds: u32) -> Self {
+        self.define_prompt(|prompt| prompt.max_rounds(rounds))
     }
 
     /// Documents to answer from.

@@ -8,11 +8,12 @@ use crate::prompt_support::{answering, asked, said};
 #[tokio::test]
 async fn a_system_message_of_a_middleware_is_sent_and_not_kept() {
     let (registry, model) = answering(["one!", "two!"]);
-    let reminding = generate_hook(|mut turn, next| async move {
-        turn.request
+    let reminding = generate_hook(|mut round, next| async move {
+        round
+            .request
             .messages
             .splice(0..0, [Message::system("remember the leeks")]);
-        Ok(next.run(turn).await?)
+        Ok(next.run(round).await?)
     });
     let agent = agent(&registry, "chef")
         .use_middleware(reminding)
@@ -41,9 +42,9 @@ async fn a_system_message_of_a_middleware_is_sent_and_not_kept() {
 #[tokio::test]
 async fn a_part_that_a_middleware_adds_to_the_system_message_is_not_kept() {
     let (registry, model) = answering(["one!"]);
-    let teaching = generate_hook(|mut turn, next| async move {
-        place_system_part(&mut turn.request.messages, "lesson", "wash the leeks");
-        Ok(next.run(turn).await?)
+    let teaching = generate_hook(|mut round, next| async move {
+        place_system_part(&mut round.request.messages, "lesson", "wash the leeks");
+        Ok(next.run(round).await?)
     });
     let agent = agent(&registry, "chef")
         .system("sys")
@@ -63,9 +64,9 @@ async fn a_part_that_a_middleware_adds_to_the_system_message_is_not_kept() {
 #[tokio::test]
 async fn a_message_that_a_middleware_brings_into_the_conversation_is_kept() {
     let (registry, _model) = answering(["one!"]);
-    let bringing = generate_hook(|mut turn, next| async move {
-        turn.inject(Message::user("there is cream, too")).await?;
-        Ok(next.run(turn).await?)
+    let bringing = generate_hook(|mut round, next| async move {
+        round.inject(Message::user("there is cream, too")).await?;
+        Ok(next.run(round).await?)
     });
     let agent = agent(&registry, "chef")
         .use_middleware(bringing)

@@ -74,9 +74,9 @@ async fn a_function_that_gives_the_conversation_back_keeps_it_shared() {
 
 #[tokio::test]
 async fn a_middleware_that_adds_to_the_request_leaves_the_conversation_shared() {
-    let reminding = generate_hook(|mut turn, next| async move {
-        turn.request.messages.splice(0..0, [Message::system("remember")]);
-        Ok(next.run(turn).await?)
+    let reminding = generate_hook(|mut round, next| async move {
+        round.request.messages.splice(0..0, [Message::system("remember")]);
+        Ok(next.run(round).await?)
     });
     let model = ScriptedModel::new().otherwise(|_| "leeks");
     let agent = agent(&registry(&model), "chef")

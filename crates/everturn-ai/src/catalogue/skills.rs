@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use self::library::Library;
 use crate::{
-    GenerateTurn, IntoMiddleware, Middleware, MiddlewareSource, ModelResponse, NextTurn, Replay, Tool,
+    GenerateRound, IntoMiddleware, Middleware, MiddlewareSource, ModelResponse, NextRound, Replay, Tool,
     place_system_part,
 };
 
@@ -86,11 +86,11 @@ struct UseSkill {
 
 #[async_trait]
 impl Middleware for Bundle {
-    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
+    async fn generate(&self, mut round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
         if !self.0.is_empty() {
-            place_system_part(&mut turn.request.messages, MARKER, instructions(&self.0));
+            place_system_part(&mut round.request.messages, MARKER, instructions(&self.0));
         }
-        Ok(next.run(turn).await?)
+        Ok(next.run(round).await?)
     }
 
     fn tools(&self) -> Vec<Tool> {

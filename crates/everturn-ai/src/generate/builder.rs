@@ -120,9 +120,9 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.returns_tool_requests = returns)
     }
 
-    /// How often tools may be run before the model has to be done; 5 if not given.
-    pub fn max_turns(self, turns: u32) -> Self {
-        self.edit(|plan| plan.max_turns = Some(turns))
+    /// Sets in how many rounds the model may ask for tools before the call fails; 5 if not given.
+    pub fn max_rounds(self, rounds: u32) -> Self {
+        self.edit(|plan| plan.max_rounds = Some(rounds))
     }
 
     /// Documents to answer from.
@@ -233,7 +233,7 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.context = Some(context))
     }
 
-    /// The name of the turns' spans.
+    /// The name of the rounds' spans.
     pub fn step_name(self, name: impl Into<String>) -> Self {
         self.edit(|plan| plan.step_name = Some(name.into()))
     }

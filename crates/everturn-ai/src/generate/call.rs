@@ -1,4 +1,4 @@
-//! One generate call: everything that is resolved once and stays the same for all its turns.
+//! One generate call: everything that is resolved once and stays the same for all its rounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 
 use super::output::OutputPlan;
 use super::tool_table::ToolTable;
-use crate::middleware::{GenerateTurn, Middleware, ModelCall, NextModel};
+use crate::middleware::{GenerateRound, Middleware, ModelCall, NextModel};
 use crate::model::ModelHandle;
 use crate::{Answers, ModelRequest, ModelResponse, ModelResponseChunk, Resource, Role};
 
@@ -20,11 +20,11 @@ pub(super) struct Call {
     pub(super) tools: ToolTable,
     pub(super) resources: Vec<Resource>,
     pub(super) output: Arc<OutputPlan>,
-    pub(super) max_turns: u32,
+    pub(super) max_rounds: u32,
     pub(super) returns_tool_requests: bool,
     pub(super) allows_blocked: bool,
     pub(super) step_name: String,
-    /// Where the turn that runs now streams its first message.
+    /// Where the round that runs now streams its first message.
     pub(super) message_index: Arc<AtomicU32>,
 }
 
@@ -62,18 +62,18 @@ impl Call {
         ModelHandle::resolve(&self.registry, name).await
     }
 
-    /// The first turn.
+    /// The first round.
     pub(super) fn opening(
         &self,
         request: ModelRequest,
         answers: Option<Answers>,
         emitter: &Emitter<ModelResponseChunk>,
         context: Context,
-    ) -> GenerateTurn {
-        GenerateTurn {
+    ) -> GenerateRound {
+        GenerateRound {
             request,
             answers,
-            turn: 0,
+            index: 0,
             message_index: 0,
             emitter: self.with_defaults(emitter),
             context,

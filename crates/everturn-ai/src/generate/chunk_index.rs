@@ -6,9 +6,9 @@ use everturn_core::Emitter;
 
 use crate::{ModelResponseChunk, Role};
 
-/// Stamps the chunks of one turn with their role and index. Cloning gives another handle to the same count.
+/// Stamps the chunks of one round with their role and index. Cloning gives another handle to the same count.
 ///
-/// The index goes up when the role changes within the turn; a turn in which the model streamed nothing has no message
+/// The index goes up when the role changes within the round; a round in which the model streamed nothing has no message
 /// to count before its tools answer.
 #[derive(Clone)]
 pub(super) struct ChunkIndex(Arc<Mutex<Position>>);
@@ -41,7 +41,7 @@ impl ChunkIndex {
         chunk
     }
 
-    /// The index for the turn that follows.
+    /// The index for the round that follows.
     pub(super) fn following(&self) -> u32 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).index + 1
     }
@@ -53,7 +53,10 @@ impl ChunkIndex {
     }
 
     /// Like [`ChunkIndex::stamping`] for several senders at once: stamped and sent one after the other.
-    pub(super) fn stamping_in_turn(&self, sink: &Emitter<ModelResponseChunk>) -> Emitter<ModelResponseChunk> {
+    pub(super) fn stamping_one_by_one(
+        &self,
+        sink: &Emitter<ModelResponseChunk>,
+    ) -> Emitter<ModelResponseChunk> {
         if !sink.is_streaming() {
             return Emitter::silent();
         }
@@ -61,8 +64,8 @@ impl ChunkIndex {
         Emitter::new(move |chunk| {
             let shared = Arc::clone(&shared);
             async move {
-                let (index, sink, turn) = &*shared;
-                let _turn = turn.lock().await;
+                let (index, sink, order) = &*shared;
+                let _in_order = order.lock().await;
                 Ok(sink.send(index.stamped(chunk)).await?)
             }
         })

@@ -7,14 +7,14 @@ use everturn_core::{Context, Result};
 
 use crate::Messages;
 
-/// Told about the progress of the generations that run in a context. What the tools of such a generation generate in
-/// turn is another conversation, and not told.
+/// Told about the progress of the generations that run in a context. What the tools of such a generation generate is
+/// another conversation, and not told.
 #[async_trait]
 pub trait GenerateObserver: Send + Sync + 'static {
     /// All tools that a model asked for have answered, and the model has not seen the answers yet.
     ///
     /// `messages` is the whole conversation, answers included. An error fails the generation.
-    async fn tool_iteration_end(&self, messages: &Messages) -> Result<()> {
+    async fn round_end(&self, messages: &Messages) -> Result<()> {
         let _ = messages;
         Ok(())
     }
@@ -35,9 +35,9 @@ pub(super) fn unobserved(context: Context) -> Context {
     }
 }
 
-pub(super) async fn tool_iteration_end(context: &Context, messages: &Messages) -> Result<()> {
+pub(super) async fn round_end(context: &Context, messages: &Messages) -> Result<()> {
     match context.extension::<Observer>().as_deref() {
-        Some(Observer(Some(observer))) => observer.tool_iteration_end(messages).await,
+        Some(Observer(Some(observer))) => observer.round_end(messages).await,
         _ => Ok(()),
     }
 }

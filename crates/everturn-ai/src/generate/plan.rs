@@ -18,7 +18,7 @@ use crate::{
     ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, ToolChoice, ToolReference,
 };
 
-const DEFAULT_MAX_TURNS: u32 = 5;
+const DEFAULT_MAX_ROUNDS: u32 = 5;
 
 /// A resource at hand, or the name of a registered one.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub(super) struct Plan {
     pub(super) tools: Vec<ToolReference>,
     pub(super) tool_choice: Option<ToolChoice>,
     pub(super) returns_tool_requests: bool,
-    pub(super) max_turns: Option<u32>,
+    pub(super) max_rounds: Option<u32>,
     pub(super) docs: Vec<Document>,
     pub(super) resources: Vec<ResourceReference>,
     pub(super) output: GenerateActionOutputConfig,
@@ -68,7 +68,7 @@ struct Assembled {
     output: OutputPlan,
 }
 
-/// Whose span the first turn runs in.
+/// Whose span the first round runs in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstSpan {
     Own,
@@ -88,7 +88,7 @@ impl Plan {
             tools: Vec::new(),
             tool_choice: None,
             returns_tool_requests: false,
-            max_turns: None,
+            max_rounds: None,
             docs: Vec::new(),
             resources: Vec::new(),
             output: GenerateActionOutputConfig::default(),
@@ -115,7 +115,7 @@ impl Plan {
                 .collect(),
             tool_choice: options.tool_choice,
             returns_tool_requests: options.return_tool_requests.unwrap_or_default(),
-            max_turns: options.max_turns,
+            max_rounds: options.max_rounds,
             docs: options.docs.unwrap_or_default(),
             resources: options
                 .resources
@@ -161,10 +161,10 @@ impl Plan {
         let call = Arc::new(call);
         let output = Arc::clone(&call.output);
         announce(&output);
-        let turn = call.opening(request, answers, &emitter, context);
+        let round = call.opening(request, answers, &emitter, context);
         let response = match first {
-            FirstSpan::Own => call.turn(turn).await?,
-            FirstSpan::Callers => call.turn_in_current_span(turn).await?,
+            FirstSpan::Own => call.round(round).await?,
+            FirstSpan::Callers => call.round_in_current_span(round).await?,
         };
         Ok(Finished { response, output })
     }
@@ -177,7 +177,7 @@ impl Plan {
             .ok_or_else(|| Error::invalid_argument("no model was named, and there is no default model"))?;
         let handle = ModelHandle::resolve(&self.registry, &model.name).await?;
         let registry = self.registry.clone();
-        let max_turns = self.max_turns.unwrap_or(DEFAULT_MAX_TURNS);
+        let max_rounds = self.max_rounds.unwrap_or(DEFAULT_MAX_ROUNDS);
         let (returns_tool_requests, allows_blocked) = (self.returns_tool_requests, self.allows_blocked);
         let step_name = self.step_name.clone().unwrap_or_else(|| "generate".to_owned());
         let (request, assembled) = self.assemble(model.config).await?;
@@ -189,7 +189,7 @@ impl Plan {
             tools: assembled.tools,
             resources: assembled.resources,
             output: Arc::new(assembled.output),
-            max_turns,
+            max_rounds,
             returns_tool_requests,
             allows_blocked,
             step_name,

@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
-use super::tool_round::failure;
+use super::tool_calls::failure;
 use crate::effect::{journal_of, without_journal};
-use crate::middleware::{GenerateTurn, ToolCall};
+use crate::middleware::{GenerateRound, ToolCall};
 use crate::{
     EffectId, EffectJournal, ModelEffect, ModelResponse, ModelResponseChunk, Reconciliation, Role,
     ToolContext, ToolEffect, ToolOutcome, ToolRecord, interrupt_data, outcome_unknown,
@@ -24,21 +24,21 @@ pub(super) struct Reply {
 
 impl Call {
     /// Asks the model, unless it is known what it said.
-    pub(super) async fn reply(self: &Arc<Self>, turn: &GenerateTurn, index: &ChunkIndex) -> Result<Reply> {
-        let Some(journal) = journal_of(&turn.context) else {
+    pub(super) async fn reply(self: &Arc<Self>, round: &GenerateRound, index: &ChunkIndex) -> Result<Reply> {
+        let Some(journal) = journal_of(&round.context) else {
             return Ok(Reply {
-                response: self.ask_live(turn, index).await?,
+                response: self.ask_live(round, index).await?,
                 effect: None,
             });
         };
-        let asked = ModelEffect::new(&self.model_name, &turn.request);
+        let asked = ModelEffect::new(&self.model_name, &round.request);
         let (effect, known) = journal.asking(asked).await?;
         let response = if let Some(response) = known {
             tracing::debug!(%effect, "a model's reply is known and is not paid for again");
-            send_known(&response, turn, index).await?;
+            send_known(&response, round, index).await?;
             response
         } else {
-            let response = self.ask_live(turn, index).await?;
+            let response = self.ask_live(round, index).await?;
             journal.replied(&effect, &response).await?;
             response
         };
@@ -48,23 +48,23 @@ impl Call {
         })
     }
 
-    async fn ask_live(self: &Arc<Self>, turn: &GenerateTurn, index: &ChunkIndex) -> Result<ModelResponse> {
-        let chunks = index.stamping(&turn.emitter);
-        let response = Box::pin(self.ask(turn.request.clone(), chunks, turn.context.clone())).await?;
+    async fn ask_live(self: &Arc<Self>, round: &GenerateRound, index: &ChunkIndex) -> Result<ModelResponse> {
+        let chunks = index.stamping(&round.emitter);
+        let response = Box::pin(self.ask(round.request.clone(), chunks, round.context.clone())).await?;
         self.examined(response)
     }
 }
 
 /// Streams a known reply as a whole.
-async fn send_known(response: &ModelResponse, turn: &GenerateTurn, index: &ChunkIndex) -> Result<()> {
-    let Some(message) = response.message.as_ref().filter(|_| turn.emitter.is_streaming()) else {
+async fn send_known(response: &ModelResponse, round: &GenerateRound, index: &ChunkIndex) -> Result<()> {
+    let Some(message) = response.message.as_ref().filter(|_| round.emitter.is_streaming()) else {
         return Ok(());
     };
     let chunk = ModelResponseChunk {
         role: Some(Role::Model),
         ..ModelResponseChunk::new(message.content())
     };
-    turn.emitter.send(index.stamped(chunk)).await
+    round.emitter.send(index.stamped(chunk)).await
 }
 
 /// One tool call that is written down.

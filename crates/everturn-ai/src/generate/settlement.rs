@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
-use super::observer::tool_iteration_end;
-use super::tool_round::answer;
-use super::turn::send_answers;
-use crate::middleware::GenerateTurn;
+use super::observer::round_end;
+use super::round::send_answers;
+use super::tool_calls::answer;
+use crate::middleware::GenerateRound;
 use crate::{
     Answers, Message, MultipartToolResponse, Part, Role, ToolOutcome, ToolRequest, metadata, reason,
 };
@@ -24,26 +24,26 @@ enum Settlement {
 }
 
 impl Call {
-    /// Settles the interrupted message and gives the turn that follows.
+    /// Settles the interrupted message and gives the round that follows.
     pub(super) async fn settle(
         self: &Arc<Self>,
-        mut turn: GenerateTurn,
+        mut round: GenerateRound,
         given: Answers,
-    ) -> Result<GenerateTurn> {
-        let interrupted = interrupted_message(&turn)?;
+    ) -> Result<GenerateRound> {
+        let interrupted = interrupted_message(&round)?;
         let settlements = self.settlements(&interrupted, &given)?;
-        let index = ChunkIndex::starting_at(turn.message_index);
-        let answers = self.answers(&turn, &interrupted, settlements, &index).await?;
+        let index = ChunkIndex::starting_at(round.message_index);
+        let answers = self.answers(&round, &interrupted, settlements, &index).await?;
         let note = given.metadata.map_or(Value::Bool(true), Value::Object);
         let answers = Message::tool(answers).with_metadata_entry(metadata::RESUMED, note);
 
-        let last = turn.request.messages.len() - 1;
-        turn.request.messages.replace(last, settled(&interrupted));
-        turn.request.messages.push(answers.clone());
-        tool_iteration_end(&turn.context, &turn.request.messages).await?;
-        send_answers(&turn.emitter, &answers, &index).await?;
-        turn.message_index = index.following();
-        Ok(turn)
+        let last = round.request.messages.len() - 1;
+        round.request.messages.replace(last, settled(&interrupted));
+        round.request.messages.push(answers.clone());
+        round_end(&round.context, &round.request.messages).await?;
+        send_answers(&round.emitter, &answers, &index).await?;
+        round.message_index = index.following();
+        Ok(round)
     }
 
     fn settlements(&self, interrupted: &Message, given: &Answers) -> Result<Vec<Settlement>> {
@@ -95,7 +95,7 @@ impl Call {
     /// The answers in the order of the requests; restarted tools run at once.
     async fn answers(
         self: &Arc<Self>,
-        turn: &GenerateTurn,
+        round: &GenerateRound,
         interrupted: &Message,
         settlements: Vec<Settlement>,
         index: &ChunkIndex,
@@ -105,7 +105,7 @@ impl Call {
             Settlement::Answered(_) => None,
         });
         let mut outcomes = self
-            .run_requests(turn, restarts.collect(), None, index)
+            .run_requests(round, restarts.collect(), None, index)
             .await?
             .into_iter();
         settlements
@@ -123,8 +123,8 @@ impl Call {
     }
 }
 
-fn interrupted_message(turn: &GenerateTurn) -> Result<Message> {
-    let last = turn.request.messages.last();
+fn interrupted_message(round: &GenerateRound) -> Result<Message> {
+    let last = round.request.messages.last();
     let is_interrupted =
         |message: &&Message| message.role() == Role::Model && message.tool_requests().next().is_some();
     last.filter(is_interrupted).cloned().ok_or_else(|| {

@@ -5,16 +5,16 @@ use serde_json::Value;
 
 use crate::{Answers, Message, ModelRequest, ModelResponseChunk, Part, Tool, ToolRequest, metadata};
 
-/// A turn that is about to begin.
+/// A round that is about to begin: one model call and the tool calls that it asks for.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct GenerateTurn {
-    /// The request that the model will get; changes to it stay for later turns.
+pub struct GenerateRound {
+    /// The request that the model will get; changes to it stay for later rounds.
     pub request: ModelRequest,
-    /// The answers to interrupted tool calls, if this turn answers an interrupt.
+    /// The answers to interrupted tool calls, if this round answers an interrupt.
     pub answers: Option<Answers>,
-    /// How many rounds of tools came before.
-    pub turn: u32,
+    /// The number of rounds of this call that ran tools before this one.
+    pub index: u32,
     /// The index of the next message to be streamed.
     pub message_index: u32,
     /// Where chunks go. Chunks sent here keep their role and index; without, they are the model's at `message_index`.
@@ -25,7 +25,7 @@ pub struct GenerateTurn {
     pub registry: Registry,
 }
 
-impl GenerateTurn {
+impl GenerateRound {
     /// Adds a message to the conversation and streams it as a message of its own.
     ///
     /// # Errors

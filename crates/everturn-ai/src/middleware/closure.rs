@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use everturn_core::HandlerResult;
 use futures::future::BoxFuture;
 
-use super::{GenerateTurn, Middleware, ModelCall, NextModel, NextTool, NextTurn, ToolCall};
+use super::{GenerateRound, Middleware, ModelCall, NextModel, NextRound, NextTool, ToolCall};
 use crate::{ModelResponse, MultipartToolResponse};
 
 type Function<C, N, O> = dyn Fn(C, N) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync;
@@ -59,10 +59,10 @@ closure_hook!(
     GenerateHook,
     generate_hook,
     generate,
-    GenerateTurn,
-    NextTurn,
+    GenerateRound,
+    NextRound,
     ModelResponse,
-    "every turn",
+    "every round",
     ""
 );
 closure_hook!(

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use everturn_core::HandlerResult;
 
-use super::{GenerateTurn, ModelCall, NextModel, NextTool, NextTurn, ToolCall};
+use super::{GenerateRound, ModelCall, NextModel, NextRound, NextTool, ToolCall};
 use crate::{ModelResponse, MultipartToolResponse, Tool};
 
 /// Code around the parts of a generation.
@@ -30,12 +30,12 @@ use crate::{ModelResponse, MultipartToolResponse, Tool};
 /// ```
 #[async_trait]
 pub trait Middleware: Send + Sync + 'static {
-    /// Around every turn, the ones inside it included: a call with two rounds of tools has three. Resuming from an
-    /// interrupt is a turn of its own.
+    /// Wraps every round, the rounds inside it included. A call that runs tools twice has three rounds: the last one is
+    /// the answer. Settling an interrupt is a round of its own.
     ///
-    /// Changes to the messages stay for the turns that follow.
-    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
-        Ok(next.run(turn).await?)
+    /// Changes to the messages stay for the rounds that follow.
+    async fn generate(&self, round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
+        Ok(next.run(round).await?)
     }
 
     /// Around every model call.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everturn_core::Result;
 use futures::future::BoxFuture;
 
-use super::{GenerateTurn, Middleware, ModelCall, ToolCall};
+use super::{GenerateRound, Middleware, ModelCall, ToolCall};
 use crate::{ModelResponse, MultipartToolResponse};
 
 /// What comes after a hook: the hooks inside it and, at the core, the thing itself. Cloning is cheap.
@@ -20,8 +20,8 @@ pub struct Next<C, O> {
 type Hook<C, O> = fn(Arc<dyn Middleware>, C, Next<C, O>) -> BoxFuture<'static, Result<O>>;
 type Core<C, O> = dyn Fn(C) -> BoxFuture<'static, Result<O>> + Send + Sync;
 
-/// The rest of the chain around a turn.
-pub type NextTurn = Next<GenerateTurn, ModelResponse>;
+/// The rest of the chain around a round.
+pub type NextRound = Next<GenerateRound, ModelResponse>;
 /// The rest of the chain around a model call.
 pub type NextModel = Next<ModelCall, ModelResponse>;
 /// The rest of the chain around a tool call.
@@ -46,13 +46,13 @@ impl<C, O> Next<C, O> {
     }
 }
 
-impl NextTurn {
-    pub(crate) fn around_turn(
+impl NextRound {
+    pub(crate) fn around_round(
         chain: &Arc<[Arc<dyn Middleware>]>,
-        core: impl Fn(GenerateTurn) -> BoxFuture<'static, Result<ModelResponse>> + Send + Sync + 'static,
+        core: impl Fn(GenerateRound) -> BoxFuture<'static, Result<ModelResponse>> + Send + Sync + 'static,
     ) -> Self {
         let hook: Hook<_, _> =
-            |layer, turn, next| Box::pin(async move { Ok(layer.generate(turn, next).await?) });
+            |layer, round, next| Box::pin(async move { Ok(layer.generate(round, next).await?) });
         Self {
             chain: Arc::clone(chain),
             position: 0,

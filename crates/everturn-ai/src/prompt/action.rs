@@ -86,7 +86,7 @@ fn describe(name: &str, settings: &Settings) -> Value {
         "output": settings.output,
         "tools": tools,
         "toolChoice": settings.tool_choice,
-        "maxTurns": settings.max_turns,
+        "maxTurns": settings.max_rounds,
         "use": middleware,
         "template": settings.template,
         "metadata": settings.metadata,

@@ -33,7 +33,7 @@ struct Changes {
     docs: Option<Vec<Document>>,
     tools: Option<Vec<ToolReference>>,
     tool_choice: Option<ToolChoice>,
-    max_turns: Option<u32>,
+    max_rounds: Option<u32>,
     return_tool_requests: Option<bool>,
     middleware: Option<Vec<MiddlewareSource>>,
 }
@@ -92,9 +92,9 @@ impl<O> PromptCall<O> {
         self.change(|changes| changes.tool_choice = Some(choice))
     }
 
-    /// How often tools may be run before the model has to be done.
-    pub fn max_turns(self, turns: u32) -> Self {
-        self.change(|changes| changes.max_turns = Some(turns))
+    /// Sets in how many rounds the model may ask for tools before the call fails.
+    pub fn max_rounds(self, rounds: u32) -> Self {
+        self.change(|changes| changes.max_rounds = Some(rounds))
     }
 
     /// Whether to give tool requests back instead of running the tools.
@@ -198,7 +198,7 @@ impl Changes {
             settings.middleware = middleware;
         }
         settings.tool_choice = self.tool_choice.or(settings.tool_choice);
-        settings.max_turns = self.max_turns.or(settings.max_turns);
+        settings.max_rounds = self.max_rounds.or(settings.max_rounds);
         settings.return_tool_requests = self.return_tool_requests.or(settings.return_tool_requests);
         Ok(rendered)
     }

@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     pub(crate) config: Option<Value>,
     pub(crate) tools: Vec<ToolReference>,
     pub(crate) tool_choice: Option<ToolChoice>,
-    pub(crate) max_turns: Option<u32>,
+    pub(crate) max_rounds: Option<u32>,
     pub(crate) return_tool_requests: Option<bool>,
     pub(crate) output: GenerateActionOutputConfig,
     pub(crate) docs: Vec<Document>,
@@ -180,9 +180,9 @@ impl<I, O> PromptDefinition<I, O> {
         self.set(|settings| settings.tool_choice = Some(choice))
     }
 
-    /// How often tools may be run before the model has to be done.
-    pub fn max_turns(self, turns: u32) -> Self {
-        self.set(|settings| settings.max_turns = Some(turns))
+    /// Sets in how many rounds the model may ask for tools before the call fails.
+    pub fn max_rounds(self, rounds: u32) -> Self {
+        self.set(|settings| settings.max_rounds = Some(rounds))
     }
 
     /// Whether to give tool requests back instead of running the tools.

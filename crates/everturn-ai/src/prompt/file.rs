@@ -45,7 +45,7 @@ pub(super) fn parse(
             .map(|tool| ToolReference::Name(tool.to_owned()))
             .collect(),
         tool_choice: read.key("toolChoice")?,
-        max_turns: read.key("maxTurns")?,
+        max_rounds: read.key("maxTurns")?,
         return_tool_requests: read.key("returnToolRequests")?,
         output: GenerateActionOutputConfig {
             format: metadata.output_format().map(str::to_owned),

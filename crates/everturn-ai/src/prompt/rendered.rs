@@ -65,8 +65,8 @@ impl RenderedPrompt {
         if let Some(choice) = settings.tool_choice {
             generate = generate.tool_choice(choice);
         }
-        if let Some(turns) = settings.max_turns {
-            generate = generate.max_turns(turns);
+        if let Some(rounds) = settings.max_rounds {
+            generate = generate.max_rounds(rounds);
         }
         if let Some(returns) = settings.return_tool_requests {
             generate = generate.return_tool_requests(returns);
@@ -105,7 +105,7 @@ impl RenderedPrompt {
             config: self.settings.config.clone().or(defaults),
             output: (output != GenerateActionOutputConfig::default()).then_some(output),
             return_tool_requests: self.settings.return_tool_requests,
-            max_turns: self.settings.max_turns,
+            max_rounds: self.settings.max_rounds,
             middleware: (!middleware.is_empty()).then_some(middleware),
             ..GenerateActionOptions::default()
         }

@@ -1,4 +1,4 @@
-//! Turns nest, but not on the stack of the thread.
+//! Rounds nest, but not on the stack of the thread.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn five_hundred_rounds_fit_into_a_small_stack() {
             let asks = (0..ROUNDS).map(|_| step(message(json!([request("t", "1", json!({}))]))));
             let (_registry, script, generate) = scripted(asks.chain([step(says("done"))]));
 
-            let generate = generate.prompt("p").tool(constant("t", "o")).max_turns(1000);
+            let generate = generate.prompt("p").tool(constant("t", "o")).max_rounds(1000);
             let response = tokio::spawn(generate.run()).await.unwrap().unwrap();
 
             assert_eq!(response.text(), "done");

@@ -103,7 +103,7 @@ async fn contents_stay_in_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_run_again_shows_the_contents_again() {
+async fn a_round_that_is_run_again_shows_the_contents_again() {
     let root = root();
     let registry = Registry::new();
     let script = Script::register(
@@ -115,9 +115,9 @@ async fn a_turn_that_is_run_again_shows_the_contents_again() {
             Reply::text("done"),
         ],
     );
-    let patience = generate_hook(|turn, next| async move {
-        match next.run(turn.clone()).await {
-            Err(_) if turn.turn == 1 => Ok(next.run(turn).await?),
+    let patience = generate_hook(|round, next| async move {
+        match next.run(round.clone()).await {
+            Err(_) if round.index == 1 => Ok(next.run(round).await?),
             result => Ok(result?),
         }
     });

@@ -294,8 +294,8 @@ async fn a_file_that_changed_is_shown_again() {
     let registry = Registry::new();
     let calls = || Reply::calls(&[("read_file", json!({ "filePath": "a.txt" }))]);
     let script = Script::register(&registry, "m", [calls(), calls(), Reply::text("done")]);
-    let somebody_else = generate_hook(move |turn, next| {
-        if turn.turn == 1 {
+    let somebody_else = generate_hook(move |round, next| {
+        if round.index == 1 {
             fs::write(&file, "new").unwrap();
             let later = SystemTime::now() + Duration::from_secs(10);
             fs::File::options()
@@ -305,7 +305,7 @@ async fn a_file_that_changed_is_shown_again() {
                 .set_modified(later)
                 .unwrap();
         }
-        async move { Ok(next.run(turn).await?) }
+        async move { Ok(next.run(round).await?) }
     });
 
     Generate::new(&registry)

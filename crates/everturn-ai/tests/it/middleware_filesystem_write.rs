@@ -160,11 +160,11 @@ async fn write_after(change: impl Fn(&fs::File) + Send + Sync + 'static) -> (Roo
         "m",
         [calls(read()), calls(write("new")), Reply::text("done")],
     );
-    let somebody_else = generate_hook(move |turn, next| {
-        if turn.turn == 1 {
+    let somebody_else = generate_hook(move |round, next| {
+        if round.index == 1 {
             change(&fs::File::options().write(true).open(&file).unwrap());
         }
-        async move { Ok(next.run(turn).await?) }
+        async move { Ok(next.run(round).await?) }
     });
 
     Generate::new(&registry)

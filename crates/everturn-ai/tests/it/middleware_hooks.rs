@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everturn_ai::{
-    FinishReason, GenerateTurn, Message, Middleware, MiddlewareDefinition, MiddlewareRef, ModelInfo,
-    ModelResponse, MultipartToolResponse, NextTurn, Tool, ToolContext, async_trait, define_middleware,
+    FinishReason, GenerateRound, Message, Middleware, MiddlewareDefinition, MiddlewareRef, ModelInfo,
+    ModelResponse, MultipartToolResponse, NextRound, Tool, ToolContext, async_trait, define_middleware,
     define_model, generate_hook, interrupt, middleware_descriptions, model_hook, reason, tool_hook,
 };
 use everturn_core::{Error, HandlerResult, Registry, Status};
@@ -20,17 +20,17 @@ fn asks() -> generate_support::Step {
     step(message(json!([request("t", "1", json!({}))])))
 }
 
-/// Counts the turns it has seen.
+/// Counts the rounds it has seen.
 #[derive(Default)]
 struct Counter {
-    turns: AtomicUsize,
+    rounds: AtomicUsize,
     report: Arc<AtomicUsize>,
 }
 
 impl Clone for Counter {
     fn clone(&self) -> Self {
         Self {
-            turns: AtomicUsize::new(0),
+            rounds: AtomicUsize::new(0),
             report: Arc::clone(&self.report),
         }
     }
@@ -38,15 +38,15 @@ impl Clone for Counter {
 
 #[async_trait]
 impl Middleware for Counter {
-    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
-        let seen = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
+    async fn generate(&self, round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
+        let seen = self.rounds.fetch_add(1, Ordering::Relaxed) + 1;
         self.report.fetch_max(seen, Ordering::Relaxed);
-        Ok(next.run(turn).await?)
+        Ok(next.run(round).await?)
     }
 }
 
 #[tokio::test]
-async fn state_spans_the_turns_of_one_call_and_no_more() {
+async fn state_spans_the_rounds_of_one_call_and_no_more() {
     let (_registry, _script, generate) = scripted([asks(), step(says("x")), asks(), step(says("x"))]);
     let counter = Counter::default();
     let generate = generate
@@ -61,14 +61,14 @@ async fn state_spans_the_turns_of_one_call_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_edit_of_the_messages_stays_for_later_turns_and_leaves_the_callers_alone() {
+async fn an_edit_of_the_messages_stays_for_later_rounds_and_leaves_the_callers_alone() {
     let (_registry, script, generate) = scripted([asks(), step(says("x"))]);
     let messages = everturn_ai::Messages::from(Message::user("p"));
-    let edit = generate_hook(|mut turn, next| async move {
-        if turn.turn == 0 {
-            turn.inject(Message::user("a file")).await?;
+    let edit = generate_hook(|mut round, next| async move {
+        if round.index == 0 {
+            round.inject(Message::user("a file")).await?;
         }
-        Ok(next.run(turn).await?)
+        Ok(next.run(round).await?)
     });
     let chunks = Chunks::default();
 
@@ -94,11 +94,11 @@ async fn an_edit_of_the_messages_stays_for_later_turns_and_leaves_the_callers_al
 }
 
 #[tokio::test]
-async fn a_hooks_own_chunks_are_the_models_at_the_turns_index() {
+async fn a_hooks_own_chunks_are_the_models_at_the_rounds_index() {
     let (_registry, _script, generate) = scripted([streaming(&["b"], says("b"))]);
-    let chatty = generate_hook(|turn, next| async move {
-        turn.emitter.send("a".into()).await?;
-        Ok(next.run(turn).await?)
+    let chatty = generate_hook(|round, next| async move {
+        round.emitter.send("a".into()).await?;
+        Ok(next.run(round).await?)
     });
     let chunks = Chunks::default();
 

@@ -20,12 +20,12 @@ async fn one_round() {
     let error = generate
         .prompt("p")
         .tool(constant("t", "o"))
-        .max_turns(1)
+        .max_rounds(1)
         .await
         .unwrap_err();
 
     assert_fails_as_recorded("max_turns_1", &error);
-    assert!(error.is(reason::MAX_TURNS_EXCEEDED));
+    assert!(error.is(reason::MAX_ROUNDS_EXCEEDED));
     assert!(error.message().ends_with("(1)"), "{error}");
     assert_eq!(script.calls(), 2);
 }
@@ -37,7 +37,7 @@ async fn no_rounds_is_honoured() {
     let error = generate
         .prompt("p")
         .tool(constant("t", "o"))
-        .max_turns(0)
+        .max_rounds(0)
         .await
         .unwrap_err();
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use everturn_ai::{
-    GenerateTurn, Middleware, ModelCall, ModelResponse, MultipartToolResponse, NextModel, NextTool, NextTurn,
-    ToolCall, async_trait,
+    GenerateRound, Middleware, ModelCall, ModelResponse, MultipartToolResponse, NextModel, NextRound,
+    NextTool, ToolCall, async_trait,
 };
 use everturn_core::HandlerResult;
 use serde_json::json;
@@ -22,9 +22,9 @@ impl Witness {
 
 #[async_trait]
 impl Middleware for Witness {
-    async fn generate(&self, turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
-        self.note(&format!("gen> {} {}", turn.turn, turn.message_index));
-        let response = next.run(turn).await;
+    async fn generate(&self, round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
+        self.note(&format!("gen> {} {}", round.index, round.message_index));
+        let response = next.run(round).await;
         self.note("gen<");
         Ok(response?)
     }
@@ -45,7 +45,7 @@ impl Middleware for Witness {
 }
 
 #[tokio::test]
-async fn the_first_is_the_outermost_and_turns_nest() {
+async fn the_first_is_the_outermost_and_rounds_nest() {
     let Some(recorded) = recording("middleware_order") else {
         return;
     };

@@ -36,7 +36,7 @@ pub(super) fn define(
     Ok(agent(registry, AGENT)
         .model("planner")
         .system("You run errands.")
-        .max_turns(20)
+        .max_rounds(20)
         .tool(step(effects.clone(), pace))
         .tool(wait(effects.clone())))
 }

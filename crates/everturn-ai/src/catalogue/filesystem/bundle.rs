@@ -10,7 +10,7 @@ use super::read::ReadFile;
 use super::tools::{READ_FILE, run, tools};
 use super::workspace::Workspace;
 use crate::{
-    GenerateTurn, Message, Messages, Middleware, ModelResponse, MultipartToolResponse, NextTool, NextTurn,
+    GenerateRound, Message, Messages, Middleware, ModelResponse, MultipartToolResponse, NextRound, NextTool,
     Part, Role, Tool, ToolCall, ToolRequest, interrupt_data, metadata,
 };
 
@@ -72,15 +72,15 @@ impl Bundle {
 
 #[async_trait]
 impl Middleware for Bundle {
-    async fn generate(&self, mut turn: GenerateTurn, next: NextTurn) -> HandlerResult<ModelResponse> {
-        self.reread(&turn.request.messages).await;
-        if let Some((_, answers)) = last_answers(&turn.request.messages) {
+    async fn generate(&self, mut round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
+        self.reread(&round.request.messages).await;
+        if let Some((_, answers)) = last_answers(&round.request.messages) {
             let content = self.shared.outbox.take(answers);
             if !content.is_empty() {
-                turn.inject(Message::user(content)).await?;
+                round.inject(Message::user(content)).await?;
             }
         }
-        Ok(next.run(turn).await?)
+        Ok(next.run(round).await?)
     }
 
     async fn tool(&self, call: ToolCall, next: NextTool) -> HandlerResult<MultipartToolResponse> {

@@ -14,7 +14,7 @@ pub(super) struct Outbox(Mutex<Mail>);
 #[derive(Debug, Default)]
 struct Mail {
     waiting: Vec<Delivery>,
-    /// What was shown last, and after which message: a turn that is run again needs it again.
+    /// What was shown last, and after which message: a round that is run again needs it again.
     shown: Option<(Message, Vec<Part>)>,
 }
 

@@ -153,7 +153,7 @@ pub(crate) async fn run_rounds<const N: usize>(
     Generate::new(&registry)
         .model("scripted")
         .prompt("go on")
-        .max_turns(u32::try_from(N).unwrap())
+        .max_rounds(u32::try_from(N).unwrap())
         .use_middleware(middleware)
         .run()
         .await?;

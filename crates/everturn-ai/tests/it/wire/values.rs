@@ -348,7 +348,7 @@ pub(crate) fn generate_options() -> impl Strategy<Value = GenerateActionOptions>
         .prop_map(
             |(
                 (model, docs, messages, tools, resources, tool_choice, config),
-                (output, answers, return_tool_requests, max_turns, step_name, middleware),
+                (output, answers, return_tool_requests, max_rounds, step_name, middleware),
             )| GenerateActionOptions {
                 model,
                 docs,
@@ -360,7 +360,7 @@ pub(crate) fn generate_options() -> impl Strategy<Value = GenerateActionOptions>
                 output,
                 answers,
                 return_tool_requests,
-                max_turns,
+                max_rounds,
                 step_name,
                 middleware,
             },

@@ -1,4 +1,4 @@
-//! One turn: ask the model, run what it asks for, and take the next turn inside this one.
+//! One round: ask the model, run what it asks for, and take the next round inside this one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,29 +11,29 @@ use tracing::instrument::{Instrument, WithSubscriber};
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
-use super::observer::tool_iteration_end;
+use super::observer::round_end;
 use super::recorded::Reply;
-use super::turn_input::TurnInput;
-use crate::middleware::{GenerateTurn, NextTurn};
+use super::round_input::RoundInput;
+use crate::middleware::{GenerateRound, NextRound};
 use crate::resource::expand_resources;
 use crate::{Message, ModelResponse, ModelResponseChunk, Role, reason};
 
-/// How many turns nest on one stack.
-const TURNS_PER_STACK: u32 = 4;
+/// How many rounds nest on one stack.
+const ROUNDS_PER_STACK: u32 = 4;
 
 impl Call {
-    /// Takes a turn in a span of its own.
-    pub(super) fn turn(self: Arc<Self>, turn: GenerateTurn) -> BoxFuture<'static, Result<ModelResponse>> {
+    /// Takes a round in a span of its own.
+    pub(super) fn round(self: Arc<Self>, round: GenerateRound) -> BoxFuture<'static, Result<ModelResponse>> {
         Box::pin(async move {
-            let context = turn.context.clone();
+            let context = round.context.clone();
             let name = self.step_name.clone();
             in_span(&name, SpanKind::Util, context, |context, recorder| async move {
-                recorder.input(&TurnInput {
+                recorder.input(&RoundInput {
                     call: &self,
-                    turn: &turn,
+                    round: &round,
                 });
                 let response = self
-                    .turn_in_current_span(GenerateTurn { context, ..turn })
+                    .round_in_current_span(GenerateRound { context, ..round })
                     .await?;
                 recorder.output(&response);
                 Ok(response)
@@ -42,49 +42,49 @@ impl Call {
         })
     }
 
-    /// Takes a turn, through the generate hooks.
-    pub(super) fn turn_in_current_span(
+    /// Takes a round, through the generate hooks.
+    pub(super) fn round_in_current_span(
         self: Arc<Self>,
-        turn: GenerateTurn,
+        round: GenerateRound,
     ) -> BoxFuture<'static, Result<ModelResponse>> {
-        self.message_index.store(turn.message_index, Ordering::Relaxed);
+        self.message_index.store(round.message_index, Ordering::Relaxed);
         let chain = Arc::clone(&self.chain);
-        NextTurn::around_turn(&chain, move |turn| Box::pin(Arc::clone(&self).step(turn))).run(turn)
+        NextRound::around_round(&chain, move |round| Box::pin(Arc::clone(&self).step(round))).run(round)
     }
 
-    async fn step(self: Arc<Self>, mut turn: GenerateTurn) -> Result<ModelResponse> {
-        if let Some(answers) = turn.answers.take() {
-            let following = Box::pin(self.settle(turn, answers)).await?;
-            return self.turn(following).await;
+    async fn step(self: Arc<Self>, mut round: GenerateRound) -> Result<ModelResponse> {
+        if let Some(answers) = round.answers.take() {
+            let following = Box::pin(self.settle(round, answers)).await?;
+            return self.round(following).await;
         }
         expand_resources(
-            &mut turn.request.messages,
+            &mut round.request.messages,
             &self.resources,
             &self.registry,
-            &turn.context,
+            &round.context,
         )
         .await?;
-        let index = ChunkIndex::starting_at(turn.message_index);
-        let Reply { response, effect } = Box::pin(self.reply(&turn, &index)).await?;
+        let index = ChunkIndex::starting_at(round.message_index);
+        let Reply { response, effect } = Box::pin(self.reply(&round, &index)).await?;
         let Some(asking) = self.message_with_work(&response) else {
-            return Ok(complete(response, turn));
+            return Ok(complete(response, round));
         };
-        if turn.turn >= self.max_turns {
-            return Err(too_many_turns(self.max_turns));
+        if round.index >= self.max_rounds {
+            return Err(too_many_rounds(self.max_rounds));
         }
-        let round = Box::pin(self.run_tools(&turn, &asking, effect.as_ref(), &index)).await?;
-        if round.is_interrupted() {
-            return Ok(complete(round.interrupted(response), turn));
+        let tools = Box::pin(self.run_tools(&round, &asking, effect.as_ref(), &index)).await?;
+        if tools.is_interrupted() {
+            return Ok(complete(tools.interrupted(response), round));
         }
-        let following = Box::pin(proceed(turn, asking, round.message(), &index)).await?;
+        let following = Box::pin(proceed(round, asking, tools.message(), &index)).await?;
         self.deeper(following).await
     }
 
-    /// Takes a turn inside another. Each takes its share of the thread's stack while it is polled, so every few turns
+    /// Takes a round inside another. Each takes its share of the thread's stack while it is polled, so every few rounds
     /// one gets a task, and with it a stack, of its own.
-    async fn deeper(self: Arc<Self>, turn: GenerateTurn) -> Result<ModelResponse> {
-        let is_due = turn.turn.is_multiple_of(TURNS_PER_STACK);
-        let work = self.turn(turn);
+    async fn deeper(self: Arc<Self>, round: GenerateRound) -> Result<ModelResponse> {
+        let is_due = round.index.is_multiple_of(ROUNDS_PER_STACK);
+        let work = self.round(round);
         let Some(runtime) = Handle::try_current().ok().filter(|_| is_due) else {
             return work.await;
         };
@@ -109,20 +109,20 @@ impl Call {
     }
 }
 
-/// The turn after the tools of `asking` have answered.
+/// The round after the tools of `asking` have answered.
 async fn proceed(
-    mut turn: GenerateTurn,
+    mut round: GenerateRound,
     asking: Message,
     answers: Message,
     index: &ChunkIndex,
-) -> Result<GenerateTurn> {
-    turn.request.messages.push(asking);
-    turn.request.messages.push(answers.clone());
-    tool_iteration_end(&turn.context, &turn.request.messages).await?;
-    send_answers(&turn.emitter, &answers, index).await?;
-    turn.turn += 1;
-    turn.message_index = index.following();
-    Ok(turn)
+) -> Result<GenerateRound> {
+    round.request.messages.push(asking);
+    round.request.messages.push(answers.clone());
+    round_end(&round.context, &round.request.messages).await?;
+    send_answers(&round.emitter, &answers, index).await?;
+    round.index += 1;
+    round.message_index = index.following();
+    Ok(round)
 }
 
 /// Streams the tools' answers as one chunk.
@@ -142,15 +142,15 @@ pub(super) async fn send_answers(
 }
 
 /// The response as callers get it: with the request that it answers, so that both together are the conversation.
-fn complete(mut response: ModelResponse, turn: GenerateTurn) -> ModelResponse {
+fn complete(mut response: ModelResponse, round: GenerateRound) -> ModelResponse {
     response.usage.get_or_insert_default();
     response.custom.get_or_insert_with(|| serde_json::json!({}));
-    response.request = Some(Box::new(turn.request));
+    response.request = Some(Box::new(round.request));
     response
 }
 
-fn too_many_turns(max_turns: u32) -> Error {
-    Error::aborted(format!("exceeded maximum tool call iterations ({max_turns})"))
-        .with_reason(reason::MAX_TURNS_EXCEEDED)
+fn too_many_rounds(max_rounds: u32) -> Error {
+    Error::aborted(format!("exceeded maximum tool call iterations ({max_rounds})"))
+        .with_reason(reason::MAX_ROUNDS_EXCEEDED)
         .with_public()
 }

@@ -19,7 +19,7 @@ struct Keeper {
 
 #[async_trait]
 impl GenerateObserver for Keeper {
-    async fn tool_iteration_end(&self, messages: &Messages) -> Result<()> {
+    async fn round_end(&self, messages: &Messages) -> Result<()> {
         self.kept.lock().unwrap().push(messages.len());
         if self.is_full {
             Err(Error::resource_exhausted("full"))

@@ -1,24 +1,24 @@
-//! A turn as its span records it: in the shape of the generate action's input.
+//! A round as its span records it: in the shape of the generate action's input.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::call::Call;
 use super::tool_table::ToolTable;
-use crate::middleware::GenerateTurn;
+use crate::middleware::GenerateRound;
 
-pub(super) struct TurnInput<'a> {
+pub(super) struct RoundInput<'a> {
     pub(super) call: &'a Call,
-    pub(super) turn: &'a GenerateTurn,
+    pub(super) round: &'a GenerateRound,
 }
 
-impl Serialize for TurnInput<'_> {
+impl Serialize for RoundInput<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let request = &self.turn.request;
+        let request = &self.round.request;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("model", &self.call.model_name)?;
         map.serialize_entry("messages", &request.messages)?;
         map.serialize_entry("tools", &Keys(&self.call.tools))?;
-        map.serialize_entry("maxTurns", &self.call.max_turns)?;
+        map.serialize_entry("maxTurns", &self.call.max_rounds)?;
         if let Some(config) = &request.config {
             map.serialize_entry("config", config)?;
         }
@@ -31,7 +31,7 @@ impl Serialize for TurnInput<'_> {
         if let Some(output) = &request.output {
             map.serialize_entry("output", output)?;
         }
-        if let Some(answers) = &self.turn.answers {
+        if let Some(answers) = &self.round.answers {
             map.serialize_entry("resume", answers)?;
         }
         map.end()

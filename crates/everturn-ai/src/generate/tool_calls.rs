@@ -13,7 +13,7 @@ use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::unobserved;
 use super::recorded::Recording;
-use crate::middleware::{GenerateTurn, NextTool, ToolCall};
+use crate::middleware::{GenerateRound, NextTool, ToolCall};
 use crate::{
     EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Tool, ToolContext,
     ToolOutcome, ToolResponse, interrupt_data, metadata, reason,
@@ -22,12 +22,12 @@ use crate::{
 const INTERRUPTED: &str = "One or more tool calls resulted in interrupts.";
 
 /// The outcomes of all tool calls of a message, in the order of its requests.
-pub(super) struct ToolRound {
+pub(super) struct ToolOutcomes {
     message: Message,
     outcomes: Vec<ToolOutcome>,
 }
 
-impl ToolRound {
+impl ToolOutcomes {
     pub(super) fn is_interrupted(&self) -> bool {
         self.outcomes
             .iter()
@@ -99,14 +99,14 @@ impl Call {
     /// Runs every tool that `message` asks for; a tool that does not exist fails the call before any is run.
     pub(super) async fn run_tools(
         self: &Arc<Self>,
-        turn: &GenerateTurn,
+        round: &GenerateRound,
         message: &Message,
         reply: Option<&EffectId>,
         index: &ChunkIndex,
-    ) -> Result<ToolRound> {
+    ) -> Result<ToolOutcomes> {
         let calls = message.tool_request_parts().cloned().collect();
-        let outcomes = self.run_requests(turn, calls, reply, index).await?;
-        Ok(ToolRound {
+        let outcomes = self.run_requests(round, calls, reply, index).await?;
+        Ok(ToolOutcomes {
             message: message.clone(),
             outcomes,
         })
@@ -116,13 +116,13 @@ impl Call {
     /// what happens is written down.
     pub(super) async fn run_requests(
         self: &Arc<Self>,
-        turn: &GenerateTurn,
+        round: &GenerateRound,
         parts: Vec<Part>,
         reply: Option<&EffectId>,
         index: &ChunkIndex,
     ) -> Result<Vec<ToolOutcome>> {
-        let context = unobserved(turn.context.child());
-        let emitter = index.stamping_in_turn(&turn.emitter);
+        let context = unobserved(round.context.child());
+        let emitter = index.stamping_one_by_one(&round.emitter);
         let mut calls = Vec::with_capacity(parts.len());
         for part in parts {
             let name = part
