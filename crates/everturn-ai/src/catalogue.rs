@@ -23,26 +23,25 @@
 //! In `.use_middleware(a).use_middleware(b)`, `a` is outside `b`. So `Retry` before [`Fallback`] tries the whole row of
 //! models again, and after it retries only the first.
 
-mod augment_with_context;
-mod download_media;
 mod fallback;
 #[cfg(feature = "filesystem")]
 mod filesystem;
+mod model_wrappers;
 mod retry;
-mod simulate_constrained;
-mod simulate_system_prompt;
 #[cfg(feature = "filesystem")]
 mod skills;
 mod statuses;
 mod tool_approval;
-mod validate_support;
 
 use everturn_core::{Registry, Result};
 
 pub use self::{
-    augment_with_context::AugmentWithContext, download_media::DownloadMedia, fallback::Fallback,
-    retry::Retry, simulate_constrained::SimulateConstrained, simulate_system_prompt::SimulateSystemPrompt,
-    tool_approval::ToolApproval, validate_support::ValidateSupport,
+    fallback::Fallback,
+    model_wrappers::{
+        AugmentWithContext, DownloadMedia, SimulateConstrained, SimulateSystemPrompt, ValidateSupport,
+    },
+    retry::Retry,
+    tool_approval::ToolApproval,
 };
 #[cfg(feature = "filesystem")]
 pub use self::{filesystem::Filesystem, skills::Skills};
@@ -94,7 +93,7 @@ fn definitions() -> Vec<MiddlewareDefinition> {
         #[cfg(feature = "download")]
         MiddlewareDefinition::new(
             "downloadRequestMedia",
-            |config: download_media::HttpDownload, _| Ok(DownloadMedia::from(config)),
+            |config: model_wrappers::HttpDownload, _| Ok(DownloadMedia::from(config)),
         )
         .description("Fetches media behind URLs and gives it to the model inline."),
         MiddlewareDefinition::new("validateSupport", |config: ValidateSupport, _| Ok(config))

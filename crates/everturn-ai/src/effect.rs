@@ -25,15 +25,14 @@
 //!
 //! What runs inside a tool belongs to the tool: a generation in there has no journal.
 
-mod id;
 mod journal;
 mod replay;
 
 pub(crate) use self::journal::journal_of;
 pub use self::{
-    id::EffectId,
     journal::{
-        EffectJournal, ModelEffect, ToolEffect, ToolOutcome, ToolRecord, with_journal, without_journal,
+        EffectId, EffectJournal, ModelEffect, ToolEffect, ToolOutcome, ToolRecord, with_journal,
+        without_journal,
     },
     replay::{Reconciliation, Replay},
 };

@@ -6,27 +6,24 @@
 
 mod array;
 mod choice;
-mod error;
 mod instructions;
 mod json;
 mod jsonl;
 mod schema;
-mod stream;
 mod text;
 
 use std::sync::Arc;
+use std::{error, fmt};
 
 use serde_json::Value;
 
 pub use self::{
     array::ArrayFormat,
     choice::EnumFormat,
-    error::FormatError,
     instructions::{inject_instructions, resolve_instructions},
     json::JsonFormat,
     jsonl::JsonlFormat,
-    stream::ChunkText,
-    text::TextFormat,
+    text::{ChunkText, TextFormat},
 };
 use crate::{GenerateActionOutputConfig, Message, ModelResponseChunk, OutputConfig};
 
@@ -140,3 +137,22 @@ pub fn builtin_formats() -> [Arc<dyn Format>; 5] {
         Arc::new(EnumFormat),
     ]
 }
+
+/// Output, or a schema, that does not fit a format, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormatError(String);
+
+impl FormatError {
+    /// An error with this reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl error::Error for FormatError {}

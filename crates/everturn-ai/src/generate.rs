@@ -23,27 +23,24 @@ mod builder;
 mod call;
 mod chunk;
 mod chunk_index;
-mod formats;
 mod generated;
 mod observer;
 mod output;
 mod plan;
 mod recorded;
 mod round;
-mod round_input;
 mod settlement;
 mod stream;
 mod tool_calls;
 mod tool_table;
-mod unusable;
 
 pub use self::{
     action::register_generate,
+    answer::unusable_response,
     builder::Generate,
     chunk::Chunk,
-    formats::define_format,
     generated::Generated,
     observer::{GenerateObserver, with_observer},
+    output::define_format,
     stream::GenerateStream,
-    unusable::unusable_response,
 };

@@ -69,15 +69,11 @@ mod chunk;
 mod content;
 mod document;
 pub mod effect;
-mod embed;
 mod embedder;
-mod evaluate;
 mod evaluator;
-mod finish_reason;
 pub mod format;
 mod generate;
 mod generate_options;
-mod generation_config;
 pub mod history;
 mod json;
 mod message;
@@ -88,25 +84,18 @@ mod middleware_ref;
 mod model;
 mod model_info;
 mod number;
-mod operation;
-mod output_config;
 mod part;
 mod primitive;
 pub mod prompt;
 pub mod reason;
 mod request;
-mod rerank;
 mod reranker;
 mod resource;
 mod response;
-mod retrieve;
 mod retriever;
 mod role;
 mod tally;
 mod tool;
-mod tool_choice;
-mod tool_definition;
-mod tool_output;
 mod usage;
 
 pub use async_trait::async_trait;
@@ -123,20 +112,19 @@ pub use self::{
         EffectId, EffectJournal, ModelEffect, Reconciliation, Replay, ToolEffect, ToolOutcome, ToolRecord,
         with_journal,
     },
-    embed::{EmbedRequest, EmbedResponse, EmbedderInfo, EmbedderSupports, Embedding},
-    embedder::{EmbedderAction, define_embedder, embed, embed_with, embedder_action},
-    evaluate::{
-        EvalDataPoint, EvalFnResponse, EvalRequest, EvalResponse, EvalStatus, Evaluation, EvaluatorInfo,
-        Score, ScoreValue,
+    embedder::{
+        EmbedRequest, EmbedResponse, EmbedderAction, EmbedderInfo, EmbedderSupports, Embedding,
+        define_embedder, embed, embed_with, embedder_action,
     },
-    evaluator::{EvaluatorAction, define_evaluator, evaluate},
-    finish_reason::FinishReason,
+    evaluator::{
+        EvalDataPoint, EvalFnResponse, EvalRequest, EvalResponse, EvalStatus, Evaluation, EvaluatorAction,
+        EvaluatorInfo, Score, ScoreValue, define_evaluator, evaluate,
+    },
     generate::{
         Chunk, Generate, GenerateObserver, GenerateStream, Generated, define_format, register_generate,
         unusable_response, with_observer,
     },
     generate_options::{GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions},
-    generation_config::GenerationConfig,
     history::{History, Lineage, LineageId},
     json::{ItemCursor, JsonObject, complete_json, extract_items, extract_json, parse_json},
     message::Message,
@@ -155,27 +143,26 @@ pub use self::{
         validate_support,
     },
     model_info::{ConstrainedSupport, ModelInfo, ModelReference, ModelStage, ModelSupports},
-    operation::{Operation, OperationError},
-    output_config::OutputConfig,
-    part::{InvalidPart, Media, Part, PartKind, ResourceLink, ToolRequest, ToolResponse},
-    request::ModelRequest,
-    rerank::{
-        CommonRerankerOptions, RankedDocument, RankedDocumentMetadata, RerankerRequest, RerankerResponse,
+    part::{
+        InvalidPart, Media, MultipartToolResponse, Part, PartKind, ResourceLink, ToolRequest, ToolResponse,
     },
-    reranker::{RerankerAction, define_reranker, rerank},
+    request::{GenerationConfig, ModelRequest, OutputConfig, ToolChoice, ToolDefinition},
+    reranker::{
+        CommonRerankerOptions, RankedDocument, RankedDocumentMetadata, RerankerAction, RerankerRequest,
+        RerankerResponse, define_reranker, rerank,
+    },
     resource::{Resource, ResourceInput, ResourceOutput, define_resource},
-    response::ModelResponse,
-    retrieve::{CommonRetrieverOptions, IndexerRequest, RetrieverRequest, RetrieverResponse},
-    retriever::{IndexerAction, RetrieverAction, define_indexer, define_retriever, index, retrieve},
+    response::{FinishReason, ModelResponse, Operation, OperationError},
+    retriever::{
+        CommonRetrieverOptions, IndexerAction, IndexerRequest, RetrieverAction, RetrieverRequest,
+        RetrieverResponse, define_indexer, define_retriever, index, retrieve,
+    },
     role::Role,
     tally::{Feature, Tally},
     tool::{
         FromToolContext, IntoTool, NoInput, Requirement, Tool, ToolContext, ToolReference, interrupt,
         interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
     },
-    tool_choice::ToolChoice,
-    tool_definition::ToolDefinition,
-    tool_output::MultipartToolResponse,
     usage::Usage,
 };
 

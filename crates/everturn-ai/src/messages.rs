@@ -5,7 +5,6 @@
 //! the end and exchanging one message cost the same whatever the length of the conversation. On the wire it is a plain
 //! array.
 
-mod iter;
 mod piece;
 
 use std::{borrow::Cow, ops::Range};
@@ -14,7 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use self::piece::Piece;
-pub use self::{iter::Iter, piece::Segment};
+pub use self::piece::{Iter, Segment};
 use crate::{Feature, History, Message, Tally};
 
 /// A sequence of messages that borrows long conversations instead of copying them.
@@ -60,6 +59,20 @@ impl Messages {
     /// The pieces that the sequence is made of.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = Segment<'_>> {
         self.pieces.iter().map(Piece::segment)
+    }
+
+    /// The pieces of the sequence as sequences of their own, each with whether it is a history that `other` shares.
+    ///
+    /// Histories are compared by their lineages: neither this nor the shared pieces cost more for long conversations.
+    pub fn pieces_shared_with(&self, other: &Self) -> impl Iterator<Item = (Self, bool)> {
+        self.pieces.iter().map(|piece| {
+            let is_shared = other.pieces.iter().any(|known| piece.is_shared_with(known));
+            let messages = Self {
+                pieces: vec![piece.clone()],
+                len: piece.len(),
+            };
+            (messages, is_shared)
+        })
     }
 
     /// The message at an index.

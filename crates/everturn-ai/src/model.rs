@@ -9,18 +9,15 @@
 
 mod action;
 mod background;
-mod call;
 mod config_check;
 mod constraint;
 mod context_documents;
-mod default_model;
 mod lookup;
 mod media_download;
 mod preparation;
 mod provider;
 mod support;
 mod system_prompt;
-mod telemetry;
 
 #[cfg(feature = "download")]
 mod http_fetcher;
@@ -33,10 +30,9 @@ pub(crate) use self::lookup::ModelHandle;
 pub use self::{
     action::{define_model, model_action, register_model},
     background::{BackgroundModel, cancel_operation, check_operation},
-    call::call_model,
     constraint::{needs_simulation, simulate_constrained},
     context_documents::{Citation, ContextAugmentation, augment_with_context},
-    default_model::{default_model, set_default_model},
+    lookup::{call_model, default_model, set_default_model},
     media_download::{FetchedMedia, MediaDownload, MediaFetcher},
     provider::Model,
     support::validate_support,

@@ -5,14 +5,9 @@
 //! as they came.
 
 mod decode;
-mod directive;
 pub(crate) mod fields;
-mod invalid;
 mod media;
-mod resource;
-mod schema;
-mod tool_request;
-mod tool_response;
+mod tool_call;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
@@ -20,8 +15,9 @@ use serde_json::Value;
 pub(crate) use self::decode::parts;
 use self::fields::boxed;
 pub use self::{
-    invalid::InvalidPart, media::Media, resource::ResourceLink, tool_request::ToolRequest,
-    tool_response::ToolResponse,
+    fields::InvalidPart,
+    media::{Media, ResourceLink},
+    tool_call::{MultipartToolResponse, ToolRequest, ToolResponse},
 };
 use crate::{JsonObject, metadata};
 

@@ -73,7 +73,6 @@ mod folder;
 mod library;
 mod rendered;
 mod slot;
-mod state;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -88,10 +87,9 @@ pub use self::call::PromptCall;
 use self::definition::Parts;
 pub use self::definition::PromptDefinition;
 pub use self::folder::{PromptFolder, load_prompts};
-pub use self::library::{define_helper, define_partial};
+pub use self::library::{define_helper, define_partial, with_prompt_state};
 pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
-pub use self::state::with_prompt_state;
 use crate::{GenerateStream, Generated, Messages, ModelRequest, ToolReference};
 
 /// The registry value under which a prompt is found by name.

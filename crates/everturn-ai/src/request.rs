@@ -1,12 +1,13 @@
-//! What a model is asked.
+//! What a model is asked: the request, and the tools, output and settings that it names.
 
+use std::fmt;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Document, Messages, OutputConfig, ToolChoice, ToolDefinition};
+use crate::{Document, JsonObject, Messages, number};
 
 /// A request to a model. A clone shares messages, tools and documents with the original.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,5 +55,117 @@ impl ModelRequest {
     /// One setting of the configuration.
     pub fn config_entry(&self, key: &str) -> Option<&Value> {
         self.config.as_ref()?.get(key)
+    }
+}
+
+/// Lays settings over others, key by key; settings that are no objects take the place of the others.
+pub(crate) fn laid_over(base: Option<Value>, top: Value) -> Value {
+    match (base, top) {
+        (Some(Value::Object(mut base)), Value::Object(top)) => {
+            base.extend(top);
+            Value::Object(base)
+        }
+        (_, top) => top,
+    }
+}
+
+/// What a model is told about a tool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolDefinition {
+    /// The name by which the model calls the tool.
+    pub name: String,
+    /// What the tool is for.
+    pub description: String,
+    /// The JSON Schema of the arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+    /// The JSON Schema of the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// The registry key of the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Anything else, for instance `originalName` or `strict`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<JsonObject>,
+}
+
+/// How free a model is to call the tools that it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum ToolChoice {
+    /// The model decides.
+    Auto,
+    /// The model must call a tool.
+    Required,
+    /// The model must not call a tool.
+    None,
+}
+
+/// The output that a [`ModelRequest`](crate::ModelRequest) asks for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OutputConfig {
+    /// The name of the output format.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// The JSON Schema of the output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    /// Whether the provider should enforce the schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constrained: Option<bool>,
+    /// The MIME type of the output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+}
+
+/// Common model settings; whatever else is set is passed to the provider untouched.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(rename = "GenerationCommonConfig")]
+pub struct GenerationConfig {
+    /// A version of the model family.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// How much chance there is in the choice of tokens.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number::serialize")]
+    pub temperature: Option<f64>,
+    /// The most tokens that the answer may have.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "number::count")]
+    pub max_output_tokens: Option<u64>,
+    /// How many tokens are considered at each step.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number::serialize")]
+    pub top_k: Option<f64>,
+    /// How much of the probability is considered at each step.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number::serialize")]
+    pub top_p: Option<f64>,
+    /// Texts that end the answer, five at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_sequences: Option<Vec<String>>,
+    /// An API key for this call, instead of the provider's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+    /// Settings that only the provider knows.
+    #[serde(flatten)]
+    pub extra: JsonObject,
+}
+
+/// Leaves the API key out: settings are printed in logs.
+impl fmt::Debug for GenerationConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("GenerationConfig")
+            .field("version", &self.version)
+            .field("temperature", &self.temperature)
+            .field("max_output_tokens", &self.max_output_tokens)
+            .field("top_k", &self.top_k)
+            .field("top_p", &self.top_p)
+            .field("stop_sequences", &self.stop_sequences)
+            .field("api_key", &self.api_key.as_ref().map(|_| "..."))
+            .field("extra", &self.extra)
+            .finish()
     }
 }

@@ -1,4 +1,4 @@
-//! What a model answered.
+//! What a model answers: the response, why it ended, and the operation that goes on in its place.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{FinishReason, Message, ModelRequest, Operation, Usage, number};
+use crate::{JsonObject, Message, ModelRequest, Usage, number};
 
 /// A model's answer, or the operation that will bring it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -131,4 +131,58 @@ impl From<WireResponse> for ModelResponse {
             _ => response,
         }
     }
+}
+
+/// Why a model's answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum FinishReason {
+    /// The answer is complete.
+    Stop,
+    /// The limit on the answer's length was reached.
+    Length,
+    /// The provider refused to answer.
+    Blocked,
+    /// The call was cancelled.
+    Aborted,
+    /// A tool was interrupted and waits for an answer.
+    Interrupted,
+    /// Another reason that the provider gave.
+    Other,
+    /// The provider gave no reason, or one that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A long-running operation: where it stands and, once done, what came of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Operation {
+    /// The key of the action that started the operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// The provider's name for the operation.
+    pub id: String,
+    /// Whether it has ended, well or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done: Option<bool>,
+    /// The result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<OperationError>,
+    /// Anything else that the provider tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<JsonObject>,
+}
+
+/// Why an [`Operation`] failed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OperationError {
+    /// What went wrong.
+    pub message: String,
+    /// Whatever else the provider tells about it.
+    #[serde(flatten)]
+    pub details: JsonObject,
 }

@@ -4,10 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 
 use everturn_core::{Action, ActionType, Context, HandlerResult, Registry, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::Document;
 use crate::primitive::{call, metadata};
-use crate::{Document, IndexerRequest, RetrieverRequest, RetrieverResponse};
 
 /// A retriever as the registry holds it.
 pub type RetrieverAction = Action<RetrieverRequest, RetrieverResponse>;
@@ -91,4 +93,39 @@ pub async fn index(
         options,
     };
     call(registry, &ActionType::INDEXER, indexer, request).await
+}
+
+/// A request to a retriever.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RetrieverRequest {
+    /// What to look for.
+    pub query: Document,
+    /// Settings for the retriever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Value>,
+}
+
+/// A retriever's answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RetrieverResponse {
+    /// What was found.
+    pub documents: Vec<Document>,
+}
+
+/// The settings that most retrievers understand.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommonRetrieverOptions {
+    /// How many documents to retrieve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k: Option<u32>,
+}
+
+/// A request to an indexer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IndexerRequest {
+    /// The documents to index.
+    pub documents: Vec<Document>,
+    /// Settings for the indexer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Value>,
 }

@@ -12,9 +12,7 @@ mod argument;
 mod body;
 mod context;
 mod definition;
-mod directive;
 mod interrupt;
-mod lookup;
 mod reference;
 mod replay;
 
@@ -32,10 +30,10 @@ use serde_json::Value;
 use self::body::Body;
 use self::replay::Reconcile;
 pub use self::{
+    action::{lookup_tool, lookup_tools},
     argument::{FromToolContext, Requirement},
     context::ToolContext,
     interrupt::{interrupt, interrupt_data, outcome_unknown},
-    lookup::{lookup_tool, lookup_tools},
     reference::{IntoTool, ToolReference},
 };
 use crate::{JsonObject, MultipartToolResponse, Replay};

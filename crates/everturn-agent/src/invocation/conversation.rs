@@ -1,6 +1,5 @@
 //! Telling the conversation in a model's request from the prompt around it.
 
-use everturn_ai::messages::Segment;
 use everturn_ai::prompt::{PromptPiece, RenderedPrompt};
 use everturn_ai::{Feature, History, Message, Messages, Part, Role, metadata};
 
@@ -27,22 +26,10 @@ pub(super) fn marked(rendered: &RenderedPrompt) -> Messages {
 
 /// Returns the request's messages without the prompt's: the conversation, tool calls and their answers.
 ///
-/// A segment that is shared with `history` is kept without reading it, so this costs as much as the turn added.
+/// A piece that is shared with `history` is kept without reading it, so this costs as much as the turn added.
 pub(super) fn conversation_of(request: &Messages, history: &History) -> Messages {
     let mut kept = Messages::new();
-    let mut start = 0;
-    for segment in request.segments() {
-        let (length, is_shared) = match segment {
-            Segment::Run(run) => (run.len(), false),
-            Segment::History {
-                history: segment,
-                from,
-            } => (
-                segment.len() - from,
-                segment.shared_prefix(history) == segment.len(),
-            ),
-        };
-        let messages = request.slice(start..start + length);
+    for (messages, is_shared) in request.pieces_shared_with(&Messages::from(history)) {
         if is_shared {
             kept.append(messages);
         } else {
@@ -53,7 +40,6 @@ pub(super) fn conversation_of(request: &Messages, history: &History) -> Messages
                     .map(|said| as_said(said, history)),
             );
         }
-        start += length;
     }
     kept
 }

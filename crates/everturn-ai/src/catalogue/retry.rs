@@ -1,7 +1,6 @@
 //! Retrying model calls that failed for reasons that may pass.
 
 mod backoff;
-mod milliseconds;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -201,5 +200,21 @@ fn factor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         Ok(factor)
     } else {
         Err(D::Error::custom("a factor must not be negative"))
+    }
+}
+
+/// A duration as configurations write it: a number of milliseconds.
+mod milliseconds {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::time::Duration;
+
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(duration.as_secs_f64() * 1000.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let milliseconds = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(milliseconds / 1000.0)
+            .map_err(|_| D::Error::custom(format!("{milliseconds} is not a number of milliseconds to wait")))
     }
 }

@@ -1,8 +1,10 @@
-//! The `text` format: the answer as it is.
+//! Text: the format that gives the answer as it is, and the text of a message while it is streamed.
+
+use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::{ChunkParser, ChunkText, Format, FormatConfig, FormatError, FormatHandler};
+use super::{ChunkParser, Format, FormatConfig, FormatError, FormatHandler};
 use crate::{Message, ModelResponseChunk};
 
 /// Plain text. A chunk's output is the text that is new in it.
@@ -47,5 +49,28 @@ struct Chunks {
 impl ChunkParser for Chunks {
     fn parse_chunk(&mut self, chunk: &ModelResponseChunk) -> Result<Option<Value>, FormatError> {
         Ok(Some(Value::String(self.text.added(chunk).into_owned())))
+    }
+}
+
+/// Tells what text is new in a chunk, also when chunks repeat everything before them.
+#[derive(Debug, Clone, Default)]
+pub struct ChunkText {
+    seen: usize,
+}
+
+impl ChunkText {
+    /// The text of `chunk` that no earlier chunk had.
+    pub fn added<'a>(&mut self, chunk: &'a ModelResponseChunk) -> Cow<'a, str> {
+        let text = chunk.text();
+        if !chunk.aggregated {
+            self.seen += text.len();
+            return text;
+        }
+        let added = match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.get(self.seen..).unwrap_or_default()),
+            Cow::Owned(text) => Cow::Owned(text.get(self.seen..).unwrap_or_default().to_owned()),
+        };
+        self.seen += added.len();
+        added
     }
 }

@@ -1,10 +1,13 @@
-//! What a generation's output is to be, and reading it.
+//! What a generation's output is to be, and reading it; output formats by name.
+
+use std::sync::Arc;
 
 use everturn_core::{Error, Reason, Registry, Result, Schema};
 use serde_json::{Value, json};
 
-use super::formats::lookup_format;
-use crate::format::{ChunkParser, FormatConfig, FormatError, FormatHandler, resolve_instructions};
+use crate::format::{
+    ChunkParser, Format, FormatConfig, FormatError, FormatHandler, builtin_formats, resolve_instructions,
+};
 use crate::{GenerateActionOutputConfig, Message, OutputConfig, extract_json, metadata};
 
 /// A format that only names what providers do; there is nothing to parse.
@@ -113,4 +116,33 @@ fn mismatch(error: &Error) -> Error {
         Some(details) => mismatch.with_details(details.clone()),
         None => mismatch,
     }
+}
+
+const FORMAT_KEY: &str = "/format/";
+
+struct Registered(Arc<dyn Format>);
+
+/// Registers an output format under its name; it takes the place of a built-in one.
+///
+/// # Errors
+/// `ALREADY_EXISTS` if a format of that name was registered before.
+pub fn define_format(registry: &Registry, format: impl Format + 'static) -> Result<()> {
+    let key = format!("{FORMAT_KEY}{}", format.name());
+    if registry.value::<Registered>(&key).is_some() {
+        return Err(Error::already_exists(format!(
+            "a format is already registered as '{}'",
+            format.name()
+        )));
+    }
+    registry.set_value(key, Registered(Arc::new(format)));
+    Ok(())
+}
+
+fn lookup_format(registry: &Registry, name: &str) -> Result<Arc<dyn Format>> {
+    if let Some(registered) = registry.value::<Registered>(&format!("{FORMAT_KEY}{name}")) {
+        return Ok(Arc::clone(&registered.0));
+    }
+    let builtin = builtin_formats().into_iter().find(|format| format.name() == name);
+    builtin
+        .ok_or_else(|| Error::invalid_argument(format!("there is no output format '{name}'")).with_public())
 }

@@ -12,6 +12,7 @@ use super::tool_table::ToolTable;
 use crate::format::inject_instructions;
 use crate::middleware::{Middleware, MiddlewareSource};
 use crate::model::{ModelHandle, default_model};
+use crate::request::laid_over;
 use crate::resource::{Resource, lookup_resource};
 use crate::{
     Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, Message, Messages,
@@ -278,13 +279,9 @@ async fn resolve_resources(references: Vec<ResourceReference>, registry: &Regist
 
 /// The call's settings over those of the model reference; `None` rather than an empty object.
 fn merged(reference: Option<Value>, call: Option<Value>) -> Option<Value> {
-    let merged = match (reference, call) {
-        (Some(Value::Object(mut settings)), Some(Value::Object(own))) => {
-            settings.extend(own);
-            Value::Object(settings)
-        }
-        (reference, None | Some(Value::Null)) => reference?,
-        (_, Some(own)) => own,
+    let merged = match call {
+        None | Some(Value::Null) => reference?,
+        Some(own) => laid_over(reference, own),
     };
     let is_empty = merged.is_null() || merged.as_object().is_some_and(serde_json::Map::is_empty);
     (!is_empty).then_some(merged)

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use everturn_core::{Emitter, Error, Result, SpanKind, in_span, panic_error};
 use futures::future::BoxFuture;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::instrument::{Instrument, WithSubscriber};
@@ -13,7 +14,7 @@ use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::round_end;
 use super::recorded::Reply;
-use super::round_input::RoundInput;
+use super::tool_table::ToolTable;
 use crate::middleware::{GenerateRound, NextRound};
 use crate::resource::expand_resources;
 use crate::{Message, ModelResponse, ModelResponseChunk, Role, reason};
@@ -153,4 +154,45 @@ fn too_many_rounds(max_rounds: u32) -> Error {
     Error::aborted(format!("exceeded maximum tool call iterations ({max_rounds})"))
         .with_reason(reason::MAX_ROUNDS_EXCEEDED)
         .with_public()
+}
+
+/// A round as its span records it: in the shape of the generate action's input.
+struct RoundInput<'a> {
+    call: &'a Call,
+    round: &'a GenerateRound,
+}
+
+impl Serialize for RoundInput<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let request = &self.round.request;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("model", &self.call.model_name)?;
+        map.serialize_entry("messages", &request.messages)?;
+        map.serialize_entry("tools", &Keys(&self.call.tools))?;
+        map.serialize_entry("maxTurns", &self.call.max_rounds)?;
+        if let Some(config) = &request.config {
+            map.serialize_entry("config", config)?;
+        }
+        if let Some(docs) = &request.docs {
+            map.serialize_entry("docs", docs)?;
+        }
+        if let Some(choice) = request.tool_choice {
+            map.serialize_entry("toolChoice", &choice)?;
+        }
+        if let Some(output) = &request.output {
+            map.serialize_entry("output", output)?;
+        }
+        if let Some(answers) = &self.round.answers {
+            map.serialize_entry("resume", answers)?;
+        }
+        map.end()
+    }
+}
+
+struct Keys<'a>(&'a ToolTable);
+
+impl Serialize for Keys<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.keys())
+    }
 }

@@ -1,8 +1,11 @@
-//! One stretch of a [`Messages`](super::Messages).
+//! The stretches of a [`Messages`](super::Messages), and walking them.
 
-use std::{ops::Range, sync::Arc};
+use std::iter::FlatMap;
+use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
 
-use crate::{Feature, History, Message, Tally, history};
+use crate::{Feature, History, Message, Tally};
 
 /// A longer run becomes a history, which extends without copying and knows its tally.
 const RUN_LIMIT: usize = 32;
@@ -80,6 +83,16 @@ impl Piece {
         }
     }
 
+    /// Whether all messages of this piece are the other one's too, in the same lineage.
+    pub(super) fn is_shared_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::History { history, .. }, Self::History { history: other, .. }) => {
+                other.shared_prefix(history) == history.len()
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn get(&self, index: usize) -> Option<&Message> {
         match self {
             Self::Run(run) => run.get(index),
@@ -150,7 +163,7 @@ impl Piece {
 #[derive(Clone)]
 pub(super) enum PieceIter<'a> {
     Run(std::slice::Iter<'a, Message>),
-    History(history::Iter<'a>),
+    History(crate::history::Iter<'a>),
 }
 
 impl<'a> Iterator for PieceIter<'a> {
@@ -177,5 +190,35 @@ impl DoubleEndedIterator for PieceIter<'_> {
             Self::Run(run) => run.next_back(),
             Self::History(history) => history.next_back(),
         }
+    }
+}
+
+/// The messages of a [`Messages`](super::Messages), in order or backwards.
+#[derive(Clone)]
+pub struct Iter<'a>(Flattened<'a>);
+
+type Flattened<'a> = FlatMap<slice::Iter<'a, Piece>, PieceIter<'a>, fn(&'a Piece) -> PieceIter<'a>>;
+
+impl<'a> Iter<'a> {
+    pub(super) fn new(pieces: &'a [Piece]) -> Self {
+        Self(pieces.iter().flat_map(Piece::iter))
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a Message;
+
+    fn next(&mut self) -> Option<&'a Message> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back()
     }
 }

@@ -2,14 +2,15 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Instant;
 
 use everturn_core::{Action, ActionType, Context, Emitter, HandlerResult, Registry, Result, Schema};
 use serde_json::{Value, json};
 
 use super::preparation::Preparation;
 use super::provider::FunctionModel;
-use super::{Model, ModelAction, telemetry};
-use crate::{JsonObject, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
+use super::{Model, ModelAction};
+use crate::{JsonObject, Message, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 
 /// The action that runs a model behind the built-in wrappers; plugins return it from
 /// [`Plugin::init`](everturn_core::Plugin::init).
@@ -25,7 +26,7 @@ pub fn model_action(name: impl Into<String>, model: impl Model) -> ModelAction {
         async move {
             let (model, preparation) = &*shared;
             let request = preparation.prepare(request).await?;
-            telemetry::measured(request, |request| model.generate(request, emitter, context)).await
+            measured(request, |request| model.generate(request, emitter, context)).await
         }
     })
     .with_metadata(metadata)
@@ -93,4 +94,23 @@ where
     Fut: Future<Output = HandlerResult<ModelResponse>> + Send + 'static,
 {
     register_model(registry, name, FunctionModel { info, function })
+}
+
+/// Runs the provider and fills in what it did not measure itself. Counting does not walk a shared history.
+async fn measured<Fut>(
+    request: ModelRequest,
+    provider: impl FnOnce(ModelRequest) -> Fut,
+) -> HandlerResult<ModelResponse>
+where
+    Fut: Future<Output = HandlerResult<ModelResponse>>,
+{
+    let input = request.messages.tally();
+    let started = Instant::now();
+    let mut response = provider(request).await?;
+    response
+        .latency_ms
+        .get_or_insert_with(|| started.elapsed().as_secs_f64() * 1000.0);
+    let output = response.message.as_ref().map(Message::tally).unwrap_or_default();
+    response.usage.get_or_insert_default().fill_counts(input, output);
+    Ok(response)
 }

@@ -1,4 +1,4 @@
-//! Finding models, and calling them without JSON where that is possible.
+//! Finding models by name, and calling them without JSON where that is possible; the default model.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use everturn_core::{ActionType, Context, DynAction, Emitter, Error, JsonCall, Re
 
 use super::ModelAction;
 use super::background::StartAction;
-use crate::{ModelRequest, ModelResponse, ModelResponseChunk, reason};
+use crate::{ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, reason};
 
 /// A model that was found in the registry.
 #[derive(Clone)]
@@ -92,4 +92,35 @@ async fn call_json(
         });
     }
     Ok(serde_json::from_value(response)?)
+}
+
+/// Calls the model of that name, or key, once: no tools are run and no format is applied.
+///
+/// # Errors
+/// `NOT_FOUND` with [`reason::MODEL_NOT_FOUND`](crate::reason::MODEL_NOT_FOUND), else what the model fails with.
+pub async fn call_model(
+    registry: &Registry,
+    name: &str,
+    request: ModelRequest,
+    emitter: Emitter<ModelResponseChunk>,
+    context: Context,
+) -> Result<ModelResponse> {
+    ModelHandle::resolve(registry, name)
+        .await?
+        .call(request, emitter, context)
+        .await
+}
+
+const KEY: &str = "genkit/defaultModel";
+
+/// Sets the model, and its configuration, for requests that name none.
+pub fn set_default_model(registry: &Registry, model: impl Into<ModelReference>) {
+    registry.set_value(KEY, model.into());
+}
+
+/// The model for requests that name none, if there is one.
+pub fn default_model(registry: &Registry) -> Option<ModelReference> {
+    registry
+        .value::<ModelReference>(KEY)
+        .map(|model| (*model).clone())
 }

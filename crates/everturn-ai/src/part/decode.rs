@@ -1,15 +1,16 @@
-//! From a JSON object to a part.
+//! A part as JSON: how it is read, and its schema.
 //!
 //! Several keys may be present at once; the precedence is `media`, `toolRequest`, `toolResponse`, `resource`,
 //! `custom`, `reasoning`, `data`, `text`. Whatever does not decide the kind is kept beside it.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::{InvalidPart, Part, PartKind};
-use crate::{
-    JsonObject,
-    part::fields::{boxed, deserialize_from_object, expect_object, take, take_object, take_string},
-};
+use super::{InvalidPart, Media, Part, PartKind, ResourceLink, ToolRequest, ToolResponse};
+use crate::JsonObject;
+use crate::part::fields::{boxed, deserialize_from_object, expect_object, take, take_object, take_string};
 
 impl TryFrom<JsonObject> for Part {
     type Error = InvalidPart;
@@ -99,4 +100,28 @@ pub(crate) fn parts(key: &str, value: Value) -> Result<Vec<Part>, InvalidPart> {
             Part::try_from(expect_object(&place, item)?).map_err(|error| error.inside(&place))
         })
         .collect()
+}
+
+impl JsonSchema for Part {
+    fn schema_name() -> Cow<'static, str> {
+        "Part".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "One piece of a message. Its kind is told by which of the payload keys it has.",
+            "type": "object",
+            "properties": {
+                "text": { "type": "string" },
+                "media": generator.subschema_for::<Media>(),
+                "toolRequest": generator.subschema_for::<ToolRequest>(),
+                "toolResponse": generator.subschema_for::<ToolResponse>(),
+                "data": {},
+                "custom": { "type": "object" },
+                "reasoning": { "type": "string" },
+                "resource": generator.subschema_for::<ResourceLink>(),
+                "metadata": { "type": "object" },
+            },
+        })
+    }
 }

@@ -1,8 +1,9 @@
 //! Taking known fields out of a decoded JSON object, so that what is left over can be kept.
 
+use std::{error, fmt};
+
 use serde_json::Value;
 
-use super::InvalidPart;
 use crate::JsonObject;
 
 /// Removes a field; `null` counts as absent.
@@ -51,3 +52,25 @@ macro_rules! deserialize_from_object {
     )+};
 }
 pub(crate) use deserialize_from_object;
+
+/// A JSON object that cannot be read as a part, or as a message, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidPart(String);
+
+impl InvalidPart {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+
+    pub(crate) fn inside(self, key: &str) -> Self {
+        Self(format!("in `{key}`: {}", self.0))
+    }
+}
+
+impl fmt::Display for InvalidPart {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl error::Error for InvalidPart {}

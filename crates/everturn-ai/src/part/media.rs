@@ -1,12 +1,10 @@
-//! The payload of a media part.
+//! The payloads that refer to something by a URL: media and links to resources.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{
-    InvalidPart, JsonObject,
-    part::fields::{deserialize_from_object, require_string, take_string},
-};
+use crate::part::fields::{deserialize_from_object, require_string, take_string};
+use crate::{InvalidPart, JsonObject};
 
 /// A file that is part of a message.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
@@ -62,3 +60,37 @@ impl TryFrom<JsonObject> for Media {
 }
 
 deserialize_from_object!(Media);
+
+/// A link to a resource by its URI.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ResourceLink {
+    /// The resource's URI.
+    pub uri: String,
+    /// Fields this version does not know, kept for whoever does.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub extra: JsonObject,
+}
+
+impl ResourceLink {
+    /// A link to the resource at a URI.
+    pub fn new(uri: impl Into<String>) -> Self {
+        Self {
+            uri: uri.into(),
+            extra: JsonObject::new(),
+        }
+    }
+}
+
+impl TryFrom<JsonObject> for ResourceLink {
+    type Error = InvalidPart;
+
+    fn try_from(mut object: JsonObject) -> Result<Self, InvalidPart> {
+        Ok(Self {
+            uri: require_string(&mut object, "uri")?,
+            extra: object,
+        })
+    }
+}
+
+deserialize_from_object!(ResourceLink);

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Prompt, RenderedPrompt};
+use crate::request::laid_over;
 use crate::{
     Document, Generate, GenerateActionOptions, GenerateStream, Generated, IntoMiddleware, IntoTool, Messages,
     MiddlewareSource, ModelReference, ModelRequest, ToolChoice, ToolReference,
@@ -201,16 +202,6 @@ impl Changes {
         settings.max_rounds = self.max_rounds.or(settings.max_rounds);
         settings.return_tool_requests = self.return_tool_requests.or(settings.return_tool_requests);
         Ok(rendered)
-    }
-}
-
-fn laid_over(base: Option<Value>, top: Value) -> Value {
-    match (base, top) {
-        (Some(Value::Object(mut base)), Value::Object(top)) => {
-            base.extend(top);
-            Value::Object(base)
-        }
-        (_, top) => top,
     }
 }
 

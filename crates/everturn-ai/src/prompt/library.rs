@@ -1,9 +1,10 @@
-//! What templates share: partials, helpers and named schemas of a registry.
+//! What templates share: partials, helpers and named schemas of a registry, and the live state of a session.
 
 use std::sync::Arc;
 
 use dotprompt::{Dotprompt, Helper, HelperCall, HelperError, HelperOutput};
-use everturn_core::{Error, Registry, Result};
+use everturn_core::{Context, Error, Registry, Result};
+use serde_json::Value;
 
 const PARTIAL: &str = "partial/";
 const HELPER: &str = "helper/";
@@ -66,4 +67,17 @@ pub(super) fn template_error(name: &str, error: dotprompt::Error) -> Error {
         _ => Error::invalid_argument(message),
     }
     .with_source(error)
+}
+
+/// Reads the state when a template asks for it; an extension of the context.
+struct PromptState(Box<dyn Fn() -> Arc<Value> + Send + Sync>);
+
+/// A context in which prompts read `{{@state...}}` from `read`, called only for templates that look.
+pub fn with_prompt_state(context: Context, read: impl Fn() -> Arc<Value> + Send + Sync + 'static) -> Context {
+    context.with_extension(Arc::new(PromptState(Box::new(read))))
+}
+
+/// The state as it is now, if there is a session.
+pub(super) fn current_state(context: &Context) -> Option<Arc<Value>> {
+    context.extension::<PromptState>().map(|state| (state.0)())
 }

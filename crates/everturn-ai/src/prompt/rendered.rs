@@ -7,11 +7,10 @@ use everturn_core::{Context, Error, Registry, Result, SpanKind, in_span};
 use serde_json::Value;
 
 use super::action::tool_name;
+use super::convert;
 use super::definition::{CompiledContent, CompiledMessages, Parts, Settings};
-use super::library::template_error;
+use super::library::{current_state, template_error};
 use super::slot::{ContentSource, MessagesSource, PromptScope};
-use super::{convert, state};
-use crate::messages::Segment;
 use crate::{
     Content, Generate, GenerateActionOptions, GenerateActionOutputConfig, JsonObject, Message, Messages,
     MiddlewareRef, MiddlewareSource, Part,
@@ -254,7 +253,7 @@ fn template_pieces(
     scope: &PromptScope,
 ) -> Result<Vec<dotprompt::Piece>> {
     let reads_state = template.variables().any(|variable| variable == "state");
-    let state = reads_state.then(|| state::current(&scope.context)).flatten();
+    let state = reads_state.then(|| current_state(&scope.context)).flatten();
     let describe = || serde_json::to_value(&scope.conversation).unwrap_or_default();
     let mut data = dotprompt::Data::new()
         .input(&scope.input)
@@ -270,40 +269,23 @@ fn template_pieces(
 
 /// Tells the conversation's messages from those a function made, by identity: a function may drop some, not copy them.
 fn sort_out(rendered: &mut RenderedPrompt, computed: &Messages, conversation: &Messages) {
-    let mut start = 0;
     let mut expected = conversation.iter();
-    for segment in computed.segments() {
-        let length = match segment {
-            Segment::Run(messages) => messages.len(),
-            Segment::History { history, from } => history.len() - from,
-        };
-        let end = start + length;
-        if is_shared(&segment, conversation) {
-            rendered.push_conversation(computed.slice(start..end));
-        } else {
-            for message in (start..end).filter_map(|index| computed.get(index)) {
-                let mut ahead = expected.clone();
-                if ahead.by_ref().any(|known| known.is_same(message)) {
-                    expected = ahead;
-                    rendered.push_conversation(message.clone().into());
-                } else {
-                    rendered.push_own(message.clone());
-                }
+    for (messages, is_shared) in computed.pieces_shared_with(conversation) {
+        if is_shared {
+            rendered.push_conversation(messages);
+            continue;
+        }
+        for message in &messages {
+            // The function keeps the order, so what it dropped is never looked for again.
+            let mut ahead = expected.clone();
+            if ahead.by_ref().any(|known| known.is_same(message)) {
+                expected = ahead;
+                rendered.push_conversation(message.clone().into());
+            } else {
+                rendered.push_own(message.clone());
             }
         }
-        start = end;
     }
-}
-
-/// Whether a segment is a part of the conversation that is shared rather than copied.
-fn is_shared(segment: &Segment<'_>, conversation: &Messages) -> bool {
-    let Segment::History { history, .. } = segment else {
-        return false;
-    };
-    conversation.segments().any(|known| match known {
-        Segment::History { history: known, .. } => known.shared_prefix(history) == history.len(),
-        Segment::Run(_) => false,
-    })
 }
 
 /// The defaults, overlaid by the input key by key; an input that is no object has no keys to fill in.

@@ -1,12 +1,13 @@
-//! Interrupts: a tool, or a middleware around it, pauses the generation to ask.
+//! Interrupts: a tool, or a middleware around it, pauses the generation to ask, and is answered or restarted.
 //!
 //! An interrupt travels as an error, so that `?` carries it out of any depth, and is told from failures by its reason.
 
-use everturn_core::Error;
+use everturn_core::{Error, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{EffectId, metadata, reason};
+use super::Tool;
+use crate::{EffectId, Part, metadata, reason};
 
 const DATA: &str = "interrupt";
 
@@ -38,4 +39,91 @@ pub fn interrupt_data(error: &Error) -> Option<&Value> {
         return None;
     }
     error.details()?.get(DATA)
+}
+
+impl Tool {
+    /// The part that answers an interrupted call of this tool; give it to
+    /// [`Generate::respond`](crate::Generate::respond).
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, or `output` is not what the tool returns.
+    pub fn respond(&self, request: &Part, output: impl Serialize) -> Result<Part> {
+        self.check_request(request)?;
+        let output = serde_json::to_value(output)?;
+        self.check_answer(&output)?;
+        request
+            .respond(output, None)
+            .ok_or_else(|| not_a_call(self.name()))
+    }
+
+    /// The part that runs an interrupted call of this tool again and hands it `answer`; give it to
+    /// [`Generate::restart`](crate::Generate::restart).
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, or the tool can only be answered.
+    pub fn restart(&self, request: &Part, answer: impl Serialize) -> Result<Part> {
+        self.check_restart(request)?;
+        request
+            .restart(some(serde_json::to_value(answer)?), None)
+            .ok_or_else(|| not_a_call(self.name()))
+    }
+
+    /// Like [`Tool::restart`], with another input than the model's.
+    ///
+    /// # Errors
+    /// As [`Tool::restart`]; also if `input` is not what the tool takes.
+    pub fn restart_with_input(
+        &self,
+        request: &Part,
+        answer: impl Serialize,
+        input: impl Serialize,
+    ) -> Result<Part> {
+        self.check_restart(request)?;
+        let input = serde_json::to_value(input)?;
+        super::body::check_input(self, &input)?;
+        let answer = some(serde_json::to_value(answer)?);
+        request
+            .restart(answer, Some(input))
+            .ok_or_else(|| not_a_call(self.name()))
+    }
+
+    pub(crate) fn check_answer(&self, output: &Value) -> Result<()> {
+        let Some(schema) = self.output_schema() else {
+            return Ok(());
+        };
+        schema.validate(output).map_err(|error| {
+            error
+                .context(format_args!("invalid answer for tool '{}'", self.name()))
+                .with_public()
+        })
+    }
+
+    fn check_restart(&self, request: &Part) -> Result<()> {
+        self.check_request(request)?;
+        if self.is_restartable() {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!(
+            "tool '{}' cannot be restarted, only answered",
+            self.name()
+        ))
+        .with_public())
+    }
+
+    fn check_request(&self, request: &Part) -> Result<()> {
+        let call = request.as_tool_request().ok_or_else(|| not_a_call(self.name()))?;
+        if call.name == self.short_name() || call.name == self.name() {
+            return Ok(());
+        }
+        Err(not_a_call(self.name()))
+    }
+}
+
+/// `()` stands for no data.
+fn some(value: Value) -> Option<Value> {
+    (!value.is_null()).then_some(value)
+}
+
+fn not_a_call(name: &str) -> Error {
+    Error::invalid_argument(format!("the part is not a request to tool '{name}'")).with_public()
 }

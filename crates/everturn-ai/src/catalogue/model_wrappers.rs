@@ -1,0 +1,239 @@
+//! The wrappers that every model has around it, as middleware: for models that declare their abilities wrongly, and for
+//! other words or limits than the built-in ones.
+
+use async_trait::async_trait;
+use everturn_core::{ActionType, HandlerResult, Registry, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
+
+#[cfg(feature = "download")]
+pub(super) use self::http::HttpDownload;
+use crate::{
+    Citation, ContextAugmentation, MediaDownload, MediaFetcher, Middleware, ModelCall, ModelResponse,
+    ModelSupports, NextModel, SystemPromptWording, augment_with_context, needs_simulation,
+    simulate_constrained, simulate_system_prompt_with, validate_support,
+};
+
+/// Refuses requests that need what the model declares unsupported; what is not declared is assumed to work.
+///
+/// Models made here refuse such requests by themselves. The middleware is for models that a plugin made in a way of its
+/// own, and for stricter rules than a model's: `ValidateSupport::new(supports)` replaces the model's declaration.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ValidateSupport {
+    /// The name that a refusal gives the model; the model's own if not given.
+    name: Option<String>,
+    /// What is supported; what the model declares if not given.
+    supports: Option<ModelSupports>,
+}
+
+impl ValidateSupport {
+    /// Checks against `supports` instead of what the model declares.
+    pub fn new(supports: ModelSupports) -> Self {
+        Self {
+            supports: Some(supports),
+            ..Self::default()
+        }
+    }
+
+    async fn supports(&self, registry: &Registry, model: &str) -> Result<ModelSupports> {
+        if let Some(supports) = &self.supports {
+            return Ok(supports.clone());
+        }
+        let key = if model.starts_with('/') {
+            model.to_owned()
+        } else {
+            ActionType::MODEL.key(model)
+        };
+        let action = registry.lookup(&key).await?;
+        let declared = action
+            .as_ref()
+            .and_then(|action| action.descriptor().metadata.get("model")?.get("supports"));
+        Ok(declared
+            .and_then(|declared| ModelSupports::deserialize(declared).ok())
+            .unwrap_or_default())
+    }
+}
+
+#[async_trait]
+impl Middleware for ValidateSupport {
+    async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
+        let supports = self.supports(&call.registry, &call.model).await?;
+        validate_support(
+            &call.request,
+            self.name.as_deref().unwrap_or(&call.model),
+            &supports,
+        )?;
+        Ok(next.run(call).await?)
+    }
+}
+
+/// Tells the model an enforced output schema in words and takes it out of the request.
+///
+/// Models that do not declare to enforce schemas get this anyway; the middleware is for those that do it badly.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SimulateConstrained {}
+
+#[async_trait]
+impl Middleware for SimulateConstrained {
+    async fn model(&self, mut call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
+        if needs_simulation(&call.request, None) {
+            call.request = simulate_constrained(call.request);
+        }
+        Ok(next.run(call).await?)
+    }
+}
+
+/// Turns the first system message into a user message and a model message that acknowledges it.
+///
+/// Models that declare to know no system role get this anyway; the middleware is for those that only pretend to.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SimulateSystemPrompt {
+    /// What the user message with the instructions begins with.
+    preface: Option<String>,
+    /// What the model is made to answer.
+    acknowledgement: Option<String>,
+}
+
+impl SimulateSystemPrompt {
+    /// What the user message with the instructions begins with.
+    pub fn preface(self, preface: impl Into<String>) -> Self {
+        Self {
+            preface: Some(preface.into()),
+            ..self
+        }
+    }
+
+    /// What the model is made to answer.
+    pub fn acknowledgement(self, acknowledgement: impl Into<String>) -> Self {
+        Self {
+            acknowledgement: Some(acknowledgement.into()),
+            ..self
+        }
+    }
+
+    fn wording(&self) -> SystemPromptWording {
+        let usual = SystemPromptWording::default();
+        SystemPromptWording {
+            preface: self.preface.clone().unwrap_or(usual.preface),
+            acknowledgement: self.acknowledgement.clone().unwrap_or(usual.acknowledgement),
+        }
+    }
+}
+
+#[async_trait]
+impl Middleware for SimulateSystemPrompt {
+    async fn model(&self, mut call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
+        call.request = simulate_system_prompt_with(call.request, &self.wording());
+        Ok(next.run(call).await?)
+    }
+}
+
+/// Adds the request's documents as text to the last user message.
+///
+/// Models that do not declare to take documents get this anyway; the middleware is for other words around them.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AugmentWithContext {
+    /// What stands before the documents.
+    preface: Option<String>,
+    /// The metadata entry by which a document is named; `null` leaves documents unnamed.
+    #[serde(rename = "citationKey", deserialize_with = "citation")]
+    #[schemars(with = "Option<String>")]
+    citation: Citation,
+}
+
+impl AugmentWithContext {
+    /// What stands before the documents.
+    pub fn preface(self, preface: impl Into<String>) -> Self {
+        Self {
+            preface: Some(preface.into()),
+            ..self
+        }
+    }
+
+    /// How a document is named.
+    pub fn citation(self, citation: Citation) -> Self {
+        Self { citation, ..self }
+    }
+
+    fn options(&self) -> ContextAugmentation {
+        let usual = ContextAugmentation::default();
+        ContextAugmentation {
+            preface: self.preface.clone().unwrap_or(usual.preface),
+            citation: self.citation.clone(),
+        }
+    }
+}
+
+/// Only called for a key that is there: an absent one is the default, `null` means no citation.
+fn citation<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Citation, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.map_or(Citation::None, Citation::Key))
+}
+
+#[async_trait]
+impl Middleware for AugmentWithContext {
+    async fn model(&self, mut call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
+        call.request = augment_with_context(call.request, &self.options());
+        Ok(next.run(call).await?)
+    }
+}
+
+/// Fetches the media behind `http` URLs and gives it to the model inline.
+///
+/// Media over the limit fails the call: cut media is worse than none. Who writes the messages decides what is fetched,
+/// so a program that takes messages from strangers should give a fetcher, or a [filter](MediaDownload::filter), that
+/// refuses addresses of its own network.
+#[derive(Debug, Clone)]
+pub struct DownloadMedia(MediaDownload);
+
+impl DownloadMedia {
+    /// Fetches with `fetcher`, up to the default size.
+    pub fn new(fetcher: impl MediaFetcher) -> Self {
+        Self(MediaDownload::new(fetcher))
+    }
+}
+
+/// With all the settings that a download has.
+impl From<MediaDownload> for DownloadMedia {
+    fn from(download: MediaDownload) -> Self {
+        Self(download)
+    }
+}
+
+#[async_trait]
+impl Middleware for DownloadMedia {
+    async fn model(&self, mut call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
+        call.request = call.context.guard(self.0.apply(call.request)).await?;
+        Ok(next.run(call).await?)
+    }
+}
+
+#[cfg(feature = "download")]
+mod http {
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+
+    use super::DownloadMedia;
+    use crate::{HttpMediaFetcher, MediaDownload};
+
+    /// How media is downloaded when the middleware is used by name.
+    #[derive(Debug, Default, Deserialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+    pub(in crate::catalogue) struct HttpDownload {
+        /// The largest download, in bytes.
+        max_bytes: Option<usize>,
+    }
+
+    impl From<HttpDownload> for DownloadMedia {
+        fn from(config: HttpDownload) -> Self {
+            let download = MediaDownload::new(HttpMediaFetcher::default());
+            match config.max_bytes {
+                Some(max_bytes) => download.max_bytes(max_bytes).into(),
+                None => download.into(),
+            }
+        }
+    }
+}
