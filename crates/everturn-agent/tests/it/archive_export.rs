@@ -300,7 +300,7 @@ async fn whatever_is_wrong_with_a_file_nothing_of_it_stays() {
         ("no rows", |lines| drop(lines.drain(1..lines.len() - 1))),
         ("a snapshot too few", |lines| drop(lines.remove(3))),
         ("a last snapshot too few", |lines| {
-            drop(lines.remove(lines.len() - 2))
+            drop(lines.remove(lines.len() - 2));
         }),
         ("more after the end", |lines| lines.push(json!({"row": {}}))),
         ("a snapshot twice", |lines| {
