@@ -101,7 +101,7 @@ async fn a_template_without_a_place_gets_it_before_its_last_user_message() {
 }
 
 #[tokio::test]
-async fn messages_trimmed_by_the_turn_function_stay_gone() {
+async fn conversation_messages_left_out_by_computed_messages_are_not_kept() {
     let trimmed = MessagesSlot::computed(|scope| async move {
         let mut messages = Messages::from(Message::system("summary"));
         let length = scope.conversation.len();
