@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use everturn_core::{Context, Descriptor, Error, Exposure, Registry, Result};
 use rmcp::model::RequestStateCodec;
-use rmcp::service::serve_server;
+use rmcp::service::{ServerInitializeError, serve_server};
 use rmcp::transport::IntoTransport;
 use rmcp::{RoleServer, transport};
 
@@ -152,7 +152,8 @@ impl McpServer {
     /// Serves over standard input and output until the client leaves. Nothing else may write to standard output.
     ///
     /// # Errors
-    /// `UNAVAILABLE` if the client does not begin as the protocol wants it.
+    /// `UNAVAILABLE` if the client begins with something else than the protocol allows. A client that leaves without a word
+    /// is no error.
     pub async fn serve_stdio(self) -> Result<()> {
         Box::pin(self.serve(transport::stdio())).await
     }
@@ -171,10 +172,15 @@ impl McpServer {
         E: std::error::Error + Send + Sync + 'static,
         A: 'static,
     {
-        let serving = serve_server(Session(self.0), transport).await;
-        let serving = serving.map_err(|error| {
-            Error::unavailable(format!("the MCP client did not begin as it should: {error}"))
-        })?;
+        let serving = match serve_server(Session(self.0), transport).await {
+            Ok(serving) => serving,
+            // Closing the connection is how a client leaves, also before it has said anything.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            Err(error) => {
+                let message = format!("the MCP client did not begin as it should: {error}");
+                return Err(Error::unavailable(message));
+            }
+        };
         let ended = serving.waiting().await;
         ended.map_err(|error| Error::internal(format!("serving the MCP client failed: {error}")))?;
         Ok(())

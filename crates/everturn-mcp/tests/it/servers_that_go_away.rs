@@ -1,3 +1,5 @@
+//! Servers and clients that go away.
+//!
 //! A server that dies in the middle of a call fails that call, and the next one reaches its successor.
 
 use std::sync::{Arc, Mutex};
@@ -70,4 +72,12 @@ async fn the_connection_ends_with_the_application() {
 
     let life = lives.lock().unwrap()[0].clone();
     until(async || life.is_finished()).await;
+}
+
+#[tokio::test]
+async fn a_client_may_leave_without_a_word() {
+    let (ours, theirs) = tokio::io::duplex(1024);
+    drop(ours);
+
+    McpServer::new(&kitchen()).serve_stream(theirs).await.unwrap();
 }
