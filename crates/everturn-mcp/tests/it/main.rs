@@ -13,4 +13,3 @@ mod real_peers;
 mod servers_that_go_away;
 mod support;
 mod tools_of_a_server;
-mod what_accompanies_a_call;

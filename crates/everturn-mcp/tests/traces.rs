@@ -1,4 +1,9 @@
 //! What a server learns about a call beside its arguments.
+//!
+//! A program of its own with one test. Whether anybody listens to a place in the code is decided once for all threads: a
+//! test on another thread, where nobody listens, could decide it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,91 @@
+//! What is logged while a provider is asked, and what is not.
+//!
+//! A program of its own with one test. Whether anybody listens to a place in the code is decided once for all threads: a
+//! test on another thread, where nobody listens, could decide it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    dead_code,
+    reason = "the support of the other tests offers more than this one needs"
+)]
+#![allow(clippy::needless_pass_by_value, reason = "JSON literals are given away")]
+
+#[path = "it/asking.rs"]
+mod asking;
+#[path = "it/server.rs"]
+mod server;
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use everturn_models::OpenAi;
+use serde_json::json;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::asking::{ask, question_with};
+use crate::server::{Reply, Server, sse};
+
+/// What is logged, with the spans it happens in.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn retries_are_events_of_the_model_s_span_and_keys_are_nowhere() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_ansi(false)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let refusal = json!({ "error": { "message": "slow down, sk-secret and sk-called" } });
+    let answer =
+        json!({ "choices": [{ "index": 0, "delta": { "content": "Leeks." }, "finish_reason": "stop" }] });
+    let server = Server::replies([
+        Reply::json(&refusal)
+            .status(429)
+            .header("retry-after-ms", "1")
+            .header("x-request-id", "r1"),
+        Reply::events(sse(&[answer]) + "data: [DONE]\n\n"),
+    ])
+    .await;
+    let plugin = OpenAi::compatible("p", server.url())
+        .key("sk-secret")
+        .header("x-gateway", "sk-header");
+
+    ask(plugin, "p/m", question_with(json!({ "apiKey": "sk-called" })))
+        .await
+        .result
+        .unwrap();
+
+    assert_eq!(server.requests()[1].headers["authorization"], "Bearer sk-called");
+    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let retry = logged
+        .lines()
+        .find(|line| line.contains("asking the provider again"))
+        .unwrap_or_default();
+    assert!(retry.contains("otel.name=\"p/m\""), "{logged}");
+    for word in ["attempt=1", "RESOURCE_EXHAUSTED", "slow down", "request r1"] {
+        assert!(retry.contains(word), "{word}: {retry}");
+    }
+    for key in ["sk-secret", "sk-called", "sk-header"] {
+        assert!(!logged.contains(key), "{key}: {logged}");
+    }
+}
