@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use everturn_core::Error;
 use http_body_util::BodyExt;
 
-use crate::Limits;
 use crate::error_body::Refusal;
+use crate::{Limits, ServerHandle};
 
 /// How much of a body that is too large is read and discarded. A client that reads the answer only after it has sent
 /// everything would otherwise see a broken connection.
@@ -20,8 +20,26 @@ const DISCARD_TIME: Duration = Duration::from_secs(30);
 
 /// Reads the whole body.
 ///
-/// Fails with `413` if it is too large, with `408` if it takes too long and with `400` if the client breaks off.
-pub(crate) async fn read(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
+/// Fails with `413` if it is too large, with `408` if it takes too long, with `400` if the client breaks off and with `503`
+/// if the server has ended its grace period.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    limits: &Limits,
+    handle: &ServerHandle,
+) -> Result<Bytes, Refusal> {
+    tokio::select! {
+        // First the body, which has mostly arrived: waiting for the token takes a lock that all requests share.
+        biased;
+        read = read_in_time(headers, body, limits) => read,
+        () = handle.grace_over().cancelled() => {
+            let message = "the server ended before the request had arrived: send it again";
+            Err(Error::unavailable(message).with_public().into())
+        }
+    }
+}
+
+async fn read_in_time(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
     let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());

@@ -48,7 +48,7 @@ pub(crate) async fn enter(State(opened): State<Arc<Opened>>, request: Request<Bo
 impl Opened {
     async fn answer(&self, request: Request<Body>, meter: CallMeter) -> Result<Response<Body>, Refusal> {
         let (head, body) = request.into_parts();
-        let bytes = body::read(&head.headers, body, &self.shared.limits).await?;
+        let bytes = body::read(&head.headers, body, &self.shared.limits, &self.shared.handle).await?;
         let input: Option<Value> = serde_json::from_slice(&bytes).ok();
         let caller = self.shared.identify(&head, input.as_ref()).await?;
         let counted = Held {

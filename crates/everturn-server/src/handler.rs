@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) permits: Permits,
     pub(crate) exposure: Exposure,
+    /// Whether everybody may read the metrics and the OpenAPI document.
+    pub(crate) open_operations: bool,
     pub(crate) handle: ServerHandle,
     pub(crate) durable: Option<Durable>,
 }
@@ -155,10 +157,9 @@ impl Mounted {
     }
 
     async fn read(&self, head: &Parts, body: Body) -> Result<Envelope, Refusal> {
-        let bytes = body::read(&head.headers, body, &self.shared.limits).await?;
-        if !bytes.is_empty() {
-            check_content_type(&head.headers)?;
-        }
+        let Shared { limits, handle, .. } = &*self.shared;
+        let bytes = body::read(&head.headers, body, limits, handle).await?;
+        check_content_type(&head.headers)?;
         let envelope = Envelope::parse(&bytes)?;
         envelope.check_against(self.action.descriptor())?;
         Ok(envelope)

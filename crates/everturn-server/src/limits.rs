@@ -9,6 +9,7 @@ pub struct Limits {
     pub(crate) body_bytes: usize,
     pub(crate) body_time: Duration,
     pub(crate) header_time: Duration,
+    pub(crate) write_time: Duration,
     pub(crate) request_time: Option<Duration>,
     pub(crate) calls_per_principal: usize,
 }
@@ -19,6 +20,7 @@ impl Default for Limits {
             body_bytes: 4 * 1024 * 1024,
             body_time: Duration::from_secs(30),
             header_time: Duration::from_secs(30),
+            write_time: Duration::from_secs(30),
             request_time: None,
             calls_per_principal: 256,
         }
@@ -44,6 +46,13 @@ impl Limits {
     /// A slower connection is closed.
     pub fn header_time(mut self, time: Duration) -> Self {
         self.header_time = time;
+        self
+    }
+
+    /// Sets how long a client may read nothing of an answer or a WebSocket that has more for it; 30 seconds by default. Its
+    /// connection is then closed, and what was held for it is freed. A client that reads slowly is not affected.
+    pub fn write_time(mut self, time: Duration) -> Self {
+        self.write_time = time;
         self
     }
 

@@ -27,7 +27,12 @@ pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
         add(&mounted.route.path, &method, operation(mounted, &mut components));
     }
     for (path, summary, content) in operations() {
-        add(path, "get", get(summary, &content, path == "/readyz"));
+        let mut described = get(summary, &content, path == "/readyz");
+        if !shared.open_operations && matches!(path, "/openapi.json" | "/metrics") {
+            described["security"] = json!([security(shared)]);
+            described["responses"]["401"] = json!({ "$ref": "#/components/responses/Error" });
+        }
+        add(path, "get", described);
     }
     let schemes: Map<String, Value> = shared
         .providers
@@ -49,6 +54,16 @@ pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
         "paths": paths,
         "components": components,
     })
+}
+
+/// The schemes by which callers identify themselves. All providers are asked and all must be satisfied, so there is one
+/// requirement with several schemes.
+fn security(shared: &Shared) -> Map<String, Value> {
+    let schemes = shared
+        .providers
+        .iter()
+        .filter_map(|provider| provider.security_scheme());
+    schemes.map(|(name, _)| (name.to_owned(), json!([]))).collect()
 }
 
 /// The operator's routes: path, summary, content of the answer.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Response, StatusCode};
 use axum::routing::{MethodRouter, get};
 use everturn_core::Error;
 use serde_json::json;
@@ -12,7 +14,8 @@ use crate::handler::{Mounted, Shared};
 use crate::metrics::Metrics;
 use crate::openapi;
 
-/// Returns the operator's routes.
+/// Returns the operator's routes. `/healthz` and `/readyz` answer everybody; the other two tell of what is inside, and answer
+/// callers that the providers let in, unless the server is told otherwise.
 pub(crate) fn operations(
     mounted: &[Arc<Mounted>],
     shared: &Arc<Shared>,
@@ -23,10 +26,7 @@ pub(crate) fn operations(
     [
         (
             "/openapi.json",
-            get(move || {
-                let response = json_response(StatusCode::OK, &*document);
-                async move { response }
-            }),
+            for_callers(shared, move || json_response(StatusCode::OK, &*document)),
         ),
         (
             "/healthz",
@@ -44,12 +44,23 @@ pub(crate) fn operations(
                 async move { response }
             }),
         ),
-        (
-            "/metrics",
-            get(move || {
-                let response = metrics.respond();
-                async move { response }
-            }),
-        ),
+        ("/metrics", for_callers(shared, move || metrics.respond())),
     ]
+}
+
+/// Answers callers that the providers let in.
+fn for_callers(
+    shared: &Arc<Shared>,
+    answer: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
+) -> MethodRouter {
+    let shared = Arc::clone(shared);
+    get(move |request: Request| async move {
+        if !shared.open_operations {
+            let (head, _body) = request.into_parts();
+            if let Err(refusal) = shared.identify(&head, None).await {
+                return refusal.respond(shared.exposure);
+            }
+        }
+        answer()
+    })
 }

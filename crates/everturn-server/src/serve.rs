@@ -2,18 +2,20 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use everturn_core::{Error, Result};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::requests::Requests;
 use crate::shutdown::AfterGrace;
+use crate::timed_io::TimedIo;
 use crate::{Grace, Limits, ServerHandle};
 
 /// How long a detached turn may take to answer, and cancelled work to clean up, before its connection is closed.
@@ -77,14 +79,15 @@ impl Bound {
             .header_read_timeout(self.limits.header_time);
 
         let draining = self.handle.draining();
-        while let Some(stream) = draining.run_until_cancelled(accept(&self.listener)).await {
-            let service = TowerToHyperService::new(self.router.clone());
-            let connection = http
-                .serve_connection(TokioIo::new(stream), service)
-                .with_upgrades();
+        while let Some((stream, peer)) = draining.run_until_cancelled(accept(&self.listener)).await {
+            let requests = Requests::new(self.router.clone(), peer.ip());
+            let under_way = requests.under_way();
+            let io = TimedIo::new(stream, self.limits.write_time);
+            let connection = http.serve_connection(TokioIo::new(io), requests).with_upgrades();
             // Each connection has its own tokens, which it polls on every event; with shared tokens all connections would
             // contend for one lock.
             let (draining, closing) = (draining.child_token(), closing.child_token());
+            let grace_over = self.handle.grace_over().child_token();
             connections.spawn(async move {
                 let serving = async {
                     tokio::pin!(connection);
@@ -92,7 +95,10 @@ impl Bound {
                         ended = connection.as_mut() => ended,
                         () = draining.cancelled() => {
                             connection.as_mut().graceful_shutdown();
-                            connection.await
+                            tokio::select! {
+                                ended = connection.as_mut() => ended,
+                                () = given_up(&grace_over, &under_way) => Ok(()),
+                            }
                         }
                     }
                 };
@@ -131,6 +137,7 @@ impl ServerHandle {
         if ended_within(grace.period, connections).await {
             return;
         }
+        self.grace_over().cancel();
         if grace.then == AfterGrace::Detach {
             self.handing_off().cancel();
             if ended_within(WINDING_DOWN, connections).await {
@@ -147,18 +154,27 @@ impl ServerHandle {
     }
 }
 
+/// Waits until a connection need not be waited for any longer: the grace period is over, and the head of its request has not
+/// arrived.
+async fn given_up(grace_over: &CancellationToken, under_way: &AtomicUsize) {
+    grace_over.cancelled().await;
+    if under_way.load(Ordering::Relaxed) > 0 {
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn ended_within(time: Duration, connections: &TaskTracker) -> bool {
     tokio::time::timeout(time, connections.wait()).await.is_ok()
 }
 
 /// Accepts the next connection. Retries when the operating system refuses one.
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 // Chunks are small and wanted at once; without the option they arrive later.
                 let _ = stream.set_nodelay(true);
-                return stream;
+                return (stream, peer);
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");

@@ -18,6 +18,7 @@ use crate::door::{Door, Opened, enter};
 use crate::durable::Durable;
 use crate::error_body::Refusal;
 use crate::handler::{Mounted, Shared, handle, stop};
+use crate::hosts::Hosts;
 use crate::metrics::Metrics;
 use crate::operations::operations;
 use crate::permits::Permits;
@@ -55,6 +56,8 @@ pub struct Server {
     exposure: Exposure,
     cors: Option<CorsLayer>,
     operations: bool,
+    open_operations: bool,
+    hosts: Hosts,
     extra: Router,
     handle: ServerHandle,
     streams: Option<Arc<dyn StreamLog>>,
@@ -76,6 +79,8 @@ impl Server {
             exposure: exposure_of_environment(),
             cors: None,
             operations: true,
+            open_operations: false,
+            hosts: Hosts::default(),
             extra: Router::new(),
             handle: ServerHandle::default(),
             streams: None,
@@ -141,6 +146,32 @@ impl Server {
         self
     }
 
+    /// Lets everybody read `/openapi.json` and `/metrics`. Without this, callers whom a context provider refuses cannot; on a
+    /// server without a provider everybody can.
+    pub fn open_operations(mut self) -> Self {
+        self.open_operations = true;
+        self
+    }
+
+    /// Adds host names that the server answers to, such as `kitchen.example`, or `kitchen.example:8080` for one port alone.
+    ///
+    /// A server that is bound to a loopback address answers only to loopback names (`localhost`, `*.localhost`, `127.0.0.1`,
+    /// `[::1]`) and to these: a page elsewhere whose name is made to resolve to this machine could otherwise use it. A
+    /// proxy in front that passes the `Host` of its clients on needs its name here. Servers bound to other addresses, and
+    /// routers, answer to every name until some are given.
+    pub fn allowed_hosts<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        for name in names {
+            self.hosts.allow(name.as_ref());
+        }
+        self
+    }
+
+    /// Answers to every host name, also on a loopback address.
+    pub fn any_host(mut self) -> Self {
+        self.hosts.allow_any();
+        self
+    }
+
     /// Adds routes of your own.
     pub fn merge(mut self, router: Router) -> Self {
         self.extra = self.extra.merge(router);
@@ -167,14 +198,21 @@ impl Server {
     ///
     /// # Errors
     /// `NOT_FOUND` if a route's action is not registered, `ALREADY_EXISTS` if two routes are the same, `INVALID_ARGUMENT` for
-    /// an invalid path.
+    /// an invalid path or host name.
     pub fn router(&self) -> Result<Router> {
+        Ok(self.hosts.guard(self.unguarded_router()?, None, self.exposure))
+    }
+
+    /// Returns the routes, for every host name.
+    fn unguarded_router(&self) -> Result<Router> {
+        self.hosts.check()?;
         let metrics = Metrics::new();
         let shared = Arc::new(Shared {
             providers: self.providers.clone(),
             limits: self.limits.clone(),
             permits: Permits::new(self.limits.calls_per_principal),
             exposure: self.exposure,
+            open_operations: self.open_operations || self.providers.is_empty(),
             handle: self.handle.clone(),
             durable: self.durable(),
         });
@@ -279,11 +317,12 @@ impl Server {
     /// As [`Server::router`]; the operating system's error if the address cannot be bound.
     pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Bound> {
         let exposure = self.exposure;
-        let router = self.router()?.merge(self.extra);
+        let router = self.unguarded_router()?.merge(self.extra);
         let router = router.fallback(move || async move { Refusal::no_such_path().respond(exposure) });
         let listener = TcpListener::bind(address)
             .await
             .map_err(|error| Error::from(error).context("cannot listen on the address"))?;
+        let router = self.hosts.guard(router, Some(listener.local_addr()?), exposure);
         Bound::new(listener, router, self.limits, self.grace, self.handle)
     }
 

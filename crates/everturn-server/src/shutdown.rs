@@ -9,7 +9,8 @@ use tokio_util::task::TaskTracker;
 /// What happens to running calls when a server shuts down.
 ///
 /// First the server refuses new connections and reports that it is not ready, while running calls may end by themselves
-/// within the grace period. The others are then detached or cancelled, and their clients are told. Then the server returns.
+/// within the grace period. The others are then detached or cancelled, and their clients are told; requests that have not
+/// arrived in full are refused. Then the server returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grace {
     /// How long running calls may take to end by themselves.
@@ -44,6 +45,7 @@ pub struct ServerHandle(Arc<Stages>);
 #[derive(Debug, Default)]
 struct Stages {
     draining: CancellationToken,
+    grace_over: CancellationToken,
     handing_off: CancellationToken,
     cancelling: CancellationToken,
     /// Connections, and calls that outlive their connections.
@@ -65,6 +67,11 @@ impl ServerHandle {
     /// Cancelled when the shutdown starts.
     pub(crate) fn draining(&self) -> &CancellationToken {
         &self.0.draining
+    }
+
+    /// Cancelled when the grace period is over: requests that have not arrived by then are not waited for.
+    pub(crate) fn grace_over(&self) -> &CancellationToken {
+        &self.0.grace_over
     }
 
     /// Cancelled when calls must be detached.

@@ -103,7 +103,8 @@ fn assert_still_serving(answer: &Answer) {
 
 fn request(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\n{headers}content-length: {length}\r\n\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n");
     [head.as_bytes(), body].concat()
 }
 
@@ -168,7 +169,7 @@ async fn framing_that_makes_no_sense_is_refused() {
     let server = served().await;
     let with = |headers: &str, body: &str| {
         let json = "content-type: application/json\r\nconnection: close";
-        format!("POST /flows/echo HTTP/1.1\r\nhost: x\r\n{json}\r\n{headers}\r\n\r\n{body}")
+        format!("POST /flows/echo HTTP/1.1\r\nhost: localhost\r\n{json}\r\n{headers}\r\n\r\n{body}")
     };
     let chunked = |body: &str| with("transfer-encoding: chunked", body);
     let requests = [
@@ -203,21 +204,24 @@ async fn framing_that_makes_no_sense_is_refused() {
 #[tokio::test]
 async fn heads_that_make_no_sense_are_refused() {
     let server = served().await;
-    let mut flood = String::from("POST /flows/echo HTTP/1.1\r\nhost: x\r\n");
+    let mut flood = String::from("POST /flows/echo HTTP/1.1\r\nhost: localhost\r\n");
     for n in 0..50_000 {
         write!(flood, "x-{n}: y\r\n").unwrap();
     }
     let requests = [
         flood + "\r\n",
-        format!("POST /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(200_000)),
-        format!("{} / HTTP/1.1\r\nhost: x\r\n\r\n", "X".repeat(100_000)),
+        format!(
+            "POST /{} HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            "x".repeat(200_000)
+        ),
+        format!("{} / HTTP/1.1\r\nhost: localhost\r\n\r\n", "X".repeat(100_000)),
         format!("POST / HTTP/1.1\r\n{}: x\r\n\r\n", "x".repeat(1_000_000)),
-        "BREW /flows/echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".into(),
-        "post /flows/echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".into(),
-        "P(O)ST /flows/echo HTTP/1.1\r\nhost: x\r\n\r\n".into(),
-        "POST flows/echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".into(),
-        "OPTIONS * HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".into(),
-        "CONNECT example.com:443 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".into(),
+        "BREW /flows/echo HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".into(),
+        "post /flows/echo HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".into(),
+        "P(O)ST /flows/echo HTTP/1.1\r\nhost: localhost\r\n\r\n".into(),
+        "POST flows/echo HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".into(),
+        "OPTIONS * HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".into(),
+        "CONNECT example.com:443 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".into(),
         "POST /flows/echo HTTP/1.1\r\nbad name: x\r\n\r\n".into(),
         "POST /flows/echo HTTP/1.1\r\nx: a\0b\r\n\r\n".into(),
         "POST /flows/echo HTTP/1.1\r\n: x\r\n\r\n".into(),
@@ -225,7 +229,8 @@ async fn heads_that_make_no_sense_are_refused() {
         "POST /flows/echo HTTP/3.7\r\n\r\n".into(),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(),
         "\0".repeat(100_000),
-        "GET /agents/parrot HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n".into(),
+        "GET /agents/parrot HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+            .into(),
     ];
 
     for request in requests {
@@ -261,7 +266,7 @@ async fn garbage_after_a_good_request_does_not_reach_its_answer() {
 async fn clients_that_dawdle_hold_nobody_up_and_are_not_waited_for() {
     let time = Duration::from_millis(500);
     let server = served_with(Limits::default().header_time(time).body_time(time)).await;
-    let half_a_head = b"POST /flows/echo HTTP/1.1\r\nhost: x\r\nx-sl";
+    let half_a_head = b"POST /flows/echo HTTP/1.1\r\nhost: localhost\r\nx-sl";
     let half_a_body = request(
         PATHS[0],
         "content-type: application/json\r\n",
@@ -307,11 +312,11 @@ async fn bodies_of_a_hundred_megabytes_are_refused_without_being_kept() {
     const PIECES: usize = 1600;
     let server = served().await;
     let announced = format!(
-        "POST /flows/echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+        "POST /flows/echo HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n",
         PIECE.len() * PIECES
     );
-    let chunked = "POST /agents/parrot HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+    let chunked = "POST /agents/parrot HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
                    transfer-encoding: chunked\r\n\r\n";
     let chunk = [b"10000\r\n", PIECE, b"\r\n"].concat();
     let before = peak_bytes();

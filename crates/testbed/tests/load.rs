@@ -60,7 +60,7 @@ fn may_open(files: usize) -> bool {
 fn post(path: &str, data: &str, connection: &str) -> String {
     let body = format!(r#"{{"data":{data}}}"#);
     format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: {connection}\r\naccept: text/event-stream\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: {connection}\r\naccept: text/event-stream\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
@@ -203,7 +203,7 @@ async fn ten_thousand_idle_connections_are_held_while_turns_go_on() {
         r#"{"responses":[{"message":{"role":"model","content":[{"text":"hi"}]},"finishReason":"stop"}]}"#,
     );
     let address: SocketAddr = server.address.trim_start_matches("http://").parse().unwrap();
-    let health = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    let health = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let before = resident_bytes(server.id());
 
     let mut idle = Vec::new();

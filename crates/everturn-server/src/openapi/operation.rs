@@ -4,6 +4,7 @@ use everturn_core::Descriptor;
 use serde_json::{Map, Value, json};
 
 use super::components::Components;
+use super::security;
 use crate::RouteKind;
 use crate::handler::Mounted;
 
@@ -40,12 +41,7 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
     if let Some(description) = &descriptor.description {
         operation["description"] = description.as_str().into();
     }
-    // All providers are asked and all must be satisfied, so there is one requirement with several schemes.
-    let providers = mounted.shared.providers.iter();
-    let schemes: Map<String, Value> = providers
-        .filter_map(|provider| provider.security_scheme())
-        .map(|(name, _)| (name.to_owned(), json!([])))
-        .collect();
+    let schemes = security(&mounted.shared);
     if !schemes.is_empty() {
         operation["security"] = json!([schemes]);
     }

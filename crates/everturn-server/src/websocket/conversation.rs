@@ -1,6 +1,5 @@
 //! One conversation on a connection.
 
-use axum::extract::ws::Message;
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Context, DynAction, Error, Exposure, JsonConnection};
 use serde_json::Value;
@@ -8,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::frame::text;
 use super::intake::Intake;
+use super::outgoing::Outgoing;
 use crate::call::told_to_its_sender;
 use crate::event::Event;
 
@@ -83,14 +83,16 @@ impl Conversation {
     }
 
     /// Makes one step. Dropping the future loses nothing.
-    pub(super) async fn step(&mut self, outgoing: &mpsc::Sender<Message>) -> Step {
+    pub(super) async fn step(&mut self, outgoing: &mpsc::Sender<Outgoing>) -> Step {
         match &mut self.state {
             State::Refused(error) => {
                 let Ok(room) = outgoing.reserve().await else {
                     return Step::Gone;
                 };
                 let error = told_to_its_sender(error.clone(), &self.key);
-                room.send(text(Event::Error(error.to_wire(self.exposure)).to_json()));
+                room.send(Outgoing::Frame(text(
+                    Event::Error(error.to_wire(self.exposure)).to_json(),
+                )));
                 Step::Ended
             }
             State::Open { intake, connection } => tokio::select! {
@@ -104,7 +106,7 @@ impl Conversation {
 /// Sends the next event when the client is ready for it: a client that does not read makes the agent wait.
 async fn tell(
     connection: &mut JsonConnection,
-    outgoing: &mpsc::Sender<Message>,
+    outgoing: &mpsc::Sender<Outgoing>,
     key: &str,
     exposure: Exposure,
 ) -> Step {
@@ -113,7 +115,7 @@ async fn tell(
     };
     if let Some(chunk) = connection.receive().next().await {
         let chunk = JsonText::of(&chunk).expect("a JSON value is JSON");
-        room.send(text(Event::Message(chunk).to_json()));
+        room.send(Outgoing::Frame(text(Event::Message(chunk).to_json())));
         return Step::Told;
     }
     // Taking the output closes the input, so it is taken only once it is there.
@@ -122,6 +124,6 @@ async fn tell(
         Ok(output) => Event::Result(output),
         Err(error) => Event::Error(told_to_its_sender(error, key).to_wire(exposure)),
     };
-    room.send(text(end.to_json()));
+    room.send(Outgoing::Frame(text(end.to_json())));
     Step::Ended
 }

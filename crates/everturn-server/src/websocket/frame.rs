@@ -1,9 +1,11 @@
 //! The frames of a WebSocket.
 
-use axum::extract::ws::{CloseFrame, Message, close_code};
 use everturn_core::{Error, Exposure};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::event::Event;
 
@@ -41,7 +43,7 @@ impl ClientFrame {
     pub(super) fn parse(text: &str) -> Result<Self, Ending> {
         serde_json::from_str(text).map_err(|error| {
             let shape = r#"a frame must be {"init": …}, {"input": …}, {"close": true}, {"cancel": true} or {"abort": "<snapshotId>"}"#;
-            Ending::fault(close_code::INVALID, format!("{shape}: {error}"))
+            Ending::fault(CloseCode::Invalid, format!("{shape}: {error}"))
         })
     }
 }
@@ -54,7 +56,7 @@ pub(super) fn text(json: String) -> Message {
 /// The reason for which the server closes a connection.
 #[derive(Debug)]
 pub(super) struct Ending {
-    code: u16,
+    code: CloseCode,
     reason: &'static str,
     error: Option<Error>,
 }
@@ -63,7 +65,7 @@ impl Ending {
     /// The server shuts down.
     pub(super) fn going_away() -> Self {
         Self {
-            code: close_code::AWAY,
+            code: CloseCode::Away,
             reason: "the server ends",
             error: None,
         }
@@ -72,7 +74,7 @@ impl Ending {
     /// The client has closed the connection already.
     pub(super) fn gone() -> Self {
         Self {
-            code: close_code::NORMAL,
+            code: CloseCode::Normal,
             reason: "",
             error: None,
         }
@@ -81,14 +83,14 @@ impl Ending {
     /// There was silence for too long.
     pub(super) fn silence(reason: &'static str) -> Self {
         Self {
-            code: close_code::POLICY,
+            code: CloseCode::Policy,
             reason,
             error: None,
         }
     }
 
     /// The client broke the protocol.
-    pub(super) fn fault(code: u16, message: impl Into<String>) -> Self {
+    pub(super) fn fault(code: CloseCode, message: impl Into<String>) -> Self {
         Self {
             code,
             reason: "see the error before this",
@@ -149,7 +151,7 @@ mod tests {
         ] {
             let ending = ClientFrame::parse(wrong).unwrap_err();
 
-            assert_eq!(ending.code, close_code::INVALID);
+            assert_eq!(ending.code, CloseCode::Invalid);
             assert!(ending.error.unwrap().public_message().is_some());
         }
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 pub struct WebSockets {
     pub(super) ping_every: Duration,
     pub(super) idle_time: Duration,
+    pub(super) control_frames: u32,
     pub(super) origins: Vec<String>,
 }
 
@@ -18,6 +19,7 @@ impl Default for WebSockets {
         Self {
             ping_every: Duration::from_secs(20),
             idle_time: Duration::from_mins(15),
+            control_frames: 1_000,
             origins: Vec::new(),
         }
     }
@@ -35,6 +37,13 @@ impl WebSockets {
     /// the connection: detach such turns.
     pub fn idle_time(mut self, time: Duration) -> Self {
         self.idle_time = time;
+        self
+    }
+
+    /// Sets how many pings and pongs a client may send between two pings of the server; 1,000 by default. A client that sends
+    /// more is closed with 1008.
+    pub fn control_frames(mut self, frames: u32) -> Self {
+        self.control_frames = frames;
         self
     }
 

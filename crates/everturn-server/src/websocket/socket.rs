@@ -3,18 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{Message, WebSocket, close_code};
 use everturn_core::{DynAction, Error, JsonCall, RuntimeError};
+use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, SplitSink, SplitStream};
-use futures::{SinkExt, StreamExt};
+use futures::stream::{FuturesUnordered, SplitStream};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{self, Message};
 
+use super::Stream;
 use super::conversation::{Conversation, Step};
 use super::frame::{ClientFrame, Ending, text};
 use super::options::WebSockets;
+use super::outgoing::{Outgoing, write};
 use crate::context_provider::Provided;
 use crate::handler::Mounted;
 
@@ -42,9 +46,15 @@ struct Talk {
     /// Whether there has been a conversation.
     has_begun: bool,
     aborts: FuturesUnordered<BoxFuture<'static, Value>>,
+    /// Whether a pong waits in the write buffer. Nothing is read meanwhile, so that pongs do not pile up for a client that
+    /// does not read them.
+    owes_pong: bool,
+    /// The pings and pongs since the server's last ping.
+    control_frames: u32,
 }
 
 impl Talk {
+    /// Returns whether one more frame of the client is accepted.
     fn has_room(&self) -> bool {
         let conversation = self.conversation.as_ref();
         self.aborts.len() < MAX_ABORTS && conversation.is_none_or(Conversation::has_room)
@@ -53,36 +63,46 @@ impl Talk {
 
 impl Socket {
     /// Serves the connection until either side closes it.
-    pub(super) async fn serve(self, socket: WebSocket) {
+    pub(super) async fn serve(self, socket: Stream) {
         let exposure = self.mounted.shared.exposure;
         let (sink, mut incoming) = socket.split();
-        let (outgoing, frames) = mpsc::channel(1);
-        let mut writing = std::pin::pin!(write(sink, frames));
+        // One place for the conversation, which keeps it while it waits for a chunk, and one for everything else.
+        let (outgoing, wishes) = mpsc::channel(2);
+        let mut writing = std::pin::pin!(write(sink, wishes));
         let ending = tokio::select! {
             ending = self.talk(&mut incoming, &outgoing) => ending,
             // The client is gone. Running work is dropped and thereby cancelled.
-            () = writing.as_mut() => return,
+            _ = writing.as_mut() => return,
         };
         let last_words = async {
             for message in ending.last_words(exposure) {
-                if outgoing.send(message).await.is_err() {
+                if outgoing.send(Outgoing::Frame(message)).await.is_err() {
                     break;
                 }
             }
             drop(outgoing);
         };
-        // Frames that the client still sends are read; otherwise the system may discard what the client has not read yet.
-        let draining = async { while let Some(Ok(_)) = incoming.next().await {} };
-        let ended = async { tokio::join!(last_words, writing, draining) };
+        let draining = async move {
+            while let Some(Ok(_)) = incoming.next().await {}
+            incoming
+        };
+        let ended = async {
+            let ((), sink, incoming) = tokio::join!(last_words, writing, draining);
+            let socket = sink.and_then(|sink| incoming.reunite(sink).ok());
+            if let Some(socket) = socket {
+                linger(socket).await;
+            }
+        };
         // A client that takes longer is not reading.
         let _ = tokio::time::timeout(LAST_WORDS, ended).await;
     }
 
-    async fn talk(&self, incoming: &mut SplitStream<WebSocket>, outgoing: &mpsc::Sender<Message>) -> Ending {
+    async fn talk(&self, incoming: &mut SplitStream<Stream>, outgoing: &mpsc::Sender<Outgoing>) -> Ending {
         let handle = &self.mounted.shared.handle;
         let WebSockets {
             ping_every,
             idle_time,
+            control_frames,
             ..
         } = self.settings;
         let mut pings = interval_at(Instant::now() + ping_every, ping_every);
@@ -101,13 +121,22 @@ impl Socket {
                     // The running turn may end; no other begins.
                     talk.conversation.as_mut().map(Conversation::close);
                 }
-                message = incoming.next(), if has_room => {
+                message = incoming.next(), if has_room && !talk.owes_pong => {
                     heard = Instant::now();
                     match self.hear(message, &mut talk) {
                         Ok(Heard::Frame) => active = heard,
+                        Ok(Heard::Sign) if talk.control_frames > control_frames => {
+                            let message = format!("more than {control_frames} pings and pongs at once");
+                            return Ending::fault(CloseCode::Policy, message);
+                        }
                         Ok(Heard::Sign) => {}
                         Err(ending) => return ending,
                     }
+                }
+                room = outgoing.reserve(), if talk.owes_pong => {
+                    let Ok(room) = room else { return Ending::gone() };
+                    room.send(Outgoing::Pong);
+                    talk.owes_pong = false;
                 }
                 step = step(&mut talk.conversation, outgoing) => match step {
                     Step::HandedOver => {}
@@ -119,11 +148,12 @@ impl Socket {
                     Step::Gone => return Ending::gone(),
                 },
                 Some(aborted) = talk.aborts.next() => {
-                    if outgoing.send(text(json!({ "aborted": aborted }).to_string())).await.is_err() {
+                    if outgoing.send(Outgoing::Frame(text(json!({ "aborted": aborted }).to_string()))).await.is_err() {
                         return Ending::gone();
                     }
                 }
                 _ = pings.tick() => {
+                    talk.control_frames = 0;
                     if !has_room {
                         // The client's frames are not being read now.
                         heard = Instant::now();
@@ -135,14 +165,18 @@ impl Socket {
                         return Ending::silence("nothing was said for too long");
                     }
                     // Another frame on its way serves as a sign of life too.
-                    let _ = outgoing.try_send(Message::Ping(Vec::new().into()));
+                    let _ = outgoing.try_send(Outgoing::Frame(Message::Ping(Vec::new().into())));
                 }
             }
         }
     }
 
     /// Handles a frame of the client.
-    fn hear(&self, message: Option<Result<Message, axum::Error>>, talk: &mut Talk) -> Result<Heard, Ending> {
+    fn hear(
+        &self,
+        message: Option<Result<Message, tungstenite::Error>>,
+        talk: &mut Talk,
+    ) -> Result<Heard, Ending> {
         match message {
             Some(Ok(Message::Text(text))) => {
                 let frame = ClientFrame::parse(&text)?;
@@ -151,15 +185,19 @@ impl Socket {
             }
             Some(Ok(Message::Binary(_))) => {
                 let message = "frames are text; this one is binary";
-                Err(Ending::fault(close_code::UNSUPPORTED, message))
+                Err(Ending::fault(CloseCode::Unsupported, message))
             }
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Heard::Sign),
-            Some(Err(error)) if is_too_large(&error) => {
+            Some(Ok(frame @ (Message::Ping(_) | Message::Pong(_)))) => {
+                talk.owes_pong = matches!(frame, Message::Ping(_));
+                talk.control_frames += 1;
+                Ok(Heard::Sign)
+            }
+            Some(Err(tungstenite::Error::Capacity(_))) => {
                 let limit = self.mounted.shared.limits.body_bytes;
                 let message = format!("a frame may have {limit} bytes");
-                Err(Ending::fault(close_code::SIZE, message))
+                Err(Ending::fault(CloseCode::Size, message))
             }
-            None | Some(Err(_) | Ok(Message::Close(_))) => Err(Ending::gone()),
+            None | Some(Err(_) | Ok(Message::Close(_) | Message::Frame(_))) => Err(Ending::gone()),
         }
     }
 
@@ -168,10 +206,11 @@ impl Socket {
             conversation,
             has_begun,
             aborts,
+            ..
         } = talk;
         match (frame, conversation) {
             (ClientFrame::Init(_), Some(_)) => Err(Ending::fault(
-                close_code::POLICY,
+                CloseCode::Policy,
                 "a conversation is under way: wait for its end before you open another",
             )),
             (ClientFrame::Init(init), none) => {
@@ -186,7 +225,7 @@ impl Socket {
                 Ok(())
             }
             (ClientFrame::Input(_), None) if !*has_begun => Err(Ending::fault(
-                close_code::POLICY,
+                CloseCode::Policy,
                 r#"no conversation is open: send {"init": …} first"#,
             )),
             (ClientFrame::Close(_), Some(conversation)) => {
@@ -240,25 +279,19 @@ fn failed(id: &str, error: &RuntimeError) -> Value {
     json!({ "snapshotId": id, "error": error })
 }
 
-async fn step(conversation: &mut Option<Conversation>, outgoing: &mpsc::Sender<Message>) -> Step {
+async fn step(conversation: &mut Option<Conversation>, outgoing: &mpsc::Sender<Outgoing>) -> Step {
     match conversation {
         Some(conversation) => conversation.step(outgoing).await,
         None => std::future::pending().await,
     }
 }
 
-/// Writes frames until there are no more or the client is gone.
-async fn write(mut sink: SplitSink<WebSocket, Message>, mut frames: mpsc::Receiver<Message>) {
-    while let Some(frame) = frames.recv().await {
-        if sink.send(frame).await.is_err() {
-            return;
-        }
+/// Reads and discards the rest of what the client sends. If the connection were closed with something unread, the system
+/// would discard the last words too.
+async fn linger(socket: Stream) {
+    let mut io = socket.into_inner();
+    if io.shutdown().await.is_ok() {
+        let mut discarded = [0; 4096];
+        while io.read(&mut discarded).await.is_ok_and(|read| read > 0) {}
     }
-}
-
-fn is_too_large(error: &axum::Error) -> bool {
-    let source = std::error::Error::source(error);
-    source
-        .and_then(|source| source.downcast_ref::<tungstenite::Error>())
-        .is_some_and(|error| matches!(error, tungstenite::Error::Capacity(_)))
 }

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{FromRequestParts, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use everturn_core::{DynAction, Error};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::PROTOCOL;
 use super::options::WebSockets;
+use super::outgoing::buffers;
 use super::socket::Socket;
+use super::{PROTOCOL, Stream};
 use crate::envelope::Envelope;
 use crate::error_body::Refusal;
 use crate::handler::{Held, Mounted};
@@ -39,7 +43,7 @@ impl Endpoint {
         let meter = self.mounted.metrics.call();
         let (mut head, _body) = request.into_parts();
         self.check_origin(&head.headers)?;
-        let upgrade = upgrade(&mut head).await?;
+        let handshake = Handshake::of(&mut head)?;
         let caller = self.mounted.identify(&head, &Envelope::default()).await?;
         let shared = &self.mounted.shared;
         let permit = caller
@@ -50,23 +54,24 @@ impl Endpoint {
             meter,
             permit: permit.transpose()?,
         };
-        // The shutdown waits for the conversation, which outlives the request.
-        let awaited = shared.handle.tasks().token();
         let socket = Socket {
             mounted: Arc::clone(&self.mounted),
             abort: self.abort.clone(),
             caller,
             settings: self.settings.clone(),
         };
-        let limit = shared.limits.body_bytes;
-        let upgrade = upgrade
-            .max_message_size(limit)
-            .max_frame_size(limit)
-            .protocols([PROTOCOL]);
-        Ok(upgrade.on_upgrade(move |stream| async move {
-            socket.serve(stream).await;
-            drop((counted, awaited));
-        }))
+        let buffers = buffers(shared.limits.body_bytes);
+        // The shutdown waits for the conversation, which outlives the request and ends with its connection.
+        shared.handle.tasks().spawn(async move {
+            if let Ok(upgraded) = handshake.upgrade.await {
+                let io = TokioIo::new(upgraded);
+                socket
+                    .serve(Stream::from_raw_socket(io, Role::Server, Some(buffers)).await)
+                    .await;
+            }
+            drop(counted);
+        });
+        Ok(switching_protocols(&handshake.accept))
     }
 
     fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -85,15 +90,57 @@ impl Endpoint {
     }
 }
 
-/// Returns the upgrade that a request asks for.
-async fn upgrade(head: &mut Parts) -> Result<WebSocketUpgrade, Refusal> {
-    if !offers_protocol(&head.headers) {
-        let message = format!("this path is a WebSocket: open it with the subprotocol '{PROTOCOL}'");
-        return Err(upgrade_required(message));
+/// The handshake of a request that opens a WebSocket.
+struct Handshake {
+    upgrade: OnUpgrade,
+    /// The proof that the server speaks the protocol.
+    accept: String,
+}
+
+impl Handshake {
+    /// Returns the handshake that a request asks for.
+    ///
+    /// Fails with `426` if it asks for none that the server can make.
+    fn of(head: &mut Parts) -> Result<Self, Refusal> {
+        let headers = &head.headers;
+        let refused = |why: &str| Err(upgrade_required(format!("this path is a WebSocket: {why}")));
+        if !names(headers, &header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL) {
+            return refused(&format!("open it with the subprotocol '{PROTOCOL}'"));
+        }
+        if head.method != Method::GET {
+            return refused("open it with GET");
+        }
+        if !names(headers, &header::CONNECTION, "upgrade") || !names(headers, &header::UPGRADE, "websocket") {
+            return refused("send 'Connection: Upgrade' and 'Upgrade: websocket'");
+        }
+        if headers
+            .get(header::SEC_WEBSOCKET_VERSION)
+            .map(HeaderValue::as_bytes)
+            != Some(b"13")
+        {
+            return refused("send 'Sec-WebSocket-Version: 13'");
+        }
+        let Some(key) = headers.get(header::SEC_WEBSOCKET_KEY) else {
+            return refused("send a 'Sec-WebSocket-Key'");
+        };
+        let accept = derive_accept_key(key.as_bytes());
+        match head.extensions.remove::<OnUpgrade>() {
+            Some(upgrade) => Ok(Self { upgrade, accept }),
+            None => refused("this connection cannot be upgraded"),
+        }
     }
-    WebSocketUpgrade::from_request_parts(head, &())
-        .await
-        .map_err(|rejection| upgrade_required(format!("this path is a WebSocket: {}", rejection.body_text())))
+}
+
+fn switching_protocols(accept: &str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+    let accept = HeaderValue::from_str(accept).expect("base64 is a header's text");
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    response
 }
 
 fn upgrade_required(message: String) -> Refusal {
@@ -102,10 +149,11 @@ fn upgrade_required(message: String) -> Refusal {
         .with_header(header::UPGRADE, websocket)
 }
 
-fn offers_protocol(headers: &HeaderMap) -> bool {
-    let offers = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
-    let mut offers = offers
-        .filter_map(|offer| offer.to_str().ok())
-        .flat_map(|offer| offer.split(','));
-    offers.any(|offer| offer.trim() == PROTOCOL)
+/// Returns whether a header's list has a word, in any case.
+fn names(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+    let values = headers.get_all(name).iter();
+    let mut words = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    words.any(|listed| listed.trim().eq_ignore_ascii_case(word))
 }

@@ -159,7 +159,7 @@ async fn a_body_that_is_too_large_is_refused_however_it_is_sent() {
 async fn a_client_that_asks_before_sending_too_much_is_told_at_once() {
     let server = served_with(Limits::default().body_bytes(16)).await;
 
-    let request = "POST /flows/echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+    let request = "POST /flows/echo HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
                    content-length: 100000000\r\nexpect: 100-continue\r\n\r\n";
     let answer = wire(&server, request.as_bytes()).await;
 
@@ -170,7 +170,7 @@ async fn a_client_that_asks_before_sending_too_much_is_told_at_once() {
 async fn a_body_that_takes_too_long_is_not_waited_for() {
     let server = served_with(Limits::default().body_time(Duration::from_millis(50))).await;
 
-    let request = "POST /flows/echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+    let request = "POST /flows/echo HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
                    content-length: 10\r\n\r\n{\"da";
     let answer = wire(&server, request.as_bytes()).await;
 
@@ -182,7 +182,7 @@ async fn a_body_that_takes_too_long_is_not_waited_for() {
 async fn a_head_that_takes_too_long_is_not_waited_for() {
     let server = served_with(Limits::default().header_time(Duration::from_millis(50))).await;
 
-    let answer = wire(&server, b"POST /flows/echo HTTP/1.1\r\nhost: x\r\n").await;
+    let answer = wire(&server, b"POST /flows/echo HTTP/1.1\r\nhost: localhost\r\n").await;
     let next = server.post(ECHO, &json!({ "data": "still here" })).await;
 
     assert!(!answer.contains("200 OK"), "{answer}");
@@ -196,7 +196,7 @@ async fn a_body_that_breaks_off_harms_nobody() {
         .await
         .unwrap();
 
-    let head = "POST /flows/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    let head = "POST /flows/echo HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
     stream.write_all(head.as_bytes()).await.unwrap();
     drop(stream);
     let next = server.post(ECHO, &json!({ "data": "still here" })).await;
@@ -207,12 +207,12 @@ async fn a_body_that_breaks_off_harms_nobody() {
 #[tokio::test]
 async fn a_flood_of_headers_is_refused() {
     let server = served().await;
-    let mut many = String::from("POST /flows/echo HTTP/1.1\r\nhost: x\r\n");
+    let mut many = String::from("POST /flows/echo HTTP/1.1\r\nhost: localhost\r\n");
     for n in 0..10_000 {
         write!(many, "x-{n}: y\r\n").unwrap();
     }
     let long = format!(
-        "POST /flows/echo HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n",
+        "POST /flows/echo HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n",
         "y".repeat(1024 * 1024)
     );
 

@@ -10,6 +10,7 @@ mod durable_streams;
 mod flow_protocol;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
+mod host_names;
 mod hostile_requests;
 mod json_web_tokens;
 mod mounting;

@@ -7,8 +7,8 @@ use everturn_core::{Registry, Schema};
 use everturn_server::{BearerTokens, Server};
 use serde_json::{Value, json};
 
-use crate::support::Served;
 use crate::support::agents::{parrot, says};
+use crate::support::{Served, answer};
 
 fn registry() -> Registry {
     let registry = Registry::new();
@@ -90,7 +90,7 @@ async fn what_is_sent_and_answered_is_as_described() {
     let operation = "/paths/~1agents~1parrot/post";
 
     let request = says("hi");
-    let answer = server.post("/agents/parrot", &request).await;
+    let answered = server.post("/agents/parrot", &request).await;
     let refused = server.post("/agents/parrot", &json!({ "data": 1 })).await;
 
     let schema = |place: &str| {
@@ -100,17 +100,19 @@ async fn what_is_sent_and_answered_is_as_described() {
         )
     };
     schema("requestBody").validate(&request).unwrap();
-    schema("responses/200").validate(&answer.json()).unwrap();
+    schema("responses/200").validate(&answered.json()).unwrap();
     schema("responses/400").validate(&refused.json()).unwrap();
     assert!(schema("requestBody").validate(&json!({ "data": 1 })).is_err());
 }
 
+fn guarded() -> Server {
+    Server::new(&registry()).context(BearerTokens::new([("alice", "token")]))
+}
+
 #[tokio::test]
 async fn how_callers_identify_themselves_is_described() {
-    let tokens = BearerTokens::new([("alice", "token")]);
-    let server = Served::start(Server::new(&registry()).context(tokens)).await;
+    let server = Served::start(guarded().open_operations()).await;
 
-    // The document itself is for everybody: it says how to get in.
     let document = server.get("/openapi.json").await.json();
 
     let run = &document["paths"]["/agents/parrot"]["post"];
@@ -120,6 +122,29 @@ async fn how_callers_identify_themselves_is_described() {
         "bearer"
     );
     assert!(run["responses"]["401"].is_object());
+    assert_eq!(document["paths"]["/metrics"]["get"]["security"], json!([]));
+}
+
+#[tokio::test]
+async fn metrics_and_the_document_are_for_callers_where_there_is_a_provider() {
+    let server = Served::start(guarded()).await;
+
+    for path in ["/openapi.json", "/metrics"] {
+        let known = server.client.get(server.url(path)).bearer_auth("token");
+
+        server.get(path).await.assert_failure(401, "UNAUTHENTICATED");
+        assert_eq!(answer(known).await.status, 200, "{path}");
+    }
+    let document = server
+        .client
+        .get(server.url("/openapi.json"))
+        .bearer_auth("token");
+    let metrics = &answer(document).await.json()["paths"]["/metrics"]["get"];
+    assert_eq!(metrics["security"], json!([{ "bearer": [] }]));
+    assert!(metrics["responses"]["401"].is_object());
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(server.get(path).await.status, 200, "{path}");
+    }
 }
 
 #[tokio::test]

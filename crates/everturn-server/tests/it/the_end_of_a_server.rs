@@ -8,6 +8,9 @@ use everturn_agent::store::{Detail, MemoryStore, Scope, SessionStore};
 use everturn_core::Registry;
 use everturn_server::{AfterGrace, Grace, Server};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::agents::{patient, says};
@@ -136,4 +139,44 @@ async fn a_turn_that_cannot_be_handed_on_is_cancelled_and_told_so() {
 
         assert_eq!(event["error"]["status"], "CANCELLED", "{event}");
     }
+}
+
+/// Sends the beginning of a request.
+async fn half_a_request(server: &Served, beginning: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.base.trim_start_matches("http://"))
+        .await
+        .unwrap();
+    stream.write_all(beginning.as_bytes()).await.unwrap();
+    // Answered behind the beginning, so it has arrived.
+    server.get("/healthz").await;
+    stream
+}
+
+#[tokio::test]
+async fn requests_that_have_not_arrived_are_not_waited_for_after_the_grace_period() {
+    let grace = Grace {
+        period: Duration::from_millis(200),
+        then: AfterGrace::Detach,
+    };
+    let registry = Registry::new();
+    registry
+        .define_flow("echo", |input: Value| async move { Ok(input) })
+        .unwrap();
+    let mut server = Served::start(Server::new(&registry).grace(grace)).await;
+    let head = "POST /flows/echo HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let _half_a_head = half_a_request(&server, head).await;
+    let mut half_a_body = half_a_request(&server, &format!("{head}content-length: 100\r\n\r\n{{")).await;
+    // Larger than a body may be: read and discarded.
+    let length = 100_000_000;
+    let _too_large = half_a_request(&server, &format!("{head}content-length: {length}\r\n\r\n{{")).await;
+
+    let begun = Instant::now();
+    server.handle.shut_down();
+    server.ended().await;
+
+    let took = begun.elapsed();
+    assert!(took >= grace.period && took < Duration::from_secs(5), "{took:?}");
+    let mut answer = String::new();
+    half_a_body.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
 }

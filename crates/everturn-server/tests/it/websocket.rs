@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::client::Request;
-use tokio_tungstenite::tungstenite::{self, Message, protocol::frame::coding::CloseCode};
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use tokio_util::sync::CancellationToken;
 
@@ -415,4 +417,86 @@ async fn a_silent_connection_is_pinged_and_in_the_end_closed() {
 
     assert!(matches!(first, Message::Ping(_)), "{first:?}");
     assert_eq!(code, CloseCode::Policy);
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_large_ends_in_1009_also_for_a_client_that_sends_before_it_reads() {
+    let registry = Registry::new();
+    parrot(&registry, Some(store()));
+    let limits = Limits::default().body_bytes(64 * 1024);
+    let server = Served::start(Server::new(&registry).limits(limits)).await;
+
+    for pieces in [1, 64] {
+        let mut client = Client::open(&server, PARROT).await;
+        let mut text = vec![b' '; 16 * 1024 * 1024 / pieces];
+        text[0] = b'{';
+        // One frame, or one message of many frames.
+        for piece in 0..pieces {
+            let opcode = OpCode::Data(if piece == 0 { Data::Text } else { Data::Continue });
+            let frame = Frame::message(text.clone(), opcode, piece + 1 == pieces);
+            client.raw(Message::Frame(frame)).await;
+        }
+
+        let error = client.frame().await;
+        assert_eq!(error["error"]["status"], "INVALID_ARGUMENT", "{error}");
+        assert_eq!(client.close_code().await, CloseCode::Size);
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_arrives_whole() {
+    let server = parrots().await;
+    let mut client = Client::open(&server, PARROT).await;
+    let long = "leek\u{e9}".repeat(200_000);
+
+    client.send(json!({ "init": {} })).await;
+    client.says(&long).await;
+    let (said, _) = client.turn().await;
+
+    assert!(said == long);
+}
+
+#[tokio::test]
+async fn pings_are_answered_and_a_flood_of_them_is_not() {
+    let registry = Registry::new();
+    parrot(&registry, Some(store()));
+    let settings = WebSockets::default().control_frames(100);
+    let server = Served::start(Server::new(&registry).websockets(settings)).await;
+    let mut client = Client::open(&server, PARROT).await;
+
+    for number in 0..100_u8 {
+        client.raw(Message::Ping(vec![number].into())).await;
+        let pong = client.0.next().await.unwrap().unwrap();
+        assert_eq!(pong, Message::Pong(vec![number].into()));
+    }
+    client.raw(Message::Ping(vec![].into())).await;
+
+    let error = client.frame().await;
+    assert!(
+        error["error"]["message"].as_str().unwrap().contains("100 pings"),
+        "{error}"
+    );
+    assert_eq!(client.close_code().await, CloseCode::Policy);
+}
+
+#[tokio::test]
+async fn a_client_that_pings_and_does_not_read_is_closed() {
+    let registry = Registry::new();
+    let agent = patient(&registry, Some(store()), &CancellationToken::new());
+    let limits = Limits::default().write_time(Duration::from_millis(300));
+    let settings = WebSockets::default().control_frames(u32::MAX);
+    let server = Served::start(Server::new(&registry).limits(limits).websockets(settings)).await;
+    let mut client = Client::open(&server, PATIENT).await;
+    client.send(json!({ "init": {} })).await;
+    client.says("hi").await;
+    client.frame().await;
+
+    // Until the buffers of both systems are full, and the server gives up.
+    let flood = async { while client.0.feed(Message::Ping(vec![0; 125].into())).await.is_ok() {} };
+    let flooded = tokio::time::timeout(Duration::from_mins(1), flood).await;
+
+    assert!(flooded.is_ok(), "the connection is still open");
+    tokio::time::timeout(Duration::from_secs(10), agent.idle())
+        .await
+        .unwrap();
 }
