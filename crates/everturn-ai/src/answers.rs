@@ -37,13 +37,13 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Whether there is neither a response nor a restart.
+    /// Returns `true` if there is neither a response nor a restart.
     pub fn is_empty(&self) -> bool {
         self.respond.is_empty() && self.restart.is_empty()
     }
 }
 
-/// Some clients write `null` for a list that they leave out.
+/// Reads `null` as an empty list: some clients write it for a list that they leave out.
 fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

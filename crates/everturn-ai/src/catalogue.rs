@@ -20,8 +20,8 @@
 //! `Filesystem` and `Skills` come with the feature `filesystem`; `downloadRequestMedia` is known by name with the feature
 //! `download`.
 //!
-//! In `.use_middleware(a).use_middleware(b)`, `a` is outside `b`. So `Retry` before [`Fallback`] tries the whole row of
-//! models again, and after it retries only the first.
+//! In `.use_middleware(a).use_middleware(b)`, `a` is outside `b`. So `Retry` before [`Fallback`] tries all the models
+//! again, and `Retry` after it retries only the first.
 
 mod fallback;
 #[cfg(feature = "filesystem")]

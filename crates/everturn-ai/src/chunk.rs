@@ -1,4 +1,4 @@
-//! A piece of an answer while it is being made.
+//! Chunks of an answer that is being streamed.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub struct ModelResponseChunk {
 }
 
 impl ModelResponseChunk {
-    /// A chunk with this content.
+    /// Creates a chunk with this content.
     pub fn new(content: impl Into<Content>) -> Self {
         Self {
             content: content.into().into_parts(),
@@ -37,27 +37,27 @@ impl ModelResponseChunk {
         }
     }
 
-    /// The text of this chunk.
+    /// Returns the text of this chunk.
     pub fn text(&self) -> Cow<'_, str> {
         joined(self.content.iter().filter_map(Part::as_text))
     }
 
-    /// The reasoning in this chunk.
+    /// Returns the reasoning in this chunk.
     pub fn reasoning(&self) -> Cow<'_, str> {
         joined(self.content.iter().filter_map(Part::as_reasoning))
     }
 
-    /// The media in this chunk.
+    /// Returns the media in this chunk.
     pub fn media(&self) -> impl Iterator<Item = &Media> {
         self.content.iter().filter_map(Part::as_media)
     }
 
-    /// The first JSON value of a data part of this chunk.
+    /// Returns the first JSON value of a data part of this chunk.
     pub fn data(&self) -> Option<&Value> {
         self.content.iter().find_map(Part::as_data)
     }
 
-    /// The tool requests in this chunk.
+    /// Returns the tool requests in this chunk.
     pub fn tool_requests(&self) -> impl Iterator<Item = &ToolRequest> {
         self.content.iter().filter_map(Part::as_tool_request)
     }

@@ -1,20 +1,20 @@
-//! What can be said in one go: text, a part, or several parts.
+//! The content of one message: text, a part, or several parts.
 
 use crate::{Media, Part};
 
-/// The content of a message, made from whatever is at hand.
+/// The content of a message, converted from text, a part or several parts.
 ///
 /// Functions that take content accept `impl Into<Content>`: a string, a [`Part`], or a list of parts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Content(Vec<Part>);
 
 impl Content {
-    /// The parts.
+    /// Returns the parts.
     pub fn parts(&self) -> &[Part] {
         &self.0
     }
 
-    /// The parts, taken out.
+    /// Returns the parts, consuming the content.
     pub fn into_parts(self) -> Vec<Part> {
         self.0
     }

@@ -20,7 +20,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// A document with this content, of which parts other than text and media are left out.
+    /// Creates a document with this content; parts other than text and media are left out.
     pub fn new(content: impl Into<Content>) -> Self {
         let mut content = content.into().into_parts();
         content.retain(belongs_in_document);
@@ -30,7 +30,7 @@ impl Document {
         }
     }
 
-    /// The same document with this metadata.
+    /// Returns this document with this metadata.
     pub fn with_metadata(self, metadata: JsonObject) -> Self {
         Self {
             metadata: Some(metadata),
@@ -38,7 +38,7 @@ impl Document {
         }
     }
 
-    /// The text of all text parts, joined.
+    /// Returns the text of all text parts, joined.
     pub fn text(&self) -> Cow<'_, str> {
         crate::message::joined(self.content.iter().filter_map(Part::as_text))
     }
@@ -66,7 +66,7 @@ fn belongs_in_document(part: &Part) -> bool {
     matches!(part.kind(), PartKind::Text(_) | PartKind::Media(_))
 }
 
-/// Reads document parts; any other kind of part is an error.
+/// Reads document parts; fails for any other kind of part.
 pub(crate) fn text_and_media<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
     let content = Vec::<Part>::deserialize(deserializer)?;
     if content

@@ -1,29 +1,28 @@
-//! Effects: what a generation does that must not be done, or paid for, twice.
+//! Effects: the actions of a generation that must not happen, or be paid for, twice.
 //!
-//! A model call and a tool call are effects. Whoever keeps conversations can stand beside the generate loop with an
-//! [`EffectJournal`], found in the context ([`with_journal`]): it is told of every effect before it begins and of every
-//! outcome before anybody uses it, and it may know an outcome already, from an attempt that died. The loop itself knows
-//! nothing of sessions or stores.
+//! A model call and a tool call are effects. An [`EffectJournal`] in the context ([`with_journal`]) is told of every
+//! effect before it begins and of every outcome before it is used. It may know an outcome already, from an attempt that
+//! died. The generate loop itself knows nothing of sessions or stores.
 //!
-//! | when | what the journal is asked or told |
+//! | when | what the loop calls |
 //! |---|---|
-//! | a model is about to be asked | [`asking`](EffectJournal::asking): a reply that is known is used in its place |
-//! | a model has replied, and the reply is usable | [`replied`](EffectJournal::replied), before any tool runs |
-//! | a tool is about to be called | [`calling`](EffectJournal::calling): a known outcome is used in its place |
-//! | the tool's own code is about to run | [`started`](EffectJournal::started) |
+//! | before a model is asked | [`asking`](EffectJournal::asking): a known reply is used instead of a call |
+//! | a model has given a usable reply | [`replied`](EffectJournal::replied), before any tool runs |
+//! | before a tool is called | [`calling`](EffectJournal::calling): a known outcome is used instead of a call |
+//! | right before the tool's own code runs | [`started`](EffectJournal::started) |
 //! | the tool has answered or interrupted | [`ended`](EffectJournal::ended), before the model sees the answer |
 //! | the tool has failed | [`failed`](EffectJournal::failed) |
 //!
 //! # Where the journal stands
 //!
-//! Outside all middleware: what the loop used is what is written down. So a replay repeats no attempt of a retry, asks no
-//! model that a fallback gave up on, and asks no person again who has approved. Only `started` is told from inside, right
-//! before the tool's own code, so that a call which middleware held back does not count as begun.
+//! Outside all middleware: the journal records the outcomes that the loop uses. So a replay repeats no attempt of a
+//! retry, asks no model that a fallback gave up on, and asks no person for a second approval. Only `started` is called
+//! from inside, right before the tool's own code, so that a call which middleware held back does not count as begun.
 //!
-//! A known reply is streamed as one chunk, so that a client which was not there the first time sees the whole text; a
-//! known tool result streams no progress again. Neither leaves a span: nothing ran.
+//! A known reply is streamed as one chunk, so that a client which missed the first attempt sees the whole text. A known
+//! tool result streams no progress again. Neither makes a span, because nothing ran.
 //!
-//! What runs inside a tool belongs to the tool: a generation in there has no journal.
+//! A generation that a tool runs has no journal: its effects are part of the tool's.
 
 mod journal;
 mod replay;

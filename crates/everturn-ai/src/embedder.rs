@@ -14,7 +14,7 @@ use crate::{Document, JsonObject};
 /// An embedder as the registry holds it.
 pub type EmbedderAction = Action<EmbedRequest, EmbedResponse>;
 
-/// The action that runs an embedder, for plugins that provide one. `options` is the schema of its settings.
+/// Creates the action that runs an embedder, for plugins that provide one. `options` is the schema of its settings.
 pub fn embedder_action<F, Fut>(
     name: impl Into<String>,
     info: &EmbedderInfo,

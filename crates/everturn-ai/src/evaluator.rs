@@ -17,7 +17,7 @@ use crate::primitive::{call, metadata};
 /// An evaluator as the registry holds it.
 pub type EvaluatorAction = Action<EvalRequest, EvalResponse>;
 
-/// Registers an evaluator from a function that scores one case; `options` reach it as they were given.
+/// Registers an evaluator from a function that scores one case; it gets `options` unchanged.
 ///
 /// Each case runs in a span of its own. A case that fails gets a score that says so, and the run goes on.
 ///

@@ -29,47 +29,47 @@ use crate::{GenerateActionOutputConfig, Message, ModelResponseChunk, OutputConfi
 
 /// A named way of asking for output and reading it.
 pub trait Format: Send + Sync {
-    /// The name by which requests ask for the format.
+    /// Returns the name by which requests ask for the format.
     fn name(&self) -> &str;
 
-    /// What the format sets in a request, unless the caller says otherwise.
+    /// Returns the format's defaults for a request; the caller's settings override them.
     fn config(&self) -> FormatConfig;
 
-    /// A handler for output of this schema.
+    /// Returns a handler for output of this schema.
     ///
     /// # Errors
     ///
-    /// If the format cannot give output of such a schema. That is the caller's mistake, not the model's.
+    /// If the format cannot produce output of that schema. This is the caller's mistake, not the model's.
     fn handler(&self, schema: Option<&Value>) -> Result<Box<dyn FormatHandler>, FormatError>;
 }
 
 /// Reads the output of one generation.
 pub trait FormatHandler: Send + Sync {
-    /// What to tell the model about the format; `None` if there is nothing to tell.
+    /// Returns the instructions for the model, or `None` if the format needs none.
     fn instructions(&self) -> Option<String>;
 
-    /// The output in a whole message; `None` if the message holds none.
+    /// Parses the output in a whole message; returns `None` if the message holds none.
     ///
     /// # Errors
     ///
     /// If the message holds something that is not output of this format.
     fn parse_message(&self, message: &Message) -> Result<Option<Value>, FormatError>;
 
-    /// A parser for the chunks of one streamed message.
+    /// Returns a parser for the chunks of one streamed message.
     fn chunk_parser(&self) -> Box<dyn ChunkParser>;
 }
 
 /// Reads the output of one streamed message, chunk by chunk.
 pub trait ChunkParser: Send {
-    /// What is known, or new, of the output with this chunk; `None` if nothing yet.
+    /// Parses a chunk and returns the known, or new, part of the output; `None` if there is none yet.
     ///
     /// # Errors
     ///
-    /// If what has been streamed is not output of the format.
+    /// If the streamed text is not output of the format.
     fn parse_chunk(&mut self, chunk: &ModelResponseChunk) -> Result<Option<Value>, FormatError>;
 }
 
-/// What a format sets in a request.
+/// The defaults that a format sets in a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FormatConfig {
@@ -84,7 +84,7 @@ pub struct FormatConfig {
 }
 
 impl FormatConfig {
-    /// A format of this name as providers see it; nothing else set.
+    /// Creates a configuration with the format's name as providers see it and nothing else.
     pub fn new(format: impl Into<String>) -> Self {
         Self {
             format: Some(format.into()),
@@ -92,7 +92,7 @@ impl FormatConfig {
         }
     }
 
-    /// The same with a MIME type.
+    /// Sets the MIME type of the output.
     pub fn with_content_type(self, content_type: impl Into<String>) -> Self {
         Self {
             content_type: Some(content_type.into()),
@@ -100,7 +100,7 @@ impl FormatConfig {
         }
     }
 
-    /// The same with a say on whether the provider should enforce the schema.
+    /// Sets whether the provider should enforce the schema.
     pub fn with_constrained(self, constrained: bool) -> Self {
         Self {
             constrained: Some(constrained),
@@ -108,7 +108,7 @@ impl FormatConfig {
         }
     }
 
-    /// The same, and the model is always told the format in words.
+    /// Makes the model always be told the format in words.
     pub fn with_default_instructions(self) -> Self {
         Self {
             default_instructions: true,
@@ -116,7 +116,7 @@ impl FormatConfig {
         }
     }
 
-    /// The output of a model request: what the caller says, over what the format sets.
+    /// Returns the output configuration of a model request: the caller's settings over the format's defaults.
     pub fn resolve(&self, caller: &GenerateActionOutputConfig) -> OutputConfig {
         OutputConfig {
             format: caller.format.clone().or_else(|| self.format.clone()),
@@ -127,7 +127,7 @@ impl FormatConfig {
     }
 }
 
-/// The built-in formats.
+/// Returns the built-in formats.
 pub fn builtin_formats() -> [Arc<dyn Format>; 5] {
     [
         Arc::new(TextFormat),
@@ -138,12 +138,12 @@ pub fn builtin_formats() -> [Arc<dyn Format>; 5] {
     ]
 }
 
-/// Output, or a schema, that does not fit a format, and why.
+/// The reason why output, or a schema, does not fit a format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatError(String);
 
 impl FormatError {
-    /// An error with this reason.
+    /// Creates an error with this reason.
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }

@@ -1,8 +1,8 @@
-//! Generation: a conversation goes to a model, the tools it asks for are run, until it has its answer.
+//! Generation: the loop that sends a conversation to a model and runs the tools it asks for, until the model answers.
 //!
-//! [`Generate`] is the builder. What it runs is a loop of *rounds*: ask the model; if it wants tools, run them all at
-//! once, put their answers into the conversation in the order of the requests, and take the next round inside this one.
-//! The same loop serves the action `/util/generate`, which takes everything by name.
+//! [`Generate`] is the builder. It runs a loop of *rounds*: ask the model; if it asks for tools, run them all at once,
+//! append their answers to the conversation in the order of the requests, and run the next round inside this one. The
+//! action `/util/generate`, which takes everything by name, runs the same loop.
 //!
 //! | situation | what happens |
 //! |---|---|
@@ -12,10 +12,10 @@
 //! | the provider blocks | `FAILED_PRECONDITION`; [`unusable_response`] gives the response, [`Generate::allow_blocked`] avoids the error |
 //! | the output does not match its schema | `INTERNAL`: the caller did nothing wrong |
 //! | nobody asked for a stream | the model sees that and need not stream |
-//! | an [`EffectJournal`](crate::EffectJournal) is in the context | it is told of every model and tool call, and may know the outcome: [`effect`](crate::effect) |
+//! | an [`EffectJournal`](crate::EffectJournal) is in the context | it is told of every model and tool call, and may supply the outcome: [`effect`](crate::effect) |
 //!
-//! The messages of a shared [`History`](crate::History) stay shared all the way into the response's request, and no
-//! step of a round walks them.
+//! The messages of a shared [`History`](crate::History) stay shared up to the response's request, and no step of a
+//! round walks them.
 
 mod action;
 mod answer;

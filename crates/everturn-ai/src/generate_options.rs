@@ -1,6 +1,6 @@
-//! The input of the generate action: what a client, a prompt or the Dev UI asks for by name.
+//! The input of the generate action: a generation that a client, a prompt or the Dev UI describes by name.
 //!
-//! Clients write these by hand, so a field that does not exist is an error here and not silently left out.
+//! Clients write these by hand, so an unknown field is an error and not silently ignored.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

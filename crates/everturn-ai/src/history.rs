@@ -1,9 +1,9 @@
 //! Histories: conversations that share what they have in common.
 //!
-//! A [`History`] is a position in a [`Lineage`], an append-only line of messages. Going on from the end of a lineage
-//! extends it in place; going on from anywhere else starts a new lineage that points at where it forked. So a clone, a
-//! fork and a look back cost the same for ten messages and for ten thousand, and two histories know how much they
-//! share without comparing messages. What one holder appends is never seen by another: each has its own position.
+//! A [`History`] is a position in a [`Lineage`], an append-only sequence of messages. A push at the end of a lineage
+//! extends it in place; a push anywhere else starts a new lineage that refers to the fork point. So a clone, a fork and
+//! an earlier position cost the same for ten messages and for ten thousand, and two histories know how much they share
+//! without comparing messages. A holder never sees what another appends, because each has its own position.
 
 mod iter;
 mod lineage;
@@ -40,7 +40,7 @@ pub struct History {
 }
 
 impl History {
-    /// An empty history in a lineage of its own.
+    /// Creates an empty history in a lineage of its own.
     pub fn new() -> Self {
         Self {
             lineage: Arc::new(Lineage::root()),
@@ -48,17 +48,17 @@ impl History {
         }
     }
 
-    /// How many messages there are.
+    /// Returns how many messages there are.
     pub fn len(&self) -> usize {
         self.up_to
     }
 
-    /// Whether there are no messages.
+    /// Returns whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.up_to == 0
     }
 
-    /// The lineage in which this history is a position.
+    /// Returns the lineage that holds this position.
     pub fn lineage(&self) -> &Arc<Lineage> {
         &self.lineage
     }
@@ -66,7 +66,7 @@ impl History {
     /// Adds a message at the end.
     ///
     /// Extends the lineage if this position is its tip; otherwise starts a new lineage from here. Both are constant
-    /// time, and of two holders at the same tip that append at the same moment, one extends and the other forks.
+    /// time. If two holders at the same tip push at the same moment, one extends the lineage and the other forks it.
     pub fn push(&mut self, message: Message) {
         let total = self.tally() + message.tally();
         if let Err(entry) = self
@@ -79,32 +79,32 @@ impl History {
         self.up_to += 1;
     }
 
-    /// The message at an index.
+    /// Returns the message at an index.
     pub fn get(&self, index: usize) -> Option<&Message> {
         (index < self.up_to).then(|| &self.entry(index).message)
     }
 
-    /// The first message.
+    /// Returns the first message.
     pub fn first(&self) -> Option<&Message> {
         self.get(0)
     }
 
-    /// The last message.
+    /// Returns the last message.
     pub fn last(&self) -> Option<&Message> {
         self.get(self.up_to.checked_sub(1)?)
     }
 
-    /// The messages in order; also backwards.
+    /// Returns a double-ended iterator over the messages.
     pub fn iter(&self) -> Iter<'_> {
         self.since(0)
     }
 
-    /// The messages after the first `start`; also backwards.
+    /// Returns a double-ended iterator over the messages after the first `start`.
     pub fn since(&self, start: usize) -> Iter<'_> {
         Iter::new(self, start)
     }
 
-    /// The history as it was when it had `len` messages; all of it if it never had more.
+    /// Returns the history as it was when it had `len` messages; the whole history if it is shorter.
     pub fn truncate_to(&self, len: usize) -> Self {
         if len >= self.up_to {
             return self.clone();
@@ -115,7 +115,7 @@ impl History {
         }
     }
 
-    /// How many leading messages the two histories hold by sharing them. Compares no messages.
+    /// Returns how many leading messages the two histories share in memory. Compares no messages.
     pub fn shared_prefix(&self, other: &Self) -> usize {
         let (mut mine, mut theirs) = (self, other);
         while !Arc::ptr_eq(&mine.lineage, &theirs.lineage) {
@@ -132,7 +132,7 @@ impl History {
         mine.up_to.min(theirs.up_to)
     }
 
-    /// How many leading messages of the two histories are equal. Only what they do not share is compared.
+    /// Returns how many leading messages of the two histories are equal. Compares only messages that they do not share.
     pub fn common_prefix(&self, other: &Self) -> usize {
         let shared = self.shared_prefix(other);
         let equal = self
@@ -142,18 +142,18 @@ impl History {
         shared + equal.count()
     }
 
-    /// What the messages hold, in numbers; does not walk them.
+    /// Returns the counts over all messages without walking them.
     pub fn tally(&self) -> Tally {
         self.tally_before(self.up_to)
     }
 
-    /// What the first `len` messages hold, in numbers.
+    /// Returns the counts over the first `len` messages.
     pub(crate) fn tally_before(&self, len: usize) -> Tally {
         len.checked_sub(1)
             .map_or_else(Tally::default, |last| self.entry(last).total)
     }
 
-    /// The index of the first message at or after `start` that has a feature; does not walk the messages.
+    /// Returns the index of the first message at or after `start` that has a feature, without walking the messages.
     pub fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
         let before = |len| self.tally_before(len).messages_with(feature);
         let seen = before(start.min(self.up_to));
@@ -172,12 +172,12 @@ impl History {
         Some(low)
     }
 
-    /// The caller makes sure that `index` is below the length.
+    /// Returns the entry at `index`, which the caller keeps below the length.
     fn entry(&self, index: usize) -> &lineage::Entry {
         self.lineage_at(index + 1).entry(index)
     }
 
-    /// The lineage that holds the last of the first `len` messages.
+    /// Returns the lineage that holds the last of the first `len` messages.
     fn lineage_at(&self, len: usize) -> &Arc<Lineage> {
         let mut position = self;
         while len <= position.lineage.base()

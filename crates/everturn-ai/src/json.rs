@@ -1,4 +1,4 @@
-//! JSON out of what models write.
+//! Reading JSON from models' text.
 //!
 //! Models wrap JSON in prose and code fences, write it the way JavaScript or Python would, and stop in the middle of
 //! it. These functions find the value, read it leniently and complete what was cut off. They never panic, take time

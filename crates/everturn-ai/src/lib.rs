@@ -45,15 +45,15 @@
 //!
 //! | to | see |
 //! |---|---|
-//! | say something | [`Message`], [`Part`], [`History`], [`Messages`] |
+//! | write a message | [`Message`], [`Part`], [`History`], [`Messages`] |
 //! | ask a model | [`Generate`], [`Generated`], [`GenerateStream`] |
-//! | be a model | [`Model`], [`define_model`], [`BackgroundModel`] |
+//! | implement a model | [`Model`], [`define_model`], [`BackgroundModel`] |
 //! | let a model act | [`Tool`], [`ToolContext`], [`FromToolContext`], [`interrupt`] |
-//! | stand in between | [`Middleware`], [`model_hook`], [`catalogue`] |
-//! | ask for structure | [`Generate::output`], [`mod@format`] |
-//! | write prompts down | [`prompt`] |
+//! | wrap rounds, model calls and tool calls | [`Middleware`], [`model_hook`], [`catalogue`] |
+//! | ask for structured output | [`Generate::output`], [`mod@format`] |
+//! | define prompts | [`prompt`] |
 //! | give models something to read | [`Document`], [`Resource`], [`retrieve`], [`embed`] |
-//! | keep the conversation | [`GenerateObserver`] |
+//! | observe a conversation | [`GenerateObserver`] |
 //! | survive a crash without acting twice | [`Replay`], [`EffectJournal`] |
 //! | tell failures apart | [`reason`], [`unusable_response`] |
 //!
@@ -168,7 +168,7 @@ pub use self::{
 
 #[doc(hidden)]
 pub mod __private {
-    //! What the code of `#[tool]` refers to.
+    //! Re-exports for the code that `#[tool]` generates.
     pub use {schemars, serde};
 
     pub use crate::{FromToolContext, IntoTool, NoInput, Replay, Tool, ToolContext, ToolReference};

@@ -1,7 +1,7 @@
-//! Messages: what is said in a conversation.
+//! Messages: the elements of a conversation.
 //!
-//! A message is immutable and a clone of it is a new handle to the same content, so conversations can be shared and
-//! kept without copying what was said. Fields that this version does not know survive reading and writing.
+//! A message is immutable, and a clone of it is a new handle to the same content, so conversations are shared and kept
+//! without copying. Unknown fields survive reading and writing.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     part::parts,
 };
 
-/// One message of a conversation: who speaks, and what.
+/// One message of a conversation: a role and content.
 ///
 /// ```
 /// use everturn_ai::{Message, Role};
@@ -38,7 +38,7 @@ struct Body {
 }
 
 impl Message {
-    /// A message of a role with this content.
+    /// Creates a message of a role with this content.
     pub fn new(role: Role, content: impl Into<Content>) -> Self {
         let content = content.into().into_parts();
         let tally = Tally::of(role, &content);
@@ -51,94 +51,94 @@ impl Message {
         }))
     }
 
-    /// A system message.
+    /// Creates a system message.
     pub fn system(content: impl Into<Content>) -> Self {
         Self::new(Role::System, content)
     }
 
-    /// A user message.
+    /// Creates a user message.
     pub fn user(content: impl Into<Content>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// A model message.
+    /// Creates a model message.
     pub fn model(content: impl Into<Content>) -> Self {
         Self::new(Role::Model, content)
     }
 
-    /// A message with the answers of tools.
+    /// Creates a message with the answers of tools.
     pub fn tool(content: impl Into<Content>) -> Self {
         Self::new(Role::Tool, content)
     }
 
-    /// Who speaks.
+    /// Returns the role of the author.
     pub fn role(&self) -> Role {
         self.0.role
     }
 
-    /// The parts of the message.
+    /// Returns the parts of the message.
     pub fn content(&self) -> &[Part] {
         &self.0.content
     }
 
-    /// The message's metadata; `None` when there is none.
+    /// Returns the message's metadata; `None` when there is none.
     pub fn metadata(&self) -> Option<&JsonObject> {
         self.0.metadata.as_deref()
     }
 
-    /// One entry of the metadata.
+    /// Returns one entry of the metadata.
     pub fn metadata_entry(&self, key: &str) -> Option<&Value> {
         self.0.metadata.as_ref()?.get(key)
     }
 
-    /// The text of all text parts, joined. Borrowed when there is only one.
+    /// Returns the text of all text parts, joined; borrowed if there is only one.
     pub fn text(&self) -> Cow<'_, str> {
         joined(self.content().iter().filter_map(Part::as_text))
     }
 
-    /// The text of all reasoning parts, joined. Borrowed when there is only one.
+    /// Returns the text of all reasoning parts, joined; borrowed if there is only one.
     pub fn reasoning(&self) -> Cow<'_, str> {
         joined(self.content().iter().filter_map(Part::as_reasoning))
     }
 
-    /// The media in the message.
+    /// Returns the media in the message.
     pub fn media(&self) -> impl Iterator<Item = &Media> {
         self.content().iter().filter_map(Part::as_media)
     }
 
-    /// The first JSON value of a data part.
+    /// Returns the first JSON value of a data part.
     pub fn data(&self) -> Option<&Value> {
         self.content().iter().find_map(Part::as_data)
     }
 
-    /// The tool requests in the message.
+    /// Returns the tool requests in the message.
     pub fn tool_requests(&self) -> impl Iterator<Item = &ToolRequest> {
         self.content().iter().filter_map(Part::as_tool_request)
     }
 
-    /// The parts that hold the tool requests, with their metadata.
+    /// Returns the parts that hold the tool requests, with their metadata.
     pub fn tool_request_parts(&self) -> impl Iterator<Item = &Part> {
         self.content()
             .iter()
             .filter(|part| part.as_tool_request().is_some())
     }
 
-    /// The tool requests that were interrupted and wait for an answer.
+    /// Returns the interrupted tool requests, which wait for an answer.
     pub fn interrupts(&self) -> impl Iterator<Item = &Part> {
         self.content().iter().filter(|part| part.interrupt().is_some())
     }
 
-    /// What the message holds, in numbers.
+    /// Returns the counts over the message's content.
     pub fn tally(&self) -> Tally {
         self.0.tally
     }
 
-    /// Whether both are handles to the same message, which tells more, and costs less, than equality.
+    /// Returns whether both are handles to the same message. This is stricter and cheaper than equality.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The same message with other content.
+    /// Returns this message with other content.
     pub fn with_content(self, content: impl Into<Content>) -> Self {
         let content = content.into().into_parts();
         self.edit(|body| {
@@ -147,7 +147,7 @@ impl Message {
         })
     }
 
-    /// The same message with one more part at its end.
+    /// Returns this message with one more part at its end.
     pub fn with_part(self, part: impl Into<Part>) -> Self {
         let part = part.into();
         self.edit(|body| {
@@ -156,12 +156,12 @@ impl Message {
         })
     }
 
-    /// The same message with this metadata instead of its own.
+    /// Replaces the metadata.
     pub fn with_metadata(self, metadata: JsonObject) -> Self {
         self.edit(|body| body.metadata = boxed(metadata))
     }
 
-    /// The same message with one metadata entry set.
+    /// Returns this message with one metadata entry set.
     pub fn with_metadata_entry(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.edit(|body| {
             body.metadata
@@ -170,7 +170,7 @@ impl Message {
         })
     }
 
-    /// The same message without one metadata entry; without any metadata if that was the only one.
+    /// Removes one metadata entry; removes the metadata if that was the only one.
     pub fn without_metadata_entry(self, key: &str) -> Self {
         if self.metadata_entry(key).is_none() {
             return self;
@@ -189,7 +189,7 @@ impl Message {
     }
 }
 
-/// One text is borrowed, several are joined.
+/// Joins texts; borrows if there is only one.
 pub(crate) fn joined<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
     let mut joined = Cow::Borrowed(texts.next().unwrap_or_default());
     for text in texts {
@@ -217,21 +217,21 @@ impl fmt::Debug for Message {
     }
 }
 
-/// A string is a user message.
+/// Converts a string into a user message.
 impl From<&str> for Message {
     fn from(text: &str) -> Self {
         Self::user(text)
     }
 }
 
-/// A string is a user message.
+/// Converts a string into a user message.
 impl From<String> for Message {
     fn from(text: String) -> Self {
         Self::user(text)
     }
 }
 
-/// Parts alone are a user message.
+/// Converts parts into a user message.
 impl From<Vec<Part>> for Message {
     fn from(parts: Vec<Part>) -> Self {
         Self::user(parts)

@@ -1,9 +1,8 @@
 //! The messages of a request.
 //!
-//! A request is a few messages of its own around a conversation that already exists. [`Messages`] keeps it that way: a
-//! short list of pieces, each a small run of owned messages or a stretch of a shared [`History`]. Cloning, adding at
-//! the end and exchanging one message cost the same whatever the length of the conversation. On the wire it is a plain
-//! array.
+//! A request is a few messages of its own around an existing conversation. [`Messages`] keeps this structure: a short
+//! list of pieces, each a small run of owned messages or a stretch of a shared [`History`]. Cloning, appending and
+//! replacing one message cost the same whatever the length of the conversation. On the wire it is a plain array.
 
 mod piece;
 
@@ -36,34 +35,34 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// No messages.
+    /// Creates an empty sequence.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many messages there are.
+    /// Returns how many messages there are.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no messages.
+    /// Returns whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The messages in order; also backwards.
+    /// Returns a double-ended iterator over the messages.
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(&self.pieces)
     }
 
-    /// The pieces that the sequence is made of.
+    /// Returns the pieces that the sequence is made of.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = Segment<'_>> {
         self.pieces.iter().map(Piece::segment)
     }
 
-    /// The pieces of the sequence as sequences of their own, each with whether it is a history that `other` shares.
+    /// Returns the pieces of the sequence as sequences of their own, each with whether `other` shares its history.
     ///
-    /// Histories are compared by their lineages: neither this nor the shared pieces cost more for long conversations.
+    /// Histories are compared by their lineages, so the cost does not depend on the length of the conversation.
     pub fn pieces_shared_with(&self, other: &Self) -> impl Iterator<Item = (Self, bool)> {
         self.pieces.iter().map(|piece| {
             let is_shared = other.pieces.iter().any(|known| piece.is_shared_with(known));
@@ -75,23 +74,23 @@ impl Messages {
         })
     }
 
-    /// The message at an index.
+    /// Returns the message at an index.
     pub fn get(&self, index: usize) -> Option<&Message> {
         let (piece, offset) = self.locate(index)?;
         self.pieces[piece].get(index - offset)
     }
 
-    /// The first message.
+    /// Returns the first message.
     pub fn first(&self) -> Option<&Message> {
         self.get(0)
     }
 
-    /// The last message.
+    /// Returns the last message.
     pub fn last(&self) -> Option<&Message> {
         self.get(self.len.checked_sub(1)?)
     }
 
-    /// Adds a message at the end. A shared history at the end is not extended by it.
+    /// Appends a message. This does not extend a shared history at the end.
     pub fn push(&mut self, message: impl Into<Message>) {
         let message = message.into();
         self.len += 1;
@@ -101,14 +100,14 @@ impl Messages {
         }
     }
 
-    /// Adds other messages, for instance a [`History`], at the end without copying them.
+    /// Appends other messages, for instance a [`History`], without copying them.
     pub fn append(&mut self, other: impl Into<Self>) {
         for piece in other.into().pieces {
             self.append_piece(piece);
         }
     }
 
-    /// The messages in a range, shared with this sequence. A range that reaches too far is cut.
+    /// Returns the messages in a range, shared with this sequence. A range that reaches too far is cut.
     pub fn slice(&self, range: Range<usize>) -> Self {
         let mut slice = Self::new();
         let mut offset = 0;
@@ -120,7 +119,7 @@ impl Messages {
         slice
     }
 
-    /// Exchanges the messages in a range for others. A range that reaches too far is cut.
+    /// Replaces the messages in a range. A range that reaches too far is cut.
     pub fn splice(&mut self, range: Range<usize>, replacement: impl IntoIterator<Item = Message>) {
         let tail = self.slice(range.end.max(range.start)..self.len);
         let mut spliced = self.slice(0..range.start);
@@ -129,7 +128,7 @@ impl Messages {
         *self = spliced;
     }
 
-    /// Exchanges one message. An index past the end changes nothing.
+    /// Replaces one message. An index past the end changes nothing.
     pub fn replace(&mut self, index: usize, message: Message) {
         let Some((piece, offset)) = self.locate(index) else {
             return;
@@ -139,12 +138,12 @@ impl Messages {
         }
     }
 
-    /// What the messages hold, in numbers; does not walk shared histories.
+    /// Returns the counts over all messages without walking shared histories.
     pub fn tally(&self) -> Tally {
         self.pieces.iter().map(Piece::tally).sum()
     }
 
-    /// The index of the first message at or after `start` that has a feature; does not walk shared histories.
+    /// Returns the index of the first message at or after `start` that has a feature, without walking shared histories.
     pub fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
         let mut offset = 0;
         for piece in &self.pieces {
@@ -156,18 +155,18 @@ impl Messages {
         None
     }
 
-    /// Whether any message has a feature; does not walk shared histories.
+    /// Returns whether any message has a feature, without walking shared histories.
     pub fn any_with(&self, feature: Feature) -> bool {
         self.next_with(feature, 0).is_some()
     }
 
-    /// The index of the last message for which `wanted` holds, looked for from the end.
+    /// Returns the index of the last message for which `wanted` holds, searching from the end.
     pub fn rposition(&self, wanted: impl FnMut(&Message) -> bool) -> Option<usize> {
         let after = self.iter().rev().position(wanted)?;
         Some(self.len - 1 - after)
     }
 
-    /// Which piece holds the message at an index, and the index of that piece's first message.
+    /// Returns the piece that holds the message at an index, and the index of that piece's first message.
     fn locate(&self, index: usize) -> Option<(usize, usize)> {
         let mut offset = 0;
         for (position, piece) in self.pieces.iter().enumerate() {

@@ -2,35 +2,36 @@
 
 /// On a tool request: `true`, or the data of the interrupt that paused the call.
 pub const INTERRUPT: &str = "interrupt";
-/// In the data of an [`INTERRUPT`]: `true` for a call that began and of which nobody knows whether it took effect.
+/// In the data of an [`INTERRUPT`]: `true` for a call that began and may or may not have taken effect.
 pub const OUTCOME_UNKNOWN: &str = "outcomeUnknown";
-/// On a tool request: what [`INTERRUPT`] held before the call was answered.
+/// On a tool request: the value of [`INTERRUPT`] before the call was answered.
 pub const RESOLVED_INTERRUPT: &str = "resolvedInterrupt";
 /// On a tool request: the output of a call that finished while a sibling was interrupted.
 pub const PENDING_OUTPUT: &str = "pendingOutput";
 /// On a tool request: the content beside [`PENDING_OUTPUT`], if the call had any.
 pub const PENDING_CONTENT: &str = "pendingContent";
-/// On a restarted tool request: `true`, or the object handed to the tool. On a tool message: it was built from answers to interrupts.
+/// On a restarted tool request: `true`, or the object handed to the tool. On a tool message: `true` if it was built
+/// from answers to interrupts.
 pub const RESUMED: &str = "resumed";
 /// On a restarted tool request: the input before it was replaced.
 pub const REPLACED_INPUT: &str = "replacedInput";
-/// On a tool response: it answers an interrupt; `true`, or an object.
+/// On a tool response that answers an interrupt: `true`, or an object.
 pub const INTERRUPT_RESPONSE: &str = "interruptResponse";
-/// On a tool response: where the response came from, for instance [`SOURCE_PENDING`].
+/// On a tool response: its origin, for instance [`SOURCE_PENDING`].
 pub const SOURCE: &str = "source";
 /// The value of [`SOURCE`] for a response taken from [`PENDING_OUTPUT`].
 pub const SOURCE_PENDING: &str = "pending";
-/// On a tool response: streamed progress, never part of a history.
+/// On a tool response that is streamed progress, and never part of a history.
 pub const PARTIAL: &str = "partial";
-/// On any part: what the part is for, for instance [`PURPOSE_OUTPUT`] or [`PURPOSE_CONTEXT`].
+/// On any part: its purpose, for instance [`PURPOSE_OUTPUT`] or [`PURPOSE_CONTEXT`].
 pub const PURPOSE: &str = "purpose";
-/// Purpose of a part with output format instructions.
+/// The purpose of a part with output format instructions.
 pub const PURPOSE_OUTPUT: &str = "output";
-/// Purpose of a part with the text of context documents.
+/// The purpose of a part with the text of context documents.
 pub const PURPOSE_CONTEXT: &str = "context";
-/// Purpose of a message that a prompt template took from the conversation so far.
+/// The purpose of a message that a prompt template took from the conversation so far.
 pub const PURPOSE_HISTORY: &str = "history";
-/// On a part with a purpose: the part only marks where the content is to go.
+/// On a part with a purpose: `true` for a placeholder that marks where the content is to go.
 pub const PENDING: &str = "pending";
 /// On a part: the provider's signature over its reasoning, to be sent back unchanged.
 pub const THOUGHT_SIGNATURE: &str = "thoughtSignature";

@@ -1,4 +1,4 @@
-//! Middleware by name.
+//! References to middleware by name.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct MiddlewareRef {
 }
 
 impl MiddlewareRef {
-    /// The named middleware without configuration.
+    /// Creates a reference without configuration.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -26,7 +26,7 @@ impl MiddlewareRef {
         }
     }
 
-    /// The same middleware with this configuration.
+    /// Sets the configuration.
     pub fn with_config(self, config: impl Into<Value>) -> Self {
         Self {
             config: Some(config.into()),

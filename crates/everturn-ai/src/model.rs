@@ -1,11 +1,10 @@
-//! Models: what providers implement, and what stands between a request and a provider.
+//! Models: the trait that providers implement, and the wrappers between a request and a provider.
 //!
-//! A model is an action from [`ModelRequest`] to [`ModelResponse`] that may stream [`ModelResponseChunk`]s. Around
-//! every provider's function stand the same wrappers, outermost first: the configuration and version are checked,
-//! media is downloaded (if the model asks for it), a system prompt is simulated, documents are put into the
-//! conversation, an output schema is put into words, what the model cannot do is refused, and the call is measured.
-//! Each does its work only if the model declares that it needs it, and on a copy: the messages of the caller are never
-//! changed. None of them walks a long history.
+//! A model is an action from [`ModelRequest`] to [`ModelResponse`] that may stream [`ModelResponseChunk`]s. The same
+//! wrappers surround every provider's function. From the outside in, they check the configuration and version, download
+//! media (if the model asks for it), simulate a system prompt, write documents into the conversation, put an output
+//! schema into words, refuse what the model cannot do, and measure the call. Each acts only if the model declares that
+//! it needs it, and on a copy: the caller's messages never change. None of them walks a long history.
 
 mod action;
 mod background;

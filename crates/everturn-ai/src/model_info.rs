@@ -102,7 +102,7 @@ pub struct ModelReference {
 }
 
 impl ModelReference {
-    /// The named model.
+    /// Creates a reference to the named model without settings.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -110,7 +110,7 @@ impl ModelReference {
         }
     }
 
-    /// The same model with these settings.
+    /// Sets the settings.
     pub fn with_config(self, config: impl Into<Value>) -> Self {
         Self {
             config: Some(config.into()),

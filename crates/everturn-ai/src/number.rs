@@ -1,9 +1,10 @@
-//! JSON numbers as the other runtimes write them: whole numbers without a fraction, and read from either form.
+//! JSON numbers in the form of the other runtimes: whole numbers are written without a fraction and read from either
+//! form.
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 use serde_json::Number;
 
-/// Every whole number up to here is exact as a double.
+/// The bound up to which every whole number is exact as a double.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[expect(clippy::cast_possible_truncation, reason = "whole numbers below 2^53 fit")]

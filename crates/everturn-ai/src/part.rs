@@ -1,8 +1,7 @@
-//! Parts: what a message is made of.
+//! Parts: the elements of a message.
 //!
-//! On the wire a part is an object whose kind is told by which key it has. Reading is lenient: a kind that this
-//! version does not know becomes [`PartKind::Unknown`], fields beside the payload are kept, and both are written back
-//! as they came.
+//! On the wire a part is an object whose keys tell its kind. Reading is lenient: an unknown kind becomes
+//! [`PartKind::Unknown`], fields beside the payload are kept, and both are written back unchanged.
 
 mod decode;
 pub(crate) mod fields;
@@ -37,7 +36,7 @@ pub struct Part {
     extra: Option<Box<JsonObject>>,
 }
 
-/// The content of a [`Part`]. Most parts are text; what is larger is in a box, so that text does not pay for it.
+/// The content of a [`Part`]. Most parts are text; larger payloads are boxed, so that text does not pay for their size.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PartKind {
@@ -45,9 +44,9 @@ pub enum PartKind {
     Text(String),
     /// An image, a sound, a video or any other file, by URL or inline as a `data:` URL.
     Media(Box<Media>),
-    /// The model asks for a tool to be run.
+    /// A model's request to run a tool.
     ToolRequest(Box<ToolRequest>),
-    /// What a tool answered.
+    /// A tool's answer.
     ToolResponse(Box<ToolResponse>),
     /// Any JSON value.
     Data(Box<Value>),
@@ -57,12 +56,12 @@ pub enum PartKind {
     Reasoning(String),
     /// A link to a resource, replaced by the resource's content before a model sees it.
     Resource(Box<ResourceLink>),
-    /// A kind this version does not know: all the part's fields but its metadata.
+    /// An unknown kind: all the part's fields except its metadata.
     Unknown(Box<JsonObject>),
 }
 
 impl Part {
-    /// A part of the given kind, without metadata.
+    /// Creates a part of the given kind, without metadata.
     pub fn new(kind: PartKind) -> Self {
         Self {
             kind,
@@ -71,62 +70,62 @@ impl Part {
         }
     }
 
-    /// A text part.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(PartKind::Text(text.into()))
     }
 
-    /// A media part from a URL, which may be a `data:` URL.
+    /// Creates a media part from a URL, which may be a `data:` URL.
     pub fn media(url: impl Into<String>) -> Self {
         Self::new(PartKind::Media(Box::new(Media::new(url))))
     }
 
-    /// A part that asks for a tool to be run.
+    /// Creates a part that asks for a tool to be run.
     pub fn tool_request(request: ToolRequest) -> Self {
         Self::new(PartKind::ToolRequest(Box::new(request)))
     }
 
-    /// A part that carries a tool's answer.
+    /// Creates a part that carries a tool's answer.
     pub fn tool_response(response: ToolResponse) -> Self {
         Self::new(PartKind::ToolResponse(Box::new(response)))
     }
 
-    /// A part that carries a JSON value.
+    /// Creates a part that carries a JSON value.
     pub fn data(value: impl Into<Value>) -> Self {
         Self::new(PartKind::Data(Box::new(value.into())))
     }
 
-    /// A provider-specific part.
+    /// Creates a provider-specific part.
     pub fn custom(object: JsonObject) -> Self {
         Self::new(PartKind::Custom(Box::new(object)))
     }
 
-    /// A part with a model's reasoning.
+    /// Creates a part with a model's reasoning.
     pub fn reasoning(text: impl Into<String>) -> Self {
         Self::new(PartKind::Reasoning(text.into()))
     }
 
-    /// A link to a resource.
+    /// Creates a link to a resource.
     pub fn resource(uri: impl Into<String>) -> Self {
         Self::new(PartKind::Resource(Box::new(ResourceLink::new(uri))))
     }
 
-    /// The content of the part.
+    /// Returns the content of the part.
     pub fn kind(&self) -> &PartKind {
         &self.kind
     }
 
-    /// The content of the part, taken out.
+    /// Returns the content of the part, consuming it.
     pub fn into_kind(self) -> PartKind {
         self.kind
     }
 
-    /// The same part with other content; metadata is kept.
+    /// Replaces the content; the metadata is kept.
     pub fn with_kind(self, kind: PartKind) -> Self {
         Self { kind, ..self }
     }
 
-    /// The text, if this is a text part or a data or custom part that carries text beside its payload.
+    /// Returns the text, if this is a text part or a data or custom part that carries text beside its payload.
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {
             PartKind::Text(text) => Some(text),
@@ -135,7 +134,7 @@ impl Part {
         }
     }
 
-    /// The reasoning, if this is a reasoning part.
+    /// Returns the reasoning, if this is a reasoning part.
     pub fn as_reasoning(&self) -> Option<&str> {
         match &self.kind {
             PartKind::Reasoning(text) => Some(text),
@@ -143,7 +142,7 @@ impl Part {
         }
     }
 
-    /// The media, if this is a media part.
+    /// Returns the media, if this is a media part.
     pub fn as_media(&self) -> Option<&Media> {
         match &self.kind {
             PartKind::Media(media) => Some(media),
@@ -151,7 +150,7 @@ impl Part {
         }
     }
 
-    /// The tool request, if this is one.
+    /// Returns the tool request, if this is one.
     pub fn as_tool_request(&self) -> Option<&ToolRequest> {
         match &self.kind {
             PartKind::ToolRequest(request) => Some(request),
@@ -159,7 +158,7 @@ impl Part {
         }
     }
 
-    /// The tool response, if this is one.
+    /// Returns the tool response, if this is one.
     pub fn as_tool_response(&self) -> Option<&ToolResponse> {
         match &self.kind {
             PartKind::ToolResponse(response) => Some(response),
@@ -167,7 +166,7 @@ impl Part {
         }
     }
 
-    /// The JSON value, if this is a data part.
+    /// Returns the JSON value, if this is a data part.
     pub fn as_data(&self) -> Option<&Value> {
         match &self.kind {
             PartKind::Data(value) => Some(value),
@@ -175,7 +174,7 @@ impl Part {
         }
     }
 
-    /// The provider's object, if this is a custom part.
+    /// Returns the provider's object, if this is a custom part.
     pub fn as_custom(&self) -> Option<&JsonObject> {
         match &self.kind {
             PartKind::Custom(object) => Some(object),
@@ -183,7 +182,7 @@ impl Part {
         }
     }
 
-    /// The resource link, if this is one.
+    /// Returns the resource link, if this is one.
     pub fn as_resource(&self) -> Option<&ResourceLink> {
         match &self.kind {
             PartKind::Resource(resource) => Some(resource),
@@ -191,17 +190,17 @@ impl Part {
         }
     }
 
-    /// The part's metadata; `None` when there is none.
+    /// Returns the part's metadata; `None` when there is none.
     pub fn metadata(&self) -> Option<&JsonObject> {
         self.metadata.as_deref()
     }
 
-    /// One entry of the metadata.
+    /// Returns one entry of the metadata.
     pub fn metadata_entry(&self, key: &str) -> Option<&Value> {
         self.metadata.as_ref()?.get(key)
     }
 
-    /// The same part with this metadata instead of its own.
+    /// Replaces the metadata.
     pub fn with_metadata(self, metadata: JsonObject) -> Self {
         Self {
             metadata: boxed(metadata),
@@ -209,7 +208,7 @@ impl Part {
         }
     }
 
-    /// The same part with one metadata entry set.
+    /// Returns this part with one metadata entry set.
     pub fn with_metadata_entry(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.metadata
             .get_or_insert_default()
@@ -217,7 +216,7 @@ impl Part {
         self
     }
 
-    /// The same part without the metadata entry of that key.
+    /// Removes the metadata entry with that key.
     pub fn without_metadata_entry(mut self, key: &str) -> Self {
         let rest = self.metadata.take().and_then(|mut metadata| {
             metadata.shift_remove(key);
@@ -227,17 +226,17 @@ impl Part {
         self
     }
 
-    /// What the part is for, from its metadata: `output`, `context`, `history` or a section's name.
+    /// Returns the purpose from the part's metadata: `output`, `context`, `history` or a section's name.
     pub fn purpose(&self) -> Option<&str> {
         self.metadata_entry(metadata::PURPOSE)?.as_str()
     }
 
-    /// Whether the part only marks where content of its [`purpose`](Self::purpose) is to go.
+    /// Returns whether the part is a placeholder that marks where content of its [`purpose`](Self::purpose) is to go.
     pub fn is_pending(&self) -> bool {
         self.metadata_entry(metadata::PENDING).is_some_and(is_set)
     }
 
-    /// The data of the interrupt that paused this tool request: `true`, or what the tool gave.
+    /// Returns the data of the interrupt that paused this tool request: `true`, or the tool's data.
     pub fn interrupt(&self) -> Option<&Value> {
         self.as_tool_request()?;
         self.metadata_entry(metadata::INTERRUPT)
@@ -250,7 +249,7 @@ fn is_set(value: &Value) -> bool {
 }
 
 impl Default for Part {
-    /// An empty text part.
+    /// Creates an empty text part.
     fn default() -> Self {
         Self::text("")
     }

@@ -1,4 +1,4 @@
-//! What every kind of action that is called by name has in common.
+//! Calling actions of any kind by name.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::JsonObject;
 
-/// Runs the action of that name or key in the current context.
+/// Runs the action with that name or key in the current context.
 pub(crate) async fn call<I: Payload, O: Payload>(
     registry: &Registry,
     action_type: &ActionType,
@@ -24,7 +24,7 @@ pub(crate) async fn call<I: Payload, O: Payload>(
     run(registry.resolve(&key).await?, input, Context::current()).await
 }
 
-/// Runs an action, typed if it is of the expected type and through JSON otherwise.
+/// Runs an action: directly if it has the expected types, through JSON otherwise.
 pub(crate) async fn run<I: Payload, O: Payload>(
     action: Arc<dyn DynAction>,
     input: I,

@@ -1,4 +1,4 @@
-//! Prompts: what to ask a model, written once, used with many inputs.
+//! Prompts: requests to a model that are written once and used with many inputs.
 //!
 //! A prompt is defined in Rust ([`PromptDefinition`]) or in a `.prompt` file ([`load_prompts`]). Either way it is
 //! rendered with an input, run or streamed, and registered so that tools, agents and clients find it by name.
@@ -49,9 +49,9 @@
 //!
 //! # Variables
 //!
-//! `{{dish}}` is the input's; `{{@auth.email}}` is the invocation's context; `{{@state.mood}}` is the live state of the
-//! session the prompt runs in, if it runs in one. Defaults ([`PromptDefinition::input_default`], `input.default` in a
-//! file) fill in key by key what the input leaves out.
+//! `{{dish}}` comes from the input, `{{@auth.email}}` from the invocation's context, and `{{@state.mood}}` from the
+//! live state of the session in which the prompt runs. Defaults ([`PromptDefinition::input_default`], `input.default`
+//! in a file) fill in key by key what the input leaves out.
 //!
 //! # Where the conversation goes
 //!
@@ -61,7 +61,7 @@
 //! | a system text and a user prompt | system, conversation, user prompt |
 //! | a messages template with `{{history}}` | the conversation exactly there |
 //! | a messages template without it | the conversation before the template's last user message |
-//! | a messages function | what it returns |
+//! | a messages function | the messages that it returns |
 //! | fixed messages | only those: the conversation is left out |
 
 mod action;
@@ -92,12 +92,12 @@ pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
 use crate::{GenerateStream, Generated, Messages, ModelRequest, ToolReference};
 
-/// The registry value under which a prompt is found by name.
+/// Returns the registry value under which a prompt is found by name.
 fn value_key(name: &str) -> String {
     format!("prompt/{name}")
 }
 
-/// A prompt ready for use: `I` is what it takes, `O` is what its output is read as. Cloning is cheap.
+/// A prompt ready for use. `I` is its input type and `O` the type that its output is read as. Cloning is cheap.
 pub struct Prompt<I = Value, O = Value> {
     name: Arc<str>,
     shared: Arc<dyn PromptSource>,
@@ -105,17 +105,17 @@ pub struct Prompt<I = Value, O = Value> {
     types: PhantomData<fn(I) -> O>,
 }
 
-/// Where a prompt's parts come from: memory, or a file that may change while somebody works on it.
+/// A source of a prompt's parts: memory, or a file that may change during development.
 pub(crate) trait PromptSource: Send + Sync + 'static {
-    /// The parts as they are now.
+    /// Returns the current parts.
     fn parts(&self, registry: &Registry) -> Result<Arc<Parts>>;
 }
 
-/// A prompt source as a registry value.
+/// A prompt source as it is kept in the registry.
 struct Registered(Arc<dyn PromptSource>);
 
 impl Prompt {
-    /// The prompt of that name: as defined, or `folder/name.variant` for one from a file.
+    /// Looks up the prompt with that name: as defined, or `folder/name.variant` for one from a file.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is none.
@@ -128,7 +128,7 @@ impl Prompt {
         Ok(Self::from_source(registry, name, Arc::clone(&source.0)))
     }
 
-    /// The same prompt with Rust types for its input and output, for one that was found by name.
+    /// Sets Rust types for the input and output of a prompt that was looked up by name.
     pub fn typed<I: Serialize, O>(self) -> Prompt<I, O> {
         Prompt {
             name: self.name,
@@ -149,17 +149,17 @@ impl<I: Serialize, O> Prompt<I, O> {
         }
     }
 
-    /// The prompt's name.
+    /// Returns the prompt's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The registry in which the prompt finds models, tools and middleware.
+    /// Returns the registry in which the prompt finds models, tools and middleware.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The tools that the prompt gives the model, as it names them.
+    /// Returns the tools that the prompt gives the model, by the prompt's own references.
     ///
     /// # Errors
     /// If the prompt is in a file that cannot be read.
@@ -167,7 +167,7 @@ impl<I: Serialize, O> Prompt<I, O> {
         Ok(self.shared.parts(&self.registry)?.settings.tools.clone())
     }
 
-    /// The request a model would be sent, in the current context.
+    /// Renders the request that a model would be sent, in the current context.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a template that does not render, `NOT_FOUND` for a name that does not exist.
@@ -191,7 +191,7 @@ impl<I: Serialize, O> Prompt<I, O> {
         self.call(input)?.stream().await
     }
 
-    /// A use of the prompt that changes some of what it says: another model, more messages, other tools.
+    /// Creates a call that can override the prompt's settings: another model, more messages, other tools.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the input cannot be written as JSON.
@@ -205,7 +205,7 @@ impl<I: Serialize, O> Prompt<I, O> {
         ))
     }
 
-    /// Renders the prompt around a conversation and says which messages are whose.
+    /// Renders the prompt around a conversation and tells the prompt's messages from the conversation's.
     ///
     /// `null` as the input stands for the prompt's defaults.
     ///

@@ -1,4 +1,4 @@
-//! The identities of this layer's failures, for callers that match on more than a status.
+//! The reasons of this crate's errors, for callers that match on more than a status.
 //!
 //! ```
 //! use everturn_ai::{interrupt, reason};
@@ -17,13 +17,13 @@ pub const TOOL_NOT_FOUND: Reason = Reason::new("tool-not-found");
 pub const MIDDLEWARE_NOT_FOUND: Reason = Reason::new("middleware-not-found");
 /// No resource has the URI that a message links to: `NOT_FOUND`.
 pub const RESOURCE_NOT_FOUND: Reason = Reason::new("resource-not-found");
-/// A tool failed, and with it the generation: `INTERNAL`; the source is the tool's own error.
+/// A tool failed, and the generation with it: `INTERNAL`; the source is the tool's own error.
 pub const TOOL_FAILED: Reason = Reason::new("tool-failed");
-/// A tool paused to ask: never seen by callers of generate, who get an interrupted response instead.
+/// A tool interrupted. Callers of generate never see this error; they get an interrupted response instead.
 pub const TOOL_INTERRUPT: Reason = Reason::new("tool-interrupt");
 /// The model asked for tools in more rounds than allowed: `ABORTED`. The text keeps the wire's word for a round.
 pub const MAX_ROUNDS_EXCEEDED: Reason = Reason::new("max-turns-exceeded");
-/// The request needs what the model says it cannot do: `INVALID_ARGUMENT`.
+/// The request needs an ability that the model does not declare: `INVALID_ARGUMENT`.
 pub const UNSUPPORTED_BY_MODEL: Reason = Reason::new("unsupported-by-model");
 /// The answers left an interrupted tool request unanswered: `INVALID_ARGUMENT`.
 pub const UNRESOLVED_TOOL_REQUEST: Reason = Reason::new("unresolved-tool-request");
@@ -33,5 +33,5 @@ pub const GENERATION_BLOCKED: Reason = Reason::new("generation-blocked");
 pub const NO_MESSAGE: Reason = Reason::new("no-message");
 /// No prompt is defined under the name: `NOT_FOUND`.
 pub const PROMPT_NOT_FOUND: Reason = Reason::new("prompt-not-found");
-/// Something was begun that must not be done twice, and nobody knows what came of it: `FAILED_PRECONDITION`.
+/// A call that must not happen twice began, and its outcome is unknown: `FAILED_PRECONDITION`.
 pub const OUTCOME_UNKNOWN: Reason = Reason::new("outcome-unknown");

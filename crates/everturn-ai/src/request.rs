@@ -1,4 +1,4 @@
-//! What a model is asked: the request, and the tools, output and settings that it names.
+//! Requests to models: the conversation, and the tools, output and settings that go with it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// A request with these messages and nothing else.
+    /// Creates a request with these messages and nothing else.
     pub fn new(messages: impl Into<Messages>) -> Self {
         Self {
             messages: messages.into(),
@@ -42,23 +42,23 @@ impl ModelRequest {
         }
     }
 
-    /// The tools, none if the request names none.
+    /// Returns the tools, none if the request names none.
     pub fn tools(&self) -> &[ToolDefinition] {
         self.tools.as_deref().unwrap_or_default()
     }
 
-    /// The documents, none if the request names none.
+    /// Returns the documents, none if the request names none.
     pub fn docs(&self) -> &[Document] {
         self.docs.as_deref().unwrap_or_default()
     }
 
-    /// One setting of the configuration.
+    /// Returns one setting of the configuration.
     pub fn config_entry(&self, key: &str) -> Option<&Value> {
         self.config.as_ref()?.get(key)
     }
 }
 
-/// Lays settings over others, key by key; settings that are no objects take the place of the others.
+/// Lays settings over others, key by key; settings that are not objects replace the others.
 pub(crate) fn laid_over(base: Option<Value>, top: Value) -> Value {
     match (base, top) {
         (Some(Value::Object(mut base)), Value::Object(top)) => {

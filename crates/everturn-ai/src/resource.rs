@@ -63,7 +63,7 @@ enum Pattern {
 }
 
 impl Resource {
-    /// The resource with exactly this URI.
+    /// Creates the resource with exactly this URI.
     pub fn new<F, Fut, C>(uri: impl Into<String>, function: F) -> Self
     where
         F: Fn(ResourceInput) -> Fut + Send + Sync + 'static,
@@ -74,7 +74,7 @@ impl Resource {
         Self::build(&uri, Pattern::Uri(uri.clone()), function)
     }
 
-    /// The resources whose URIs match a template such as `recipe://{dish}`.
+    /// Creates a resource for all URIs that match a template such as `recipe://{dish}`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the template has anything but plain `{name}` expressions.
@@ -119,7 +119,7 @@ impl Resource {
         }
     }
 
-    /// The resource behind a registered action; `None` if the action does not say which URIs it serves.
+    /// Returns the resource behind a registered action; `None` if the action does not say which URIs it serves.
     pub fn from_action(action: Arc<dyn DynAction>) -> Option<Self> {
         let entry = action.descriptor().metadata.get("resource")?;
         let text = |key: &str| entry.get(key).and_then(Value::as_str);
@@ -134,12 +134,12 @@ impl Resource {
         })
     }
 
-    /// The resource's name: its URI or template, unless the action says otherwise.
+    /// Returns the resource's name: its URI or template, unless the action says otherwise.
     pub fn name(&self) -> &str {
         &self.action.descriptor().name
     }
 
-    /// The template's variables as they are in `uri`; `None` if this resource does not serve it.
+    /// Returns the values of the template's variables in `uri`; `None` if this resource does not serve it.
     pub fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         match &*self.pattern {
             Pattern::Uri(own) => (own == uri).then(BTreeMap::new),
@@ -152,7 +152,7 @@ impl Resource {
         Ok(output.content)
     }
 
-    /// Where content came from, as its parts record it.
+    /// Returns the origin that the parts of the content record.
     fn provenance(&self, uri: &str) -> Value {
         match self.pattern.template() {
             Some(template) => json!({ "uri": uri, "template": template }),
@@ -191,7 +191,7 @@ pub fn define_resource(registry: &Registry, resource: &Resource) -> Result<()> {
     registry.register(Arc::clone(&resource.action))
 }
 
-/// The registered resource of that name or key.
+/// Looks up the registered resource with that name or key.
 pub(crate) async fn lookup_resource(registry: &Registry, name: &str) -> Result<Resource> {
     let key = if name.starts_with('/') {
         name.to_owned()

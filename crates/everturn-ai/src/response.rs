@@ -1,4 +1,4 @@
-//! What a model answers: the response, why it ended, and the operation that goes on in its place.
+//! Responses of models: the answer, why it ended, and the operation that a background model returns instead.
 
 use std::borrow::Cow;
 
@@ -43,7 +43,7 @@ pub struct ModelResponse {
 }
 
 impl ModelResponse {
-    /// A complete answer.
+    /// Creates a complete answer.
     pub fn new(message: impl Into<Message>) -> Self {
         Self {
             message: Some(message.into()),
@@ -52,12 +52,12 @@ impl ModelResponse {
         }
     }
 
-    /// A complete answer of one text.
+    /// Creates a complete answer of one text.
     pub fn text_of(text: impl Into<String>) -> Self {
         Self::new(Message::model(text.into()))
     }
 
-    /// The same answer with another finish reason.
+    /// Sets the finish reason.
     pub fn with_finish_reason(self, reason: FinishReason) -> Self {
         Self {
             finish_reason: Some(reason),
@@ -65,7 +65,7 @@ impl ModelResponse {
         }
     }
 
-    /// The same answer with what the call used.
+    /// Sets the usage of the call.
     pub fn with_usage(self, usage: Usage) -> Self {
         Self {
             usage: Some(usage),
@@ -73,7 +73,7 @@ impl ModelResponse {
         }
     }
 
-    /// The text of the answer; empty if there is none.
+    /// Returns the text of the answer; empty if there is none.
     pub fn text(&self) -> Cow<'_, str> {
         self.message.as_ref().map(Message::text).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Who speaks in a message.
+//! The role of a message's author.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role as it is written on the wire.
+    /// Returns the role as it is written on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",

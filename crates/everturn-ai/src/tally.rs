@@ -1,10 +1,10 @@
-//! Counts over messages, kept as sums so that asking them of a long history does not walk it.
+//! Counts over messages, kept as running sums so that reading them does not walk a long history.
 
 use std::ops::{Add, AddAssign, Sub};
 
 use crate::{Media, Part, Role, metadata};
 
-/// How much of what a sequence of messages holds.
+/// The counts over a sequence of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -19,7 +19,7 @@ pub struct Tally {
     features: [u32; Feature::COUNT],
 }
 
-/// A property of a message that generation has to look for in a whole conversation.
+/// A property of a message that generation has to find in a whole conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     /// The message is a system message.
@@ -41,7 +41,7 @@ impl Feature {
 }
 
 impl Tally {
-    /// How many of the messages have a feature.
+    /// Returns how many of the messages have a feature.
     pub fn messages_with(&self, feature: Feature) -> u32 {
         self.features[feature as usize]
     }
@@ -89,7 +89,7 @@ impl Tally {
         }
     }
 
-    /// Within one message a feature counts once.
+    /// Counts a feature once within one message.
     fn mark(&mut self, feature: Feature) {
         self.features[feature as usize] = 1;
     }
@@ -116,7 +116,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// Takes a prefix's tally away from the tally of a sequence that begins with it.
+/// Subtracts the tally of a prefix from that of the whole sequence.
 impl Sub for Tally {
     type Output = Self;
 

@@ -1,11 +1,11 @@
 //! Tools: functions that a model may call.
 //!
 //! A [`Tool`] is made from a typed async closure, from a JSON Schema and a closure over JSON, or from any action. It
-//! validates what the model sends, runs in a span of its own and never lets a panic out. A tool may also *interrupt*:
-//! pause the generation, hand typed data to the caller and go on later with a typed answer.
+//! validates the model's input, runs in a span of its own and never lets a panic out. A tool may also *interrupt*:
+//! pause the generation, hand typed data to the caller and continue later with a typed answer.
 //!
-//! A tool acts on the world, and a process may die while it does. [`Replay`] is how a tool says what may then be done
-//! with the call: run it again, run it again under the same key, or leave it to whoever can find out what came of it.
+//! A process may die while a tool acts on the world. A tool declares by [`Replay`] what may then be done with the call:
+//! run it again, run it again under the same key, or ask a function or a person what came of it.
 
 mod action;
 mod argument;
@@ -56,7 +56,7 @@ pub struct Tool(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     name: String,
-    /// The name by which a model calls the tool, if it is not the usual one.
+    /// The name by which a model calls the tool, if it is not the short name.
     called: Option<String>,
     description: String,
     input_schema: Option<Schema>,
@@ -65,12 +65,12 @@ struct Inner {
     multipart: bool,
     restartable: bool,
     strict: bool,
-    /// What the tool says about being called again, if it says anything.
+    /// The tool's declaration of how it may be called again; `None` if it declares nothing.
     replay: Option<Replay>,
     reconcile: Option<Arc<Reconcile>>,
-    /// What the tool's arguments need beside what the model sends.
+    /// The values that the tool's arguments need from the context.
     requirements: Vec<Requirement>,
-    /// The key and type of the action behind the tool, when that is not a tool of ours.
+    /// The key of the action behind the tool, if that is not a tool of this crate.
     key: Option<String>,
     body: Body,
 }
@@ -79,7 +79,7 @@ struct Inner {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NoInput {}
 
-/// Models send `{}`, `null` or an object of invented arguments to a tool without parameters; all are fine.
+/// Accepts any input: models send `{}`, `null` or invented arguments to a tool without parameters.
 impl<'de> Deserialize<'de> for NoInput {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self {})
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for NoInput {
 }
 
 impl Tool {
-    /// A tool from an async function; the schemas are those of its types.
+    /// Creates a tool from an async function; the schemas are those of its types.
     pub fn new<I, O, F, Fut>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
@@ -108,7 +108,7 @@ impl Tool {
             .with_output_schema(Schema::of::<O>())
     }
 
-    /// A tool whose types are known only at run time; without a schema it takes anything.
+    /// Creates a tool whose types are known only at run time; without a schema it accepts any input.
     pub fn dynamic<F, Fut>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -127,7 +127,7 @@ impl Tool {
         Self::build(name, description, body).with_input_schema(input_schema)
     }
 
-    /// A tool that answers with content, such as media, beside its output.
+    /// Creates a tool that answers with content, such as media, beside its output.
     pub fn multipart<I, F, Fut>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
@@ -144,7 +144,7 @@ impl Tool {
             .edit(|inner| inner.multipart = true)
     }
 
-    /// A tool that always interrupts: the question is its input, and only the caller can answer it.
+    /// Creates a tool that always interrupts: its input is the question, and the caller answers it.
     pub fn interrupt<I, O>(name: impl Into<String>, description: impl Into<String>) -> Self
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
@@ -153,7 +153,7 @@ impl Tool {
         Self::interrupt_with::<I, O, _>(name, description, |_| ())
     }
 
-    /// A tool that always interrupts, with data made from its input.
+    /// Creates a tool that always interrupts, with data computed from its input.
     pub fn interrupt_with<I, O, D>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -175,7 +175,7 @@ impl Tool {
             .edit(|inner| inner.restartable = false)
     }
 
-    /// Any action as a tool: a prompt, or a tool that a plugin made in a way of its own.
+    /// Creates a tool from any action: a prompt, or a tool that a plugin implements directly.
     pub fn from_action(action: Arc<dyn DynAction>) -> Self {
         if let Some(tool) = action::tool_behind(&action) {
             return tool;
@@ -225,64 +225,64 @@ impl Tool {
         self
     }
 
-    /// The same tool under another name.
+    /// Renames the tool.
     pub fn named(self, name: impl Into<String>) -> Self {
         self.edit(|inner| inner.name = name.into())
     }
 
-    /// The same tool with another input schema; `None` accepts anything.
+    /// Replaces the input schema; with `None`, any input is accepted.
     pub fn with_input_schema(self, schema: impl Into<Option<Schema>>) -> Self {
         self.edit(|inner| inner.input_schema = schema.into())
     }
 
-    /// The same tool with another output schema; `None` promises nothing.
+    /// Replaces the output schema; with `None`, outputs are not validated.
     pub fn with_output_schema(self, schema: impl Into<Option<Schema>>) -> Self {
         self.edit(|inner| inner.output_schema = schema.into())
     }
 
-    /// The same tool with metadata for its descriptor.
+    /// Sets metadata for the tool's descriptor.
     pub fn with_metadata(self, entries: JsonObject) -> Self {
         self.edit(|inner| inner.metadata.extend(entries))
     }
 
-    /// The same tool, asking the provider to enforce the input schema exactly.
+    /// Asks the provider to enforce the input schema exactly.
     pub fn strict(self) -> Self {
         self.edit(|inner| inner.strict = true)
     }
 
-    /// The tool's name, with a plugin's prefix if it has one.
+    /// Returns the tool's name, with a plugin's prefix if it has one.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The name by which a model calls the tool: what comes after the last `/`.
+    /// Returns the name by which a model calls the tool: the part after the last `/`.
     pub fn short_name(&self) -> &str {
         let name = self.name();
         let usual = || name.rsplit_once('/').map_or(name, |(_, short)| short);
         self.0.called.as_deref().unwrap_or_else(usual)
     }
 
-    /// The same tool with its whole name as the one by which a model calls it: `files_read` for `files/read`.
+    /// Makes models call the tool by its whole name: `files_read` for `files/read`.
     pub(crate) fn called_in_full(self) -> Self {
         self.edit(|inner| inner.called = Some(inner.name.replace('/', "_")))
     }
 
-    /// Whether the tool belongs to an MCP server, whose names are nobody's choice here.
+    /// Returns whether the tool belongs to an MCP server, which chose its name.
     pub(crate) fn is_foreign(&self) -> bool {
         self.metadata().contains_key("mcp")
     }
 
-    /// What the tool is for.
+    /// Returns the tool's description.
     pub fn description(&self) -> &str {
         &self.0.description
     }
 
-    /// What the tool takes, if that is known.
+    /// Returns the schema of the tool's input, if it is known.
     pub fn input_schema(&self) -> Option<&Schema> {
         self.0.input_schema.as_ref()
     }
 
-    /// What the tool returns, if that is known.
+    /// Returns the schema of the tool's output, if it is known.
     pub fn output_schema(&self) -> Option<&Schema> {
         self.0.output_schema.as_ref()
     }
@@ -292,12 +292,12 @@ impl Tool {
         &self.0.metadata
     }
 
-    /// Whether the tool answers with content beside its output.
+    /// Returns whether the tool answers with content beside its output.
     pub fn is_multipart(&self) -> bool {
         self.0.multipart
     }
 
-    /// Whether an interrupted call of the tool can be run again; if not, it can only be answered.
+    /// Returns whether an interrupted call of the tool can be restarted; otherwise it can only be answered.
     pub fn is_restartable(&self) -> bool {
         self.0.restartable
     }
@@ -315,9 +315,9 @@ impl Tool {
     /// Runs the tool in a span of its own.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the input does not match the schema, `INTERNAL` if the output does not or the tool
-    /// panics, an error with [`reason::TOOL_INTERRUPT`](crate::reason::TOOL_INTERRUPT) if it interrupts, else what it
-    /// fails with.
+    /// `INVALID_ARGUMENT` if the input does not match the schema, `INTERNAL` if the output does not or the tool panics,
+    /// an error with [`reason::TOOL_INTERRUPT`](crate::reason::TOOL_INTERRUPT) if it interrupts, or the tool's own
+    /// error.
     pub async fn run_in(&self, input: Option<Value>, context: ToolContext) -> Result<MultipartToolResponse> {
         let input = body::completed(input, self.input_schema());
         let function = match &self.0.body {

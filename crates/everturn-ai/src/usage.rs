@@ -1,4 +1,4 @@
-//! What a model call used.
+//! The resources that a model call used.
 
 use std::collections::BTreeMap;
 

@@ -61,7 +61,7 @@ fn default_statuses() -> Statuses {
 }
 
 impl Fallback {
-    /// A fallback on these models, in order.
+    /// Creates a fallback on these models, in order.
     pub fn new(models: impl IntoIterator<Item = impl Into<ModelReference>>) -> Self {
         Self {
             models: models.into_iter().map(Into::into).collect(),
@@ -76,7 +76,7 @@ impl Fallback {
         self
     }
 
-    /// The statuses on which the next model is asked, instead of the default ones.
+    /// Sets the statuses on which the next model is asked, instead of the default ones.
     pub fn statuses(self, statuses: impl IntoIterator<Item = Status>) -> Self {
         Self {
             statuses: statuses.into_iter().collect(),
@@ -92,7 +92,7 @@ impl Fallback {
         }
     }
 
-    /// What a configuration must say to make sense.
+    /// Fails with `INVALID_ARGUMENT` if no model is named.
     pub(super) fn checked(self) -> Result<Self> {
         if self.models.is_empty() {
             return Err(Error::invalid_argument("`models` names no model to fall back on"));

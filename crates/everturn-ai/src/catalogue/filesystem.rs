@@ -60,7 +60,7 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    /// Lets the model read below a directory, which must exist when a generation begins.
+    /// Creates middleware that lets the model read below a directory, which must exist when a generation begins.
     pub fn new(root_directory: impl Into<PathBuf>) -> Self {
         Self {
             root_directory: root_directory.into(),
@@ -77,7 +77,7 @@ impl Filesystem {
         }
     }
 
-    /// What the tools' names begin with, to tell several directories apart.
+    /// Sets the prefix of the tools' names, which tells several directories apart.
     pub fn tool_name_prefix(self, prefix: impl Into<String>) -> Self {
         Self {
             tool_name_prefix: prefix.into(),
@@ -96,7 +96,7 @@ impl Filesystem {
     }
 }
 
-/// What was read, and what waits to be shown, belong to one generate call; so each gets a bundle of its own.
+/// Opens a bundle for each generate call: the files seen and the contents waiting to be shown belong to one call.
 impl IntoMiddleware for Filesystem {
     fn into_middleware(self) -> MiddlewareSource {
         MiddlewareSource::factory(move |_| Ok(Arc::new(self.open()?)))

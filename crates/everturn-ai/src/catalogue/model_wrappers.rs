@@ -1,5 +1,5 @@
-//! The wrappers that every model has around it, as middleware: for models that declare their abilities wrongly, and for
-//! other words or limits than the built-in ones.
+//! The wrappers around every model, as middleware: for models that declare their abilities wrongly, and for wordings or
+//! limits other than the built-in ones.
 
 use async_trait::async_trait;
 use everturn_core::{ActionType, HandlerResult, Registry, Result};
@@ -16,8 +16,9 @@ use crate::{
 
 /// Refuses requests that need what the model declares unsupported; what is not declared is assumed to work.
 ///
-/// Models made here refuse such requests by themselves. The middleware is for models that a plugin made in a way of its
-/// own, and for stricter rules than a model's: `ValidateSupport::new(supports)` replaces the model's declaration.
+/// Models made by [`model_action`](crate::model_action) refuse these requests themselves. The middleware serves models
+/// that plugins implement directly, and rules that are stricter than a model's own: `ValidateSupport::new(supports)`
+/// replaces the model's declaration.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ValidateSupport {
@@ -70,7 +71,8 @@ impl Middleware for ValidateSupport {
 
 /// Tells the model an enforced output schema in words and takes it out of the request.
 ///
-/// Models that do not declare to enforce schemas get this anyway; the middleware is for those that do it badly.
+/// Models that do not declare that they enforce schemas get this anyway; the middleware is for models that enforce them
+/// badly.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimulateConstrained {}
@@ -87,7 +89,7 @@ impl Middleware for SimulateConstrained {
 
 /// Turns the first system message into a user message and a model message that acknowledges it.
 ///
-/// Models that declare to know no system role get this anyway; the middleware is for those that only pretend to.
+/// Models that declare no system role get this anyway; the middleware is for models that declare one and ignore it.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SimulateSystemPrompt {
@@ -98,7 +100,7 @@ pub struct SimulateSystemPrompt {
 }
 
 impl SimulateSystemPrompt {
-    /// What the user message with the instructions begins with.
+    /// Sets the beginning of the user message with the instructions.
     pub fn preface(self, preface: impl Into<String>) -> Self {
         Self {
             preface: Some(preface.into()),
@@ -106,7 +108,7 @@ impl SimulateSystemPrompt {
         }
     }
 
-    /// What the model is made to answer.
+    /// Sets the model's acknowledgement.
     pub fn acknowledgement(self, acknowledgement: impl Into<String>) -> Self {
         Self {
             acknowledgement: Some(acknowledgement.into()),
@@ -133,7 +135,7 @@ impl Middleware for SimulateSystemPrompt {
 
 /// Adds the request's documents as text to the last user message.
 ///
-/// Models that do not declare to take documents get this anyway; the middleware is for other words around them.
+/// Models that do not declare that they take documents get this anyway; the middleware is for another wording.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AugmentWithContext {
@@ -146,7 +148,7 @@ pub struct AugmentWithContext {
 }
 
 impl AugmentWithContext {
-    /// What stands before the documents.
+    /// Sets the text before the documents.
     pub fn preface(self, preface: impl Into<String>) -> Self {
         Self {
             preface: Some(preface.into()),
@@ -154,7 +156,7 @@ impl AugmentWithContext {
         }
     }
 
-    /// How a document is named.
+    /// Sets how a document is named.
     pub fn citation(self, citation: Citation) -> Self {
         Self { citation, ..self }
     }
@@ -168,7 +170,7 @@ impl AugmentWithContext {
     }
 }
 
-/// Only called for a key that is there: an absent one is the default, `null` means no citation.
+/// Reads the citation of a key that is present: an absent key is the default, `null` means no citation.
 fn citation<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Citation, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map_or(Citation::None, Citation::Key))
 }
@@ -183,20 +185,20 @@ impl Middleware for AugmentWithContext {
 
 /// Fetches the media behind `http` URLs and gives it to the model inline.
 ///
-/// Media over the limit fails the call: cut media is worse than none. Who writes the messages decides what is fetched,
-/// so a program that takes messages from strangers should give a fetcher, or a [filter](MediaDownload::filter), that
-/// refuses addresses of its own network.
+/// Media over the limit fails the call: truncated media is worse than none. The author of the messages decides which
+/// URLs are fetched. A program that takes messages from strangers should therefore use a fetcher, or a
+/// [filter](MediaDownload::filter), that refuses addresses of its own network.
 #[derive(Debug, Clone)]
 pub struct DownloadMedia(MediaDownload);
 
 impl DownloadMedia {
-    /// Fetches with `fetcher`, up to the default size.
+    /// Creates middleware that fetches with `fetcher`, up to the default size.
     pub fn new(fetcher: impl MediaFetcher) -> Self {
         Self(MediaDownload::new(fetcher))
     }
 }
 
-/// With all the settings that a download has.
+/// Takes all the settings of a download.
 impl From<MediaDownload> for DownloadMedia {
     fn from(download: MediaDownload) -> Self {
         Self(download)

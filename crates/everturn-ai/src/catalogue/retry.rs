@@ -72,12 +72,12 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// How often a failed call is made again.
+    /// Sets how often a failed call is made again.
     pub fn max_retries(self, max_retries: u32) -> Self {
         Self { max_retries, ..self }
     }
 
-    /// The statuses that are worth a retry, instead of the default ones.
+    /// Sets the statuses that are worth a retry, instead of the default ones.
     pub fn statuses(self, statuses: impl IntoIterator<Item = Status>) -> Self {
         Self {
             statuses: statuses.into_iter().collect(),
@@ -85,7 +85,7 @@ impl Retry {
         }
     }
 
-    /// The pause before the first retry.
+    /// Sets the pause before the first retry.
     pub fn initial_delay(self, initial_delay: Duration) -> Self {
         Self {
             initial_delay,
@@ -93,7 +93,7 @@ impl Retry {
         }
     }
 
-    /// The longest that pauses grow to.
+    /// Sets the longest that pauses grow to.
     pub fn max_delay(self, max_delay: Duration) -> Self {
         Self { max_delay, ..self }
     }
@@ -158,7 +158,7 @@ impl Middleware for Retry {
     }
 }
 
-/// The same emitter, counting what goes through it; silent if it is.
+/// Returns an emitter that passes chunks on to `emitter` and counts them; a silent one if `emitter` is silent.
 fn counted(emitter: &Emitter<ModelResponseChunk>, count: &Arc<AtomicU64>) -> Emitter<ModelResponseChunk> {
     let count = Arc::clone(count);
     emitter.map_from(move |chunk| {
@@ -167,19 +167,21 @@ fn counted(emitter: &Emitter<ModelResponseChunk>, count: &Arc<AtomicU64>) -> Emi
     })
 }
 
-/// Whether the provider says that trying again cannot help, whatever the status: an exhausted quota stays exhausted.
+/// Returns whether the provider says that retrying cannot help, whatever the status: an exhausted quota stays
+/// exhausted.
 fn is_hopeless(error: &Error) -> bool {
     let retryable = error.details().and_then(|details| details.get("retryable"));
     retryable == Some(&false.into())
 }
 
-/// How long the provider asks to be left alone.
+/// Returns the delay that the provider asks for.
 fn wished_delay(error: &Error) -> Option<Duration> {
     let milliseconds = error.details()?.get("retryAfterMs")?.as_f64()?;
     Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
 }
 
-/// Waits, and says whether the invocation still goes on after it. A pause past the deadline is not begun.
+/// Waits, and returns whether the invocation still goes on afterwards. Does not begin a pause that would outlast the
+/// deadline.
 async fn pause(context: &Context, delay: Duration) -> bool {
     let outlasts = |deadline: tokio::time::Instant| {
         deadline.saturating_duration_since(tokio::time::Instant::now()) <= delay
@@ -203,7 +205,7 @@ fn factor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     }
 }
 
-/// A duration as configurations write it: a number of milliseconds.
+/// Durations as configurations write them: in milliseconds.
 mod milliseconds {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use std::time::Duration;

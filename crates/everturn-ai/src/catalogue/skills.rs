@@ -46,27 +46,27 @@ pub struct Skills {
 const MARKER: &str = "skills-instructions";
 
 impl Default for Skills {
-    /// The skills in the folder `skills`.
+    /// Finds skills in the folder `skills`.
     fn default() -> Self {
         Self::new(["skills"])
     }
 }
 
 impl Skills {
-    /// The skills in these folders.
+    /// Creates middleware that finds skills in these folders.
     pub fn new(skill_paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             skill_paths: skill_paths.into_iter().map(Into::into).collect(),
         }
     }
 
-    /// Looks for skills, for one generate call.
+    /// Reads the skill folders for one generate call.
     pub(super) fn scan(&self) -> Bundle {
         Bundle(Arc::new(Library::scan(&self.skill_paths)))
     }
 }
 
-/// The folders are read for each generate call, so that a changed skill counts from the next one on.
+/// Reads the folders for each generate call, so that a changed skill takes effect in the next one.
 impl IntoMiddleware for Skills {
     fn into_middleware(self) -> MiddlewareSource {
         MiddlewareSource::factory(move |_| Ok(Arc::new(self.scan())))

@@ -6,8 +6,8 @@ use everturn_core::Status;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-/// A set of statuses, read strictly: elsewhere an unknown name stands for `UNKNOWN`, here it is a spelling mistake that
-/// would switch a safety net off.
+/// A set of statuses, parsed strictly. Elsewhere an unknown name stands for `UNKNOWN`; here it is a spelling mistake
+/// that would disable a safety net.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Statuses(Vec<Status>);
 

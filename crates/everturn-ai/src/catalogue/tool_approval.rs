@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{Middleware, MultipartToolResponse, NextTool, Part, ToolCall, interrupt};
 
-/// Interrupts before every tool that is not on a list, so that somebody can say yes.
+/// Interrupts before every tool that is not on a list, so that a person can approve the call.
 ///
 /// The interrupt's data is `{message}`, which names the tool. To allow the call, restart it with what
 /// [`ToolApproval::approve`] makes of the interrupted request; to refuse it, respond to it instead. A restart without
@@ -39,7 +39,7 @@ pub struct ToolApproval {
 const TOOL_APPROVED: &str = "toolApproved";
 
 impl ToolApproval {
-    /// Lets these tools run without asking, by short or full name, and no others.
+    /// Creates middleware that lets these tools run without asking, by short or full name, and no others.
     pub fn new(approved: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             approved: approved.into_iter().map(Into::into).collect(),
@@ -47,7 +47,8 @@ impl ToolApproval {
         }
     }
 
-    /// The part that restarts an interrupted call with approval; `None` if `interrupted` is not a tool request.
+    /// Returns the part that restarts an interrupted call with approval, or `None` if `interrupted` is not a tool
+    /// request.
     pub fn approve(interrupted: &Part) -> Option<Part> {
         interrupted.restart(Some(json!({ TOOL_APPROVED: true })), None)
     }

@@ -1,4 +1,4 @@
-//! Standing beside the generate loop.
+//! The interface between the generate loop and a journal of its effects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{ModelRequest, ModelResponse, MultipartToolResponse, ToolRequest};
 pub struct ModelEffect<'a> {
     /// The model's name.
     pub model: &'a str,
-    /// What it will be asked, before model hooks change it.
+    /// The request, before model hooks change it.
     pub request: &'a ModelRequest,
 }
 
@@ -30,75 +30,76 @@ pub struct ToolEffect<'a> {
     pub asked_by: Option<&'a EffectId>,
     /// The number of the request among those of its message.
     pub position: usize,
-    /// What is asked for.
+    /// The tool request.
     pub request: &'a ToolRequest,
-    /// What the tool says about being called again.
+    /// How the tool may be called again.
     pub replay: Replay,
 }
 
-/// How a tool call ended, if it did not fail.
+/// The end of a tool call that did not fail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ToolOutcome {
-    /// It returned this.
+    /// The tool returned this response.
     Finished(MultipartToolResponse),
-    /// It waits for an answer to this.
+    /// The tool interrupted with this data and waits for an answer.
     Interrupted(Value),
 }
 
-/// What a journal knows of a tool call from an earlier attempt.
+/// The journal's record of a tool call from an earlier attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolRecord {
-    /// Nothing that stands in the way of calling it.
+    /// No record that prevents the call.
     Nothing,
-    /// It began, and nobody knows how it ended.
+    /// The call began and its end is unknown.
     Started,
-    /// It ended, and this is how.
+    /// The call ended with this outcome.
     Ended(ToolOutcome),
 }
 
-/// Writes down what generations do, so that they can be taken up again.
+/// Records the effects of generations, so that an interrupted turn can be replayed.
 ///
 /// Calls of one message run at the same time, so all methods may be called concurrently; only
 /// [`calling`](EffectJournal::calling) is called in the order of the requests. An error of any method but
-/// [`failed`](EffectJournal::failed) fails the generation as it is: what cannot be written down is not used.
+/// [`failed`](EffectJournal::failed) fails the generation unchanged: an outcome that cannot be recorded is not used.
 #[async_trait]
 pub trait EffectJournal: Send + Sync + 'static {
-    /// The identity of a model call, and its reply if that is known.
+    /// Returns the identity of a model call, and its reply if it is known.
     async fn asking(&self, effect: ModelEffect<'_>) -> Result<(EffectId, Option<ModelResponse>)>;
 
-    /// A model replied, and the reply can be used. Every tool request in it has a reference.
+    /// Records a usable reply of a model. Every tool request in it has a reference.
     async fn replied(&self, id: &EffectId, response: &ModelResponse) -> Result<()>;
 
-    /// The identity of a tool call, and what is known of it.
+    /// Returns the identity of a tool call, and its record from an earlier attempt.
     async fn calling(&self, effect: ToolEffect<'_>) -> Result<(EffectId, ToolRecord)>;
 
-    /// The tool's own code is about to run.
+    /// Records that the tool's own code is about to run.
     async fn started(&self, id: &EffectId) -> Result<()>;
 
-    /// The tool call ended.
+    /// Records how the tool call ended.
     async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()>;
 
-    /// The tool call failed. `by_itself` says that the tool returned the error, as opposed to being cut short, panicking
-    /// or returning what its schema forbids, after which nobody knows whether it took effect.
+    /// Records that the tool call failed. `by_itself` is `true` if the tool returned the error. It is `false` if the
+    /// tool was cut short, panicked or returned an output that its schema forbids; then it is unknown whether it took
+    /// effect.
     async fn failed(&self, id: &EffectId, error: &Error, by_itself: bool);
 
-    /// The context in which the tool runs; a chance to follow what it does.
+    /// Returns the context in which the tool runs, which lets the journal follow its work.
     fn enter(&self, id: &EffectId, context: Context) -> Context {
         let _ = id;
         context
     }
 }
 
-/// `None` where a journal further out does not reach.
+/// `None` shields the generations below from a journal further out.
 struct Journal(Option<Arc<dyn EffectJournal>>);
 
-/// The same context, in which `journal` writes down what generations do.
+/// Returns the context with `journal`, which records the effects of generations that run in it.
 pub fn with_journal(context: Context, journal: Arc<dyn EffectJournal>) -> Context {
     context.with_extension(Arc::new(Journal(Some(journal))))
 }
 
-/// The same context, in which nothing is written down.
+/// Returns the context without a journal.
 pub fn without_journal(context: Context) -> Context {
     match context.extension::<Journal>() {
         Some(_) => context.with_extension(Arc::new(Journal(None))),
@@ -132,20 +133,20 @@ impl<'a> ToolEffect<'a> {
     }
 }
 
-/// The identity of one effect: the same on every attempt at it, and no other effect's. Cloning is cheap.
+/// The identity of one effect: equal on every attempt at it and different from every other effect's. Cloning is cheap.
 ///
-/// It is made of letters and digits, fit for the idempotency key of any service.
+/// It consists of letters and digits, so that it can be an idempotency key for any service.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EffectId(Arc<str>);
 
 impl EffectId {
-    /// An identity that no effect has had.
+    /// Creates an identity that no other effect has.
     pub fn fresh() -> Self {
         Self(Uuid::new_v4().simple().to_string().into())
     }
 
-    /// The identity as text.
+    /// Returns the identity as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

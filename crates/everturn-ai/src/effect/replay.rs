@@ -1,13 +1,13 @@
-//! How an effect may be repeated.
+//! The ways in which a tool call may be repeated.
 
 use serde::{Deserialize, Serialize};
 
-/// What a tool says about being called again when a turn is taken up after a crash.
+/// How a tool may be called again when a turn is replayed after a crash.
 ///
-/// It makes a difference only where what happens is written down, as agents with a store do. A result that was written
-/// down is used again; the question is what to do with a call of which only the beginning is known.
+/// It makes a difference only where a journal records effects, as in agents with a store. A recorded result is always
+/// used again; the declaration decides about a call of which only the beginning is known.
 ///
-/// | | written down | the call was under way when the process died |
+/// | | recorded | if the call was under way when the process died |
 /// |---|---|---|
 /// | `Pure` | nothing | it is run again, as are calls that had finished |
 /// | `Idempotent` | its result | it is run again |
@@ -17,36 +17,36 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Replay {
-    /// It only computes or reads, or changes nothing but the session: it may be run any number of times.
+    /// The tool only computes or reads, or changes only the session: it may run any number of times.
     Pure,
-    /// Running it twice with the same input has the effect of running it once.
+    /// Running the tool twice with equal input has the effect of running it once.
     Idempotent,
-    /// The other side recognises a repetition by a key: the tool hands it its effect id.
+    /// The service behind the tool recognises a repetition by a key: the tool passes on its effect id.
     Keyed,
-    /// It must not be run twice.
+    /// The tool must not run twice.
     ///
-    /// This is what holds for tools that say nothing: a question too many can be answered, a payment too many cannot be
-    /// taken back. It costs one more write per call.
+    /// This is the default: a needless question can be answered, a second payment cannot be taken back. It costs one
+    /// more write per call.
     #[default]
     Once,
 }
 
-/// What came of a call whose process died, as found out afterwards.
+/// The outcome of a call whose process died, as found out afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reconciliation<O> {
-    /// It took effect, and this is what it would have returned.
+    /// The call took effect and would have returned this output.
     Happened(O),
-    /// It did not take effect: it is run now.
+    /// The call did not take effect: it is run now.
     NeverHappened,
-    /// Nobody can tell: a person is asked.
+    /// The outcome cannot be determined: a person is asked.
     Unknown,
 }
 
 impl<O> Reconciliation<O> {
-    /// The same finding with its output changed.
+    /// Converts the output with `change`.
     ///
     /// # Errors
-    /// What `change` fails with.
+    /// The error of `change`.
     pub fn try_map<P, E>(self, change: impl FnOnce(O) -> Result<P, E>) -> Result<Reconciliation<P>, E> {
         Ok(match self {
             Self::Happened(output) => Reconciliation::Happened(change(output)?),

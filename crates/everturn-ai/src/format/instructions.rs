@@ -1,9 +1,9 @@
-//! Telling a model, in words, what form its output should have.
+//! Instructions that tell a model in words which form its output should have.
 
 use super::{FormatConfig, FormatHandler};
 use crate::{Feature, Message, Messages, OutputInstructions, Part, Role, metadata};
 
-/// The words to tell the model: the caller's own, the format's, or none.
+/// Returns the instructions for the model: the caller's, the format's, or none.
 pub fn resolve_instructions(
     asked: Option<&OutputInstructions>,
     config: &FormatConfig,
@@ -17,11 +17,11 @@ pub fn resolve_instructions(
     }
 }
 
-/// Adds format instructions to a request, and tells whether they were added.
+/// Adds format instructions to a request, and returns whether they were added.
 ///
-/// They take the place that a template kept for them; else they go to the end of the first system message, or of the
-/// last user message. Nothing is added if the messages already hold instructions, or have no such message. Only the
-/// one message is exchanged: a history that the request shares is neither changed nor copied.
+/// They replace the placeholder that a template kept for them; without one they go to the end of the first system
+/// message, or else of the last user message. Nothing is added if the messages already hold instructions, or if neither
+/// message exists. Only one message is replaced: a history that the request shares is neither changed nor copied.
 pub fn inject_instructions(messages: &mut Messages, instructions: &str) -> bool {
     if messages.any_with(Feature::OutputInstructions) {
         return false;

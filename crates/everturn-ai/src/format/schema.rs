@@ -1,8 +1,8 @@
-//! What formats need to know of a JSON Schema.
+//! The facts about a JSON Schema that formats need.
 
 use serde_json::Value;
 
-/// Whether a value of the schema may have a type; a schema that names no type allows any.
+/// Returns whether the schema allows values of a type; a schema that names no type allows any.
 pub(super) fn allows_type(schema: &Value, wanted: &str) -> bool {
     match schema.get("type") {
         None => true,
@@ -12,7 +12,7 @@ pub(super) fn allows_type(schema: &Value, wanted: &str) -> bool {
     }
 }
 
-/// The schema of an array's items, with the definitions that it may refer to.
+/// Returns the schema of an array's items, with the definitions that it may refer to.
 pub(super) fn items(schema: &Value) -> Option<Value> {
     let mut items = schema.get("items")?.clone();
     for definitions in ["$defs", "definitions"] {
@@ -23,7 +23,7 @@ pub(super) fn items(schema: &Value) -> Option<Value> {
     Some(items)
 }
 
-/// The values that the schema, or else the first of its properties that names any, allows.
+/// Returns the values that the schema allows, or else those of its first property that lists any.
 pub(super) fn choices(schema: &Value) -> Option<Vec<Value>> {
     let own = |schema: &Value| match schema.get("enum") {
         Some(Value::Array(values)) => Some(values.clone()),
@@ -32,7 +32,7 @@ pub(super) fn choices(schema: &Value) -> Option<Vec<Value>> {
     own(schema).or_else(|| schema.get("properties")?.as_object()?.values().find_map(own))
 }
 
-/// An enumeration written as alternatives of one constant each.
+/// Returns the values of an enumeration written as alternatives of one constant each.
 fn constants(schema: &Value) -> Option<Vec<Value>> {
     if let Some(value) = schema.get("const") {
         return Some(vec![value.clone()]);
@@ -48,7 +48,7 @@ fn constants(schema: &Value) -> Option<Vec<Value>> {
     Some(values.into_iter().flatten().collect())
 }
 
-/// A schema in a fenced block, as instructions show it.
+/// Formats a schema as a fenced block for instructions.
 pub(super) fn fenced(schema: &Value) -> String {
     format!("```json\n{schema}\n```")
 }

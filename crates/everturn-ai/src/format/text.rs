@@ -1,4 +1,4 @@
-//! Text: the format that gives the answer as it is, and the text of a message while it is streamed.
+//! Plain text: the format that returns the answer unchanged, and the text of a message while it is streamed.
 
 use std::borrow::Cow;
 
@@ -52,14 +52,14 @@ impl ChunkParser for Chunks {
     }
 }
 
-/// Tells what text is new in a chunk, also when chunks repeat everything before them.
+/// Finds the text that is new in each chunk, even if chunks repeat everything before them.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkText {
     seen: usize,
 }
 
 impl ChunkText {
-    /// The text of `chunk` that no earlier chunk had.
+    /// Returns the text of `chunk` that no earlier chunk had.
     pub fn added<'a>(&mut self, chunk: &'a ModelResponseChunk) -> Cow<'a, str> {
         let text = chunk.text();
         if !chunk.aggregated {

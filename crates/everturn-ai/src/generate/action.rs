@@ -1,4 +1,4 @@
-//! The action `/util/generate`: a generation for callers that name everything.
+//! The action `/util/generate`: a generation whose models, tools and middleware are given by name.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::{GenerateActionOptions, ModelResponse, ModelResponseChunk};
 
 /// Registers the action `/util/generate`.
 ///
-/// The action resolves names in the registry it is registered in.
+/// The action looks names up in the registry in which it is registered.
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if it is registered already.
 pub fn register_generate(registry: &Registry) -> Result<()> {
-    // The action is kept in the registry, so it must not keep the registry.
+    // A strong handle would be a cycle: the registry holds the action.
     let own = registry.downgrade();
     let action: Action<GenerateActionOptions, ModelResponse, ModelResponseChunk> =
         Action::streaming(ActionType::UTIL, "generate", move |options, context, emitter| {

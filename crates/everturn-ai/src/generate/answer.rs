@@ -1,4 +1,4 @@
-//! What a model answered, before anybody acts on it; answers that a caller cannot use become errors that carry them.
+//! Checking a model's answer before anything uses it. An unusable answer becomes an error that carries it.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::call::Call;
 use crate::{FinishReason, Message, ModelResponse, Part, PartKind, reason};
 
 impl Call {
-    /// The response made ready for use: every tool request can be referred to, and a finished output is valid.
+    /// Prepares a response for use: gives every tool request a reference and validates a finished output.
     pub(super) fn examined(&self, mut response: ModelResponse) -> Result<ModelResponse> {
         let is_blocked = response.finish_reason == Some(FinishReason::Blocked);
         if is_blocked && !self.allows_blocked {
@@ -32,14 +32,14 @@ impl Call {
     }
 }
 
-/// Whether the message is an answer to be held to the output's schema, and not one on its way or cut short.
+/// Returns whether the message is a finished answer, which must match the output's schema.
 fn is_finished(message: &Message, finish: Option<FinishReason>) -> bool {
     use FinishReason::{Aborted, Blocked, Interrupted, Other};
     let is_cut_short = matches!(finish, Some(Blocked | Aborted | Interrupted | Other));
     !is_cut_short && message.tool_requests().next().is_none()
 }
 
-/// Some providers do not tell calls apart; responses and restarts have to.
+/// Adds references to tool requests whose provider gave none: responses and restarts refer to calls by them.
 fn with_references(message: Message) -> Message {
     if message.tool_requests().all(|request| request.reference.is_some()) {
         return message;
@@ -58,7 +58,7 @@ fn with_reference(part: Part) -> Part {
     }
 }
 
-/// The response in an error's source chain.
+/// The response that an error carries in its source chain.
 #[derive(Debug)]
 struct UnusableResponse(ModelResponse);
 
@@ -70,7 +70,8 @@ impl fmt::Display for UnusableResponse {
 
 impl std::error::Error for UnusableResponse {}
 
-/// The response that an error of [`Generate`](crate::Generate) is about: a blocked one, or one without a message.
+/// Returns the response that an error of [`Generate`](crate::Generate) is about: a blocked one, or one without a
+/// message.
 pub fn unusable_response(error: &Error) -> Option<&ModelResponse> {
     error
         .find_source::<UnusableResponse>()
@@ -103,7 +104,7 @@ pub(super) fn no_message(response: ModelResponse) -> Error {
 }
 
 fn unusable(message: String, reason: Reason, response: ModelResponse) -> Error {
-    // The request stays out of what may travel: it is the caller's own, and may be long.
+    // The request is left out of the error: it is the caller's own, and may be long.
     let told = ModelResponse {
         request: None,
         ..response.clone()

@@ -1,4 +1,4 @@
-//! Asking for a generation.
+//! The builder of a generation.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -18,9 +18,9 @@ use crate::{
     ModelReference, ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource, ToolChoice,
 };
 
-/// A generation to be run: everything is optional but something to generate from.
+/// A generation to run. Everything is optional except something to generate from.
 ///
-/// `T` is what [`Generated::output`] gives; choose it with [`Generate::output`].
+/// `T` is the type that [`Generated::output`] returns; choose it with [`Generate::output`].
 ///
 /// ```
 /// use everturn_ai::{Generate, ModelInfo, ModelResponse, Tool, ToolContext, define_model};
@@ -52,7 +52,7 @@ pub struct Generate<T = Value> {
 }
 
 impl Generate {
-    /// A generation with the models, tools and middleware of a registry.
+    /// Creates a generation that finds models, tools and middleware in a registry.
     pub fn new(registry: &Registry) -> Self {
         Self {
             plan: Box::new(Plan::new(registry)),
@@ -60,7 +60,7 @@ impl Generate {
         }
     }
 
-    /// A generation from options that name everything, as prompts and remote callers give them.
+    /// Creates a generation from options that name everything, as prompts and remote callers send them.
     pub fn from_options(registry: &Registry, options: GenerateActionOptions) -> Self {
         Self {
             plan: Box::new(Plan::from_options(registry, options)),
@@ -75,47 +75,47 @@ impl<T> Generate<T> {
         self
     }
 
-    /// The model, by name or with settings for it; the registry's default model if not given.
+    /// Sets the model, by name or with settings for it; the registry's default model if not given.
     pub fn model(self, model: impl Into<ModelReference>) -> Self {
         self.edit(|plan| plan.model = Some(model.into()))
     }
 
-    /// Settings for the model; they are laid over those of the model reference.
+    /// Sets the settings for the model, which override those of the model reference key by key.
     pub fn config(self, config: impl Serialize) -> Self {
         self.edit(|plan| plan.config = serde_json::to_value(config).map(Some).map_err(Into::into))
     }
 
-    /// The system prompt, put before all messages.
+    /// Sets the system prompt, put before all messages.
     pub fn system(self, content: impl Into<Content>) -> Self {
         self.edit(|plan| plan.system = Some(content.into()))
     }
 
-    /// The conversation so far; called again, more of it. A [`History`](crate::History) is shared, not copied.
+    /// Appends messages to the conversation. A [`History`](crate::History) is shared, not copied.
     pub fn messages(self, messages: impl Into<Messages>) -> Self {
         self.edit(|plan| plan.messages.append(messages.into()))
     }
 
-    /// What the user says now, put after all messages.
+    /// Sets the user's new message, which comes after all messages.
     pub fn prompt(self, content: impl Into<Content>) -> Self {
         self.edit(|plan| plan.prompt = Some(content.into()))
     }
 
-    /// A tool that the model may call; it replaces one of the same name that was given before.
+    /// Adds a tool that the model may call; it replaces an earlier one of the same name.
     pub fn tool(self, tool: impl IntoTool) -> Self {
         self.edit(|plan| tool.into_tool().add_to(&mut plan.tools))
     }
 
-    /// Tools that the model may call, each as [`Generate::tool`] gives it.
+    /// Adds tools that the model may call, each as with [`Generate::tool`].
     pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
         tools.into_iter().fold(self, Self::tool)
     }
 
-    /// Whether the model may, must or must not call tools.
+    /// Sets whether the model may, must or must not call tools.
     pub fn tool_choice(self, choice: ToolChoice) -> Self {
         self.edit(|plan| plan.tool_choice = Some(choice))
     }
 
-    /// Whether to give tool requests back instead of running the tools.
+    /// Sets whether to return tool requests to the caller instead of running the tools.
     pub fn return_tool_requests(self, returns: bool) -> Self {
         self.edit(|plan| plan.returns_tool_requests = returns)
     }
@@ -125,17 +125,17 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.max_rounds = Some(rounds))
     }
 
-    /// Documents to answer from.
+    /// Adds documents to answer from.
     pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
         self.edit(|plan| plan.docs.extend(docs.into_iter().map(Into::into)))
     }
 
-    /// A resource that messages may link to, asked before the registered ones.
+    /// Adds a resource that messages may link to. It is searched before the registered ones.
     pub fn resource(self, resource: Resource) -> Self {
         self.edit(|plan| plan.resources.push(ResourceReference::Resource(resource)))
     }
 
-    /// A registered resource that is asked before the other registered ones.
+    /// Adds a registered resource that is searched before the other registered ones.
     pub fn resource_named(self, name: impl Into<String>) -> Self {
         self.edit(|plan| plan.resources.push(ResourceReference::Name(name.into())))
     }
@@ -174,17 +174,17 @@ impl<T> Generate<T> {
         })
     }
 
-    /// Whether the provider should enforce the schema; the format decides if not given.
+    /// Sets whether the provider should enforce the schema; the format decides if not given.
     pub fn output_constrained(self, constrained: bool) -> Self {
         self.edit(|plan| plan.output.constrained = Some(constrained))
     }
 
-    /// The MIME type of the output; the format's if not given.
+    /// Sets the MIME type of the output; the format's if not given.
     pub fn output_content_type(self, content_type: impl Into<String>) -> Self {
         self.edit(|plan| plan.output.content_type = Some(content_type.into()))
     }
 
-    /// Whether the model is told the format in words, and in which; the format decides if not given.
+    /// Sets whether the model is told the format in words, and in which; the format decides if not given.
     pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
         self.edit(|plan| plan.output.instructions = Some(instructions.into()))
     }
@@ -194,7 +194,7 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.output = output)
     }
 
-    /// The same generation, whose output is read as another type.
+    /// Changes the type that the output is read as.
     pub(crate) fn read_as<U>(self) -> Generate<U> {
         Generate {
             plan: self.plan,
@@ -202,7 +202,7 @@ impl<T> Generate<T> {
         }
     }
 
-    /// Answers the interrupted tool requests of the last message. Answers that were given before are replaced.
+    /// Answers the interrupted tool requests of the last message. Replaces earlier answers.
     pub fn answers(self, answers: impl Into<Answers>) -> Self {
         self.edit(|plan| plan.answers = Some(answers.into()))
     }
@@ -223,27 +223,27 @@ impl<T> Generate<T> {
         })
     }
 
-    /// Middleware for this generation; of several the first is the outermost.
+    /// Adds middleware for this generation; the first one added is the outermost.
     pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
         self.edit(|plan| plan.middleware.push(middleware.into_middleware()))
     }
 
-    /// Who calls, and until when; the context this code runs in if not given.
+    /// Sets the context: the caller's identity and the deadline; the current context if not given.
     pub fn context(self, context: Context) -> Self {
         self.edit(|plan| plan.context = Some(context))
     }
 
-    /// The name of the rounds' spans.
+    /// Sets the name of the rounds' spans.
     pub fn step_name(self, name: impl Into<String>) -> Self {
         self.edit(|plan| plan.step_name = Some(name.into()))
     }
 
-    /// Gives a blocked response back instead of failing.
+    /// Returns a blocked response to the caller instead of failing.
     pub fn allow_blocked(self) -> Self {
         self.edit(|plan| plan.allows_blocked = true)
     }
 
-    /// Where chunks go as they come, for a caller that has a stream of its own to feed.
+    /// Sends chunks to `emitter` as they come, for a caller that feeds a stream of its own.
     pub fn emitter(self, emitter: Emitter<ModelResponseChunk>) -> Self {
         self.edit(|plan| plan.emitter = emitter)
     }
@@ -251,13 +251,13 @@ impl<T> Generate<T> {
     /// Runs the generation to its end.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a request that makes no sense, `NOT_FOUND` for a name that does not exist, and what the
-    /// table of [the module](crate::Generate) says; else what the model fails with.
+    /// `INVALID_ARGUMENT` for an invalid request, `NOT_FOUND` for a name that does not exist, the errors in the table
+    /// of [the module](crate::Generate), and the model's error.
     pub async fn run(self) -> Result<Generated<T>> {
         Ok(Generated::new(self.plan.run(FirstSpan::Own, |_| ()).await?))
     }
 
-    /// The request the model would first be sent; it needs no model.
+    /// Returns the request that the model would be sent first; no model is needed.
     pub(crate) async fn request(self) -> Result<ModelRequest> {
         self.plan.request().await
     }
@@ -277,7 +277,7 @@ impl<T: 'static> IntoFuture for Generate<T> {
     }
 }
 
-/// The format in which a model best gives a value that is neither an object nor an array.
+/// Returns the format in which a model best writes a value that is neither an object nor an array.
 fn natural_format(schema: &Value) -> Option<&'static str> {
     let is_constant = |alternative: &Value| alternative.get("const").is_some_and(Value::is_string);
     let alternatives = schema.get("oneOf").and_then(Value::as_array);

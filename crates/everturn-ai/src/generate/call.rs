@@ -24,7 +24,7 @@ pub(super) struct Call {
     pub(super) returns_tool_requests: bool,
     pub(super) allows_blocked: bool,
     pub(super) step_name: String,
-    /// Where the round that runs now streams its first message.
+    /// The index of the first message that the current round streams.
     pub(super) message_index: Arc<AtomicU32>,
 }
 
@@ -54,7 +54,7 @@ impl Call {
         NextModel::around_model(&self.chain, core).run(asked).await
     }
 
-    /// A hook may have chosen another model.
+    /// Returns the model with that name: a hook may have chosen another than the call's own.
     async fn model_for(&self, name: &str) -> Result<ModelHandle> {
         if name == self.model_name {
             return Ok(self.model.clone());
@@ -62,7 +62,7 @@ impl Call {
         ModelHandle::resolve(&self.registry, name).await
     }
 
-    /// The first round.
+    /// Returns the first round.
     pub(super) fn opening(
         &self,
         request: ModelRequest,
@@ -81,7 +81,7 @@ impl Call {
         }
     }
 
-    /// What hooks stream without saying as whom and where is the model's next message.
+    /// Gives chunks from hooks without a role or an index those of the model's next message.
     fn with_defaults(&self, emitter: &Emitter<ModelResponseChunk>) -> Emitter<ModelResponseChunk> {
         if self.chain.is_empty() {
             return emitter.clone();

@@ -1,7 +1,7 @@
-//! Chunks as a consumer gets them, and what accumulates over them.
+//! Chunks as a consumer receives them, and the text accumulated over them.
 //!
-//! Text accumulates only where somebody needs it, so that a long stream is not kept in memory for nothing: for
-//! partial output if an output format was asked for, and for the text so far if the stream was told to keep it.
+//! Text accumulates only where it is needed, so that a long stream does not fill the memory: for partial output if an
+//! output format was asked for, and for the text so far if the stream was told to keep it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,10 +25,10 @@ pub struct Chunk<T = Value> {
 }
 
 impl<T> Chunk<T> {
-    /// What is known, or new, of the output, if it can be read as a `T` already.
+    /// Returns the known, or new, part of the output if it can already be read as a `T`.
     ///
-    /// For `json` that is the whole value as far as it came; for `array` and `jsonl` the items completed since the
-    /// output of the chunk before was asked for.
+    /// For `json` this is the whole value so far; for `array` and `jsonl` it is the items completed since the output of
+    /// an earlier chunk was read.
     pub fn output(&self) -> Option<T>
     where
         T: DeserializeOwned,
@@ -36,20 +36,20 @@ impl<T> Chunk<T> {
         serde_json::from_value(self.output_value()?).ok()
     }
 
-    /// Like [`Chunk::output`], as JSON; also what is not a whole `T` yet.
+    /// Like [`Chunk::output`], as JSON; includes output that is not yet a whole `T`.
     pub fn output_value(&self) -> Option<Value> {
         let parsed = || locked(self.partial.as_ref()?).parse();
         self.value.get_or_init(parsed).clone()
     }
 
-    /// The text of this message up to and with this chunk; `None` unless the stream
+    /// Returns the text of this message up to and including this chunk; `None` unless the stream
     /// [accumulates](super::GenerateStream::accumulating).
     pub fn accumulated_text(&self) -> Option<String> {
         let (text, len) = self.text.as_ref()?;
         Some(locked(text)[..*len].to_owned())
     }
 
-    /// The chunk as it travels.
+    /// Returns the chunk as it is sent on the wire.
     pub fn into_inner(self) -> ModelResponseChunk {
         self.inner
     }
@@ -73,7 +73,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a consumer keeps of the message that is being streamed.
+/// The state that a consumer keeps of the message being streamed.
 #[derive(Default)]
 pub(super) struct Accumulation {
     keeps_text: bool,
@@ -88,7 +88,7 @@ impl Accumulation {
         self.keeps_text = true;
     }
 
-    /// The chunk as the consumer gets it. With another index another message begins.
+    /// Wraps a chunk for the consumer. A chunk with another index begins another message.
     pub(super) fn dress<T>(&mut self, chunk: ModelResponseChunk, plan: Option<&OutputPlan>) -> Chunk<T> {
         if chunk.index != self.index {
             let parser = plan.and_then(OutputPlan::chunk_parser);
@@ -120,7 +120,7 @@ impl Accumulation {
     }
 }
 
-/// The parser of one streamed message, and the text it has not been asked about.
+/// The parser of one streamed message, and the chunks it has not parsed yet.
 struct PartialOutput {
     parser: Box<dyn ChunkParser>,
     waiting: Waiting,
@@ -147,7 +147,7 @@ impl PartialOutput {
         }
     }
 
-    /// Parsing is put off until somebody asks: to parse all that came so far with every chunk is quadratic.
+    /// Parses the waiting chunks only when asked: parsing everything so far with every chunk would be quadratic.
     fn parse(&mut self) -> Option<Value> {
         let waiting = ModelResponseChunk::new(std::mem::take(&mut self.waiting.text));
         self.parser.parse_chunk(&waiting).ok().flatten()

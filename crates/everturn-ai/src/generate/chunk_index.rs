@@ -1,4 +1,4 @@
-//! Which message of the exchange a chunk belongs to.
+//! The index that says which message of the exchange a chunk belongs to.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,8 +8,8 @@ use crate::{ModelResponseChunk, Role};
 
 /// Stamps the chunks of one round with their role and index. Cloning gives another handle to the same count.
 ///
-/// The index goes up when the role changes within the round; a round in which the model streamed nothing has no message
-/// to count before its tools answer.
+/// The index goes up when the role changes within the round. If the model streamed nothing in a round, its tools'
+/// answers do not raise the index.
 #[derive(Clone)]
 pub(super) struct ChunkIndex(Arc<Mutex<Position>>);
 
@@ -41,18 +41,18 @@ impl ChunkIndex {
         chunk
     }
 
-    /// The index for the round that follows.
+    /// Returns the index for the round that follows.
     pub(super) fn following(&self) -> u32 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).index + 1
     }
 
-    /// An emitter that stamps what it passes on; silent if nobody listens.
+    /// Returns an emitter that stamps chunks and sends them to `sink`; a silent one if `sink` has no listener.
     pub(super) fn stamping(&self, sink: &Emitter<ModelResponseChunk>) -> Emitter<ModelResponseChunk> {
         let index = self.clone();
         sink.map_from(move |chunk| Ok(index.stamped(chunk)))
     }
 
-    /// Like [`ChunkIndex::stamping`] for several senders at once: stamped and sent one after the other.
+    /// Like [`ChunkIndex::stamping`], for several senders at once: stamping and sending a chunk is one step.
     pub(super) fn stamping_one_by_one(
         &self,
         sink: &Emitter<ModelResponseChunk>,

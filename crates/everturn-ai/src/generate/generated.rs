@@ -1,4 +1,4 @@
-//! What a generation gives back.
+//! The result of a generation.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use crate::{FinishReason, Message, Messages, ModelResponse, Part, ToolRequest};
 
 /// The response to a generation, with its output as a `T`.
 ///
-/// It is a [`ModelResponse`] in every respect; this type knows how to read the output in it.
+/// It dereferences to the [`ModelResponse`] and can also parse its output.
 pub struct Generated<T = Value> {
     response: ModelResponse,
     plan: Arc<OutputPlan>,
@@ -31,7 +31,7 @@ impl<T> Generated<T> {
         }
     }
 
-    /// The output, read as the format says; JSON found in the text if there is no format.
+    /// Parses the output as the format says; without a format, parses JSON found in the text.
     ///
     /// # Errors
     /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the answer holds no output, or not a `T`.
@@ -45,7 +45,7 @@ impl<T> Generated<T> {
         serde_json::from_value(value).map_err(|error| invalid(&format!("the output cannot be read: {error}")))
     }
 
-    /// The output as JSON; `None` if the answer holds none.
+    /// Returns the output as JSON; `None` if the answer holds none.
     ///
     /// # Errors
     /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the answer is not of the format.
@@ -56,7 +56,7 @@ impl<T> Generated<T> {
             .map_or(Ok(None), |message| self.plan.read(message))
     }
 
-    /// The whole conversation: what was asked, and the answer.
+    /// Returns the whole conversation: the request's messages and the answer.
     pub fn messages(&self) -> Messages {
         let mut messages = self
             .response
@@ -73,17 +73,17 @@ impl<T> Generated<T> {
         self.response.finish_reason.unwrap_or(FinishReason::Unknown)
     }
 
-    /// The tool requests that wait for an answer, if the generation was interrupted.
+    /// Returns the tool requests that wait for an answer, if the generation was interrupted.
     pub fn interrupts(&self) -> impl Iterator<Item = &Part> {
         self.response.message.iter().flat_map(Message::interrupts)
     }
 
-    /// The tool requests in the answer.
+    /// Returns the tool requests in the answer.
     pub fn tool_requests(&self) -> impl Iterator<Item = &ToolRequest> {
         self.response.message.iter().flat_map(Message::tool_requests)
     }
 
-    /// The response as it travels.
+    /// Returns the response as it is sent on the wire.
     pub fn into_response(self) -> ModelResponse {
         self.response
     }

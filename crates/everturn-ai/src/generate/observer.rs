@@ -1,4 +1,4 @@
-//! A look into the loop for whoever keeps the conversation.
+//! Observing the generate loop, for the owner of the conversation.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use everturn_core::{Context, Result};
 
 use crate::Messages;
 
-/// Told about the progress of the generations that run in a context. What the tools of such a generation generate is
-/// another conversation, and not told.
+/// Observes the progress of generations that run in a context. Generations inside tools are other conversations and are
+/// not observed.
 #[async_trait]
 pub trait GenerateObserver: Send + Sync + 'static {
-    /// All tools that a model asked for have answered, and the model has not seen the answers yet.
+    /// Called when all tools of a round have answered, before the model sees the answers.
     ///
     /// `messages` is the whole conversation, answers included. An error fails the generation.
     async fn round_end(&self, messages: &Messages) -> Result<()> {
@@ -22,12 +22,12 @@ pub trait GenerateObserver: Send + Sync + 'static {
 
 struct Observer(Option<Arc<dyn GenerateObserver>>);
 
-/// The same context, in which `observer` is told about generations.
+/// Returns the context with `observer`, which observes the generations that run in it.
 pub fn with_observer(context: Context, observer: Arc<dyn GenerateObserver>) -> Context {
     context.with_extension(Arc::new(Observer(Some(observer))))
 }
 
-/// The same context, in which nobody is told about generations.
+/// Returns the context without an observer.
 pub(super) fn unobserved(context: Context) -> Context {
     match context.extension::<Observer>() {
         Some(observer) if observer.0.is_some() => context.with_extension(Arc::new(Observer(None))),

@@ -1,4 +1,4 @@
-//! What a generation's output is to be, and reading it; output formats by name.
+//! The output that a generation is asked for: resolving its format, and parsing it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::format::{
 };
 use crate::{GenerateActionOutputConfig, Message, OutputConfig, extract_json, metadata};
 
-/// A format that only names what providers do; there is nothing to parse.
+/// A format name that only providers understand; there is nothing to parse.
 const MEDIA: &str = "media";
 
 /// The output that a generation was asked for, resolved once.
@@ -46,7 +46,7 @@ impl OutputPlan {
         let defaults = format.config();
         let config = defaults.resolve(asked);
         let instructions = resolve_instructions(asked.instructions.as_ref(), &defaults, handler.as_ref());
-        // Nobody else will tell the model the schema if the provider is not to enforce it.
+        // If the provider does not enforce the schema, the instructions are the only way for the model to learn it.
         let is_untold = asked.instructions.is_none() && config.constrained == Some(false);
         let instructions = instructions.or_else(|| is_untold.then(|| handler.instructions()).flatten());
         Ok(Self {
@@ -73,7 +73,7 @@ impl OutputPlan {
         }
     }
 
-    /// The output in a message: what the format reads, else a data part, else JSON in the text.
+    /// Parses the output in a message: by the format, else from a data part, else from JSON in the text.
     pub(super) fn read(&self, message: &Message) -> Result<Option<Value>> {
         match &self.handler {
             Some(handler) => handler.parse_message(message).map_err(|error| unreadable(&error)),
@@ -85,7 +85,8 @@ impl OutputPlan {
         self.handler.as_ref().map(|handler| handler.chunk_parser())
     }
 
-    /// The model's message with a note of what was asked for, so that whoever reads the history later can parse it.
+    /// Records the requested output in the metadata of the model's message, so that a later reader of the history can
+    /// parse it.
     pub(super) fn noted(&self, message: Message) -> Message {
         let OutputConfig {
             format, content_type, ..
@@ -122,7 +123,7 @@ const FORMAT_KEY: &str = "/format/";
 
 struct Registered(Arc<dyn Format>);
 
-/// Registers an output format under its name; it takes the place of a built-in one.
+/// Registers an output format under its name; it replaces a built-in format of that name.
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if a format of that name was registered before.

@@ -1,4 +1,4 @@
-//! What a caller asked for, and turning it into a call.
+//! The settings that a caller gave, and resolving them to a call.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
 
 const DEFAULT_MAX_ROUNDS: u32 = 5;
 
-/// A resource at hand, or the name of a registered one.
+/// A resource itself, or the name of a registered one.
 #[derive(Clone)]
 pub(super) enum ResourceReference {
     Resource(Resource),
@@ -32,7 +32,7 @@ pub(super) enum ResourceReference {
 pub(super) struct Plan {
     pub(super) registry: Registry,
     pub(super) model: Option<ModelReference>,
-    /// An error is kept until the call is run: a builder does not fail half way.
+    /// An error is kept until the call is run, because builder methods do not fail.
     pub(super) config: Result<Option<Value>>,
     pub(super) system: Option<Content>,
     pub(super) messages: Messages,
@@ -44,7 +44,7 @@ pub(super) struct Plan {
     pub(super) docs: Vec<Document>,
     pub(super) resources: Vec<ResourceReference>,
     pub(super) output: GenerateActionOutputConfig,
-    /// Whether the format is that of the output's type, which goes with the type.
+    /// Whether the format was inferred from the output's type, and changes with the type.
     pub(super) has_natural_format: bool,
     pub(super) answers: Option<Answers>,
     pub(super) middleware: Vec<MiddlewareSource>,
@@ -54,14 +54,14 @@ pub(super) struct Plan {
     pub(super) emitter: Emitter<ModelResponseChunk>,
 }
 
-/// What came of a call.
+/// The result of a finished call.
 #[derive(Clone)]
 pub(super) struct Finished {
     pub(super) response: ModelResponse,
     pub(super) output: Arc<OutputPlan>,
 }
 
-/// What was looked up for a call, beside its model.
+/// The parts of a call, other than its model, that were looked up.
 struct Assembled {
     chain: Vec<Arc<dyn Middleware>>,
     tools: ToolTable,
@@ -69,11 +69,11 @@ struct Assembled {
     output: OutputPlan,
 }
 
-/// Whose span the first round runs in.
+/// The span in which the first round runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstSpan {
     Own,
-    /// That of the generate action, which looks the same.
+    /// The span of the generate action, which has the same form.
     Callers,
 }
 
@@ -138,10 +138,10 @@ impl Plan {
         }
     }
 
-    /// Runs the whole generation. `announce` hears what the output is to be before the first chunk is sent.
+    /// Runs the whole generation. Calls `announce` with the output plan before the first chunk is sent.
     ///
-    /// The future is boxed twice because what wraps a future, as catching panics does, holds it by value: a large one
-    /// would be moved across the stack over and over.
+    /// The future is boxed twice: a wrapper such as the one that catches panics holds its future by value, and a large
+    /// future would be moved across the stack at every layer.
     pub(super) fn run(
         self: Box<Self>,
         first: FirstSpan,
@@ -199,7 +199,7 @@ impl Plan {
         Ok((call, request))
     }
 
-    /// The first request alone, for callers that only look at it; it needs no model.
+    /// Returns the first request alone, without resolving a model.
     pub(super) async fn request(self) -> Result<ModelRequest> {
         self.check_messages()?;
         let reference = self.model.clone().and_then(|model| model.config);
@@ -248,7 +248,7 @@ impl Plan {
         ))
     }
 
-    /// System first, then the conversation, then the prompt.
+    /// Concatenates the system message, the conversation and the prompt.
     fn all_messages(&self) -> Messages {
         let Some(system) = &self.system else {
             return self.with_prompt(self.messages.clone());
@@ -277,7 +277,7 @@ async fn resolve_resources(references: Vec<ResourceReference>, registry: &Regist
     Ok(resources)
 }
 
-/// The call's settings over those of the model reference; `None` rather than an empty object.
+/// Returns the call's settings over those of the model reference; `None` instead of an empty object.
 fn merged(reference: Option<Value>, call: Option<Value>) -> Option<Value> {
     let merged = match call {
         None | Some(Value::Null) => reference?,

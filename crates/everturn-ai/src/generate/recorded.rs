@@ -1,4 +1,4 @@
-//! The loop beside an [`EffectJournal`]: what is known is not done again, what is done is written down before it is used.
+//! The loop's use of an [`EffectJournal`]: known outcomes are not produced again, and new ones are recorded before use.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,15 +15,15 @@ use crate::{
     ToolContext, ToolEffect, ToolOutcome, ToolRecord, interrupt_data, outcome_unknown,
 };
 
-/// What a model said, ready for use.
+/// A model's reply, ready for use.
 pub(super) struct Reply {
     pub(super) response: ModelResponse,
-    /// Its identity, where what happens is written down.
+    /// The identity of the model call; `None` without a journal.
     pub(super) effect: Option<EffectId>,
 }
 
 impl Call {
-    /// Asks the model, unless it is known what it said.
+    /// Asks the model, unless the journal knows its reply.
     pub(super) async fn reply(self: &Arc<Self>, round: &GenerateRound, index: &ChunkIndex) -> Result<Reply> {
         let Some(journal) = journal_of(&round.context) else {
             return Ok(Reply {
@@ -55,7 +55,7 @@ impl Call {
     }
 }
 
-/// Streams a known reply as a whole.
+/// Streams a known reply as one chunk.
 async fn send_known(response: &ModelResponse, round: &GenerateRound, index: &ChunkIndex) -> Result<()> {
     let Some(message) = response.message.as_ref().filter(|_| round.emitter.is_streaming()) else {
         return Ok(());
@@ -67,17 +67,17 @@ async fn send_known(response: &ModelResponse, round: &GenerateRound, index: &Chu
     round.emitter.send(index.stamped(chunk)).await
 }
 
-/// One tool call that is written down.
+/// One tool call that the journal records.
 pub(super) struct Recording {
     journal: Arc<dyn EffectJournal>,
     id: EffectId,
     known: ToolRecord,
-    /// Why the journal could not write; it is no failure of the tool.
+    /// The journal's own error, which is no failure of the tool.
     fault: OnceLock<Error>,
 }
 
 impl Recording {
-    /// How a call is written down; `None` if it is not.
+    /// Creates the recording of a call; `None` without a journal.
     pub(super) async fn of(
         call: &ToolCall,
         reply: Option<&EffectId>,
@@ -96,7 +96,7 @@ impl Recording {
         }))
     }
 
-    /// Makes the call with `run`, unless it is known what came of it.
+    /// Makes the call with `run`, unless the journal knows its outcome.
     pub(super) async fn around(
         self,
         call: ToolCall,
@@ -145,10 +145,10 @@ impl Recording {
         }
     }
 
-    /// The tool's own code is about to run: writes it down, and gives it its circumstances.
+    /// Records that the tool's own code is about to run, and returns the context for it.
     pub(super) async fn begin(&self, call: ToolCall) -> Result<ToolContext> {
         if let Err(error) = self.journal.started(&self.id).await {
-            // A hook may swallow the error; the call is lost all the same.
+            // A hook may swallow the error, and the call must fail all the same.
             let _ = self.fault.set(error.clone());
             return Err(error);
         }
@@ -160,13 +160,13 @@ impl Recording {
         ToolContext::for_request(context, call.part, call.emitter).with_effect(self.id.clone())
     }
 
-    /// Has the tool find out what came of the call.
+    /// Asks the tool's reconcile function what came of the call.
     async fn reconciled(&self, call: &ToolCall) -> Result<Reconciliation<ToolOutcome>> {
         let input = call.request().and_then(|request| request.input.clone());
         let found = call.tool.reconcile(input, self.circumstances(call.clone())).await;
         match found {
             Ok(found) => found.try_map(|response| Ok(ToolOutcome::Finished(response))),
-            // The function may ask a question of its own.
+            // The reconcile function may interrupt with a question of its own.
             Err(error) => match interrupt_data(&error) {
                 Some(data) => Ok(Reconciliation::Happened(ToolOutcome::Interrupted(data.clone()))),
                 None => Err(error.context(format_args!(
@@ -186,7 +186,7 @@ fn unknown(id: &EffectId) -> Result<ToolOutcome> {
     }
 }
 
-/// Whether the tool returned the error, and so says that nothing happened.
+/// Returns whether the tool itself returned the error, which says that the call had no effect.
 fn is_the_tools_own(error: &Error, context: &Context) -> bool {
     let cut_short = context.is_cancelled()
         || context

@@ -1,4 +1,4 @@
-//! One round: ask the model, run what it asks for, and take the next round inside this one.
+//! One round: ask the model, run the tools it asks for, and run the next round inside this one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,11 +19,11 @@ use crate::middleware::{GenerateRound, NextRound};
 use crate::resource::expand_resources;
 use crate::{Message, ModelResponse, ModelResponseChunk, Role, reason};
 
-/// How many rounds nest on one stack.
+/// How many rounds run on one stack.
 const ROUNDS_PER_STACK: u32 = 4;
 
 impl Call {
-    /// Takes a round in a span of its own.
+    /// Runs a round in a span of its own.
     pub(super) fn round(self: Arc<Self>, round: GenerateRound) -> BoxFuture<'static, Result<ModelResponse>> {
         Box::pin(async move {
             let context = round.context.clone();
@@ -43,7 +43,7 @@ impl Call {
         })
     }
 
-    /// Takes a round, through the generate hooks.
+    /// Runs a round through the generate hooks.
     pub(super) fn round_in_current_span(
         self: Arc<Self>,
         round: GenerateRound,
@@ -81,8 +81,8 @@ impl Call {
         self.deeper(following).await
     }
 
-    /// Takes a round inside another. Each takes its share of the thread's stack while it is polled, so every few rounds
-    /// one gets a task, and with it a stack, of its own.
+    /// Runs a round inside another. Each nested round takes a share of the thread's stack while it is polled, so every
+    /// few rounds one is spawned as a task, which has a stack of its own.
     async fn deeper(self: Arc<Self>, round: GenerateRound) -> Result<ModelResponse> {
         let is_due = round.index.is_multiple_of(ROUNDS_PER_STACK);
         let work = self.round(round);
@@ -99,7 +99,7 @@ impl Call {
         }
     }
 
-    /// The model's message, if it asks for tools that this call is to run.
+    /// Returns the model's message if it asks for tools that this call is to run.
     fn message_with_work(&self, response: &ModelResponse) -> Option<Message> {
         let message = response
             .message
@@ -110,7 +110,7 @@ impl Call {
     }
 }
 
-/// The round after the tools of `asking` have answered.
+/// Runs the round after the tools of `asking` have answered.
 async fn proceed(
     mut round: GenerateRound,
     asking: Message,
@@ -142,7 +142,7 @@ pub(super) async fn send_answers(
     emitter.send(index.stamped(chunk)).await
 }
 
-/// The response as callers get it: with the request that it answers, so that both together are the conversation.
+/// Adds the request to the response, so that the two together are the whole conversation.
 fn complete(mut response: ModelResponse, round: GenerateRound) -> ModelResponse {
     response.usage.get_or_insert_default();
     response.custom.get_or_insert_with(|| serde_json::json!({}));
@@ -156,7 +156,7 @@ fn too_many_rounds(max_rounds: u32) -> Error {
         .with_public()
 }
 
-/// A round as its span records it: in the shape of the generate action's input.
+/// The input of a round's span, in the shape of the generate action's input.
 struct RoundInput<'a> {
     call: &'a Call,
     round: &'a GenerateRound,

@@ -1,4 +1,4 @@
-//! Going on after an interrupt: every tool request of the last message gets its answer.
+//! Settling an interrupt: every tool request of the interrupted message gets its answer.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::{
     Answers, Message, MultipartToolResponse, Part, Role, ToolOutcome, ToolRequest, metadata, reason,
 };
 
-/// How one tool request of the interrupted message is settled.
+/// The way in which one tool request of the interrupted message is settled.
 enum Settlement {
-    /// This part answers it.
+    /// This part answers the request.
     Answered(Part),
-    /// This tool request is run in its place.
+    /// This tool request is run in place of the interrupted one.
     Restarted(Part),
 }
 
 impl Call {
-    /// Settles the interrupted message and gives the round that follows.
+    /// Settles the interrupted message and returns the round that follows.
     pub(super) async fn settle(
         self: &Arc<Self>,
         mut round: GenerateRound,
@@ -85,14 +85,14 @@ impl Call {
         };
         let again = restart.iter().find(restarts).ok_or_else(|| unanswered(request))?;
         let again = again.clone().without_metadata_entry(metadata::RESOLVED_INTERRUPT);
-        // What the call asked is taken from the conversation: the tool may trust it.
+        // The interrupt's data is taken from the conversation and not from the client, so that the tool may trust it.
         Ok(Settlement::Restarted(match part.interrupt() {
             Some(asked) => again.with_metadata_entry(metadata::RESOLVED_INTERRUPT, asked.clone()),
             None => again,
         }))
     }
 
-    /// The answers in the order of the requests; restarted tools run at once.
+    /// Returns the answers in the order of the requests; restarted tools run at the same time.
     async fn answers(
         self: &Arc<Self>,
         round: &GenerateRound,
@@ -133,7 +133,7 @@ fn interrupted_message(round: &GenerateRound) -> Result<Message> {
     })
 }
 
-/// The answer of a call that finished while another of the same message was interrupted.
+/// Returns the answer of a call that finished while another call of the message was interrupted.
 fn pending_answer(part: &Part) -> Option<Part> {
     let output = part.metadata_entry(metadata::PENDING_OUTPUT)?.clone();
     let content = part.metadata_entry(metadata::PENDING_CONTENT).cloned();
@@ -148,7 +148,8 @@ fn pending_answer(part: &Part) -> Option<Part> {
     Some(answer(part, response)?.with_metadata_entry(metadata::SOURCE, metadata::SOURCE_PENDING))
 }
 
-/// The interrupted message as it goes into the history: nothing waits any more, and what was asked is on record.
+/// Returns the interrupted message as the history keeps it: no request waits any more, and the interrupts' data is
+/// recorded.
 fn settled(interrupted: &Message) -> Message {
     let settled = |part: &Part| {
         if part.as_tool_request().is_none() {

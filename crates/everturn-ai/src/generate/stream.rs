@@ -1,4 +1,4 @@
-//! A generation under way.
+//! A generation that is being streamed.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ use crate::ModelResponseChunk;
 
 type Received = Result<ModelResponseChunk, Error>;
 
-/// A streamed generation: chunks as they come, then the response. A failure ends the stream with the error.
+/// A streamed generation: its chunks, then its response. A failure ends the stream with the error.
 ///
 /// Dropping it cancels the generation.
 pub struct GenerateStream<T = Value> {
@@ -62,18 +62,18 @@ impl<T> GenerateStream<T> {
         }
     }
 
-    /// The same stream, whose chunks also know the [text so far](Chunk::accumulated_text).
+    /// Makes the chunks also carry the [text so far](Chunk::accumulated_text).
     pub fn accumulating(mut self) -> Self {
         self.accumulation.keep_text();
         self
     }
 
-    /// The next chunk, or `None` once there are no more; an error is the last item.
+    /// Returns the next chunk, or `None` after the last one; an error is the last item.
     pub async fn next(&mut self) -> Option<Result<Chunk<T>>> {
         StreamExt::next(self).await
     }
 
-    /// Drops unread chunks and waits for the response. Asking again gives the same answer.
+    /// Drops unread chunks and waits for the response. Further calls return the same response.
     ///
     /// # Errors
     /// As [`Generate::run`](crate::Generate::run); `CANCELLED` if the stream was cancelled.

@@ -1,4 +1,4 @@
-//! Running all tools that one message asks for, at once.
+//! Running all tools that one message asks for at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ impl ToolOutcomes {
             .any(|outcome| matches!(outcome, ToolOutcome::Interrupted(_)))
     }
 
-    /// The tools' answers as a message.
+    /// Returns the message with the tools' answers.
     pub(super) fn message(&self) -> Message {
         let answer = |(request, outcome): (&Part, &ToolOutcome)| match outcome {
             ToolOutcome::Finished(response) => answer(request, response.clone()),
@@ -49,7 +49,8 @@ impl ToolOutcomes {
         )
     }
 
-    /// The model's response as it waits for an answer: finished calls keep their output, the others say what they ask.
+    /// Returns the model's response as it waits for answers: finished calls keep their output, interrupted ones carry
+    /// their data.
     pub(super) fn interrupted(self, response: ModelResponse) -> ModelResponse {
         let mut outcomes = self.outcomes.into_iter();
         let mut annotated = |part: &Part| {
@@ -82,7 +83,7 @@ fn waiting(part: Part, outcome: ToolOutcome) -> Part {
     }
 }
 
-/// The part that answers a tool request.
+/// Returns the part that answers a tool request.
 pub(super) fn answer(request: &Part, response: MultipartToolResponse) -> Option<Part> {
     let answer = ToolResponse {
         output: response.output,
@@ -96,7 +97,7 @@ pub(super) fn answer(request: &Part, response: MultipartToolResponse) -> Option<
 }
 
 impl Call {
-    /// Runs every tool that `message` asks for; a tool that does not exist fails the call before any is run.
+    /// Runs every tool that `message` asks for; fails before running any if one does not exist.
     pub(super) async fn run_tools(
         self: &Arc<Self>,
         round: &GenerateRound,
@@ -112,8 +113,8 @@ impl Call {
         })
     }
 
-    /// Runs tool requests at once and gives their outcomes in order; `reply` is the one that made the requests, where
-    /// what happens is written down.
+    /// Runs tool requests at the same time and returns their outcomes in order. `reply` identifies the model's reply
+    /// that made the requests, if a journal records it.
     pub(super) async fn run_requests(
         self: &Arc<Self>,
         round: &GenerateRound,
@@ -145,7 +146,7 @@ impl Call {
         }
         let outcomes = in_order(running).await;
         if outcomes.is_err() {
-            // Reaches work that the dropped tools handed to others.
+            // Reaches work that the dropped tools have spawned elsewhere.
             context.cancel();
         }
         outcomes
@@ -194,7 +195,7 @@ impl Call {
     }
 }
 
-/// What is at the centre of the tool hooks: the tool itself.
+/// Returns the centre of the tool hooks: the tool itself.
 fn core(
     has_run: Arc<AtomicBool>,
     recording: Option<Arc<Recording>>,
@@ -214,7 +215,7 @@ fn core(
     }
 }
 
-/// A hook that answered in the tool's place leaves the same trace as the tool.
+/// Records the span that the tool would have left, for a call that a hook answered in its place.
 async fn record_short_circuit(
     tool: &Tool,
     input: Option<Value>,
@@ -232,11 +233,11 @@ async fn record_short_circuit(
         },
     )
     .await;
-    // The failure, if it was one, is reported by whoever called the hooks.
+    // The caller of the hooks reports the failure, if there is one.
     drop(recorded);
 }
 
-/// A cancelled call is cancelled; anything else that goes wrong in a tool is a failure of the tool.
+/// Returns the error of a cancelled call unchanged; any other error becomes a failure of the tool.
 pub(super) fn failure(tool: &Tool, error: Error, context: &Context) -> Error {
     if context.is_cancelled() {
         return error;
@@ -246,8 +247,8 @@ pub(super) fn failure(tool: &Tool, error: Error, context: &Context) -> Error {
         .with_source(error)
 }
 
-/// Runs futures at once. The first failure *in order* is the one reported: what comes after a failed one is dropped at
-/// once, what comes before it may still fail instead.
+/// Runs futures at the same time and reports the first failure *in order*: the futures after a failed one are dropped
+/// at once, and those before it may still fail instead.
 async fn in_order<T>(calls: Vec<BoxFuture<'static, Result<T>>>) -> Result<Vec<T>> {
     let mut handles = Vec::with_capacity(calls.len());
     let mut running = FuturesUnordered::new();

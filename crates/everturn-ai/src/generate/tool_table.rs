@@ -16,7 +16,7 @@ pub(super) struct ToolTable {
 }
 
 impl ToolTable {
-    /// The declared tools in their order, then those of the middleware in theirs.
+    /// Resolves the declared tools in their order, then those of the middleware in theirs.
     pub(super) async fn resolve(
         declared: Vec<ToolReference>,
         middleware: &[Arc<dyn Middleware>],
@@ -62,7 +62,7 @@ impl ToolTable {
         Ok(())
     }
 
-    /// The tool that a model calls: by its short name, or else by its full name.
+    /// Returns the tool that a model calls: by its short name, or else by its full name.
     pub(super) fn get(&self, name: &str) -> Result<&Tool> {
         let found = self.by_short_name.get(name).map(|&index| &self.tools[index]);
         found

@@ -1,11 +1,11 @@
-//! Walking a history.
+//! Iteration over a history.
 
 use std::{collections::VecDeque, iter::FusedIterator};
 
 use super::{History, Lineage};
 use crate::Message;
 
-/// The messages of a [`History`], in order or backwards.
+/// An iterator over the messages of a [`History`], in either direction.
 #[derive(Clone)]
 pub struct Iter<'a> {
     spans: VecDeque<Span<'a>>,

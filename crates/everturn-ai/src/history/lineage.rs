@@ -1,4 +1,4 @@
-//! A line of messages that histories are positions in.
+//! The append-only sequence of messages that histories point into.
 
 use std::{
     any::Any,
@@ -12,7 +12,7 @@ use std::{
 use super::{History, log::Log};
 use crate::{Message, Tally};
 
-/// Tells lineages apart within a process, so that a store can remember which of its rows is which lineage.
+/// Identifies a lineage within a process, so that a store can remember which of its rows belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LineageId(u64);
 
@@ -23,7 +23,7 @@ impl LineageId {
     }
 }
 
-/// An append-only line of messages, possibly forked from another.
+/// An append-only sequence of messages, possibly forked from another.
 ///
 /// Only [`History::push`] adds to a lineage, and only at its tip.
 pub struct Lineage {
@@ -51,7 +51,7 @@ impl Lineage {
         }
     }
 
-    /// A lineage that goes on from `parent` with `first`.
+    /// Creates a lineage that continues `parent` with `first`.
     pub(super) fn started(parent: Option<History>, first: Entry) -> Self {
         let depth = parent.as_ref().map_or(0, |parent| parent.lineage().depth + 1);
         let lineage = Self {
@@ -71,25 +71,25 @@ impl Lineage {
         self.id
     }
 
-    /// Where this lineage forked from another; `None` for one that began empty.
+    /// Returns where this lineage forked from another; `None` for one that began empty.
     pub fn parent(&self) -> Option<&History> {
         self.parent.as_ref()
     }
 
-    /// How many messages come before this lineage's own.
+    /// Returns how many messages come before this lineage's own.
     pub fn base(&self) -> usize {
         self.parent.as_ref().map_or(0, History::len)
     }
 
-    /// The length of the longest history in this lineage, as of now.
+    /// Returns the length of the longest history in this lineage, as of now.
     pub fn tip(&self) -> usize {
         self.base() + self.log.len()
     }
 
-    /// What somebody keeps beside this lineage, to know something about its messages without walking them again: one
-    /// value of each type, made when it is first asked for, gone with the lineage.
+    /// Returns the value of type `T` that is kept beside this lineage, created on first use and dropped with the
+    /// lineage. It lets others cache facts about the messages instead of walking them again.
     pub fn companion<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
-        // A value is added whole or not at all.
+        // A value is added whole or not at all, so a poisoned lock guards valid data.
         let mut companions = self.companions.lock().unwrap_or_else(PoisonError::into_inner);
         let known = companions
             .iter()
@@ -112,7 +112,7 @@ impl Lineage {
         }
     }
 
-    /// The entry at an index of the whole history; the caller holds a position beyond it.
+    /// Returns the entry at an index of the whole history; the caller holds a position beyond it.
     pub(super) fn entry(&self, index: usize) -> &Entry {
         self.log
             .get(index - self.base())
@@ -131,7 +131,7 @@ impl fmt::Debug for Lineage {
     }
 }
 
-/// A branch of a branch of a branch may be thousands deep: the chain is taken apart in a loop, not by recursion.
+/// A branch of branches may be thousands deep, so the chain is dropped in a loop and not by recursion.
 impl Drop for Lineage {
     fn drop(&mut self) {
         let mut next = self.parent.take();

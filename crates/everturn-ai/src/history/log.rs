@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Most lineages are branches of a turn or two; these stay inline and only longer ones allocate.
+/// The number of messages stored inline: most lineages are branches of a turn or two, and only longer ones allocate.
 const INLINE: usize = 4;
 
-/// Items keep their place and are never changed; readers take no lock.
+/// An append-only list. Items never move or change, and readers take no lock.
 pub(super) struct Log<T> {
     inline: [OnceLock<T>; INLINE],
     rest: OnceLock<Box<boxcar::Vec<T>>>,
@@ -21,7 +21,7 @@ impl<T> Log<T> {
         }
     }
 
-    /// Appends if the log has exactly `expected` items, else gives the item back.
+    /// Appends if the log has exactly `expected` items, else returns the item.
     pub(super) fn push_at(&self, expected: usize, item: T) -> Result<(), T> {
         let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
         if *len != expected {

@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::parser::{Parser, Stop};
 
-/// The first JSON object or array in a text, read leniently; the part that is there, if the text ends within it.
+/// Returns the first JSON object or array in a text, parsed leniently; a value that the text cuts off is returned as
+/// far as it goes.
 ///
-/// A value in a code fence is preferred to brackets in the prose around it. `None` if there is no value.
+/// A value in a code fence is preferred to brackets in the prose around it. Returns `None` if there is no value.
 ///
 /// ```
 /// use everturn_ai::extract_json;
@@ -24,17 +25,17 @@ pub fn extract_json(text: &str) -> Option<Value> {
     fenced.or_else(|| first_value(text))
 }
 
-/// The value that a text which ends too early was going to be, as far as it is known.
+/// Completes a JSON text that ends too early, as far as its value is known.
 ///
 /// Open containers are closed, a cut-off string is kept and a cut-off keyword finished; a key without a value and a
-/// cut-off number are dropped. From where the text is not JSON, it is left out. `None` if nothing is known.
+/// cut-off number are dropped. The text is ignored from where it is not JSON. Returns `None` if nothing is known.
 pub fn complete_json(text: &str) -> Option<Value> {
     serde_json::from_str(text)
         .ok()
         .or_else(|| Parser::new(text, 0).value())
 }
 
-/// A text that is one whole JSON value, read leniently. `None` if it is not.
+/// Parses a text that is one whole JSON value, leniently. Returns `None` if it is not.
 pub fn parse_json(text: &str) -> Option<Value> {
     if let Ok(value) = serde_json::from_str(text) {
         return Some(value);
@@ -44,8 +45,8 @@ pub fn parse_json(text: &str) -> Option<Value> {
     (parser.stop().is_none() && parser.peek_token().is_none()).then_some(value)
 }
 
-/// Quotes in prose usually pair up, and brackets between them are not JSON; when that leads nowhere, a quote was
-/// something else, such as a sign for inches.
+/// Finds the first value outside quotes. Quotes in prose usually pair up, and brackets between them are not JSON; if no
+/// value is found, a quote was something else, such as a sign for inches, and all brackets are tried.
 fn first_value(text: &str) -> Option<Value> {
     scan(text, true).or_else(|| scan(text, false))
 }
@@ -59,7 +60,7 @@ fn scan(text: &str, quotes_pair_up: bool) -> Option<Value> {
             '"' => quoted = quotes_pair_up && !quoted,
             '{' | '[' if !quoted => match value_at(text, at) {
                 Ok(value) => return Some(value),
-                // Everything up to there was read as JSON, so no other value begins within it.
+                // Everything up to `end` was read as JSON, so no other value begins within it.
                 Err(end) => {
                     at = end.max(at + 1);
                     continue;
@@ -72,7 +73,7 @@ fn scan(text: &str, quotes_pair_up: bool) -> Option<Value> {
     None
 }
 
-/// The value at a bracket; if it is none, where it went wrong.
+/// Parses the value at a bracket; fails with the position from which it is not JSON.
 fn value_at(text: &str, at: usize) -> Result<Value, usize> {
     let mut parser = Parser::new(text, at);
     let value = parser.value();
@@ -90,7 +91,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The text from the first code fence marked as JSON, else from the first whose content begins with a bracket.
+/// Returns the text from the first code fence marked as JSON, else from the first whose content begins with a bracket.
 ///
 /// A fence counts only at the beginning of a line, where the inside of a JSON string cannot put one.
 fn fenced(text: &str) -> Option<&str> {

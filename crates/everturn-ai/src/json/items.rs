@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::parser::{Parser, Stop};
 
-/// How far into a text [`extract_items`] has come.
+/// The progress of [`extract_items`] through a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ItemCursor {
     position: usize,
@@ -22,20 +22,20 @@ enum Place {
 }
 
 impl ItemCursor {
-    /// Whether the array has begun.
+    /// Returns whether the array has begun.
     pub fn has_begun(&self) -> bool {
         self.place != Place::BeforeArray
     }
 
-    /// Whether the array went wrong, so that no more items will come.
+    /// Returns whether the array went wrong, so that no more items will come.
     pub fn is_malformed(&self) -> bool {
         self.place == Place::Malformed
     }
 }
 
-/// The items of the first array in `text` that are complete and lie behind the cursor, which moves past them.
+/// Returns the complete items of the first array in `text` after the cursor, and moves the cursor past them.
 ///
-/// Called with a growing text and the same cursor, gives every item once. Only what is behind the cursor is read.
+/// Called with a growing text and one cursor, it returns every item once. It reads only the text after the cursor.
 ///
 /// ```
 /// use everturn_ai::{ItemCursor, extract_items};
@@ -89,7 +89,7 @@ fn next_item(text: &str, cursor: &mut ItemCursor) -> Next {
     }
     let item = parser.value();
     match (item, parser.stop()) {
-        // A word at the very end may yet become another.
+        // A keyword at the very end may be the beginning of a longer word.
         (Some(Value::Bool(_) | Value::Null), None) if parser.rest().is_empty() => Next::NotYet,
         (Some(item), None) => {
             *cursor = ItemCursor {
@@ -99,7 +99,7 @@ fn next_item(text: &str, cursor: &mut ItemCursor) -> Next {
             Next::Item(item)
         }
         (_, Some(Stop::Malformed)) => {
-            // A bracket in prose; the array may still come.
+            // A bracket in prose was taken for the array, which may still come.
             let prose = cursor.place == Place::BeforeFirstItem;
             let place = if prose {
                 Place::BeforeArray

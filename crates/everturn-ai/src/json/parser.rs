@@ -4,14 +4,15 @@
 //! abbreviated numbers), Python's `True`, `False` and `None`, line breaks inside strings, and members without a comma
 //! between them.
 //!
-//! When the text ends too early, or goes wrong, the parser gives what it has: open containers are closed, a cut-off
-//! string is kept, a cut-off keyword is finished; a key without a value and a number that may go on are dropped.
+//! When the text ends too early or stops being JSON, the parser returns the value so far: open containers are closed, a
+//! cut-off string is kept, a cut-off keyword is finished; a key without a value and a number that may continue are
+//! dropped.
 
 use serde_json::{Number, Value};
 
 use crate::JsonObject;
 
-/// As deep as `serde_json` reads; dropping and printing a value recurse, so depth must be bounded.
+/// The depth that `serde_json` reads. Dropping and printing a value recurse, so depth must be bounded.
 const MAX_DEPTH: usize = 127;
 
 /// Why the parser ended before the value did.
@@ -30,27 +31,27 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// A parser at a byte position, which must be on a character boundary.
+    /// Creates a parser at a byte position, which must be on a character boundary.
     pub(super) fn new(text: &'a str, at: usize) -> Self {
         Self { text, at, stop: None }
     }
 
-    /// How far the parser has come.
+    /// Returns the byte position that the parser has reached.
     pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// Why the parser ended early; `None` if what was read is whole.
+    /// Returns why the parser ended early, or `None` if it read a whole value.
     pub(super) fn stop(&self) -> Option<Stop> {
         self.stop
     }
 
-    /// Reads one value, or as much of it as there is. `None` if nothing of it can be kept.
+    /// Parses one value, or the part of it that is there. Returns `None` if no part of it can be kept.
     pub(super) fn value(&mut self) -> Option<Value> {
         self.value_at(0)
     }
 
-    /// The next character that is neither white space nor part of a comment.
+    /// Returns the next character that is neither white space nor part of a comment.
     pub(super) fn peek_token(&mut self) -> Option<char> {
         loop {
             self.skip_while(|c| c.is_whitespace() || c == '\u{feff}');
@@ -114,7 +115,7 @@ impl<'a> Parser<'a> {
         array
     }
 
-    /// Whether there is another member; passes the closing bracket if not.
+    /// Returns whether another member follows; passes the closing bracket if not.
     fn member_follows(&mut self, close: char) -> bool {
         while self.stop.is_none() {
             match self.peek_token() {
@@ -130,7 +131,7 @@ impl<'a> Parser<'a> {
         false
     }
 
-    /// After a member: a comma, the end, or something that can only begin the next member.
+    /// Passes the separator after a member: a comma, the end, or nothing before the beginning of the next member.
     fn separator(&mut self, close: char, begins_member: impl Fn(char) -> bool) {
         if self.stop.is_some() {
             return;
@@ -222,7 +223,7 @@ impl<'a> Parser<'a> {
         None
     }
 
-    /// A slash at the very end may be the beginning of a comment.
+    /// Stops at a slash, which at the very end may be the beginning of a comment.
     fn stop_here(&mut self) {
         let truncated = matches!(self.rest(), "" | "/");
         self.stop = Some(if truncated {

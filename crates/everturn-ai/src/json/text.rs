@@ -1,8 +1,9 @@
-//! The inside of a JSON string.
+//! Parsing the inside of a JSON string.
 
 use std::str::Chars;
 
-/// Reads a string up to its closing quote: its text, how many bytes were read, and whether the quote was there.
+/// Parses a string up to its closing quote. Returns its text, the number of bytes read, and whether the quote was
+/// there.
 ///
 /// An escape that is cut off by the end of the text is left out.
 pub(super) fn unescape(rest: &str, quote: char) -> (String, usize, bool) {
@@ -27,7 +28,7 @@ enum Escape {
     Nothing,
 }
 
-/// What follows a backslash; `None` if the text ends first.
+/// Parses the escape after a backslash; returns `None` if the text ends first.
 fn escape(chars: &mut Chars<'_>) -> Option<Escape> {
     Some(Escape::Char(match chars.next()? {
         'n' => '\n',
@@ -44,7 +45,7 @@ fn escape(chars: &mut Chars<'_>) -> Option<Escape> {
     }))
 }
 
-/// A `\u` escape, with the second half of a surrogate pair if it is the first.
+/// Parses a `\u` escape, and the second half of a surrogate pair after a first half.
 fn unicode(chars: &mut Chars<'_>) -> Option<char> {
     let first = hexadecimal(chars, 4)?;
     if !matches!(first, Some(0xD800..=0xDBFF)) {
@@ -66,8 +67,8 @@ fn unicode(chars: &mut Chars<'_>) -> Option<char> {
     }
 }
 
-/// So many hexadecimal digits: `None` if the text ends first, `Some(None)` if there is something else, which is then
-/// left for the text.
+/// Parses hexadecimal digits: returns `None` if the text ends first, and `Some(None)` if another character comes, which
+/// is left for the text.
 #[expect(clippy::option_option, reason = "cut off and wrong are different outcomes")]
 fn hexadecimal(chars: &mut Chars<'_>, digits: usize) -> Option<Option<u32>> {
     let mut ahead = chars.clone();

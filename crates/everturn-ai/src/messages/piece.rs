@@ -1,4 +1,4 @@
-//! The stretches of a [`Messages`](super::Messages), and walking them.
+//! The pieces of a [`Messages`](super::Messages), and iteration over them.
 
 use std::iter::FlatMap;
 use std::ops::Range;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crate::{Feature, History, Message, Tally};
 
-/// A longer run becomes a history, which extends without copying and knows its tally.
+/// The longest run. A longer one becomes a history, which extends without copying and keeps a tally.
 const RUN_LIMIT: usize = 32;
 
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
     Run(Arc<Vec<Message>>),
-    /// The messages of `history` from index `from`. An owned one may be extended; a shared one belongs to a session,
-    /// whose lineage must not receive what only a request holds.
+    /// The messages of `history` from index `from`. An owned history may be extended. A shared one belongs to a
+    /// session, whose lineage must not receive messages that only a request holds.
     History {
         history: History,
         from: usize,
@@ -83,7 +83,7 @@ impl Piece {
         }
     }
 
-    /// Whether all messages of this piece are the other one's too, in the same lineage.
+    /// Returns whether all messages of this piece are also in the other one, in the same lineage.
     pub(super) fn is_shared_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::History { history, .. }, Self::History { history: other, .. }) => {
@@ -122,7 +122,7 @@ impl Piece {
         }
     }
 
-    /// Exchanges a message of a run; gives the message back if the piece has to be split for it.
+    /// Replaces a message of a run; returns the message if the piece must be split for it.
     pub(super) fn replace(&mut self, index: usize, message: Message) -> Result<(), Message> {
         match self {
             Self::Run(run) => {
@@ -193,7 +193,7 @@ impl DoubleEndedIterator for PieceIter<'_> {
     }
 }
 
-/// The messages of a [`Messages`](super::Messages), in order or backwards.
+/// An iterator over the messages of a [`Messages`](super::Messages), in either direction.
 #[derive(Clone)]
 pub struct Iter<'a>(Flattened<'a>);
 

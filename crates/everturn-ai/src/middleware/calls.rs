@@ -1,4 +1,4 @@
-//! What the hooks are given.
+//! The arguments of the hooks.
 
 use everturn_core::{Context, Emitter, Registry, Result};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::{Answers, Message, ModelRequest, ModelResponseChunk, Part, Tool, Tool
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct GenerateRound {
-    /// The request that the model will get; changes to it stay for later rounds.
+    /// The request for the model; changes to it stay for later rounds.
     pub request: ModelRequest,
     /// The answers to interrupted tool calls, if this round answers an interrupt.
     pub answers: Option<Answers>,
@@ -17,11 +17,11 @@ pub struct GenerateRound {
     pub index: u32,
     /// The index of the next message to be streamed.
     pub message_index: u32,
-    /// Where chunks go. Chunks sent here keep their role and index; without, they are the model's at `message_index`.
+    /// Receives the chunks. A chunk without a role and an index becomes the model's at `message_index`.
     pub emitter: Emitter<ModelResponseChunk>,
-    /// The circumstances.
+    /// The context of the call.
     pub context: Context,
-    /// Where other actions are found.
+    /// The registry of the generation.
     pub registry: Registry,
 }
 
@@ -29,7 +29,7 @@ impl GenerateRound {
     /// Adds a message to the conversation and streams it as a message of its own.
     ///
     /// # Errors
-    /// What the receiver of the stream reports.
+    /// The error of the stream's receiver.
     pub async fn inject(&mut self, message: Message) -> Result<()> {
         let chunk = ModelResponseChunk {
             role: Some(message.role()),
@@ -47,15 +47,15 @@ impl GenerateRound {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ModelCall {
-    /// What the model will be asked.
+    /// The request for the model.
     pub request: ModelRequest,
     /// The model's name; another name calls another model.
     pub model: String,
-    /// Where the model's chunks go.
+    /// Receives the model's chunks.
     pub emitter: Emitter<ModelResponseChunk>,
-    /// The circumstances.
+    /// The context of the call.
     pub context: Context,
-    /// Where other models are found.
+    /// The registry of the generation.
     pub registry: Registry,
 }
 
@@ -65,23 +65,23 @@ pub struct ModelCall {
 pub struct ToolCall {
     /// The tool request with its metadata.
     pub part: Part,
-    /// The tool that will be run.
+    /// The tool to run.
     pub tool: Tool,
-    /// Where the tool's progress goes.
+    /// Receives the tool's progress.
     pub emitter: Emitter<ModelResponseChunk>,
-    /// The circumstances.
+    /// The context of the call.
     pub context: Context,
-    /// Where other actions are found.
+    /// The registry of the generation.
     pub registry: Registry,
 }
 
 impl ToolCall {
-    /// What the model asked for; `None` if a hook has put something else in the request's place.
+    /// Returns the tool request, or `None` if a hook has replaced the part by another kind.
     pub fn request(&self) -> Option<&ToolRequest> {
         self.part.as_tool_request()
     }
 
-    /// The answer that an interrupted call was restarted with; `None` if this is not a restart.
+    /// Returns the answer with which an interrupted call was restarted; `None` if this is not a restart.
     pub fn answer(&self) -> Option<&Value> {
         self.part.metadata_entry(metadata::RESUMED)
     }

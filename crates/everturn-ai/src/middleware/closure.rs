@@ -1,4 +1,4 @@
-//! Closures as middleware.
+//! Middleware made from closures.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Middleware by name.
+//! Middleware that is registered under a name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{JsonObject, MiddlewareDesc};
 
 const KEY: &str = "/middleware/";
 
-/// The prefix under which other runtimes know the same middleware.
+/// The prefix that other runtimes put before the names of their middleware.
 const PREFIX: &str = "genkit-middleware/";
 
 type Factory = dyn Fn(Value, &Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + Sync;
@@ -28,9 +28,9 @@ pub struct MiddlewareDefinition {
 }
 
 impl MiddlewareDefinition {
-    /// A middleware that `make` makes from its configuration, afresh for every generate call.
+    /// Creates a definition from `make`, which is called with the configuration for every generate call.
     ///
-    /// A reference without configuration gives `make` what `{}` decodes to.
+    /// For a reference without configuration, `make` gets the value that `{}` decodes to.
     pub fn new<C, M>(
         name: impl Into<String>,
         make: impl Fn(C, &Registry) -> HandlerResult<M> + Send + Sync + 'static,
@@ -51,7 +51,7 @@ impl MiddlewareDefinition {
         }
     }
 
-    /// The same middleware with a description for people.
+    /// Sets the description for people.
     pub fn description(self, description: impl Into<String>) -> Self {
         Self {
             description: Some(description.into()),
@@ -59,12 +59,12 @@ impl MiddlewareDefinition {
         }
     }
 
-    /// The name under which the middleware is used.
+    /// Returns the name under which the middleware is used.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What tools and people are told about the middleware.
+    /// Returns the description of the middleware for tools and people.
     pub fn describe(&self) -> MiddlewareDesc {
         MiddlewareDesc {
             name: self.name.clone(),
@@ -122,7 +122,7 @@ pub fn define_middleware(registry: &Registry, definition: MiddlewareDefinition) 
     Ok(())
 }
 
-/// Every registered middleware, each once, sorted by name.
+/// Returns every registered middleware, each once, sorted by name.
 pub fn middleware_descriptions(registry: &Registry) -> Vec<MiddlewareDesc> {
     let mut found: Vec<MiddlewareDesc> = registry
         .value_keys(KEY)

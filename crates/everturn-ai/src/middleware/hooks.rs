@@ -1,4 +1,4 @@
-//! The hooks.
+//! The trait with the three hooks.
 
 use async_trait::async_trait;
 use everturn_core::HandlerResult;
@@ -6,10 +6,10 @@ use everturn_core::HandlerResult;
 use super::{GenerateRound, ModelCall, NextModel, NextRound, NextTool, ToolCall};
 use crate::{ModelResponse, MultipartToolResponse, Tool};
 
-/// Code around the parts of a generation.
+/// Code around the rounds, model calls and tool calls of a generation.
 ///
-/// Each hook is given what is about to happen and the rest of the chain. It may change the one, call the other once,
-/// several times or not at all, and change what comes back. Every hook that is not implemented passes through.
+/// Each hook gets the call and the rest of the chain. It may change the call, run the rest once, several times or not
+/// at all, and change its result. A hook that is not implemented passes through.
 ///
 /// ```
 /// use everturn_ai::{Middleware, ModelCall, ModelResponse, NextModel, async_trait};
@@ -30,27 +30,27 @@ use crate::{ModelResponse, MultipartToolResponse, Tool};
 /// ```
 #[async_trait]
 pub trait Middleware: Send + Sync + 'static {
-    /// Wraps every round, the rounds inside it included. A call that runs tools twice has three rounds: the last one is
-    /// the answer. Settling an interrupt is a round of its own.
+    /// Wraps every round, including the rounds inside it. A generation that runs tools twice has three rounds: the last
+    /// one is the answer. Settling an interrupt is a round of its own.
     ///
     /// Changes to the messages stay for the rounds that follow.
     async fn generate(&self, round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
         Ok(next.run(round).await?)
     }
 
-    /// Around every model call.
+    /// Wraps every model call.
     async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
         Ok(next.run(call).await?)
     }
 
-    /// Around every tool call; calls of one message run at the same time.
+    /// Wraps every tool call; calls of one message run at the same time.
     ///
     /// To pause the generation return [`interrupt`](crate::interrupt) as an error.
     async fn tool(&self, call: ToolCall, next: NextTool) -> HandlerResult<MultipartToolResponse> {
         Ok(next.run(call).await?)
     }
 
-    /// Tools that the model gets beside those of the request.
+    /// Returns tools that the model gets in addition to those of the request.
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! The rest of a chain.
+//! The rest of a chain of hooks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use super::{GenerateRound, Middleware, ModelCall, ToolCall};
 use crate::{ModelResponse, MultipartToolResponse};
 
-/// What comes after a hook: the hooks inside it and, at the core, the thing itself. Cloning is cheap.
+/// The rest of the chain after a hook: the hooks inside it and, at the centre, the call itself. Cloning is cheap.
 pub struct Next<C, O> {
     chain: Arc<[Arc<dyn Middleware>]>,
     position: usize,
@@ -28,10 +28,10 @@ pub type NextModel = Next<ModelCall, ModelResponse>;
 pub type NextTool = Next<ToolCall, MultipartToolResponse>;
 
 impl<C, O> Next<C, O> {
-    /// Goes on. May be called any number of times, also at once.
+    /// Runs the rest of the chain. It can be called any number of times, also at the same time.
     ///
     /// # Errors
-    /// What the rest of the chain fails with.
+    /// The error of the rest of the chain.
     pub fn run(&self, call: C) -> BoxFuture<'static, Result<O>> {
         match self.chain.get(self.position) {
             Some(layer) => {

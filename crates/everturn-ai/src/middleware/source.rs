@@ -1,4 +1,4 @@
-//! How a generate call gets its middleware: a fresh bundle each time.
+//! The source of a generate call's middleware, which makes a fresh bundle each time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ enum Kind {
 }
 
 impl MiddlewareSource {
-    /// The middleware that is registered under a name.
+    /// Creates the source of the middleware that is registered under a name.
     pub fn named(reference: impl Into<MiddlewareRef>) -> Self {
         Self(Kind::Named(reference.into()))
     }
 
-    /// A middleware that `make` makes for each generate call.
+    /// Creates a source from `make`, which is called for each generate call.
     pub fn factory(
         make: impl Fn(&Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + Sync + 'static,
     ) -> Self {
         Self(Kind::Made(Arc::new(make)))
     }
 
-    /// The name and configuration, if the middleware is used by name.
+    /// Returns the name and configuration if the middleware is used by name.
     pub fn reference(&self) -> Option<&MiddlewareRef> {
         match &self.0 {
             Kind::Named(reference) => Some(reference),
@@ -41,7 +41,7 @@ impl MiddlewareSource {
         }
     }
 
-    /// A fresh bundle.
+    /// Makes a fresh bundle.
     pub(crate) fn make(&self, registry: &Registry) -> Result<Arc<dyn Middleware>> {
         let reference = match &self.0 {
             Kind::Made(make) => return Ok(make(registry)?),
@@ -64,9 +64,9 @@ impl fmt::Debug for MiddlewareSource {
     }
 }
 
-/// What can be used as a middleware: a value (cloned for each generate call), or the name of a registered one.
+/// A type that can be used as middleware: a value, cloned for each generate call, or the name of a registered one.
 pub trait IntoMiddleware {
-    /// Where the middleware comes from.
+    /// Converts the value into the source of the middleware.
     fn into_middleware(self) -> MiddlewareSource;
 }
 

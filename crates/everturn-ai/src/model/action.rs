@@ -1,4 +1,4 @@
-//! From a provider's model to an action.
+//! Wrapping a provider's model as an action.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::provider::FunctionModel;
 use super::{Model, ModelAction};
 use crate::{JsonObject, Message, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 
-/// The action that runs a model behind the built-in wrappers; plugins return it from
+/// Creates the action that runs a model behind the built-in wrappers; plugins return it from
 /// [`Plugin::init`](everturn_core::Plugin::init).
 pub fn model_action(name: impl Into<String>, model: impl Model) -> ModelAction {
     let name = name.into();
@@ -45,7 +45,7 @@ fn config_schema(model: &impl Model, info: &ModelInfo) -> Option<Schema> {
     })
 }
 
-/// What listings and developer tools are told about a model.
+/// Returns the metadata that listings and developer tools show about a model.
 pub(super) fn descriptor_metadata(name: &str, info: &ModelInfo, schema: Option<&Schema>) -> JsonObject {
     let mut model = json!({ "label": info.label.as_deref().unwrap_or(name) });
     let optional = [
@@ -79,7 +79,7 @@ pub fn register_model(
     Ok(action)
 }
 
-/// Registers a model that is an async function.
+/// Registers an async function as a model.
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if there is a model of that name.
@@ -96,7 +96,7 @@ where
     register_model(registry, name, FunctionModel { info, function })
 }
 
-/// Runs the provider and fills in what it did not measure itself. Counting does not walk a shared history.
+/// Runs the provider and fills in the usage that it did not measure. Counting does not walk a shared history.
 async fn measured<Fut>(
     request: ModelRequest,
     provider: impl FnOnce(ModelRequest) -> Fut,

@@ -41,7 +41,7 @@ pub struct BackgroundModel {
 }
 
 impl BackgroundModel {
-    /// A model from the function that starts an operation and the one that asks how it is doing.
+    /// Creates a model from the function that starts an operation and the one that checks on it.
     pub fn new<S, SFut, C, CFut>(name: impl Into<String>, info: ModelInfo, start: S, check: C) -> Self
     where
         S: Fn(ModelRequest, Context) -> SFut + Send + Sync + 'static,
@@ -73,7 +73,7 @@ impl BackgroundModel {
         }
     }
 
-    /// The same model, whose operations can be cancelled.
+    /// Sets the function that cancels an operation.
     pub fn with_cancel<F, Fut>(self, cancel: F) -> Self
     where
         F: Fn(Operation, Context) -> Fut + Send + Sync + 'static,
@@ -87,7 +87,7 @@ impl BackgroundModel {
         }
     }
 
-    /// The actions that the model consists of, for plugins that provide it.
+    /// Returns the actions of the model, for plugins that provide it.
     pub fn actions(&self) -> Vec<Arc<dyn DynAction>> {
         let mut actions: Vec<Arc<dyn DynAction>> =
             vec![Arc::new(self.start.clone()), Arc::new(self.check.clone())];
@@ -132,17 +132,17 @@ where
     })
 }
 
-/// An operation always says who can be asked about it.
+/// Stamps an operation with the key of the action that can be asked about it.
 fn stamped(mut operation: Operation, key: &str) -> Operation {
     operation.action.get_or_insert_with(|| key.to_owned());
     operation
 }
 
-/// Asks how an operation is doing.
+/// Checks on an operation.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if the operation does not say which model started it, `NOT_FOUND` if that model is not
-/// registered, else what the provider fails with.
+/// registered, or the provider's error.
 pub async fn check_operation(registry: &Registry, operation: Operation) -> Result<Operation> {
     let action = find(registry, &operation, &ActionType::CHECK_OPERATION, "check")
         .await?
@@ -167,7 +167,7 @@ pub async fn cancel_operation(registry: &Registry, operation: Operation) -> Resu
     run(action, operation, Context::current()).await
 }
 
-/// Looks for the sibling action under its name and, as other runtimes register it, under its name with a suffix.
+/// Looks up a companion action under its name and, as other runtimes register it, under its name with a suffix.
 async fn find(
     registry: &Registry,
     operation: &Operation,

@@ -1,4 +1,4 @@
-//! The first wrapper: the configuration must be what the model advertises, and the version one that it has.
+//! The first wrapper: checks the configuration against the model's schema and the version against its versions.
 
 use everturn_core::{Error, Result, Schema};
 use serde_json::Value;
@@ -18,7 +18,7 @@ impl ConfigCheck {
         }
     }
 
-    /// The configuration as the provider gets it.
+    /// Returns the configuration for the provider.
     pub(super) fn checked(&self, config: Option<Value>) -> Result<Option<Value>> {
         let config = match config {
             None | Some(Value::Null) => return Ok(None),
@@ -68,7 +68,7 @@ impl ConfigCheck {
     }
 }
 
-/// Every setting is optional in a call, whatever the provider's own type requires.
+/// Makes every setting optional, because a call may give only some of those that the provider's type requires.
 fn lenient(schema: &Schema) -> Option<Schema> {
     let mut json = schema.as_json().clone();
     drop_required(&mut json);
@@ -78,7 +78,7 @@ fn lenient(schema: &Schema) -> Option<Schema> {
 fn drop_required(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
-            // A property may itself be called `required`; the keyword is the one that lists names.
+            // A property may itself be called `required`; the keyword is the `required` that is an array.
             if members.get("required").is_some_and(Value::is_array) {
                 members.shift_remove("required");
             }
@@ -89,7 +89,7 @@ fn drop_required(schema: &mut Value) {
     }
 }
 
-/// A setting that is `null` is a setting not given.
+/// Removes settings that are `null`: they count as not given.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! Documents, written into the conversation for a model that takes no documents of its own.
+//! Writing documents into the conversation for a model that takes none.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::{Document, Message, ModelRequest, Part, Role, metadata};
 /// How documents are written into a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextAugmentation {
-    /// What stands before the documents.
+    /// The text before the documents.
     pub preface: String,
     /// How a document is named.
     pub citation: Citation,
@@ -38,8 +38,8 @@ impl Default for ContextAugmentation {
 
 /// Adds the request's documents as text to the last user message.
 ///
-/// They take the place that a template kept for them, else the end of the message. Nothing happens if there are no
-/// documents or no user message, or if that message already has them.
+/// They replace the placeholder that a template kept for them, or else go to the end of the message. Nothing happens if
+/// there are no documents or no user message, or if that message already has them.
 pub fn augment_with_context(mut request: ModelRequest, options: &ContextAugmentation) -> ModelRequest {
     let is_context = |part: &Part| part.purpose() == Some(metadata::PURPOSE_CONTEXT);
     let target = || {

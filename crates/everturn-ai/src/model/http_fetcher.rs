@@ -6,17 +6,17 @@ use reqwest::{Client, Response, header};
 
 use super::{FetchedMedia, MediaFetcher};
 
-/// How much of a refusal's text is repeated.
+/// How much of an error response's text is quoted.
 const MAX_REFUSAL_BYTES: usize = 200;
 
-/// A [`MediaFetcher`] that speaks HTTP.
+/// A [`MediaFetcher`] over HTTP.
 #[derive(Debug, Clone, Default)]
 pub struct HttpMediaFetcher {
     client: Client,
 }
 
 impl HttpMediaFetcher {
-    /// A fetcher that uses a client of one's own, for instance one with a proxy or a time limit.
+    /// Creates a fetcher with a client of your own, for instance one with a proxy or a time limit.
     pub fn with_client(client: Client) -> Self {
         Self { client }
     }

@@ -1,4 +1,4 @@
-//! Finding models by name, and calling them without JSON where that is possible; the default model.
+//! Looking up models by name, and calling them without JSON where possible; the default model.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use super::ModelAction;
 use super::background::StartAction;
 use crate::{ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, reason};
 
-/// A model that was found in the registry.
+/// A model found in the registry.
 #[derive(Clone)]
 pub(crate) enum ModelHandle {
     Typed(Arc<ModelAction>),
-    /// A model that a plugin made in a way of its own; it is called through JSON.
+    /// A model that a plugin implements directly; it is called through JSON.
     Erased(Arc<dyn DynAction>),
     Background(Arc<StartAction>),
 }
 
 impl ModelHandle {
-    /// The model of that name or key, or else the background model.
+    /// Looks up the model with that name or key, or else the background model.
     pub(crate) async fn resolve(registry: &Registry, name: &str) -> Result<Self> {
         let keys = if name.starts_with('/') {
             vec![name.to_owned()]
@@ -94,7 +94,7 @@ async fn call_json(
     Ok(serde_json::from_value(response)?)
 }
 
-/// Calls the model of that name, or key, once: no tools are run and no format is applied.
+/// Calls the model with that name or key once: runs no tools and applies no format.
 ///
 /// # Errors
 /// `NOT_FOUND` with [`reason::MODEL_NOT_FOUND`](crate::reason::MODEL_NOT_FOUND), else what the model fails with.
@@ -113,12 +113,12 @@ pub async fn call_model(
 
 const KEY: &str = "genkit/defaultModel";
 
-/// Sets the model, and its configuration, for requests that name none.
+/// Sets the model and configuration for requests that name no model.
 pub fn set_default_model(registry: &Registry, model: impl Into<ModelReference>) {
     registry.set_value(KEY, model.into());
 }
 
-/// The model for requests that name none, if there is one.
+/// Returns the model for requests that name none, if one is set.
 pub fn default_model(registry: &Registry) -> Option<ModelReference> {
     registry
         .value::<ModelReference>(KEY)

@@ -1,4 +1,4 @@
-//! Media behind URLs, fetched and inlined for a model that cannot fetch it itself.
+//! Fetching media behind URLs and inlining it for a model that cannot fetch it itself.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::{Feature, Media, Message, ModelRequest, Part, PartKind};
 
 const DEFAULT_MAX_BYTES: usize = 20 * 1024 * 1024;
 
-/// Gets what is behind a URL.
+/// Fetches the content behind a URL.
 pub trait MediaFetcher: Send + Sync + 'static {
-    /// Fetches `url`, which is an `http:` or `https:` one.
+    /// Fetches `url`, which has the scheme `http` or `https`.
     ///
-    /// Fails if it cannot be had, or is larger than `max_bytes`: cut media is worse than none.
+    /// Fails if the content is unavailable or larger than `max_bytes`: truncated media is worse than none.
     fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, HandlerResult<FetchedMedia>>;
 }
 
-/// What was behind a URL.
+/// The content behind a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedMedia {
-    /// The MIME type, as the server tells it.
+    /// The MIME type that the server reported.
     pub content_type: Option<String>,
     /// The content.
     pub bytes: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct FetchedMedia {
 
 type Filter = dyn Fn(&Media) -> bool + Send + Sync;
 
-/// How media behind URLs is fetched. Cloning is cheap.
+/// The settings for fetching media behind URLs. Cloning is cheap.
 #[derive(Clone)]
 pub struct MediaDownload {
     fetcher: Arc<dyn MediaFetcher>,
@@ -40,7 +40,7 @@ pub struct MediaDownload {
 }
 
 impl MediaDownload {
-    /// Downloads everything of up to 20 MiB.
+    /// Creates settings that download all media of up to 20 MiB.
     pub fn new(fetcher: impl MediaFetcher) -> Self {
         Self {
             fetcher: Arc::new(fetcher),
@@ -49,12 +49,12 @@ impl MediaDownload {
         }
     }
 
-    /// Fails for anything larger than this.
+    /// Sets the size above which a download fails.
     pub fn max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }
     }
 
-    /// Leaves alone whatever `filter` does not hold for.
+    /// Fetches only media for which `filter` returns `true`.
     pub fn filter(self, filter: impl Fn(&Media) -> bool + Send + Sync + 'static) -> Self {
         Self {
             filter: Arc::new(filter),
@@ -62,10 +62,10 @@ impl MediaDownload {
         }
     }
 
-    /// The request with the media behind `http` URLs inlined as `data:` URLs.
+    /// Inlines the media behind `http` URLs of a request as `data:` URLs.
     ///
     /// # Errors
-    /// What the fetcher fails with, naming the URL.
+    /// The fetcher's error, with the URL.
     pub async fn apply(&self, mut request: ModelRequest) -> Result<ModelRequest> {
         let mut start = 0;
         while let Some(index) = request.messages.next_with(Feature::Media, start) {

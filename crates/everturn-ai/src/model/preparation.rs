@@ -1,4 +1,4 @@
-//! What happens to a request before the provider sees it, in the order that the module promises.
+//! The steps that prepare a request for the provider, in the order that [`model`](super) documents.
 
 use everturn_core::{Result, Schema};
 

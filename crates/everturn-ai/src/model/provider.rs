@@ -1,4 +1,4 @@
-//! What a provider implements.
+//! The trait that a provider implements.
 
 use std::future::Future;
 
@@ -9,10 +9,10 @@ use crate::{ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 
 /// A generative model.
 ///
-/// The provider's duties: system messages arrive among the others; unknown configuration goes to the service untouched;
-/// a tool request carries the service's call id in `ref`; structured output is a text part of JSON; chunks are
-/// incremental, or marked as aggregated. The framework measures latency, counts characters and media, and keeps
-/// requests away that the model [declares](Model::info) it cannot serve.
+/// The provider's duties: system messages arrive among the others; unknown configuration is passed to the service
+/// unchanged; a tool request carries the service's call id in `ref`; structured output is a text part of JSON; chunks
+/// are incremental, or marked as aggregated. The framework measures latency, counts characters and media, and refuses
+/// requests that the model [declares](Model::info) it cannot serve.
 ///
 /// ```
 /// use everturn_ai::{Model, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
@@ -33,22 +33,22 @@ use crate::{ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 /// }
 /// ```
 pub trait Model: Send + Sync + 'static {
-    /// What the model is and can do.
+    /// Returns what the model is and can do.
     fn info(&self) -> ModelInfo {
         ModelInfo::default()
     }
 
-    /// The schema of the model's configuration; the one in [`Model::info`] if not given.
+    /// Returns the schema of the model's configuration; the one in [`Model::info`] if not given.
     fn config_schema(&self) -> Option<Schema> {
         None
     }
 
-    /// How media behind URLs is fetched before the model sees it; not at all if not given.
+    /// Returns the settings for fetching media behind URLs before the model sees it; nothing is fetched by default.
     fn media_download(&self) -> Option<MediaDownload> {
         None
     }
 
-    /// Answers a request. If somebody listens to `emitter`, the answer is also streamed there as it comes.
+    /// Answers a request. If `emitter` has a listener, the answer is also streamed to it.
     fn generate(
         &self,
         request: ModelRequest,
@@ -57,7 +57,7 @@ pub trait Model: Send + Sync + 'static {
     ) -> impl Future<Output = HandlerResult<ModelResponse>> + Send;
 }
 
-/// A model that is nothing but a function and a description.
+/// A model made of a function and a description.
 pub(super) struct FunctionModel<F> {
     pub(super) info: ModelInfo,
     pub(super) function: F,

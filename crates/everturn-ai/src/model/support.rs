@@ -1,4 +1,4 @@
-//! Refusing what a model says it cannot do.
+//! Refusing requests for abilities that a model does not have.
 
 use everturn_core::{Error, Result};
 
@@ -55,7 +55,7 @@ mod tests {
     use crate::{Message, Part};
 
     #[test]
-    fn what_is_not_declared_is_allowed_and_what_is_declared_false_is_not() {
+    fn undeclared_abilities_are_allowed_and_those_declared_false_are_refused() {
         let request = ModelRequest::new([
             Message::user("a"),
             Message::user(Part::media("https://x.test/cat.png")),

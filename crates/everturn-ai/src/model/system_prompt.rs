@@ -1,13 +1,13 @@
-//! A system prompt for a model that knows no system role.
+//! Simulating a system prompt for a model without a system role.
 
 use crate::{Feature, Message, ModelRequest, Part};
 
 /// The words around a simulated system prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemPromptWording {
-    /// What the user message with the instructions begins with.
+    /// The beginning of the user message with the instructions.
     pub preface: String,
-    /// What the model is made to answer.
+    /// The model's acknowledgement.
     pub acknowledgement: String,
 }
 
@@ -25,7 +25,7 @@ pub fn simulate_system_prompt(request: ModelRequest) -> ModelRequest {
     simulate_system_prompt_with(request, &SystemPromptWording::default())
 }
 
-/// Like [`simulate_system_prompt`], in other words.
+/// Like [`simulate_system_prompt`], with another wording.
 pub fn simulate_system_prompt_with(mut request: ModelRequest, wording: &SystemPromptWording) -> ModelRequest {
     let Some(index) = request.messages.next_with(Feature::System, 0) else {
         return request;

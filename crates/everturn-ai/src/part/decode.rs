@@ -1,7 +1,7 @@
-//! A part as JSON: how it is read, and its schema.
+//! Parts as JSON: parsing, and the schema.
 //!
-//! Several keys may be present at once; the precedence is `media`, `toolRequest`, `toolResponse`, `resource`,
-//! `custom`, `reasoning`, `data`, `text`. Whatever does not decide the kind is kept beside it.
+//! Several keys may be present at once; the precedence is `media`, `toolRequest`, `toolResponse`, `resource`, `custom`,
+//! `reasoning`, `data`, `text`. Keys that do not decide the kind are kept beside it.
 
 use std::borrow::Cow;
 
@@ -72,8 +72,8 @@ where
         .map_err(|error| error.inside(key))
 }
 
-/// Some runtimes write every field of a part, empty ones included: an empty `data` or `reasoning` does not make a text
-/// part something else.
+/// Returns whether `data` decides the kind. Some runtimes write every field of a part: an empty `data` or `reasoning`
+/// must not hide a text.
 fn data_decides(object: &JsonObject) -> bool {
     object.contains_key("data")
         && (!is_blank(object.get("data")) || object.get("text").is_none_or(Value::is_null))
@@ -87,7 +87,7 @@ fn is_blank(value: Option<&Value>) -> bool {
     }
 }
 
-/// Reads the array of parts in field `key`.
+/// Parses the array of parts in field `key`.
 pub(crate) fn parts(key: &str, value: Value) -> Result<Vec<Part>, InvalidPart> {
     let Value::Array(items) = value else {
         return Err(InvalidPart::new(format!("`{key}` must be an array")));

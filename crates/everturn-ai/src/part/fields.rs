@@ -1,4 +1,4 @@
-//! Taking known fields out of a decoded JSON object, so that what is left over can be kept.
+//! Taking the known fields out of a JSON object, so that the unknown ones can be kept.
 
 use std::{error, fmt};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::JsonObject;
 
-/// Removes a field; `null` counts as absent.
+/// Removes a field and returns it; `null` counts as absent.
 pub(crate) fn take(object: &mut JsonObject, key: &str) -> Option<Value> {
     object.shift_remove(key).filter(|value| !value.is_null())
 }
@@ -36,7 +36,7 @@ pub(crate) fn expect_object(key: &str, value: Value) -> Result<JsonObject, Inval
     }
 }
 
-/// Most parts and messages carry neither metadata nor unknown fields; a box keeps those small.
+/// Boxes metadata or unknown fields, which most parts and messages do not have; `None` if there are none.
 pub(crate) fn boxed(object: JsonObject) -> Option<Box<JsonObject>> {
     (!object.is_empty()).then(|| Box::new(object))
 }
@@ -53,7 +53,7 @@ macro_rules! deserialize_from_object {
 }
 pub(crate) use deserialize_from_object;
 
-/// A JSON object that cannot be read as a part, or as a message, and why.
+/// The reason why a JSON object cannot be read as a part or a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidPart(String);
 

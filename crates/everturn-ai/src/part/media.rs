@@ -30,7 +30,7 @@ impl Media {
         }
     }
 
-    /// The same media with its MIME type named.
+    /// Returns this media with its MIME type named.
     pub fn with_content_type(self, content_type: impl Into<String>) -> Self {
         Self {
             content_type: Some(content_type.into()),
@@ -38,7 +38,7 @@ impl Media {
         }
     }
 
-    /// The MIME type: the one named, else the one in a `data:` URL.
+    /// Returns the MIME type: the one named, else the one in a `data:` URL.
     pub fn mime_type(&self) -> Option<&str> {
         self.content_type.as_deref().or_else(|| {
             let mime = self.url.strip_prefix("data:")?.split([';', ',']).next()?;
@@ -73,7 +73,7 @@ pub struct ResourceLink {
 }
 
 impl ResourceLink {
-    /// A link to the resource at a URI.
+    /// Creates a link to the resource at a URI.
     pub fn new(uri: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),

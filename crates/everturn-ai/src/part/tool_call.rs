@@ -32,7 +32,7 @@ pub struct ToolRequest {
 }
 
 impl ToolRequest {
-    /// A call of the named tool with these arguments.
+    /// Creates a call of the named tool with these arguments.
     pub fn new(name: impl Into<String>, input: impl Into<Value>) -> Self {
         Self {
             name: name.into(),
@@ -41,7 +41,7 @@ impl ToolRequest {
         }
     }
 
-    /// The same request with its reference set.
+    /// Returns this request with its reference set.
     pub fn with_reference(self, reference: impl Into<String>) -> Self {
         Self {
             reference: Some(reference.into()),
@@ -49,13 +49,13 @@ impl ToolRequest {
         }
     }
 
-    /// Whether a request or response of that name and reference belongs to this call.
+    /// Returns whether a request or response of that name and reference belongs to this call.
     pub fn is_same_call(&self, name: &str, reference: Option<&str>) -> bool {
         self.name == name && self.reference.as_deref() == reference
     }
 }
 
-/// Names the call as error messages do: `tool#ref`, or `tool` when there is no reference.
+/// Formats the call as error messages name it: `tool#ref`, or `tool` without a reference.
 impl fmt::Display for ToolRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.name)?;
@@ -106,7 +106,7 @@ pub struct ToolResponse {
 }
 
 impl ToolResponse {
-    /// An answer to `request`: its name and reference are copied.
+    /// Creates an answer to `request` with its name and reference.
     pub fn to(request: &ToolRequest, output: impl Into<Value>) -> Self {
         Self {
             reference: request.reference.clone(),
@@ -116,7 +116,7 @@ impl ToolResponse {
         }
     }
 
-    /// The same response with content beside its output.
+    /// Sets the content beside the output.
     pub fn with_content(self, content: Vec<Part>) -> Self {
         Self { content, ..self }
     }
@@ -139,19 +139,19 @@ impl TryFrom<JsonObject> for ToolResponse {
 deserialize_from_object!(ToolResponse);
 
 impl Part {
-    /// The part that answers this interrupted tool request with `output`.
+    /// Returns the part that answers this interrupted tool request with `output`.
     ///
-    /// `metadata` is recorded with the answer; `None` records `true`. Gives `None` if this is not a tool request.
+    /// `metadata` is recorded with the answer; `None` records `true`. Returns `None` if this is not a tool request.
     pub fn respond(&self, output: impl Into<Value>, metadata: Option<Value>) -> Option<Part> {
         let response = ToolResponse::to(self.as_tool_request()?, output);
         let note = metadata.unwrap_or(Value::Bool(true));
         Some(Part::tool_response(response).with_metadata_entry(metadata::INTERRUPT_RESPONSE, note))
     }
 
-    /// The part that runs this interrupted tool request again.
+    /// Returns the part that runs this interrupted tool request again.
     ///
-    /// `answer` is handed to the tool; `None` hands it `true`. `replace_input`, if given, takes the place of the
-    /// arguments, and the old ones are recorded. Gives `None` if this is not a tool request.
+    /// `answer` is handed to the tool; `None` hands it `true`. `replace_input`, if given, replaces the arguments, and
+    /// the old ones are recorded. Returns `None` if this is not a tool request.
     pub fn restart(&self, answer: Option<Value>, replace_input: Option<Value>) -> Option<Part> {
         let mut request = self.as_tool_request()?.clone();
         let mut part = self

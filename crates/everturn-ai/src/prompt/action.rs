@@ -1,4 +1,4 @@
-//! Prompts as actions: found by name, listed with what they say, run from outside.
+//! Prompts as actions: found and listed by name, and run by remote callers.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ pub(super) fn register(registry: &Registry, name: &str, source: &Arc<dyn PromptS
     Ok(())
 }
 
-/// Removes a prompt from the registry it was defined in, so that another can take its name. A prompt that was looked up
-/// before stays usable.
+/// Removes a prompt from the registry in which it was defined and frees its name. A prompt that was looked up before
+/// stays usable.
 pub fn remove_prompt(registry: &Registry, name: &str) {
     for kind in [ActionType::PROMPT, ActionType::EXECUTABLE_PROMPT] {
         registry.remove(&kind.key(name));
@@ -68,7 +68,7 @@ fn register_action<O: Payload>(
     registry.register(Arc::new(PromptAction { action }))
 }
 
-/// What a listing says about a prompt.
+/// Returns the metadata that a listing shows about a prompt.
 fn describe(name: &str, settings: &Settings) -> Value {
     let tools: Vec<&str> = settings.tools.iter().map(tool_name).collect();
     let middleware: Vec<_> = settings
@@ -105,7 +105,7 @@ pub(super) fn tool_name(tool: &ToolReference) -> &str {
     }
 }
 
-/// The input's schema, which does not demand what a default fills in.
+/// Returns the input's schema, in which fields with a default are optional.
 fn lenient_schema(settings: &Settings) -> Option<Schema> {
     let schema = settings.input_schema.clone()?;
     let Some(defaults) = &settings.input_default else {
@@ -118,7 +118,7 @@ fn lenient_schema(settings: &Settings) -> Option<Schema> {
     Schema::from_json(json).ok()
 }
 
-/// A prompt's action: a call without input is a call with nothing but defaults.
+/// A prompt's action. A call without input uses the defaults alone.
 struct PromptAction<O> {
     action: Action<Value, O>,
 }

@@ -1,4 +1,4 @@
-//! One use of a prompt, with what it changes.
+//! One call of a prompt, with its overrides.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -16,7 +16,7 @@ use crate::{
     MiddlewareSource, ModelReference, ModelRequest, ToolChoice, ToolReference,
 };
 
-/// A prompt about to be used. What is set here goes before what the prompt says.
+/// A prompt about to be used. Settings made here override the prompt's.
 #[must_use = "a call does nothing until it is run, awaited, streamed or rendered"]
 pub struct PromptCall<O = Value> {
     prompt: Prompt,
@@ -56,39 +56,39 @@ impl<O> PromptCall<O> {
         self
     }
 
-    /// The conversation so far; the prompt decides where it goes.
+    /// Sets the conversation so far; the prompt decides where it goes.
     pub fn messages(mut self, messages: impl Into<Messages>) -> Self {
         self.conversation.append(messages);
         self
     }
 
-    /// Who calls, and until when; the context this code runs in if not given.
+    /// Sets the context: the caller's identity and the deadline; the current context if not given.
     pub fn context(mut self, context: Context) -> Self {
         self.context = Some(context);
         self
     }
 
-    /// Another model.
+    /// Overrides the model.
     pub fn model(self, model: impl Into<ModelReference>) -> Self {
         self.change(|changes| changes.model = Some(model.into()))
     }
 
-    /// Settings for the model, laid over the prompt's key by key.
+    /// Overrides settings for the model, key by key.
     pub fn config(self, config: impl Serialize) -> Self {
         self.change(|changes| changes.config = Some(serde_json::to_value(config).map_err(Error::from)))
     }
 
-    /// Other documents.
+    /// Replaces the documents.
     pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
         self.change(|changes| changes.docs = Some(docs.into_iter().map(Into::into).collect()))
     }
 
-    /// Other tools.
+    /// Replaces the tools.
     pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
         self.change(|changes| changes.tools = Some(tools.into_iter().map(IntoTool::into_tool).collect()))
     }
 
-    /// Whether the model may, must or must not call tools.
+    /// Sets whether the model may, must or must not call tools.
     pub fn tool_choice(self, choice: ToolChoice) -> Self {
         self.change(|changes| changes.tool_choice = Some(choice))
     }
@@ -98,12 +98,12 @@ impl<O> PromptCall<O> {
         self.change(|changes| changes.max_rounds = Some(rounds))
     }
 
-    /// Whether to give tool requests back instead of running the tools.
+    /// Sets whether to return tool requests to the caller instead of running the tools.
     pub fn return_tool_requests(self, returns: bool) -> Self {
         self.change(|changes| changes.return_tool_requests = Some(returns))
     }
 
-    /// Middleware instead of the prompt's; called again, more of it.
+    /// Adds middleware, which replaces the prompt's.
     pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
         self.change(|changes| {
             changes
@@ -113,7 +113,7 @@ impl<O> PromptCall<O> {
         })
     }
 
-    /// The request a model would be sent, output instructions and tool definitions included.
+    /// Returns the request that a model would be sent, including output instructions and tool definitions.
     ///
     /// # Errors
     /// As [`Prompt::render`].
@@ -121,7 +121,8 @@ impl<O> PromptCall<O> {
         self.prepare().await?.request().await
     }
 
-    /// The generation as options that name everything; what has no name, such as middleware made in Rust, is left out.
+    /// Returns the generation as options that name everything; leaves out what has no name, such as middleware made in
+    /// Rust.
     ///
     /// # Errors
     /// As [`Prompt::render`].
@@ -156,7 +157,7 @@ impl<O> PromptCall<O> {
         .await
     }
 
-    /// Renders the prompt and streams what comes of it.
+    /// Renders the prompt and streams the generation.
     ///
     /// # Errors
     /// As [`Prompt::render`]; later failures end the stream.
@@ -164,7 +165,7 @@ impl<O> PromptCall<O> {
         Ok(self.prepare().await?.stream())
     }
 
-    /// The generation this call amounts to.
+    /// Prepares the generation for this call.
     async fn prepare(self) -> Result<Generate<O>> {
         let context = self.context.unwrap_or_else(Context::current);
         let prompt = &self.prompt;

@@ -1,4 +1,4 @@
-//! Messages of templates as messages of requests.
+//! Converting the messages of templates to messages of requests.
 
 use everturn_core::{Error, Result};
 

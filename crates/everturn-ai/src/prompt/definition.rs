@@ -18,10 +18,10 @@ use crate::{
     ModelReference, OutputInstructions, ToolChoice, ToolReference,
 };
 
-/// A prompt to be defined: `I` is its input, `O` its output.
+/// A prompt to be defined. `I` is its input type and `O` its output type.
 ///
-/// Templates are compiled when the prompt is defined, so a mistake in one shows then. Setting something again replaces
-/// it; tools, documents and middleware add up.
+/// Templates are compiled when the prompt is defined, so mistakes in them are found then. A second call of a setter
+/// replaces the first; tools, documents and middleware add up.
 #[must_use = "a prompt exists once it is defined"]
 pub struct PromptDefinition<I = Value, O = Value> {
     name: String,
@@ -29,7 +29,7 @@ pub struct PromptDefinition<I = Value, O = Value> {
     types: PhantomData<fn(I) -> O>,
 }
 
-/// What a prompt says, before its templates are compiled.
+/// The content of a prompt before its templates are compiled.
 #[derive(Default)]
 struct Draft {
     settings: Settings,
@@ -40,7 +40,7 @@ struct Draft {
     prompt: Option<ContentSlot>,
 }
 
-/// What a prompt says beside its messages.
+/// The settings of a prompt other than its messages.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) description: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) struct Settings {
 
 /// A prompt's settings and its compiled slots.
 pub(crate) struct Parts {
-    /// Shared with every rendering: they are the same for all of them.
+    /// Shared with every rendering.
     pub(crate) settings: Arc<Settings>,
     pub(crate) system: Option<CompiledContent>,
     pub(crate) messages: Option<CompiledMessages>,
@@ -80,7 +80,7 @@ pub(crate) enum CompiledMessages {
     Other(MessagesSlot),
 }
 
-/// Parts that do not change.
+/// The source of parts that do not change.
 struct Fixed(Arc<Parts>);
 
 impl PromptSource for Fixed {
@@ -90,7 +90,7 @@ impl PromptSource for Fixed {
 }
 
 impl PromptDefinition {
-    /// A prompt of that name, with nothing in it yet.
+    /// Creates an empty prompt definition with a name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -110,12 +110,12 @@ impl<I, O> PromptDefinition<I, O> {
         self.edit(|parts| change(&mut parts.settings))
     }
 
-    /// What the prompt is for, for people and tools.
+    /// Sets the description for people and tools.
     pub fn description(self, description: impl Into<String>) -> Self {
         self.set(|settings| settings.description = Some(description.into()))
     }
 
-    /// The type of its input.
+    /// Sets the type of the input.
     pub fn input<T: Serialize + JsonSchema>(self) -> PromptDefinition<T, O> {
         let typed = PromptDefinition {
             name: self.name,
@@ -125,17 +125,17 @@ impl<I, O> PromptDefinition<I, O> {
         typed.set(|settings| settings.input_schema = Some(Schema::of::<T>()))
     }
 
-    /// The input's JSON Schema, for a prompt whose input is known only at run time.
+    /// Sets the input's JSON Schema, for a prompt whose input type is known only at run time.
     pub fn input_schema(self, schema: Schema) -> Self {
         self.set(|settings| settings.input_schema = Some(schema))
     }
 
-    /// What the input is where a caller gives none, key by key; an object.
+    /// Sets an object of defaults, used key by key where a caller gives no input.
     pub fn input_default(self, default: impl Serialize) -> Self {
         self.edit(|parts| parts.input_default = Some(serde_json::to_value(default).map_err(Error::from)))
     }
 
-    /// The model, by name or with settings; the registry's default if not given.
+    /// Sets the model, by name or with settings; the registry's default if not given.
     pub fn model(self, model: impl Into<ModelReference>) -> Self {
         self.set(|settings| settings.model = Some(model.into()))
     }
@@ -145,37 +145,37 @@ impl<I, O> PromptDefinition<I, O> {
         self.edit(|parts| parts.config = Some(serde_json::to_value(config).map_err(Error::from)))
     }
 
-    /// The system text: a template, parts, or [computed](ContentSlot::computed).
+    /// Sets the system text: a template, parts, or [computed](ContentSlot::computed).
     pub fn system(self, system: impl Into<ContentSlot>) -> Self {
         self.edit(|parts| parts.system = Some(system.into()))
     }
 
-    /// The messages: a template with roles, fixed messages, or [computed](MessagesSlot::computed).
+    /// Sets the messages: a template with roles, fixed messages, or [computed](MessagesSlot::computed).
     pub fn messages(self, messages: impl Into<MessagesSlot>) -> Self {
         self.edit(|parts| parts.messages = Some(messages.into()))
     }
 
-    /// What the user says: a template, parts, or [computed](ContentSlot::computed).
+    /// Sets the user's message: a template, parts, or [computed](ContentSlot::computed).
     pub fn prompt(self, prompt: impl Into<ContentSlot>) -> Self {
         self.edit(|parts| parts.prompt = Some(prompt.into()))
     }
 
-    /// A tool that the model may call; it replaces one of the same name that was given before.
+    /// Adds a tool that the model may call; it replaces an earlier one of the same name.
     pub fn tool(self, tool: impl IntoTool) -> Self {
         self.set(|settings| tool.into_tool().add_to(&mut settings.tools))
     }
 
-    /// Tools that the model may call, each as [`PromptDefinition::tool`] gives it.
+    /// Adds tools that the model may call, each as with [`PromptDefinition::tool`].
     pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
         tools.into_iter().fold(self, Self::tool)
     }
 
-    /// The tools given so far.
+    /// Returns the tools given so far.
     pub fn given_tools(&self) -> &[ToolReference] {
         &self.parts.settings.tools
     }
 
-    /// Whether the model may, must or must not call tools.
+    /// Sets whether the model may, must or must not call tools.
     pub fn tool_choice(self, choice: ToolChoice) -> Self {
         self.set(|settings| settings.tool_choice = Some(choice))
     }
@@ -185,17 +185,17 @@ impl<I, O> PromptDefinition<I, O> {
         self.set(|settings| settings.max_rounds = Some(rounds))
     }
 
-    /// Whether to give tool requests back instead of running the tools.
+    /// Sets whether to return tool requests to the caller instead of running the tools.
     pub fn return_tool_requests(self, returns: bool) -> Self {
         self.set(|settings| settings.return_tool_requests = Some(returns))
     }
 
-    /// Documents to answer from.
+    /// Adds documents to answer from.
     pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
         self.set(|settings| settings.docs.extend(docs.into_iter().map(Into::into)))
     }
 
-    /// The type of its output.
+    /// Sets the type of the output.
     pub fn output<T: JsonSchema>(self) -> PromptDefinition<I, T> {
         let typed = PromptDefinition {
             name: self.name,
@@ -205,27 +205,27 @@ impl<I, O> PromptDefinition<I, O> {
         typed.set(|settings| settings.output.json_schema = Some(Schema::of::<T>().as_json().clone()))
     }
 
-    /// The output's JSON Schema.
+    /// Sets the output's JSON Schema.
     pub fn output_schema(self, schema: &Schema) -> Self {
         self.set(|settings| settings.output.json_schema = Some(schema.as_json().clone()))
     }
 
-    /// The output's format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    /// Sets the output's format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
     pub fn output_format(self, format: impl Into<String>) -> Self {
         self.set(|settings| settings.output.format = Some(format.into()))
     }
 
-    /// Whether the model is told the format in words, and in which.
+    /// Sets whether the model is told the format in words, and in which.
     pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
         self.set(|settings| settings.output.instructions = Some(instructions.into()))
     }
 
-    /// Middleware for every use; of several the first is the outermost.
+    /// Adds middleware for every use; the first one added is the outermost.
     pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
         self.set(|settings| settings.middleware.push(middleware.into_middleware()))
     }
 
-    /// Anything else there is to say about the prompt.
+    /// Adds an entry to the prompt's metadata.
     pub fn metadata(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.set(|settings| {
             settings.metadata.insert(key.into(), value.into());
@@ -273,7 +273,8 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
             match slot.0 {
                 ContentSource::Template(template) => {
                     let compiled = compile(&template)?;
-                    // A text without expressions is rendered once; one that cannot be fails where it is used.
+                    // A template without expressions is rendered once; if that fails, the error is reported where the
+                    // prompt is used.
                     let constant = Some(&compiled).filter(|_| !template.contains("{{"));
                     let constant = constant.and_then(|template| constant_content(&self.name, template).ok());
                     Ok(constant.map_or(CompiledContent::Template(compiled), |content| {

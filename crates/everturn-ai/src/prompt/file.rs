@@ -1,4 +1,4 @@
-//! A prompt as a `.prompt` file says it.
+//! Parsing a `.prompt` file.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     GenerateActionOutputConfig, JsonObject, MiddlewareRef, MiddlewareSource, ModelReference, ToolReference,
 };
 
-/// Reads a prompt from the source of its file. `name` and `file` are for its errors.
+/// Parses a prompt from the source of its file. Errors mention `name` and `file`.
 pub(super) fn parse(
     registry: &Registry,
     name: &str,
@@ -75,7 +75,7 @@ pub(super) fn parse(
     })
 }
 
-/// The keys of a frontmatter that the format itself does not know.
+/// The keys of a frontmatter that are not part of the dotprompt format.
 struct Frontmatter<'a> {
     name: &'a str,
     raw: &'a JsonObject,

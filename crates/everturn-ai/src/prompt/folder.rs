@@ -5,7 +5,7 @@
 //! | `chef.prompt` | the prompt `chef` |
 //! | `chef.french.prompt` | its variant `french`, found as `chef.french` |
 //! | `kitchen/chef.prompt` | the prompt `kitchen/chef` |
-//! | `_style.prompt` | the partial `style`, in whatever folder it is |
+//! | `_style.prompt` | the partial `style`, whichever folder it is in |
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use everturn_core::{Error, Registry, Result};
 use super::definition::Parts;
 use super::{PromptSource, action, define_partial, file};
 
-/// How deep folders may be nested; a link that leads back up would otherwise never end.
+/// The limit on nested folders; a link to a parent folder would otherwise never end.
 const MAX_NESTING: usize = 32;
 
 /// Defines every prompt and partial of a folder and its sub-folders.
 ///
-/// Files are read and their templates compiled at once, so mistakes show here.
+/// Files are read and their templates compiled at once, so mistakes are found here.
 ///
 /// # Errors
 /// `NOT_FOUND` if the folder does not exist; `INVALID_ARGUMENT` for a file that does not compile, with file, line and
@@ -31,7 +31,7 @@ pub fn load_prompts(registry: &Registry, folder: impl AsRef<Path>) -> Result<Pro
     PromptFolder::load(registry, folder.as_ref(), Reload::Never)
 }
 
-/// A folder of prompts that was loaded.
+/// A loaded folder of prompts.
 #[derive(Debug, Clone)]
 pub struct PromptFolder {
     names: Vec<String>,
@@ -44,8 +44,8 @@ enum Reload {
 }
 
 impl PromptFolder {
-    /// Like [`load_prompts`], for development: a prompt whose file or any partial has changed is read again when it is
-    /// next used. A change that does not compile is an error of that use, and the next change mends it.
+    /// Like [`load_prompts`], for development: if a prompt's file or any partial has changed, the prompt is read again
+    /// when it is next used. A change that does not compile fails that use.
     ///
     /// # Errors
     /// As [`load_prompts`].
@@ -53,7 +53,7 @@ impl PromptFolder {
         Self::load(registry, folder.as_ref(), Reload::WhenChanged)
     }
 
-    /// The names of the prompts, sorted.
+    /// Returns the names of the prompts, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
@@ -152,7 +152,7 @@ impl Files {
     }
 }
 
-/// A prompt that lives in a file.
+/// A prompt in a file.
 struct FilePrompt {
     entry: Entry,
     partials: Arc<Files>,
@@ -160,7 +160,7 @@ struct FilePrompt {
     compiled: Mutex<Option<(Stamp, Arc<Parts>)>>,
 }
 
-/// When the files that a prompt may be made of were last changed.
+/// The times and sizes of the files of which a prompt may be made.
 type Stamp = Vec<Option<(SystemTime, u64)>>;
 
 impl FilePrompt {
@@ -199,7 +199,7 @@ impl FilePrompt {
 impl PromptSource for FilePrompt {
     fn parts(&self, registry: &Registry) -> Result<Arc<Parts>> {
         let stamp = self.stamp();
-        // Held while compiling, which does not wait for anybody: two first uses at once compile once.
+        // Held during compilation, which never waits: two first uses at the same time compile once.
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((compiled_at, parts)) = &*compiled
             && *compiled_at == stamp

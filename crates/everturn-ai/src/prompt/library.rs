@@ -1,4 +1,4 @@
-//! What templates share: partials, helpers and named schemas of a registry, and the live state of a session.
+//! The environment of templates: a registry's partials, helpers and named schemas, and the live state of a session.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 const PARTIAL: &str = "partial/";
 const HELPER: &str = "helper/";
 
-/// Defines a piece of template that others include as `{{> name}}`; it replaces an earlier one of that name.
+/// Defines a template fragment that others include as `{{> name}}`; it replaces an earlier one of that name.
 pub fn define_partial(registry: &Registry, name: &str, source: impl Into<String>) {
     registry.set_value(format!("{PARTIAL}{name}"), source.into());
 }
@@ -31,9 +31,9 @@ impl Helper for SharedHelper {
     }
 }
 
-/// A template compiler that knows what the registry knows.
+/// Creates a template compiler with the registry's partials, helpers and schemas.
 pub(super) fn compiler(registry: &Registry) -> Dotprompt {
-    // Compiled prompts are kept in the registry, so what they keep must not keep the registry.
+    // Strong handles would be a cycle: the registry holds the compiled prompts.
     let (partials, schemas) = (registry.downgrade(), registry.downgrade());
     let compiler = Dotprompt::new()
         .partial_resolver(move |name| {
@@ -57,7 +57,7 @@ pub(super) fn compiler(registry: &Registry) -> Dotprompt {
         })
 }
 
-/// The error of a template, under the prompt's name.
+/// Converts the error of a template, and adds the prompt's name.
 pub(super) fn template_error(name: &str, error: dotprompt::Error) -> Error {
     let message = format!("prompt '{name}': {error}");
     match error.kind() {
@@ -69,15 +69,16 @@ pub(super) fn template_error(name: &str, error: dotprompt::Error) -> Error {
     .with_source(error)
 }
 
-/// Reads the state when a template asks for it; an extension of the context.
+/// Reads the session's state when a template asks for it; an extension of the context.
 struct PromptState(Box<dyn Fn() -> Arc<Value> + Send + Sync>);
 
-/// A context in which prompts read `{{@state...}}` from `read`, called only for templates that look.
+/// Returns a context in which prompts read `{{@state...}}` from `read`. It is called only for templates that use the
+/// state.
 pub fn with_prompt_state(context: Context, read: impl Fn() -> Arc<Value> + Send + Sync + 'static) -> Context {
     context.with_extension(Arc::new(PromptState(Box::new(read))))
 }
 
-/// The state as it is now, if there is a session.
+/// Returns the current state if there is a session.
 pub(super) fn current_state(context: &Context) -> Option<Arc<Value>> {
     context.extension::<PromptState>().map(|state| (state.0)())
 }

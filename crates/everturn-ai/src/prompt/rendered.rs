@@ -1,4 +1,4 @@
-//! From a prompt, an input and a conversation to the messages of a request.
+//! Rendering a prompt with an input and a conversation to the messages of a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::{
     MiddlewareRef, MiddlewareSource, Part,
 };
 
-/// A rendered prompt: whose messages are whose, and everything else it says.
+/// A rendered prompt: its messages, told apart from the conversation's, and its other settings.
 #[derive(Clone)]
 pub struct RenderedPrompt {
     pieces: Vec<PromptPiece>,
@@ -26,19 +26,19 @@ pub struct RenderedPrompt {
 /// A run of messages of a rendered prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PromptPiece {
-    /// The prompt's own.
+    /// The prompt's own messages.
     Prompt(Messages),
-    /// Taken from the conversation, in its order.
+    /// Messages taken from the conversation, in its order.
     Conversation(Messages),
 }
 
 impl RenderedPrompt {
-    /// The messages by origin, in their order.
+    /// Returns the messages by origin, in their order.
     pub fn pieces(&self) -> &[PromptPiece] {
         &self.pieces
     }
 
-    /// All messages. A conversation that was given as a history is still shared.
+    /// Returns all messages. A conversation that was given as a history is still shared.
     pub fn messages(&self) -> Messages {
         let mut all = Messages::new();
         for piece in &self.pieces {
@@ -48,7 +48,7 @@ impl RenderedPrompt {
         all
     }
 
-    /// A generation with everything the prompt says beside its messages.
+    /// Creates a generation with the prompt's settings, without its messages.
     pub fn generate(&self, registry: &Registry) -> Generate {
         let settings = &self.settings;
         let mut generate = Generate::new(registry)
@@ -77,7 +77,7 @@ impl RenderedPrompt {
             .fold(generate, Generate::use_middleware)
     }
 
-    /// The same as options that name everything.
+    /// Like [`RenderedPrompt::generate`], as options that name everything.
     pub(super) fn options(&self) -> GenerateActionOptions {
         let reference = self.settings.model.clone();
         let (model, defaults) = reference.map_or((None, None), |model| (Some(model.name), model.config));
@@ -140,7 +140,7 @@ impl fmt::Debug for RenderedPrompt {
     }
 }
 
-/// Renders inside a span of its own.
+/// Renders the prompt inside a span of its own.
 pub(super) async fn render(
     name: &str,
     parts: &Parts,
@@ -206,7 +206,7 @@ async fn render_slots(name: &str, parts: &Parts, scope: PromptScope) -> Result<R
     Ok(rendered)
 }
 
-/// The content of a slot that is one message.
+/// Renders the content of a slot that is one message.
 async fn content(name: &str, slot: &str, source: &CompiledContent, scope: &PromptScope) -> Result<Content> {
     let template = match source {
         CompiledContent::Template(template) => template,
@@ -219,7 +219,7 @@ async fn content(name: &str, slot: &str, source: &CompiledContent, scope: &Promp
     one_message(name, slot, template_pieces(name, template, scope)?)
 }
 
-/// What a template says that reads nothing: the same every time.
+/// Renders a template without expressions, whose content is always the same.
 pub(super) fn constant_content(name: &str, template: &dotprompt::Prompt) -> Result<Content> {
     let pieces = template.render_pieces(&dotprompt::Data::new());
     one_message(
@@ -267,7 +267,8 @@ fn template_pieces(
         .map_err(|error| template_error(name, error))
 }
 
-/// Tells the conversation's messages from those a function made, by identity: a function may drop some, not copy them.
+/// Tells the conversation's messages from those that a function made, by identity: the function may drop messages but
+/// not copy them.
 fn sort_out(rendered: &mut RenderedPrompt, computed: &Messages, conversation: &Messages) {
     let mut expected = conversation.iter();
     for (messages, is_shared) in computed.pieces_shared_with(conversation) {
@@ -276,7 +277,7 @@ fn sort_out(rendered: &mut RenderedPrompt, computed: &Messages, conversation: &M
             continue;
         }
         for message in &messages {
-            // The function keeps the order, so what it dropped is never looked for again.
+            // The function keeps the order, so messages it dropped are never searched for again.
             let mut ahead = expected.clone();
             if ahead.by_ref().any(|known| known.is_same(message)) {
                 expected = ahead;
@@ -288,7 +289,7 @@ fn sort_out(rendered: &mut RenderedPrompt, computed: &Messages, conversation: &M
     }
 }
 
-/// The defaults, overlaid by the input key by key; an input that is no object has no keys to fill in.
+/// Fills the input's missing keys from the defaults; an input that is not an object stays unchanged.
 fn with_defaults(input: &Value, defaults: Option<&JsonObject>) -> Value {
     match (input, defaults) {
         (Value::Null, None) => Value::Object(JsonObject::new()),
@@ -302,7 +303,7 @@ fn with_defaults(input: &Value, defaults: Option<&JsonObject>) -> Value {
     }
 }
 
-/// Definitions compile every template they hold.
+/// Creates the error for a template that was not compiled; definitions compile every template they hold.
 fn uncompiled(name: &str) -> Error {
     Error::internal(format!("prompt '{name}' holds a template that was not compiled"))
 }

@@ -1,4 +1,4 @@
-//! The places of a prompt that are filled with text: written out, templated or computed.
+//! The slots of a prompt that hold text: literal, templated or computed.
 
 use std::fmt;
 use std::future::Future;
@@ -10,23 +10,23 @@ use serde_json::Value;
 
 use crate::{Content, Message, Messages, Part};
 
-/// What a computed slot can look at.
+/// The input of a computed slot's function.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PromptScope {
-    /// The input, defaults filled in.
+    /// The prompt's input, with defaults filled in.
     pub input: Value,
     /// The conversation so far.
     pub conversation: Messages,
-    /// The circumstances.
+    /// The context of the call.
     pub context: Context,
-    /// Where names are looked up.
+    /// The registry of the prompt.
     pub registry: Registry,
 }
 
 type Compute<T> = Arc<dyn Fn(PromptScope) -> BoxFuture<'static, HandlerResult<T>> + Send + Sync>;
 
-/// What a system text or a user prompt is made from.
+/// The source of a system text or a user prompt.
 #[derive(Clone)]
 pub struct ContentSlot(pub(super) ContentSource);
 
@@ -38,7 +38,7 @@ pub(super) enum ContentSource {
 }
 
 impl ContentSlot {
-    /// Content that a function makes for each rendering.
+    /// Creates content that a function computes for each rendering.
     pub fn computed<F, Fut>(function: F) -> Self
     where
         F: Fn(PromptScope) -> Fut + Send + Sync + 'static,
@@ -50,35 +50,35 @@ impl ContentSlot {
     }
 }
 
-/// A string is a template.
+/// Converts a string into a template.
 impl From<&str> for ContentSlot {
     fn from(template: &str) -> Self {
         Self(ContentSource::Template(template.to_owned()))
     }
 }
 
-/// A string is a template.
+/// Converts a string into a template.
 impl From<String> for ContentSlot {
     fn from(template: String) -> Self {
         Self(ContentSource::Template(template))
     }
 }
 
-/// Parts are taken as they are.
+/// Takes parts unchanged.
 impl From<Vec<Part>> for ContentSlot {
     fn from(parts: Vec<Part>) -> Self {
         Self(ContentSource::Parts(parts.into()))
     }
 }
 
-/// A part is taken as it is.
+/// Takes a part unchanged.
 impl From<Part> for ContentSlot {
     fn from(part: Part) -> Self {
         Self(ContentSource::Parts(part.into()))
     }
 }
 
-/// What the messages of a prompt are made from.
+/// The source of a prompt's messages.
 #[derive(Clone)]
 pub struct MessagesSlot(pub(super) MessagesSource);
 
@@ -90,8 +90,8 @@ pub(super) enum MessagesSource {
 }
 
 impl MessagesSlot {
-    /// Messages that a function makes for each rendering. It is given the conversation so far, and decides what
-    /// becomes of it: what it leaves out is not sent.
+    /// Creates messages that a function computes for each rendering. The function gets the conversation so far;
+    /// messages that it leaves out are not sent.
     pub fn computed<F, Fut>(function: F) -> Self
     where
         F: Fn(PromptScope) -> Fut + Send + Sync + 'static,
@@ -103,21 +103,21 @@ impl MessagesSlot {
     }
 }
 
-/// A string is a template.
+/// Converts a string into a template.
 impl From<&str> for MessagesSlot {
     fn from(template: &str) -> Self {
         Self(MessagesSource::Template(template.to_owned()))
     }
 }
 
-/// A string is a template.
+/// Converts a string into a template.
 impl From<String> for MessagesSlot {
     fn from(template: String) -> Self {
         Self(MessagesSource::Template(template))
     }
 }
 
-/// Messages are taken as they are; the conversation is left out.
+/// Takes messages unchanged; the conversation is left out.
 impl From<Vec<Message>> for MessagesSlot {
     fn from(messages: Vec<Message>) -> Self {
         Self(MessagesSource::Fixed(messages.into()))

@@ -1,4 +1,4 @@
-//! Putting the content of resources in the place of the links to them.
+//! Replacing links to resources by the resources' content.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Resource, ResourceInput};
 use crate::{Feature, Message, Messages, Part, metadata, reason};
 
-/// Exchanges every resource link for the resource's content. Resources at hand are asked before registered ones.
+/// Replaces every resource link by the resource's content. Resources of the call are searched before registered ones.
 pub(crate) async fn expand_resources(
     messages: &mut Messages,
     at_hand: &[Resource],
@@ -69,7 +69,7 @@ fn find(uri: &str, at_hand: &[Resource], registry: &Registry) -> Result<(Resourc
     })
 }
 
-/// Records where a part came from; a part that already says so came through this resource from another.
+/// Records the origin of a part; a part that already has one came through this resource from another.
 fn stamped(part: Part, provenance: &Value) -> Part {
     let entry = match part.metadata_entry(metadata::RESOURCE) {
         Some(Value::Object(inner)) => {

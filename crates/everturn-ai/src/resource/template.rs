@@ -1,4 +1,4 @@
-//! URI templates as far as resources need them: level 1 of RFC 6570, read backwards.
+//! Matching URIs against templates: level 1 of RFC 6570 in reverse.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Template {
             let (name, after) = after.split_once('}').ok_or_else(|| invalid(text))?;
             let is_plain =
                 !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
-            // Between two variables there must be something to tell where one ends and the other begins.
+            // Two variables need a literal between them: otherwise it is ambiguous where the first one ends.
             let is_adjacent = literal.is_empty() && matches!(pieces.last(), Some(Piece::Variable(_)));
             if !is_plain || is_adjacent {
                 return Err(invalid(text));
@@ -46,7 +46,8 @@ impl Template {
         &self.text
     }
 
-    /// The variables as they are in `uri`, also if only its query, fragment or a closing slash is too much.
+    /// Returns the values of the variables in `uri`, ignoring a query, a fragment or a closing slash that the template
+    /// does not have.
     pub(super) fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let bare = uri.split(['?', '#']).next().unwrap_or(uri);
         let bare = bare.strip_suffix('/').unwrap_or(bare);
@@ -77,14 +78,14 @@ impl Template {
     }
 }
 
-/// What follows a variable is always a literal.
+/// Returns the literal after a variable; there always is one.
 fn literal(piece: &Piece) -> &str {
     match piece {
         Piece::Literal(text) | Piece::Variable(text) => text,
     }
 }
 
-/// A simple expansion escapes everything but unreserved characters.
+/// Returns whether a text can be a variable's value: simple expansion escapes everything but unreserved characters.
 fn is_value(text: &str) -> bool {
     let is_unreserved = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | '%');
     !text.is_empty() && text.chars().all(is_unreserved)

@@ -1,5 +1,4 @@
-//! A tool as the registry holds it, and finding it there: under `/tool/` it returns its output, under `/tool.v2/` the
-//! whole response.
+//! Tools in the registry: under `/tool/` an action returns the tool's output, under `/tool.v2/` the whole response.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -30,10 +29,10 @@ impl Tool {
             .try_for_each(|action| registry.register(action))
     }
 
-    /// The actions under which the tool is registered, for plugins that provide tools.
+    /// Returns the actions under which the tool is registered, for plugins that provide tools.
     pub fn actions(&self) -> Vec<Arc<dyn DynAction>> {
         let both = [ActionType::TOOL, ActionType::TOOL_V2];
-        // What a multipart tool returns does not fit the first form.
+        // A multipart response does not fit the first form.
         let forms = if self.is_multipart() { &both[1..] } else { &both };
         forms
             .iter()
@@ -82,7 +81,7 @@ impl Tool {
     }
 }
 
-/// What an action says in its metadata about being called again. A prompt only renders.
+/// Returns the replay declaration in an action's metadata. A prompt only renders, so it is pure.
 pub(super) fn declared_replay(action_type: &ActionType, metadata: &JsonObject) -> Option<Replay> {
     if *action_type == ActionType::PROMPT {
         return Some(Replay::Pure);
@@ -91,7 +90,7 @@ pub(super) fn declared_replay(action_type: &ActionType, metadata: &JsonObject) -
     serde_json::from_value(declared.clone()).ok()
 }
 
-/// The tool behind a registered action, if the action is one of ours.
+/// Returns the tool behind a registered action if the action was made by this crate.
 pub(super) fn tool_behind(action: &Arc<dyn DynAction>) -> Option<Tool> {
     downcast::<ToolAction>(Arc::clone(action)).map(|action| action.tool.clone())
 }
@@ -122,10 +121,10 @@ impl DynAction for ToolAction {
     }
 }
 
-/// The tool of that name or key; a prompt counts as a tool that returns what it renders.
+/// Looks up the tool with that name or key; a prompt counts as a tool that returns its rendered messages.
 ///
 /// # Errors
-/// `NOT_FOUND` with [`reason::TOOL_NOT_FOUND`] if there is none, else what a plugin fails with.
+/// `NOT_FOUND` with [`reason::TOOL_NOT_FOUND`] if there is none, or the plugin's error.
 pub async fn lookup_tool(registry: &Registry, name: &str) -> Result<Tool> {
     let keys = if name.starts_with('/') {
         vec![name.to_owned()]
@@ -143,10 +142,10 @@ pub async fn lookup_tool(registry: &Registry, name: &str) -> Result<Tool> {
     Err(Error::not_found(format!("no tool '{name}' is registered")).with_reason(reason::TOOL_NOT_FOUND))
 }
 
-/// The tools whose names begin as `pattern` does before its closing `*`, such as `files/*`, by name.
+/// Looks up all tools whose names match `pattern`, a prefix and a closing `*` such as `files/*`, sorted by name.
 ///
 /// # Errors
-/// `NOT_FOUND` with [`reason::TOOL_NOT_FOUND`] if there are none, else what the plugin fails with.
+/// `NOT_FOUND` with [`reason::TOOL_NOT_FOUND`] if there are none, or the plugin's error.
 pub async fn lookup_tools(registry: &Registry, pattern: &str) -> Result<Vec<Tool>> {
     // A plugin registers its tools when one of its names is first looked up.
     registry.lookup(&ActionType::TOOL.key(pattern)).await?;

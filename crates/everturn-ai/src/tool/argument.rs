@@ -1,4 +1,4 @@
-//! Arguments of a tool that come from the call's circumstances, not from the model.
+//! Arguments of a tool that come from the context of the call, not from the model.
 
 use std::any::{TypeId, type_name};
 use std::fmt;
@@ -7,7 +7,7 @@ use everturn_core::{Context, HandlerResult};
 
 use super::{Tool, ToolContext};
 
-/// A type that a `#[tool]` function can take beside what the model sends, as extractors are taken in axum.
+/// A type that a `#[tool]` function can take beside the model's input, like an extractor in axum.
 ///
 /// ```
 /// use everturn_ai::core::{Error, HandlerResult};
@@ -25,9 +25,9 @@ use super::{Tool, ToolContext};
 /// }
 /// ```
 ///
-/// The attribute knows the arguments of the framework by their names: [`ToolContext`], [`Context`], and an agent's
-/// `Session` and `SessionHandle`. An argument of any other type that implements this trait is marked `#[context]`. A
-/// reference to such a type is an argument too.
+/// The attribute recognises the framework's arguments by name: [`ToolContext`], [`Context`], and an agent's `Session`
+/// and `SessionHandle`. An argument of any other type that implements this trait is marked `#[context]`. References to
+/// these types work too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument that a tool can take from its context",
     label = "`FromToolContext` is not implemented for this type",
@@ -35,15 +35,15 @@ use super::{Tool, ToolContext};
             the context; give a type of your own another name if the model is to send it"
 )]
 pub trait FromToolContext: Sized + Send {
-    /// What has to be there for the argument to be there, where that can be checked before the tool is called.
+    /// Returns the requirement of this argument, if it can be checked before the tool is called.
     ///
-    /// Whoever is given the tool and knows what it provides, such as an agent when it is defined, refuses a tool whose
+    /// An agent compares the requirements of its tools with what it provides, and refuses at definition a tool whose
     /// requirements it cannot meet.
     fn requirement() -> Option<Requirement> {
         None
     }
 
-    /// Takes the argument from a call.
+    /// Extracts the argument from a call.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if the call cannot provide it.
@@ -62,7 +62,7 @@ impl FromToolContext for Context {
     }
 }
 
-/// What an argument of a tool needs: a value of some type, provided in some way.
+/// A requirement of a tool's argument: a value of some type from some provider.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Requirement {
     provider: &'static str,
@@ -71,7 +71,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// A value of type `T` from `provider`, which names who provides such values: `session` is an agent's.
+    /// Creates the requirement of a `T` from `provider`; `session` is the provider of an agent's state.
     pub fn new<T: 'static>(provider: &'static str) -> Self {
         Self {
             provider,
@@ -80,17 +80,17 @@ impl Requirement {
         }
     }
 
-    /// Who provides such values.
+    /// Returns the name of the provider.
     pub fn provider(&self) -> &'static str {
         self.provider
     }
 
-    /// Whether a `T` is what is needed.
+    /// Returns whether a `T` meets the requirement.
     pub fn is<T: 'static>(&self) -> bool {
         self.type_id == TypeId::of::<T>()
     }
 
-    /// The name of the type that is needed.
+    /// Returns the name of the required type.
     pub fn type_name(&self) -> &'static str {
         self.type_name
     }
@@ -103,9 +103,9 @@ impl fmt::Debug for Requirement {
 }
 
 impl Tool {
-    /// The same tool, declared to take a `T` from its context.
+    /// Declares that the tool takes a `T` from its context.
     ///
-    /// `#[tool]` does this for its arguments; a tool made from a closure says it here if it calls
+    /// `#[tool]` does this for its arguments; a tool made from a closure declares it here if it calls
     /// [`FromToolContext::from_tool_context`] itself.
     pub fn requiring<T: FromToolContext>(self) -> Self {
         match T::requirement() {
@@ -116,7 +116,7 @@ impl Tool {
         }
     }
 
-    /// What the tool's arguments need beside what the model sends.
+    /// Returns the requirements of the tool's arguments.
     pub fn requirements(&self) -> &[Requirement] {
         &self.0.requirements
     }

@@ -1,4 +1,4 @@
-//! What runs when a tool is called.
+//! The code that runs when a tool is called.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ type Function =
 #[derive(Clone)]
 pub(super) enum Body {
     Function(Arc<Function>),
-    /// An action of another kind, which opens its own span and validates for itself.
+    /// An action of another kind, which opens its own span and validates by itself.
     Action(Arc<dyn DynAction>),
 }
 
@@ -31,7 +31,7 @@ impl Body {
     }
 }
 
-/// A response of nothing but an output.
+/// Creates a response with an output only.
 pub(super) fn plain(output: Value) -> MultipartToolResponse {
     MultipartToolResponse {
         output: Some(output),
@@ -39,7 +39,7 @@ pub(super) fn plain(output: Value) -> MultipartToolResponse {
     }
 }
 
-/// Models leave the arguments out when there is nothing to say; a tool that takes an object then gets an empty one.
+/// Replaces missing arguments by an empty object if the tool takes an object: models omit empty arguments.
 pub(super) fn completed(input: Option<Value>, schema: Option<&Schema>) -> Value {
     let takes_object =
         schema.is_some_and(|schema| schema.as_json().get("type").is_some_and(|kind| kind == "object"));

@@ -1,4 +1,4 @@
-//! What a tool knows about the call it serves.
+//! The context of a tool call.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{EffectId, ModelResponseChunk, Part, Role, ToolRequest, ToolResponse, metadata};
 
-/// The circumstances of one tool call. Cloning is cheap.
+/// The context of one tool call. Cloning is cheap.
 #[derive(Clone)]
 pub struct ToolContext {
     context: Context,
@@ -18,7 +18,7 @@ pub struct ToolContext {
 }
 
 struct Call {
-    /// The tool request as the model, or a restart, wrote it.
+    /// The tool request of the model or of a restart.
     part: Option<Part>,
     emitter: Emitter<ModelResponseChunk>,
     attachments: Mutex<Vec<Part>>,
@@ -26,12 +26,12 @@ struct Call {
 }
 
 impl ToolContext {
-    /// A context for running a tool by hand.
+    /// Creates a context for running a tool by hand.
     pub fn new(context: Context) -> Self {
         Self::build(context, None, Emitter::silent())
     }
 
-    /// A context for the call that `part`, a tool request, asks for.
+    /// Creates a context for the call that `part`, a tool request, asks for.
     pub fn for_request(context: Context, part: Part, emitter: Emitter<ModelResponseChunk>) -> Self {
         Self::build(context, Some(part), emitter)
     }
@@ -48,56 +48,57 @@ impl ToolContext {
         }
     }
 
-    /// The same call under an identity that it had before.
+    /// Sets the identity that the call had before.
     pub(crate) fn with_effect(self, id: EffectId) -> Self {
-        // Nobody has asked for the identity of a context that was made just now.
+        // The identity is not set yet: this context was just created.
         let _ = self.call.effect.set(id);
         self
     }
 
-    /// The same call inside another context, such as that of its span.
+    /// Replaces the inner context, for instance by that of the call's span.
     pub(super) fn within(self, context: Context) -> Self {
         Self { context, ..self }
     }
 
-    /// Who calls, until when, and what else accompanies the invocation.
+    /// Returns the invocation's context: the caller's identity, the deadline and the extensions.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// What the model asked for; `None` when the tool is run by hand.
+    /// Returns the model's tool request; `None` when the tool is run by hand.
     pub fn request(&self) -> Option<&ToolRequest> {
         self.call.part.as_ref()?.as_tool_request()
     }
 
-    /// The identity of this call: the same when a turn is taken up after a crash and the call is made again, where what
-    /// happens is written down; else one of its own.
+    /// Returns the identity of this call. If the effects of the turn are journaled, a call that is repeated after a
+    /// crash has the identity of the first attempt; otherwise every call has its own.
     ///
-    /// Give it to whatever the tool acts on as the key by which a repetition is recognised, and declare the tool as
+    /// Pass it to the service that the tool acts on as its idempotency key, and declare the tool as
     /// [`Replay::Keyed`](crate::Replay::Keyed).
     pub fn effect_id(&self) -> &EffectId {
         self.call.effect.get_or_init(EffectId::fresh)
     }
 
-    /// The error with which a tool says that it cannot tell whether it took effect: `return Err(cx.outcome_unknown().into())`.
+    /// Creates the error with which a tool says that it cannot tell whether it took effect: `return
+    /// Err(cx.outcome_unknown().into())`.
     ///
-    /// It interrupts the generation; whoever answers gives the tool's output, or restarts the call. Any other error
-    /// says that nothing happened and that the call may be made again.
+    /// It interrupts the generation; the answer gives the tool's output or restarts the call. Any other error says that
+    /// nothing happened and that the call may be repeated.
     pub fn outcome_unknown(&self) -> Error {
         super::outcome_unknown(self.effect_id())
     }
 
-    /// Whether this is an interrupted call that was restarted.
+    /// Returns whether this is an interrupted call that was restarted.
     pub fn is_restarted(&self) -> bool {
         self.answer_value().is_some()
     }
 
-    /// The answer with which the caller restarted an interrupted call: `true`, or any other value.
+    /// Returns the answer with which the caller restarted an interrupted call: `true`, or any other value.
     pub fn answer_value(&self) -> Option<&Value> {
         self.entry(metadata::RESUMED)
     }
 
-    /// The answer with which the caller restarted an interrupted call; `None` if the call was not restarted.
+    /// Returns the answer with which the caller restarted an interrupted call; `None` if the call was not restarted.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the answer is not a `T`.
@@ -105,13 +106,13 @@ impl ToolContext {
         read(self.answer_value(), "the answer that the call was restarted with")
     }
 
-    /// The data of the interrupt that a restarted call answers, as the conversation holds it; `None` if the call was not
-    /// restarted.
+    /// Returns the data of the interrupt that a restarted call answers, as the conversation holds it; `None` if the
+    /// call was not restarted.
     pub fn interrupted_with(&self) -> Option<&Value> {
         self.entry(metadata::RESOLVED_INTERRUPT)
     }
 
-    /// The input before the caller replaced it; `None` if it was not replaced.
+    /// Returns the input before the caller replaced it; `None` if it was not replaced.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if it was not a `T`.
@@ -144,7 +145,7 @@ impl ToolContext {
 
     /// Streams progress: a response marked as partial, which never becomes part of the conversation.
     ///
-    /// Whether anybody receives it is not the tool's concern, so this does not fail.
+    /// It does not fail if nobody receives the progress.
     pub async fn send_partial(&self, output: impl Serialize) {
         let (Some(request), Ok(output)) = (self.request(), serde_json::to_value(output)) else {
             return;
@@ -157,14 +158,14 @@ impl ToolContext {
         .await;
     }
 
-    /// Streams a chunk of the tool's own making. Like [`ToolContext::send_partial`] it does not fail.
+    /// Streams a custom chunk. Like [`ToolContext::send_partial`] it does not fail.
     pub async fn send_chunk(&self, chunk: ModelResponseChunk) {
         if let Err(error) = self.call.emitter.send(chunk).await {
             tracing::debug!(%error, "a tool's chunk found no receiver");
         }
     }
 
-    /// The error with which a tool pauses the generation: `return Err(cx.interrupt(question).into())`.
+    /// Creates the error with which a tool pauses the generation: `return Err(cx.interrupt(question).into())`.
     ///
     /// The data reaches the caller in the interrupted request's metadata; `()` stands for no data.
     pub fn interrupt(&self, data: impl Serialize) -> Error {

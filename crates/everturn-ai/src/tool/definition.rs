@@ -1,4 +1,4 @@
-//! A tool as models see it.
+//! The definition of a tool that a model gets.
 
 use everturn_core::Schema;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::Tool;
 use crate::{JsonObject, ToolDefinition};
 
 impl Tool {
-    /// What a model is told about the tool: a short name, its description and its schemas.
+    /// Returns the tool's definition for a model: a short name, its description and its schemas.
     pub fn definition(&self) -> ToolDefinition {
         ToolDefinition {
             name: self.short_name().to_owned(),
@@ -19,7 +19,7 @@ impl Tool {
         }
     }
 
-    /// The registry key of the tool.
+    /// Returns the registry key of the tool.
     pub fn key(&self) -> String {
         self.0
             .key
@@ -39,7 +39,7 @@ impl Tool {
     }
 }
 
-/// A tool without a schema shows the empty one, in the form that clients expect.
+/// Returns the schema in the form that clients expect: a tool without one shows the empty schema.
 fn shown(schema: Option<&Schema>) -> Value {
     schema.map_or_else(
         || json!({ "$schema": "http://json-schema.org/draft-07/schema#" }),

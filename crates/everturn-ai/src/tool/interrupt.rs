@@ -1,6 +1,6 @@
 //! Interrupts: a tool, or a middleware around it, pauses the generation to ask, and is answered or restarted.
 //!
-//! An interrupt travels as an error, so that `?` carries it out of any depth, and is told from failures by its reason.
+//! An interrupt travels as an error, so that `?` carries it out of any depth. Its reason tells it from failures.
 
 use everturn_core::{Error, Result};
 use serde::Serialize;
@@ -11,7 +11,8 @@ use crate::{EffectId, Part, metadata, reason};
 
 const DATA: &str = "interrupt";
 
-/// The error that interrupts a tool call, with data for whoever is to answer; `()` stands for no data.
+/// Creates the error that interrupts a tool call, with data for the person or program that answers; `()` stands for no
+/// data.
 pub fn interrupt(data: impl Serialize) -> Error {
     let data = match serde_json::to_value(data) {
         Ok(Value::Null) => Value::Bool(true),
@@ -23,7 +24,7 @@ pub fn interrupt(data: impl Serialize) -> Error {
         .with_reason(reason::TOOL_INTERRUPT)
 }
 
-/// The interrupt of a call that began and of which nobody knows whether it took effect.
+/// Creates the interrupt of a call that began and whose outcome is unknown.
 pub fn outcome_unknown(effect: &EffectId) -> Error {
     interrupt(json!({
         metadata::OUTCOME_UNKNOWN: true,
@@ -33,7 +34,7 @@ pub fn outcome_unknown(effect: &EffectId) -> Error {
     }))
 }
 
-/// The data of an interrupt, `true` if there is none; `None` if the error is a failure.
+/// Returns the data of an interrupt, or `true` if it has none; `None` if the error is a failure.
 pub fn interrupt_data(error: &Error) -> Option<&Value> {
     if !error.is(reason::TOOL_INTERRUPT) {
         return None;
@@ -42,11 +43,11 @@ pub fn interrupt_data(error: &Error) -> Option<&Value> {
 }
 
 impl Tool {
-    /// The part that answers an interrupted call of this tool; give it to
+    /// Returns the part that answers an interrupted call of this tool; pass it to
     /// [`Generate::respond`](crate::Generate::respond).
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, or `output` is not what the tool returns.
+    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, or `output` does not match its output schema.
     pub fn respond(&self, request: &Part, output: impl Serialize) -> Result<Part> {
         self.check_request(request)?;
         let output = serde_json::to_value(output)?;
@@ -56,7 +57,7 @@ impl Tool {
             .ok_or_else(|| not_a_call(self.name()))
     }
 
-    /// The part that runs an interrupted call of this tool again and hands it `answer`; give it to
+    /// Returns the part that restarts an interrupted call of this tool with `answer`; pass it to
     /// [`Generate::restart`](crate::Generate::restart).
     ///
     /// # Errors
@@ -68,10 +69,10 @@ impl Tool {
             .ok_or_else(|| not_a_call(self.name()))
     }
 
-    /// Like [`Tool::restart`], with another input than the model's.
+    /// Like [`Tool::restart`], with an input that replaces the model's.
     ///
     /// # Errors
-    /// As [`Tool::restart`]; also if `input` is not what the tool takes.
+    /// As [`Tool::restart`]; also if `input` does not match the input schema.
     pub fn restart_with_input(
         &self,
         request: &Part,
@@ -119,7 +120,7 @@ impl Tool {
     }
 }
 
-/// `()` stands for no data.
+/// Returns `None` for `()`, which stands for no data.
 fn some(value: Value) -> Option<Value> {
     (!value.is_null()).then_some(value)
 }

@@ -1,8 +1,8 @@
-//! How a request names its tools.
+//! References to the tools of a request.
 
 use super::Tool;
 
-/// A tool at hand, or the name of a registered one.
+/// A tool itself, or the name of a registered one.
 #[derive(Debug, Clone)]
 pub enum ToolReference {
     /// The tool itself; it need not be registered.
@@ -12,7 +12,7 @@ pub enum ToolReference {
 }
 
 impl ToolReference {
-    /// The name of the tool.
+    /// Returns the name of the tool.
     pub fn name(&self) -> &str {
         match self {
             Self::Tool(tool) => tool.name(),
@@ -20,7 +20,7 @@ impl ToolReference {
         }
     }
 
-    /// Adds the tool to a list, or puts it in the place of one of the same name: the last call of a builder wins.
+    /// Adds the tool to a list, where it replaces a tool of the same name: the last call of a builder wins.
     pub(crate) fn add_to(self, tools: &mut Vec<ToolReference>) {
         match tools.iter_mut().find(|tool| tool.name() == self.name()) {
             Some(earlier) => *earlier = self,
@@ -29,9 +29,10 @@ impl ToolReference {
     }
 }
 
-/// What can be given to a model as a tool: a [`Tool`], a function marked `#[tool]`, or the name of a registered tool.
+/// A type that can be given to a model as a tool: a [`Tool`], a function marked `#[tool]`, or the name of a registered
+/// tool.
 pub trait IntoTool {
-    /// The tool, or its name.
+    /// Converts the value into a tool or its name.
     fn into_tool(self) -> ToolReference;
 }
 

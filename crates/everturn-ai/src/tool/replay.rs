@@ -1,4 +1,4 @@
-//! What a tool says about being called again.
+//! A tool's declaration of how it may be called again.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use serde_json::Value;
 use super::{Tool, ToolContext, body};
 use crate::{MultipartToolResponse, Reconciliation, Replay};
 
-/// Finds out what came of a call.
+/// A function that finds out what came of a call.
 pub(super) type Reconcile =
     dyn Fn(Value, ToolContext) -> BoxFuture<'static, HandlerResult<Reconciliation<Value>>> + Send + Sync;
 
 impl Tool {
-    /// The same tool, saying how it may be called again when a turn is taken up after a crash. A tool that says nothing
-    /// is taken for [`Replay::Once`].
+    /// Declares how the tool may be called again when a turn is replayed after a crash. The default is
+    /// [`Replay::Once`].
     ///
     /// ```
     /// use everturn_ai::{Replay, Tool, ToolContext};
@@ -36,9 +36,9 @@ impl Tool {
         self.edit(|inner| inner.replay = Some(replay))
     }
 
-    /// How the tool may be called again.
+    /// Returns how the tool may be called again.
     pub fn replay(&self) -> Replay {
-        // A tool that always interrupts does nothing else.
+        // A tool that always interrupts has no effect of its own.
         let undeclared = || {
             if self.is_restartable() {
                 Replay::default()
@@ -49,11 +49,11 @@ impl Tool {
         self.0.replay.unwrap_or_else(undeclared)
     }
 
-    /// The same tool, with a function that finds out what came of a call whose process died.
+    /// Sets the function that finds out what came of a call whose process died.
     ///
-    /// It is given the call's input and its circumstances, [`ToolContext::effect_id`] among them, and is asked only about
-    /// calls of a [`Replay::Once`] tool that began and whose end nobody knows. If it fails, the turn fails with its error
-    /// and can be tried again; what it returns stands in the tool's place.
+    /// It gets the call's input and context, including [`ToolContext::effect_id`]. It is called only for calls of a
+    /// [`Replay::Once`] tool that began and whose end is unknown. If it fails, the turn fails with its error and can be
+    /// tried again; otherwise its result replaces the tool's.
     pub fn with_reconcile<I, O, F, Fut>(self, reconcile: F) -> Self
     where
         I: DeserializeOwned + Send + 'static,
@@ -72,7 +72,7 @@ impl Tool {
         self.edit(|inner| inner.reconcile = Some(erased))
     }
 
-    /// Finds out what came of a call; nobody can tell for a tool that does not know how.
+    /// Finds out what came of a call; the outcome stays unknown for a tool without a reconcile function.
     pub(crate) async fn reconcile(
         &self,
         input: Option<Value>,

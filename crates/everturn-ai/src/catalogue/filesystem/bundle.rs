@@ -14,7 +14,7 @@ use crate::{
     Part, Role, Tool, ToolCall, ToolRequest, interrupt_data, metadata,
 };
 
-/// What the tools and the hooks have in common.
+/// The state that the tools and the hooks of one generate call share.
 pub(super) struct Shared {
     pub(super) workspace: Workspace,
     pub(super) outbox: Outbox,
@@ -24,7 +24,7 @@ pub(super) struct Shared {
 pub(in crate::catalogue) struct Bundle {
     shared: Arc<Shared>,
     tools: Vec<Tool>,
-    /// The name by which models call the tool that reads.
+    /// The name by which models call the reading tool.
     read_tool: String,
 }
 
@@ -50,9 +50,10 @@ impl Bundle {
         self.tools.iter().any(|own| own.name() == tool.name())
     }
 
-    /// Reads again what was read in a round that another tool interrupted.
+    /// Reads files again whose contents were lost when another tool interrupted the round.
     ///
-    /// The tool's answer was kept for the restarted call, what it announced was not: it waited in a call that has ended.
+    /// The answer of a read was kept for the restarted call. The content waited in the outbox of a call that has
+    /// ended.
     async fn reread(&self, messages: &Messages) {
         for request in interrupted_reads(messages, &self.read_tool) {
             let Some(input) = request
@@ -105,8 +106,7 @@ impl Middleware for Bundle {
     }
 }
 
-/// Whether an error is something that the model can react to, as opposed to the end of the invocation or a question to
-/// somebody else.
+/// Returns whether the model can react to an error. Cancellation and interrupts are for others.
 fn is_for_the_model(error: &Error, context: &Context) -> bool {
     let is_over =
         context.is_cancelled() || matches!(error.status(), Status::Cancelled | Status::DeadlineExceeded);
@@ -117,14 +117,14 @@ fn failure(tool: &str, error: &Error) -> String {
     format!("The tool '{tool}' failed: {error}")
 }
 
-/// The tools' answers at the end of the conversation, behind which other middleware may have shown something already.
+/// Returns the last message with tool responses, and its index. Other middleware may have added messages after it.
 fn last_answers(messages: &Messages) -> Option<(usize, &Message)> {
     let index = messages.rposition(|message| message.role() != Role::User)?;
     let message = messages.get(index)?;
     (message.role() == Role::Tool).then_some((index, message))
 }
 
-/// The requests to `tool` that were settled with what had been kept for it.
+/// Returns the requests to `tool` whose answers were kept while another call was interrupted.
 fn interrupted_reads(messages: &Messages, tool: &str) -> Vec<ToolRequest> {
     let Some((index, answers)) = last_answers(messages) else {
         return Vec::new();

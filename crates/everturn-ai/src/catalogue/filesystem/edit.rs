@@ -18,7 +18,7 @@ pub(super) struct Edit {
 }
 
 impl Edit {
-    /// The text with this replacement made.
+    /// Returns the text with this replacement made.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the edit says nothing, `FAILED_PRECONDITION` if the text to replace is not there or, for a
@@ -45,13 +45,14 @@ impl Edit {
     }
 }
 
-/// The text with a search-and-replace block carried out on its first match.
+/// Returns the text with a search-and-replace block applied to its first match.
 ///
 /// Both halves of a block may themselves contain the line that separates them. Of all ways to split the block, the one
 /// with the longest search text that is in the file is taken.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if it is not such a block, `FAILED_PRECONDITION` if no search text is in the file.
+/// `INVALID_ARGUMENT` if `block` is not a search-and-replace block, `FAILED_PRECONDITION` if no search text is in the
+/// file.
 pub(super) fn apply_block(block: &str, text: &str) -> Result<String> {
     let body = block
         .trim()
@@ -73,7 +74,7 @@ pub(super) fn apply_block(block: &str, text: &str) -> Result<String> {
     Ok(text.replacen(search, replacement, 1))
 }
 
-/// Every way to read a block's body as a search text, the separator and a replacement, which may be empty.
+/// Returns every way to read a block's body as a search text, the separator and a replacement, which may be empty.
 fn splits(body: &str) -> impl Iterator<Item = (&str, &str)> {
     const SEPARATOR: &str = "\n=======\n";
 
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_block_is_refused() {
+    fn a_text_that_is_not_a_block_is_refused() {
         for wrong in [
             "",
             "b -> x",

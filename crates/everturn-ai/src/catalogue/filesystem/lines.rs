@@ -9,7 +9,7 @@ pub(super) struct LineRange {
 }
 
 impl LineRange {
-    /// From the `offset`-th line, `limit` lines; 0 stands for the first line and for no limit.
+    /// Creates the range of `limit` lines from the `offset`-th; 0 stands for the first line and for no limit.
     pub(super) fn new(offset: usize, limit: usize) -> Self {
         Self {
             first: offset.max(1),
@@ -17,7 +17,7 @@ impl LineRange {
         }
     }
 
-    /// Whether this is the whole text, however long.
+    /// Returns whether the range covers a whole text of any length.
     pub(super) fn is_everything(self) -> bool {
         self.first == 1 && self.count.is_none()
     }
@@ -26,7 +26,7 @@ impl LineRange {
         self.first
     }
 
-    /// The lines of the range, each with its line end.
+    /// Returns the lines of the range, each with its line end.
     pub(super) fn of(self, text: &str) -> &str {
         let start = line_start(text, self.first - 1);
         let rest = &text[start..];
@@ -34,12 +34,13 @@ impl LineRange {
     }
 }
 
-/// Where the line with that many lines before it begins; the text's end if there are fewer.
+/// Returns the offset at which the line after `lines_before` lines begins, or the text's length if there are fewer
+/// lines.
 fn line_start(text: &str, lines_before: usize) -> usize {
     text.split_inclusive('\n').take(lines_before).map(str::len).sum()
 }
 
-/// How many lines there are; a line end at the very end does not begin another one.
+/// Counts the lines of a text; a line end at the very end does not begin another one.
 pub(super) fn count_lines(text: &str) -> usize {
     text.split_inclusive('\n').count()
 }

@@ -39,7 +39,7 @@ pub(super) struct Entry {
 }
 
 impl Workspace {
-    /// The entries of a directory by name, each directory's own entries right after it.
+    /// Returns the entries of a directory by name, the entries of each subdirectory right after it.
     ///
     /// A symbolic link is listed as a file and not followed. A subdirectory that cannot be opened is listed without its
     /// entries.
@@ -69,7 +69,7 @@ impl Workspace {
         Ok(listed)
     }
 
-    /// The entries of a directory, the first one last, with `prefix` before their names.
+    /// Returns the entries of a directory in reverse order, with `prefix` before their names.
     fn children(&self, directory: &WorkspacePath, prefix: &str) -> Result<Vec<Entry>> {
         let read = || {
             self.root

@@ -7,14 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Message, Part, ToolResponse};
 
-/// What was read and has not been shown yet.
+/// The contents that were read and not shown to the model yet.
 #[derive(Debug, Default)]
 pub(super) struct Outbox(Mutex<Mail>);
 
 #[derive(Debug, Default)]
 struct Mail {
     waiting: Vec<Delivery>,
-    /// What was shown last, and after which message: a round that is run again needs it again.
+    /// The contents shown last and the message they followed: a round that is run again needs them again.
     shown: Option<(Message, Vec<Part>)>,
 }
 
@@ -35,9 +35,10 @@ impl Outbox {
         }
     }
 
-    /// What to show after `answers`, the message with the tools' responses, in the order of those responses.
+    /// Takes the contents to show after `answers`, the message with the tools' responses, in the order of those
+    /// responses.
     ///
-    /// Tools run at the same time; without this the order would be that of their completion.
+    /// Tools run at the same time, so the contents arrive in the order in which the tools complete.
     pub(super) fn take(&self, answers: &Message) -> Vec<Part> {
         let mut mail = self.mail();
         let shown = mail.shown.take().filter(|(message, _)| message.is_same(answers));

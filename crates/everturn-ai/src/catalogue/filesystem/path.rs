@@ -13,7 +13,7 @@ use everturn_core::{Error, Result};
 pub(super) struct WorkspacePath(String);
 
 impl WorkspacePath {
-    /// The path of a file.
+    /// Parses the path of a file.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if it is empty or absolute.
@@ -24,7 +24,7 @@ impl WorkspacePath {
         Self::read(text)
     }
 
-    /// The path of a directory; an empty one, or a lone `/`, is the root of the workspace.
+    /// Parses the path of a directory; an empty path, or a lone `/`, is the root of the workspace.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if it is absolute.
@@ -56,7 +56,7 @@ impl WorkspacePath {
         }))
     }
 
-    /// The path of an entry of this directory.
+    /// Returns the path of an entry of this directory.
     pub(super) fn join(&self, name: &str) -> Self {
         if self.0 == "." {
             Self(name.to_owned())
@@ -69,7 +69,7 @@ impl WorkspacePath {
         &self.0
     }
 
-    /// The directory that holds this entry; `None` for an entry of the root.
+    /// Returns the directory that holds this entry; `None` for an entry of the root.
     pub(super) fn parent(&self) -> Option<PathBuf> {
         Path::new(&self.0)
             .parent()
@@ -77,7 +77,7 @@ impl WorkspacePath {
             .map(Path::to_path_buf)
     }
 
-    /// The MIME type, if the name is that of an image that models can look at.
+    /// Returns the MIME type, if the name is that of an image that models can look at.
     pub(super) fn image_type(&self) -> Option<&'static str> {
         let extension = Path::new(&self.0).extension()?.to_str()?.to_ascii_lowercase();
         Some(match extension.as_str() {

@@ -27,17 +27,17 @@ pub(super) struct ReadFile {
     limit: usize,
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// What the tool answers.
+    /// The text that the tool answers with.
     pub(super) answer: String,
-    /// The content, for a message after the answer; nothing if the conversation has it already.
+    /// The content for a message after the answer; empty if the conversation has it already.
     pub(super) content: Vec<Part>,
 }
 
 impl Workspace {
-    /// The content of a text file or an image.
+    /// Reads the content of a text file or an image.
     ///
     /// # Errors
     /// `NOT_FOUND`, `PERMISSION_DENIED` outside the root, `INVALID_ARGUMENT` for a directory or a file that is neither
@@ -137,7 +137,7 @@ fn describe(path: &WorkspacePath, text: &str, range: LineRange) -> Result<Readin
     })
 }
 
-/// A path that cannot end the attribute it stands in.
+/// Escapes a path so that it cannot end the attribute it stands in.
 fn escaped(path: &str) -> String {
     path.replace('&', "&amp;")
         .replace('"', "&quot;")

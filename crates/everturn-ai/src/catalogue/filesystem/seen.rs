@@ -1,4 +1,4 @@
-//! What the model has seen of each file, and in which state the file was then.
+//! The lines of each file that the model has seen, and the state of the file at that time.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,7 +27,7 @@ impl From<&Metadata> for Stamp {
     }
 }
 
-/// What is known about a file that the model has read or written.
+/// A file that the model has read or written: its state then, and the lines that were shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sighting {
     /// The file's state at that time.
@@ -48,7 +48,7 @@ impl SeenFiles {
         self.sightings.get(path).copied()
     }
 
-    /// Remembers a sighting instead of an earlier one of the same file, which keeps its place in the order.
+    /// Records a sighting. It replaces an earlier one of the same file, which keeps its place in the order.
     pub(super) fn record(&mut self, path: &WorkspacePath, sighting: Sighting) {
         if self.sightings.insert(path.clone(), sighting).is_some() {
             return;

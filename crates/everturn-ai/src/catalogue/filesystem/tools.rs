@@ -15,7 +15,7 @@ use crate::{Replay, Tool};
 
 pub(super) const READ_FILE: &str = "read_file";
 
-/// The tools of one generate call.
+/// Returns the tools of one generate call.
 pub(super) fn tools(shared: &Arc<Shared>, prefix: &str, allow_write: bool) -> Vec<Tool> {
     let mut tools = vec![
         tool(
@@ -58,7 +58,7 @@ pub(super) fn tools(shared: &Arc<Shared>, prefix: &str, allow_write: bool) -> Ve
     tools.into_iter().map(prefixed).collect()
 }
 
-/// A tool whose answer is all that it does.
+/// Creates a tool that answers with its result alone.
 fn tool<I, O>(
     shared: &Arc<Shared>,
     name: &str,
@@ -75,7 +75,7 @@ where
     })
 }
 
-/// The tool whose answer is followed by what it read.
+/// Creates the reading tool, whose answer is followed by a message with the content.
 fn read_file(shared: &Arc<Shared>) -> Tool {
     let shared = Arc::clone(shared);
     let description = "Reads a text file or an image. What it holds follows in a message after this tool's answer. \
@@ -89,7 +89,7 @@ fn read_file(shared: &Arc<Shared>) -> Tool {
             Ok(reading.answer)
         }
     })
-    // What it read follows from here, so its answer alone is not enough.
+    // The content follows from the outbox, so replaying the recorded answer alone would lose it.
     .with_replay(Replay::Pure)
 }
 

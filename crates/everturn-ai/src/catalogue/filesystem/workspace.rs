@@ -1,7 +1,7 @@
 //! The directory that the tools work in, and the rules for opening what is in it.
 //!
 //! Every path is resolved by `cap-std` below one open directory: `..` and symbolic links are followed as long as they
-//! stay inside, and nothing outside can be named. The operations block; they are to be run where that is allowed.
+//! stay inside, and no path can name anything outside. The operations block, so they run where blocking is allowed.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -15,20 +15,20 @@ use everturn_core::{Error, Result, Status};
 use super::path::WorkspacePath;
 use super::seen::{SeenFiles, Stamp};
 
-/// The most that one read shows, be it a whole file or some of its lines.
+/// The most bytes that one read shows, whether of a whole file or of some of its lines.
 pub(super) const MAX_SHOWN_BYTES: u64 = 256 * 1024;
 
 /// The largest file that is opened at all.
 pub(super) const MAX_FILE_BYTES: u64 = 10 * 1024 * 1024;
 
-/// An open root directory and what the model has seen of it.
+/// An open root directory and the files that the model has seen in it.
 #[derive(Debug)]
 pub(super) struct Workspace {
     pub(super) root: Dir,
     seen: Mutex<SeenFiles>,
 }
 
-/// A file, open, with its state when it was opened.
+/// An open file, with its state when it was opened.
 pub(super) struct OpenFile {
     file: File,
     pub(super) stamp: Stamp,
@@ -53,19 +53,19 @@ impl Workspace {
         })
     }
 
-    /// What the model has seen. A change to a file holds this for its whole duration, so that nothing comes between
-    /// checking a file's state and writing it.
+    /// Returns the files that the model has seen. A change to a file holds this guard for its whole duration, so that
+    /// nothing can come between checking the file's state and writing it.
     pub(super) fn seen(&self) -> MutexGuard<'_, SeenFiles> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a regular file; `None` if there is nothing at that path.
+    /// Opens a regular file; returns `None` if the path does not exist.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is something else than a file, `PERMISSION_DENIED` if it is outside the root.
+    /// `INVALID_ARGUMENT` if the path is not a file, `PERMISSION_DENIED` if it is outside the root.
     pub(super) fn open_file(&self, path: &WorkspacePath, options: &OpenOptions) -> Result<Option<OpenFile>> {
         let failed = |error| failure(path, &error);
-        // Looked at before it is opened, because opening a pipe waits for its other end.
+        // The kind is checked before opening because opening a pipe waits for its other end.
         let kind = match self.root.metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             metadata => metadata.map_err(failed)?.file_type(),
@@ -86,10 +86,10 @@ impl Workspace {
         Ok(Some(file))
     }
 
-    /// Opens a file that must be there.
+    /// Opens a file that must exist.
     ///
     /// # Errors
-    /// As [`Workspace::open_file`]; `NOT_FOUND` if there is none.
+    /// As [`Workspace::open_file`]; `NOT_FOUND` if it does not exist.
     pub(super) fn existing_file(&self, path: &WorkspacePath, options: &OpenOptions) -> Result<OpenFile> {
         self.open_file(path, options)?
             .ok_or_else(|| Error::not_found(format!("there is no file '{path}'")))
@@ -120,7 +120,7 @@ impl OpenFile {
         )))
     }
 
-    /// All the file's bytes, as many as it had when it was opened.
+    /// Reads all bytes that the file had when it was opened.
     pub(super) fn bytes(&mut self, path: &WorkspacePath) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         (&mut self.file)
@@ -130,7 +130,7 @@ impl OpenFile {
         Ok(bytes)
     }
 
-    /// The file's text.
+    /// Reads the file's text.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the file is not text.
@@ -141,7 +141,7 @@ impl OpenFile {
         text.ok_or_else(|| Error::invalid_argument(format!("'{path}' is not a text file in UTF-8")))
     }
 
-    /// Puts `content` in the place of everything in the file and gives the file's new state.
+    /// Replaces the whole content of the file and returns the file's new state.
     pub(super) fn replace(mut self, path: &WorkspacePath, content: &str) -> Result<Stamp> {
         let mut replace = || {
             self.file.rewind()?;
@@ -155,7 +155,7 @@ impl OpenFile {
     }
 }
 
-/// An operating system's error in words for a model; it names the path below the root and never the root itself.
+/// Puts an operating system's error in words for a model. The words name the path below the root, never the root.
 pub(super) fn failure(path: impl Display, error: &io::Error) -> Error {
     let status = match error.kind() {
         ErrorKind::NotFound => Status::NotFound,

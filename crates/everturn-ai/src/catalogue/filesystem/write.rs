@@ -1,7 +1,7 @@
 //! The tools that change files.
 //!
-//! What exists may only be changed by a model that has seen it as it is: the file must have been read or written in the
-//! same generate call, and its size and time of modification must not have changed since.
+//! A model may change an existing file only after it has seen its current content: the file must have been read or
+//! written in the same generate call, and its size and time of modification must not have changed since.
 
 use cap_std::fs::OpenOptions;
 use everturn_core::{Error, Result};
@@ -46,11 +46,11 @@ pub(super) struct SearchAndReplace {
 }
 
 impl Workspace {
-    /// Makes a file, with the directories on the way to it, or replaces what is in one.
+    /// Creates a file and the directories that lead to it, or replaces the content of an existing file.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` if the file exists and the model has not seen it as it is, `PERMISSION_DENIED` outside the
-    /// root, `INVALID_ARGUMENT` for a directory.
+    /// `FAILED_PRECONDITION` if the file exists and the model has not seen its current content, `PERMISSION_DENIED`
+    /// outside the root, `INVALID_ARGUMENT` for a directory.
     pub(super) fn write(&self, input: &WriteFile) -> Result<String> {
         let path = WorkspacePath::file(&input.file_path)?;
         let mut seen = self.seen();
@@ -71,7 +71,7 @@ impl Workspace {
     /// Makes replacements in a file.
     ///
     /// # Errors
-    /// As [`Workspace::write`]; also `NOT_FOUND`, and what [`Edit::apply`] fails with.
+    /// As [`Workspace::write`] and [`Edit::apply`]; also `NOT_FOUND`.
     pub(super) fn edit(&self, input: &EditFile) -> Result<String> {
         self.change(&input.file_path, &input.edits, Edit::apply)
     }
@@ -79,7 +79,7 @@ impl Workspace {
     /// Makes replacements, given as blocks, in a file.
     ///
     /// # Errors
-    /// As [`Workspace::write`]; also `NOT_FOUND`, and what [`apply_block`] fails with.
+    /// As [`Workspace::write`] and [`apply_block`]; also `NOT_FOUND`.
     pub(super) fn search_and_replace(&self, input: &SearchAndReplace) -> Result<String> {
         self.change(&input.file_path, &input.edits, |block, text| {
             apply_block(block, text)
@@ -116,7 +116,7 @@ impl Workspace {
                 .create_dir_all(&parent)
                 .map_err(|error| failure(parent.display(), &error))?;
         }
-        // Never through a link that leads nowhere, and never over what appeared in the meantime.
+        // Creating exclusively follows no dangling link and overwrites no file that appeared in the meantime.
         let mut new_file = OpenOptions::new();
         new_file.write(true).create_new(true);
         let file = self

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The most that jitter adds before the first retry; it doubles with each further one.
 const FIRST_JITTER: Duration = Duration::from_secs(1);
 
-/// Where jitter comes from: numbers from 0 up to, not including, 1.
+/// The source of jitter: numbers from 0 up to, not including, 1.
 #[derive(Clone)]
 pub(super) struct Random(Arc<dyn Fn() -> f64 + Send + Sync>);
 
@@ -49,7 +49,7 @@ impl Backoff {
         }
     }
 
-    /// The next delay, no shorter than what the provider asked for.
+    /// Returns the next delay, no shorter than what the provider asked for.
     pub(super) fn next_delay(&mut self, asked_for: Option<Duration>) -> Duration {
         let delay = self.current.max(asked_for.unwrap_or_default());
         self.current = scaled(self.current, self.factor).min(self.max);
@@ -66,7 +66,8 @@ impl Backoff {
     }
 }
 
-/// Never panics, whatever the factor: one that makes no sense counts as 0, a product out of range as the longest time.
+/// Multiplies a duration without panicking: a meaningless factor counts as 0, and a product out of range as the longest
+/// duration.
 fn scaled(duration: Duration, factor: f64) -> Duration {
     let seconds = duration.as_secs_f64() * factor.max(0.0);
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)

@@ -21,7 +21,7 @@ pub(super) struct Library(BTreeMap<String, Skill>);
 #[derive(Debug)]
 struct Skill {
     description: Option<String>,
-    /// The skill path, and the name of the skill's folder in it.
+    /// The open skill path that holds the skill's folder.
     place: Arc<Dir>,
     folder: String,
 }
@@ -34,7 +34,7 @@ struct FrontMatter {
 }
 
 impl Library {
-    /// Looks through skill paths; whatever cannot be read is left out.
+    /// Reads the skills below the paths; leaves out what cannot be read.
     pub(super) fn scan(paths: &[PathBuf]) -> Self {
         let mut library = Self::default();
         for path in paths {
@@ -63,7 +63,8 @@ impl Library {
                 folders.push(name);
             }
         }
-        // The order in which a folder lists its entries is anybody's guess; which of two namesakes counts must not be.
+        // A folder lists its entries in no defined order; which of two skills with one name counts must not depend on
+        // it.
         folders.sort_unstable();
         for folder in folders {
             match read(&place, &folder) {
@@ -98,7 +99,7 @@ impl Library {
         self.0.is_empty()
     }
 
-    /// One line for each skill, sorted by name.
+    /// Returns one line for each skill, sorted by name.
     pub(super) fn listing(&self) -> String {
         let line = |(name, skill): (&String, &Skill)| match &skill.description {
             Some(description) => format!(" - {name} - {description}\n"),
@@ -107,8 +108,8 @@ impl Library {
         self.0.iter().map(line).collect()
     }
 
-    /// What is in the `SKILL.md` of the skill of that name, or of that folder; in words if it cannot be had, because the
-    /// model is who has to know.
+    /// Returns the `SKILL.md` of the skill with that name or folder. If it cannot be read, the returned text says so to
+    /// the model.
     pub(super) fn text(&self, name: &str) -> String {
         let by_folder = || self.0.values().find(|skill| skill.folder == name);
         let Some(skill) = self.0.get(name).or_else(by_folder) else {
@@ -123,7 +124,7 @@ impl Library {
     }
 }
 
-/// The text of a skill, which nothing in its folder can make come from outside the folder.
+/// Reads the text of a skill. No link inside its folder can make the text come from outside the folder.
 fn read(place: &Dir, folder: &str) -> io::Result<String> {
     let folder = place.open_dir(folder)?;
     if !folder.metadata(SKILL_FILE)?.is_file() {
@@ -162,7 +163,7 @@ fn front_matter(text: &str) -> Result<FrontMatter, yaml_serde::Error> {
     Ok(FrontMatter::default())
 }
 
-/// The list of skills has a line for each.
+/// Joins a description to one line, because the list of skills has one line for each.
 fn on_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
