@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn which_response_answers_which_call_does() {
+    fn requests_differ_by_which_response_answers_which_call() {
         let mut other = tool_round("a");
         let call = ToolRequest::new("season", json!({})).with_reference("b");
         other

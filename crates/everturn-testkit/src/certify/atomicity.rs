@@ -1,7 +1,7 @@
-//! That concurrent saves behave as if they ran one after the other.
+//! Checks that concurrent saves behave as if they ran one after the other.
 //!
-//! What a writer does and what must come of it are apart, so that writers can be tasks here and processes in
-//! [`super::processes`].
+//! A writer's work and the check of its result are separate functions, so that writers can be tasks here and processes
+//! in [`super::processes`].
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use tokio::sync::Barrier;
 use super::row::{at, get, put, row, save, scope, state};
 use super::{Verdict, ensure, list_promises};
 
-/// How many writers are at it at once.
+/// The number of concurrent writers.
 pub(super) const WRITERS: u64 = 16;
 
-/// How often each writes.
+/// The number of writes of each writer.
 pub(super) const ROUNDS: u64 = 12;
 
 list_promises! {
     "no update is lost under concurrent writers" => no_update_is_lost,
     "of many commits at one tip exactly one succeeds" => one_commit_at_a_tip_succeeds,
     "a state is never torn" => a_state_is_never_torn,
-    "of an abort and a completion one wins for good" => one_ending_wins,
+    "of an abort and a completion one wins permanently" => one_ending_wins,
 }
 
-/// Runs writers at once, in tasks of their own.
+/// Runs all writers at the same time, each in a task of its own.
 async fn at_once<F, Fut, T>(store: &Arc<dyn SessionStore>, work: F) -> Result<Vec<T>, String>
 where
     F: Fn(u64, Arc<dyn SessionStore>) -> Fut,
     Fut: Future<Output = T> + Send + 'static,
     T: Send + 'static,
 {
-    // Nobody is done before the last has begun.
+    // The barrier keeps a writer from finishing before the last one has begun.
     let start = Arc::new(Barrier::new(usize::try_from(WRITERS).expect("a few")));
     let tasks = (0..WRITERS).map(|writer| {
         let (start, work) = (Arc::clone(&start), work(writer, Arc::clone(store)));
@@ -66,12 +66,12 @@ pub(super) async fn begin_counting(store: &dyn SessionStore) -> Verdict {
     save(store, counter).await.map(|_| ())
 }
 
-/// One writer's increments.
+/// Makes one writer's increments.
 pub(super) async fn increment(store: &dyn SessionStore) -> Verdict {
     let increment = Mutation::new(|row: Option<&Snapshot>| {
         let mut row = row
             .cloned()
-            .ok_or_else(|| Error::internal("the row is not there"))?;
+            .ok_or_else(|| Error::internal("the snapshot is not there"))?;
         row.index = Some(row.index.unwrap_or(0) + 1);
         Ok(Some(row))
     });
@@ -109,14 +109,14 @@ async fn one_commit_at_a_tip_succeeds(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-/// The latest row of the session that commits are made in.
+/// Returns the tip of the session in which the commits are made.
 pub(super) async fn tip(store: &dyn SessionStore) -> Result<SnapshotId, String> {
     let latest = store.latest(&scope(), &"s".into(), Detail::Metadata).await;
     let latest = latest.map_err(|error| error.to_string())?;
-    Ok(latest.ok_or("the session lost its rows")?.snapshot_id)
+    Ok(latest.ok_or("the session lost its snapshots")?.snapshot_id)
 }
 
-/// One writer's commit on top of a tip.
+/// Makes one writer's commit on top of a tip.
 pub(super) async fn commit(
     store: &dyn SessionStore,
     writer: u64,
@@ -147,7 +147,7 @@ async fn a_state_is_never_torn(store: Arc<dyn SessionStore>) -> Verdict {
     results.into_iter().collect()
 }
 
-/// The states that a row goes back and forth between.
+/// Returns the versions of the snapshot that the writers alternate between.
 fn versions() -> [Snapshot; 4] {
     [0, 1, 2, 3].map(|version: u64| {
         let mut written = row("s", "row", 1);
@@ -167,7 +167,8 @@ pub(super) async fn begin_rewriting(store: &dyn SessionStore) -> Verdict {
     save(store, first).await.map(|_| ())
 }
 
-/// Writes one version after the other, or reads and knows every row it sees: half of the writers do either.
+/// Writes one version after the other, or reads and recognises every version it sees; each half of the writers does one
+/// of the two.
 pub(super) async fn rewrite(store: &dyn SessionStore, writer: u64) -> Verdict {
     let versions = versions();
     for round in 0..ROUNDS {
@@ -177,7 +178,7 @@ pub(super) async fn rewrite(store: &dyn SessionStore, writer: u64) -> Verdict {
         } else {
             let read = get(store, "row").await?;
             let whole = read.as_ref().is_some_and(|read| versions.contains(read));
-            ensure!(whole, "a reader saw a row that nobody wrote");
+            ensure!(whole, "a reader saw a snapshot that nobody wrote");
         }
     }
     Ok(())
@@ -219,7 +220,7 @@ pub(super) async fn begin_run(store: &dyn SessionStore, id: &str) -> Verdict {
     save(store, pending).await.map(|_| ())
 }
 
-/// How a writer would have the run end.
+/// Returns the status with which a writer wants to end the run.
 pub(super) fn ending(writer: u64) -> SnapshotStatus {
     if writer.is_multiple_of(2) {
         SnapshotStatus::Aborted
@@ -228,7 +229,7 @@ pub(super) fn ending(writer: u64) -> SnapshotStatus {
     }
 }
 
-/// Ends a run that has not ended. Returns the row if it was this that ended it.
+/// Ends a run that has not ended. Returns the snapshot if this call ended it.
 pub(super) async fn end(
     store: &dyn SessionStore,
     id: &str,

@@ -1,4 +1,4 @@
-//! That what was acknowledged survives the death of the process.
+//! Checks that acknowledged saves survive the death of the process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,17 +14,18 @@ use super::row::{at, put, scope};
 use super::worker::{Role, Worker, report};
 use super::{Certificate, Verdict, ensure, examine};
 
-/// How many processes live, and are killed, at the same time.
+/// How many processes run, and are killed, at the same time.
 const AT_ONCE: usize = 10;
 
-/// How many times that happens to one store.
+/// How many batches of processes use one store.
 const BATCHES: usize = 5;
 
-/// Kills processes that save turns, at random points, and looks at what they left in the store.
+/// Kills processes that save turns, at random points, and examines what they left in the store.
 ///
-/// Each process saves the turns of a session of its own and reports every save that has returned. After it was killed,
-/// every turn it reported must be there and whole, the session's latest must be no older, and the session can be gone on
-/// with. Ten processes at a time share a store, which is opened anew after they are dead, and is used for fifty kills.
+/// Each process saves the turns of its own session and reports every save that has returned. After the kill, every
+/// reported turn must be there and complete, the session's latest must be no older, and the session must accept further
+/// turns. Ten processes at a time share a store. The store is opened again after they are dead, and used for fifty
+/// kills.
 ///
 /// The arguments are those of [`certify_processes`](super::certify_processes).
 pub async fn certify_crashes<F>(test: &str, folder: &Path, kills: usize, open: F) -> Certificate
@@ -82,7 +83,7 @@ where
     certificate
 }
 
-/// What a process does until it is killed.
+/// Saves turns until the process is killed.
 async fn talk(store: &dyn SessionStore, session: &str) {
     let mut state = SessionState::default();
     for number in 0.. {
@@ -92,7 +93,7 @@ async fn talk(store: &dyn SessionStore, session: &str) {
     }
 }
 
-/// Lets a process talk and kills it somewhere. Returns its session and how many turns it reported.
+/// Starts a process and kills it at a random point. Returns its session and the number of turns it reported.
 async fn kill_one(
     test: &str,
     folder: &Path,
@@ -113,7 +114,8 @@ async fn kill_one(
         );
         turns += 1;
     }
-    // Anywhere in what comes next: opening the store, at the beginning of a save, in the middle or after it.
+    // The kill falls anywhere: while the store is opened, or at the beginning, in the middle or after the end of a
+    // save.
     let span = if wanted == 0 { 40_000 } else { 5_000 };
     let delay = Duration::from_micros(random.u64(0..span));
     let slept = tokio::task::spawn_blocking(move || std::thread::sleep(delay)).await;
@@ -125,7 +127,7 @@ async fn kill_one(
     Ok((session, turns))
 }
 
-/// Looks at what a process left that reported so many turns.
+/// Checks what a killed process left after it had reported so many turns.
 async fn check(store: &dyn SessionStore, session: &str, turns: usize) -> Verdict {
     let mut state = SessionState::default();
     for number in 0..turns {
@@ -141,7 +143,7 @@ async fn check(store: &dyn SessionStore, session: &str, turns: usize) -> Verdict
     }
     let latest = store.latest(&scope(), &session.into(), Detail::Whole).await;
     let latest = latest.map_err(|error| format!("the latest of '{session}': {error}"))?;
-    // A save that was under way may have come through, whole.
+    // A save that was under way may have succeeded, completely.
     let saved = match &latest {
         Some(found) if *found == turn(session, &mut state.clone(), turns) => {
             turn(session, &mut state, turns);
@@ -178,7 +180,7 @@ fn turn_id(session: &str, number: usize) -> String {
     format!("{session}-{number:05}")
 }
 
-/// The row of a session's next turn, known from its number alone.
+/// Returns the snapshot of a session's next turn, which depends on its number alone.
 fn turn(session: &str, state: &mut SessionState, number: usize) -> Snapshot {
     state.session_id = Some(session.into());
     state

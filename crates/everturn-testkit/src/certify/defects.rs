@@ -1,4 +1,4 @@
-//! Stores that break one promise each, to show that the kit can tell.
+//! Stores that each break one promise, to show that the kit catches them.
 
 use async_trait::async_trait;
 use everturn_agent::store::{
@@ -11,49 +11,49 @@ use everturn_core::Result;
 use futures::StreamExt;
 use jiff::Timestamp;
 
-/// What is wrong with a [`DefectiveStore`].
+/// The defect of a [`DefectiveStore`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Defect {
-    /// Reads, computes and writes in three steps: what others wrote in between is lost.
+    /// Reads, computes and writes in three steps, and so loses concurrent writes.
     LostUpdate,
-    /// Checks a precondition before it takes its turn instead of inside it.
+    /// Checks a precondition before it takes its lock instead of under it.
     LockThatDoesNotExclude,
-    /// Checks a precondition only of rows that are new.
+    /// Checks a precondition only for new snapshots.
     UncheckedRewrite,
     /// Leaves out the end of a long conversation.
     TornWrite,
-    /// Tells watchers the current status and nothing after it.
+    /// Tells watchers the current status and no later one.
     DroppedNotification,
-    /// Takes the row with the greatest id for the latest.
+    /// Considers the snapshot with the greatest id the latest.
     WrongLatest,
     /// Breaks ties by the smallest id.
     WrongTie,
-    /// Takes a row that a rewind left behind for the latest.
+    /// Considers an orphaned snapshot the latest.
     OrphanedLatest,
-    /// Lets a row that is over change its status.
+    /// Lets a final snapshot change its status.
     MutableEnding,
-    /// Keeps all tenants' rows in one place.
+    /// Mixes all tenants' snapshots.
     SharedTenants,
-    /// Says that rows were deleted and keeps them.
+    /// Reports snapshots as deleted and keeps them.
     IdleDeletion,
     /// Starts every page at the beginning.
     LostCursor,
-    /// Forgets fields it does not know.
+    /// Drops unknown fields.
     ForgetsUnknownFields,
-    /// Forgets what the framework notes for itself.
+    /// Drops the framework's bookkeeping.
     ForgetsBookkeeping,
     /// Finds the background runs of one tenant only.
     OverlooksRuns,
-    /// Takes every background run for silent.
+    /// Considers every background run silent.
     DeafToHeartbeats,
-    /// Writes a record of a journal over the one that is there.
+    /// Overwrites an existing record of a journal.
     OverwrittenRecord,
-    /// Writes a record whatever its guard says.
+    /// Writes a record without checking its guard.
     UnguardedRecord,
-    /// Writes a record of a background run whoever holds its lease.
+    /// Writes a record of a background run without checking the lease.
     IgnoredLease,
-    /// Keeps the journals of a session that was deleted.
+    /// Keeps the journals of a deleted session.
     LeftoverJournals,
 }
 
@@ -82,33 +82,33 @@ impl Defect {
         Self::LeftoverJournals,
     ];
 
-    /// The promise that the defect breaks; it may break others with it.
+    /// Returns the promise that the defect breaks; it may break others too.
     pub fn broken_promise(self) -> &'static str {
         match self {
             Self::LostUpdate => "no update is lost under concurrent writers",
             Self::LockThatDoesNotExclude => "of many commits at one tip exactly one succeeds",
             Self::UncheckedRewrite => "a precondition holds for rewrites as well",
             Self::TornWrite => "a state is never torn",
-            Self::DroppedNotification => "a watcher hears of the last change",
-            Self::WrongLatest => "the latest row is the one created last",
-            Self::WrongTie => "rows of one moment are ordered by id",
-            Self::OrphanedLatest => "an orphaned row is never the latest",
-            Self::MutableEnding => "a row that is over keeps its status",
-            Self::SharedTenants => "a tenant's rows are out of others' reach",
-            Self::IdleDeletion => "deleted rows are gone from every view",
-            Self::LostCursor => "a session's rows are listed in order, page by page",
+            Self::DroppedNotification => "a watcher is told of the last change",
+            Self::WrongLatest => "the latest snapshot is the one created last",
+            Self::WrongTie => "snapshots of one moment are ordered by id",
+            Self::OrphanedLatest => "an orphaned snapshot is never the latest",
+            Self::MutableEnding => "a final snapshot keeps its status",
+            Self::SharedTenants => "a tenant's snapshots are out of others' reach",
+            Self::IdleDeletion => "deleted snapshots are gone from every view",
+            Self::LostCursor => "a session's snapshots are listed in order, page by page",
             Self::ForgetsUnknownFields => "unknown fields and part kinds survive",
-            Self::ForgetsBookkeeping => "what the framework notes in a snapshot survives",
+            Self::ForgetsBookkeeping => "the framework's bookkeeping in a snapshot survives",
             Self::OverlooksRuns => "background runs of all tenants are found until they are over",
-            Self::DeafToHeartbeats => "silent background runs are told from others",
-            Self::OverwrittenRecord => "a number of a journal is written once, whoever comes",
+            Self::DeafToHeartbeats => "silent background runs are told from those with a recent heartbeat",
+            Self::OverwrittenRecord => "a record number of a journal is written once",
             Self::UnguardedRecord => "a record is written only if its guard allows it",
             Self::IgnoredLease => "a record of a background run is written only under its lease",
             Self::LeftoverJournals => "a deleted session leaves no journal",
         }
     }
 
-    /// The row as the defect leaves it.
+    /// Applies the defect to a snapshot that is written.
     fn damaged(self, mut row: Snapshot) -> Snapshot {
         if self == Self::ForgetsBookkeeping {
             row.bookkeeping = Bookkeeping::default();
@@ -127,7 +127,7 @@ impl Defect {
     }
 }
 
-/// A store in memory with a defect.
+/// An in-memory store with a defect.
 #[derive(Debug)]
 pub struct DefectiveStore {
     store: MemoryStore,
@@ -135,7 +135,7 @@ pub struct DefectiveStore {
 }
 
 impl DefectiveStore {
-    /// A store with this defect.
+    /// Creates a store with this defect.
     pub fn new(defect: Defect) -> Self {
         Self {
             store: MemoryStore::new(),
@@ -151,14 +151,14 @@ impl DefectiveStore {
         }
     }
 
-    /// Gives others the time to come in between.
+    /// Gives other tasks time to interleave.
     async fn dawdle() {
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// The mutation, with the defect's damage done to what it returns.
+    /// Wraps the mutation so that the defect applies to its result.
     fn damaging(&self, mutation: Mutation) -> Mutation {
         let defect = self.defect;
         Mutation::new(move |existing| Ok(mutation.apply(existing)?.map(|row| defect.damaged(row))))

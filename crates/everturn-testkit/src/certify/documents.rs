@@ -1,4 +1,4 @@
-//! That custom state comes back as it went in, whatever JSON it is.
+//! Checks that custom state of any JSON is read as it was written.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ list_promises! {
     "a deep document is kept exactly or refused" => deep_documents_are_kept_or_refused,
 }
 
-/// Saves a document as custom state, and expects it back unless it was refused as an argument.
+/// Saves a document as custom state. Returns whether it was read back; `false` if it was refused as an invalid
+/// argument.
 async fn kept_or_refused(store: &dyn SessionStore, id: &str, document: Value) -> Result<bool, String> {
     let mut written = row("s", id, 1);
-    let state = written.state.as_mut().expect("rows here have states");
+    let state = written.state.as_mut().expect("snapshots here have states");
     state.custom = Some(Arc::new(document));
     let saved = store
         .save(

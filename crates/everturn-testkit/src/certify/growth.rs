@@ -17,9 +17,8 @@ const SAID: usize = 2_048;
 
 /// Saves a long conversation at every turn, then forks of it, and measures how the store grows.
 ///
-/// `size` returns how many bytes the store takes, after whatever it does to tidy up. The messages cannot be compressed. A
-/// store that stores each snapshot by itself, such as the file store, breaks both promises; not every store has to make
-/// them.
+/// `size` returns how many bytes the store takes after it has tidied up. The messages cannot be compressed. A store
+/// that stores each snapshot by itself, such as the file store, breaks both promises; not every store has to make them.
 pub async fn certify_growth(store: Arc<dyn SessionStore>, size: impl AsyncFnMut() -> u64) -> Certificate {
     let mut growth = Growth {
         store,

@@ -1,4 +1,4 @@
-//! Who owns ids, and what may be one.
+//! Checks how ids are assigned and which strings may be ids.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::row::{get, put, row, save, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "a row without an id is given one" => a_row_without_an_id_is_given_one,
-    "the id that is asked for wins" => the_id_that_is_asked_for_wins,
-    "a row needs a session and stays in it" => a_row_needs_a_session_and_stays_in_it,
+    "a snapshot without an id is given one" => a_snapshot_without_an_id_is_given_one,
+    "the id that the caller gives is kept" => the_id_that_is_asked_for_wins,
+    "a snapshot needs a session and stays in it" => a_snapshot_needs_a_session_and_stays_in_it,
     "hostile ids are kept exactly or refused" => hostile_ids_are_kept_exactly_or_refused,
 }
 
-async fn a_row_without_an_id_is_given_one(store: Arc<dyn SessionStore>) -> Verdict {
+async fn a_snapshot_without_an_id_is_given_one(store: Arc<dyn SessionStore>) -> Verdict {
     let mut ids = Vec::new();
     for _ in 0..2 {
         let saved = store
@@ -25,14 +25,14 @@ async fn a_row_without_an_id_is_given_one(store: Arc<dyn SessionStore>) -> Verdi
         let saved = saved
             .map_err(|error| error.to_string())?
             .ok_or("nothing was written")?;
-        ensure!(!saved.snapshot_id.as_str().is_empty(), "the row has no id");
+        ensure!(!saved.snapshot_id.as_str().is_empty(), "the snapshot has no id");
         ensure!(
             get(&*store, saved.snapshot_id.as_str()).await?.is_some(),
-            "the row is not found under its id"
+            "the snapshot is not found under its id"
         );
         ids.push(saved.snapshot_id);
     }
-    ensure!(ids[0] != ids[1], "two rows were given one id");
+    ensure!(ids[0] != ids[1], "two snapshots were given one id");
     Ok(())
 }
 
@@ -54,7 +54,7 @@ async fn the_id_that_is_asked_for_wins(store: Arc<dyn SessionStore>) -> Verdict 
     Ok(())
 }
 
-async fn a_row_needs_a_session_and_stays_in_it(store: Arc<dyn SessionStore>) -> Verdict {
+async fn a_snapshot_needs_a_session_and_stays_in_it(store: Arc<dyn SessionStore>) -> Verdict {
     let mut homeless = row("s", "a", 1);
     homeless.session_id = None;
     let id = homeless.snapshot_id.clone();
@@ -64,7 +64,7 @@ async fn a_row_needs_a_session_and_stays_in_it(store: Arc<dyn SessionStore>) -> 
     let status = refused.as_ref().err().map(Error::status);
     ensure!(
         status == Some(Status::InvalidArgument),
-        "a row without a session: {refused:?}"
+        "a snapshot without a session: {refused:?}"
     );
 
     save(&*store, row("s", "a", 1)).await?;
@@ -78,13 +78,13 @@ async fn a_row_needs_a_session_and_stays_in_it(store: Arc<dyn SessionStore>) -> 
         .and_then(|row| row.session_id.clone());
     ensure!(
         session == Some(SessionId::from("s")),
-        "a rewrite that names no session keeps the row's: {kept:?}"
+        "a rewrite that names no session keeps the snapshot's: {kept:?}"
     );
 
     let moved = store
         .save(&scope(), Some(&id), Precondition::None, put(row("other", "a", 1)))
         .await;
-    ensure!(moved.is_err(), "a row moved to another session");
+    ensure!(moved.is_err(), "a snapshot moved to another session");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! That journals, where a store keeps them, can be relied upon.
+//! Checks that journals, if a store keeps them, are reliable.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{Verdict, ensure, list_promises};
 
 list_promises! {
     "a journal is read as it was written, in order" => a_journal_is_read_as_it_was_written,
-    "a number of a journal is written once, whoever comes" => a_number_is_written_once,
+    "a record number of a journal is written once" => a_number_is_written_once,
     "a record is written only if its guard allows it" => a_guard_is_obeyed,
     "a record of a background run is written only under its lease" => a_lease_is_obeyed,
     "journals of turns, sessions and tenants are apart" => journals_are_apart,
@@ -135,21 +135,24 @@ async fn a_guard_is_obeyed(store: Arc<dyn SessionStore>) -> Verdict {
         written.map_err(|error| error.status())
     };
 
-    ensure!(write(0, None).await == Ok(()), "in a session without rows");
+    ensure!(write(0, None).await == Ok(()), "in a session without snapshots");
     ensure!(
         write(1, Some("a")).await == Err(Status::Aborted),
-        "a guard was shown a row that is not there"
+        "a guard was shown a snapshot that is not there"
     );
     save(&*store, row("s", "a", 1)).await?;
     ensure!(
         write(1, None).await == Err(Status::Aborted),
         "a record was written although the session had moved on"
     );
-    ensure!(write(1, Some("a")).await == Ok(()), "at the session's latest row");
+    ensure!(
+        write(1, Some("a")).await == Ok(()),
+        "at the session's latest snapshot"
+    );
     save(&*store, row("s", "own", 2)).await?;
     ensure!(
         write(2, Some("own")).await == Err(Status::Aborted),
-        "a record was written although the turn's row was there"
+        "a record was written although the turn's snapshot was there"
     );
     let read = bodies(journal, &scope(), &key).await?;
     ensure!(read == [(0, json!(0)), (1, json!(1))], "read {read:?}");
@@ -305,7 +308,7 @@ async fn a_deleted_session_leaves_no_journal(store: Arc<dyn SessionStore>) -> Ve
     let Some(journal) = store.journal() else {
         return Ok(());
     };
-    // One has a row, one died in its first turn.
+    // One session has a snapshot; the other died in its first turn.
     save(&*store, row("row", "a", 1)).await?;
     for session in ["row", "none", "stays"] {
         write(journal, &turn(session, "t"), 0, json!(1))

@@ -1,4 +1,4 @@
-//! Which row is a session's latest.
+//! Checks which snapshot is a session's latest.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::row::{put, row, save, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "the latest row is the one created last" => the_latest_is_the_one_created_last,
-    "rows of one moment are ordered by id" => a_tie_is_broken_by_id,
+    "the latest snapshot is the one created last" => the_latest_is_the_one_created_last,
+    "snapshots of one moment are ordered by id" => a_tie_is_broken_by_id,
     "a rewrite never becomes the latest" => a_rewrite_never_becomes_the_latest,
-    "an orphaned row is never the latest" => an_orphan_is_never_the_latest,
+    "an orphaned snapshot is never the latest" => an_orphan_is_never_the_latest,
     "a precondition is checked inside the commit" => a_precondition_is_checked,
     "a precondition holds for rewrites as well" => a_rewrite_is_checked,
 }
@@ -31,7 +31,7 @@ async fn latest(store: &dyn SessionStore, session: &str) -> Result<Option<String
 async fn the_latest_is_the_one_created_last(store: Arc<dyn SessionStore>) -> Verdict {
     ensure!(
         latest(&*store, "s").await?.is_none(),
-        "a session without rows has a latest one"
+        "a session without snapshots has a latest one"
     );
     let empty = store.latest(&scope(), &"".into(), Detail::Whole).await;
     ensure!(
@@ -83,7 +83,7 @@ async fn a_rewrite_never_becomes_the_latest(store: Arc<dyn SessionStore>) -> Ver
     let found = latest(&*store, "s").await?;
     ensure!(
         found.as_deref() == Some("new"),
-        "a rewrite of an older row took the place of {found:?}"
+        "a rewrite of an older snapshot took the place of {found:?}"
     );
     Ok(())
 }
@@ -119,17 +119,20 @@ async fn an_orphan_is_never_the_latest(store: Arc<dyn SessionStore>) -> Verdict 
     save(&*store, row("s", "a", 1)).await?;
     save(&*store, row("s", "b", 2)).await?;
     save(&*store, orphaned("c", 3)).await?;
-    expect(Some("b"), "a row that was orphaned from the beginning").await?;
+    expect(Some("b"), "a snapshot that was orphaned from the beginning").await?;
     save(&*store, orphaned("b", 2)).await?;
-    expect(Some("a"), "a row that was left behind").await?;
+    expect(Some("a"), "a snapshot that was left behind").await?;
     let next = row("s", "d", 4);
     let tip = Precondition::Tip(Some("a".into()));
     let committed = store.save(&scope(), Some(&"d".into()), tip, put(next)).await;
-    ensure!(matches!(committed, Ok(Some(_))), "a row after it: {committed:?}");
-    expect(Some("d"), "a row after it").await?;
+    ensure!(
+        matches!(committed, Ok(Some(_))),
+        "a snapshot after it: {committed:?}"
+    );
+    expect(Some("d"), "a snapshot after it").await?;
     save(&*store, orphaned("d", 4)).await?;
     save(&*store, row("s", "c", 3)).await?;
-    expect(Some("c"), "a row that was recovered").await?;
+    expect(Some("c"), "a snapshot that was recovered").await?;
 
     save(&*store, orphaned("c", 3)).await?;
     store
@@ -144,14 +147,15 @@ async fn an_orphan_is_never_the_latest(store: Arc<dyn SessionStore>) -> Verdict 
     Ok(())
 }
 
-/// Saves a row that expects the session's latest to be of that id, or not to be there if the id is empty.
+/// Saves a snapshot with the precondition that the session's latest has the id `tip`, or that there is none if `tip` is
+/// empty.
 async fn commit(store: &dyn SessionStore, row: Snapshot, tip: &str) -> Result<Option<Snapshot>, Error> {
     let id = row.snapshot_id.clone();
     let precondition = Precondition::Tip((!tip.is_empty()).then(|| tip.into()));
     store.save(&scope(), Some(&id), precondition, put(row)).await
 }
 
-/// Whether somebody who came too late was told so.
+/// Returns whether a late writer was refused with the right error.
 fn is_told(refused: &Result<Option<Snapshot>, Error>) -> bool {
     refused
         .as_ref()
@@ -162,16 +166,16 @@ async fn a_precondition_is_checked(store: Arc<dyn SessionStore>) -> Verdict {
     let first = commit(&*store, row("s", "a", 1), "").await;
     ensure!(
         matches!(first, Ok(Some(_))),
-        "the first row of a session: {first:?}"
+        "the first snapshot of a session: {first:?}"
     );
     let second = commit(&*store, row("s", "b", 2), "a").await;
-    ensure!(matches!(second, Ok(Some(_))), "a row at the tip: {second:?}");
+    ensure!(matches!(second, Ok(Some(_))), "a snapshot at the tip: {second:?}");
     for stale in ["", "a", "nowhere"] {
         let refused = commit(&*store, row("s", "c", 3), stale).await;
         ensure!(is_told(&refused), "'{stale}' with the tip at 'b': {refused:?}");
     }
     let read = store.get(&scope(), &"c".into(), Detail::Metadata).await;
-    ensure!(matches!(read, Ok(None)), "a refused row is there: {read:?}");
+    ensure!(matches!(read, Ok(None)), "a refused snapshot is there: {read:?}");
     Ok(())
 }
 

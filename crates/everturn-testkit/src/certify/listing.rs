@@ -1,4 +1,4 @@
-//! That listings are complete, ordered and paged.
+//! Checks that listings are complete, ordered and paged.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::row::{row, save, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "a session's rows are listed in order, page by page" => rows_are_listed,
-    "orphaned rows are listed on request" => orphans_are_listed_on_request,
-    "a page is not moved by rows written meanwhile" => a_cursor_stays_where_it_is,
-    "sessions are listed by their latest rows" => sessions_are_listed,
+    "a session's snapshots are listed in order, page by page" => snapshots_are_listed,
+    "orphaned snapshots are listed on request" => orphans_are_listed_on_request,
+    "a page is not moved by snapshots written meanwhile" => a_cursor_stays_where_it_is,
+    "sessions are listed by their latest snapshots" => sessions_are_listed,
     "children are found by their parent" => children_are_found,
 }
 
@@ -27,7 +27,7 @@ async fn page(store: &dyn SessionStore, query: &SnapshotQuery) -> Result<Page<Sn
         .map_err(|error| error.to_string())
 }
 
-/// All pages of a listing.
+/// Returns all pages of a listing.
 async fn pages(store: &dyn SessionStore, mut query: SnapshotQuery) -> Result<Vec<Vec<String>>, String> {
     let mut pages = Vec::new();
     loop {
@@ -40,7 +40,7 @@ async fn pages(store: &dyn SessionStore, mut query: SnapshotQuery) -> Result<Vec
     }
 }
 
-async fn rows_are_listed(store: Arc<dyn SessionStore>) -> Verdict {
+async fn snapshots_are_listed(store: Arc<dyn SessionStore>) -> Verdict {
     for (id, seconds) in [("b", 2), ("e", 4), ("a", 1), ("d", 4), ("c", 3)] {
         save(&*store, row("s", id, seconds)).await?;
     }
@@ -65,9 +65,12 @@ async fn rows_are_listed(store: Arc<dyn SessionStore>) -> Verdict {
     );
     ensure!(
         whole.items.iter().all(|row| row.state.is_some()),
-        "whole rows were asked for"
+        "whole snapshots were asked for"
     );
-    ensure!(none == [Vec::<String>::new()], "a session without rows: {none:?}");
+    ensure!(
+        none == [Vec::<String>::new()],
+        "a session without snapshots: {none:?}"
+    );
     Ok(())
 }
 
@@ -141,7 +144,7 @@ async fn sessions_are_listed(store: Arc<dyn SessionStore>) -> Verdict {
 
     ensure!(
         listed == ["one:4", "three:3", "two:2"],
-        "sessions by their latest rows: {listed:?}"
+        "sessions by their latest snapshots: {listed:?}"
     );
     Ok(())
 }
@@ -168,6 +171,6 @@ async fn children_are_found(store: Arc<dyn SessionStore>) -> Verdict {
         "children, oldest first: {:?}",
         ids(&children)
     );
-    ensure!(none.is_empty(), "a row without children has {none:?}");
+    ensure!(none.is_empty(), "a snapshot without children has {none:?}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! That background runs are found, so that none is orphaned. A store that cannot list them is excused.
+//! Checks that background runs are found, so that none is lost. A store that cannot list them is excused.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Verdict, ensure, list_promises};
 
 list_promises! {
     "background runs of all tenants are found until they are over" => runs_are_found,
-    "silent background runs are told from others" => silent_runs_are_told_from_others,
+    "silent background runs are told from those with a recent heartbeat" => silent_runs_are_told_from_others,
     "background runs are listed in order, page by page" => runs_are_paged,
 }
 
@@ -21,7 +21,7 @@ fn run(session: &str, id: &str, seconds: i64) -> Snapshot {
     run
 }
 
-/// All that the pages of a query hold, as `tenant/row`; `None` if the store cannot tell.
+/// Returns the contents of all pages of a query, as `tenant/snapshot`; `None` if the store cannot list runs.
 async fn found(
     store: &dyn SessionStore,
     mut query: PendingQuery,

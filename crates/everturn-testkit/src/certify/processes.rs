@@ -1,4 +1,4 @@
-//! That a store keeps its promises to processes that share it.
+//! Checks that a store keeps its promises to processes that share it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,9 +41,10 @@ const PROMISES: [(&str, Check); 6] = [
 
 /// Runs the checks of atomicity, compare-and-set and watching with sixteen processes on one store.
 ///
-/// `test` is the full name, modules and all, of the test that calls this: its program is started again to run that test
-/// alone, and the call that happens there works for this one and returns an empty certificate. `open` opens the store in
-/// a folder that exists and may hold a store already; the folders are made inside `folder`, which should be empty.
+/// `test` is the full name, with modules, of the test that calls this function. The function starts the test's program
+/// again to run that test alone; there, the call acts as a worker and returns an empty certificate. `open` opens the
+/// store in a folder that exists and may already hold a store; the folders are created inside `folder`, which should be
+/// empty.
 ///
 /// ```no_run
 /// use std::path::PathBuf;
@@ -95,7 +96,7 @@ where
     certificate
 }
 
-/// What a worker is told to do, to the store it opened last.
+/// An order to a worker, about the store it opened last.
 #[derive(Debug, Serialize, Deserialize)]
 enum Order {
     Open {
@@ -123,10 +124,10 @@ enum Order {
     },
 }
 
-/// Whether an order changed something; or what went wrong.
+/// Whether an order changed something, or what went wrong.
 type Report = Result<bool, String>;
 
-/// A worker's whole life.
+/// Runs a worker until its orders end.
 async fn obey<F>(open: &F)
 where
     F: AsyncFn(PathBuf) -> Arc<dyn SessionStore>,
@@ -151,7 +152,7 @@ async fn follow(store: &Arc<dyn SessionStore>, order: Order) -> Report {
         Order::Increment => atomicity::increment(&**store).await.map(|()| true),
         Order::Commit { writer, round, tip } => {
             let latest = atomicity::tip(&**store).await?;
-            // By now another process may have been faster.
+            // Another process may already have committed in this round.
             let known = latest == tip || latest.as_str().starts_with(&format!("tip-{round}-"));
             ensure!(known, "the tip was '{tip}' and another process sees '{latest}'");
             let committed = atomicity::commit(&**store, writer, round, tip).await;
@@ -178,14 +179,14 @@ async fn follow(store: &Arc<dyn SessionStore>, order: Order) -> Report {
     }
 }
 
-/// The processes, and the store as this one sees it.
+/// The worker processes, and the store as opened by this process.
 struct Crew<'a> {
     workers: &'a mut Vec<Worker>,
     store: Arc<dyn SessionStore>,
 }
 
 impl Crew<'_> {
-    /// Has every worker do something at once, and says who changed something.
+    /// Gives every worker an order at the same time; returns which of them changed something.
     async fn all(&mut self, order: impl Fn(u64) -> Order) -> Result<Vec<bool>, String> {
         for (writer, worker) in (0..).zip(self.workers.iter_mut()) {
             worker.order(&order(writer)).await?;
@@ -194,7 +195,7 @@ impl Crew<'_> {
         join_all(reports).await.into_iter().map(heard).collect()
     }
 
-    /// Has one worker do something.
+    /// Gives one worker an order.
     async fn one(&mut self, writer: usize, order: Order) -> Result<bool, String> {
         let worker = &mut self.workers[writer];
         worker.order(&order).await?;

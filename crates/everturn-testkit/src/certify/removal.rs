@@ -1,4 +1,4 @@
-//! That deleting deletes.
+//! Checks that deleting deletes.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::row::{get, row, save, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "deleted rows are gone from every view" => deleted_rows_are_gone,
+    "deleted snapshots are gone from every view" => deleted_snapshots_are_gone,
     "a deleted session is gone and its neighbours stay" => a_deleted_session_is_gone,
-    "what shared with a deleted row stays whole" => sharers_stay_whole,
+    "snapshots that share data with a deleted one stay whole" => sharers_stay_whole,
 }
 
 async fn delete(store: &dyn SessionStore, deletion: Deletion) -> Result<u64, String> {
@@ -20,15 +20,18 @@ async fn delete(store: &dyn SessionStore, deletion: Deletion) -> Result<u64, Str
         .map_err(|error| error.to_string())
 }
 
-async fn deleted_rows_are_gone(store: Arc<dyn SessionStore>) -> Verdict {
+async fn deleted_snapshots_are_gone(store: Arc<dyn SessionStore>) -> Verdict {
     for (id, seconds) in [("a", 1), ("b", 2), ("c", 3)] {
         save(&*store, row("s", id, seconds)).await?;
     }
 
     let count = delete(&*store, Deletion::Snapshots(vec!["c".into(), "nowhere".into()])).await?;
 
-    ensure!(count == 1, "one of two rows was there, and {count} were deleted");
-    ensure!(get(&*store, "c").await?.is_none(), "the row is still read");
+    ensure!(
+        count == 1,
+        "one of two snapshots was there, and {count} were deleted"
+    );
+    ensure!(get(&*store, "c").await?.is_none(), "the snapshot is still read");
     let latest = store
         .latest(&scope(), &"s".into(), Detail::Metadata)
         .await
@@ -36,13 +39,17 @@ async fn deleted_rows_are_gone(store: Arc<dyn SessionStore>) -> Verdict {
     let latest = latest.map(|row| row.snapshot_id.to_string());
     ensure!(
         latest.as_deref() == Some("b"),
-        "the latest row is now 'b', not {latest:?}"
+        "the latest snapshot is now 'b', not {latest:?}"
     );
     let listed = store
         .list(&scope(), &SnapshotQuery::of("s".into()))
         .await
         .map_err(|error| error.to_string())?;
-    ensure!(listed.items.len() == 2, "{} rows are listed", listed.items.len());
+    ensure!(
+        listed.items.len() == 2,
+        "{} snapshots are listed",
+        listed.items.len()
+    );
     save(&*store, row("s", "c", 9)).await?;
     ensure!(get(&*store, "c").await?.is_some(), "an id cannot be used again");
     Ok(())
@@ -56,12 +63,15 @@ async fn a_deleted_session_is_gone(store: Arc<dyn SessionStore>) -> Verdict {
     let count = delete(&*store, Deletion::Session("gone".into())).await?;
     let again = delete(&*store, Deletion::Session("gone".into())).await?;
 
-    ensure!((count, again) == (2, 0), "deleted {count} rows, then {again}");
+    ensure!(
+        (count, again) == (2, 0),
+        "deleted {count} snapshots, then {again}"
+    );
     let latest = store
         .latest(&scope(), &"gone".into(), Detail::Metadata)
         .await
         .map_err(|error| error.to_string())?;
-    ensure!(latest.is_none(), "a deleted session has a latest row");
+    ensure!(latest.is_none(), "a deleted session has a latest snapshot");
     let sessions = store
         .sessions(&scope(), &SessionQuery::default())
         .await
@@ -73,7 +83,7 @@ async fn a_deleted_session_is_gone(store: Arc<dyn SessionStore>) -> Verdict {
 
 async fn sharers_stay_whole(store: Arc<dyn SessionStore>) -> Verdict {
     let mut parent = row("s", "parent", 1);
-    let state = parent.state.as_mut().expect("rows here have states");
+    let state = parent.state.as_mut().expect("snapshots here have states");
     state.custom = Some(Arc::new(serde_json::json!({"kept": "k".repeat(50_000)})));
     let mut child = row("s", "child", 2);
     child.parent_id = Some("parent".into());
@@ -87,7 +97,7 @@ async fn sharers_stay_whole(store: Arc<dyn SessionStore>) -> Verdict {
 
     ensure!(
         get(&*store, "child").await? == Some(child),
-        "deleting its parent changed a row"
+        "deleting its parent changed a snapshot"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Rows to check with, and that a row is kept as it was given.
+//! The snapshots that the checks use, and checks that a snapshot is read as it was written.
 
 use std::sync::Arc;
 
@@ -12,27 +12,27 @@ use serde_json::{Value, json};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "a row is read as it was written" => a_row_is_read_as_it_was_written,
+    "a snapshot is read as it was written" => a_snapshot_is_read_as_it_was_written,
     "unknown fields and part kinds survive" => unknown_fields_survive,
-    "what the framework notes in a snapshot survives" => bookkeeping_survives,
+    "the framework's bookkeeping in a snapshot survives" => bookkeeping_survives,
     "metadata is read without the state" => metadata_is_read_without_the_state,
-    "a mutation sees the row, may decline and may fail" => a_mutation_sees_declines_and_fails,
-    "a row that is over keeps its status" => a_final_row_keeps_its_status,
+    "a mutation sees the snapshot, may decline and may fail" => a_mutation_sees_declines_and_fails,
+    "a final snapshot keeps its status" => a_final_snapshot_keeps_its_status,
     "times and status are the caller's" => times_are_the_callers,
     "branches of one history stay apart" => branches_stay_apart,
 }
 
-/// The scope most checks work in.
+/// Returns the scope in which most checks work.
 pub(super) fn scope() -> Scope {
     Scope::default()
 }
 
-/// A moment that many seconds after a fixed one.
+/// Returns the time that many seconds after a fixed one.
 pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_760_000_000 + seconds).expect("a moment of this century")
 }
 
-/// A completed row with a small conversation.
+/// Creates a completed snapshot with a small conversation.
 pub(super) fn row(session: &str, id: &str, seconds: i64) -> Snapshot {
     let mut row = Snapshot::new(SnapshotId::from(id), SessionId::from(session), at(seconds));
     row.updated_at = Some(at(seconds));
@@ -48,7 +48,7 @@ pub(super) fn state(session: &str, texts: &[&str]) -> SessionState {
     }
 }
 
-/// What the framework notes in the row of a background run with this lease.
+/// Creates the bookkeeping of a background run with this lease.
 pub(super) fn background_run(lease: &Value) -> Bookkeeping {
     let mut run = json!({"agent": "chef", "attempts": 1, "turns": 0, "novelty": [1]});
     for (key, value) in lease.as_object().into_iter().flatten() {
@@ -57,7 +57,7 @@ pub(super) fn background_run(lease: &Value) -> Bookkeeping {
     serde_json::from_value(json!({ "backgroundRun": run })).expect("any JSON is read as bookkeeping")
 }
 
-/// Puts a row there whatever was there before.
+/// Creates a mutation that writes a snapshot over any existing one.
 pub(super) fn put(row: Snapshot) -> Mutation {
     Mutation::new(move |_| Ok(Some(row.clone())))
 }
@@ -83,7 +83,7 @@ pub(super) async fn get(store: &dyn SessionStore, id: &str) -> Result<Option<Sna
     read.map_err(|error| format!("reading '{id}': {error:?}"))
 }
 
-async fn a_row_is_read_as_it_was_written(store: Arc<dyn SessionStore>) -> Verdict {
+async fn a_snapshot_is_read_as_it_was_written(store: Arc<dyn SessionStore>) -> Verdict {
     let mut full = row("s", "full", 1);
     full.parent_id = Some("parent".into());
     full.status = SnapshotStatus::Failed;
@@ -98,7 +98,7 @@ async fn a_row_is_read_as_it_was_written(store: Arc<dyn SessionStore>) -> Verdic
     full.turn_index = Some(4);
     full.labels = vec!["good".to_owned(), "ünïcödé ✓".to_owned()];
     full.note = Some("a note".to_owned());
-    let state = full.state.as_mut().expect("rows here have states");
+    let state = full.state.as_mut().expect("snapshots here have states");
     state.custom = Some(Arc::new(
         json!({"deep": {"list": [1, 2.5, null, "x"]}, "big": "y".repeat(200_000)}),
     ));
@@ -118,7 +118,7 @@ async fn a_row_is_read_as_it_was_written(store: Arc<dyn SessionStore>) -> Verdic
     ensure!(read.as_ref() == Some(&full), "wrote {full:?}, read {read:?}");
     ensure!(
         get(&*store, "nowhere").await?.is_none(),
-        "a row that was never written was read"
+        "a snapshot that was never written was read"
     );
     Ok(())
 }
@@ -135,7 +135,7 @@ async fn unknown_fields_survive(store: Arc<dyn SessionStore>) -> Verdict {
     let row: Snapshot = serde_json::from_value(written.clone()).map_err(|error| error.to_string())?;
 
     save(&*store, row).await?;
-    let read = get(&*store, "odd").await?.ok_or("the row is not there")?;
+    let read = get(&*store, "odd").await?.ok_or("the snapshot is not there")?;
 
     let read = serde_json::to_value(read).map_err(|error| error.to_string())?;
     ensure!(read == written, "wrote {written}, read {read}");
@@ -181,11 +181,11 @@ async fn metadata_is_read_without_the_state(store: Arc<dyn SessionStore>) -> Ver
         .await
         .map_err(|error| error.to_string())?;
 
-    let read = read.ok_or("the row is not there")?;
+    let read = read.ok_or("the snapshot is not there")?;
     ensure!(read.state.is_none(), "the state was read too");
     ensure!(
         read.created_at == at(1),
-        "the metadata is not the row's: {read:?}"
+        "the metadata is not the snapshot's: {read:?}"
     );
     Ok(())
 }
@@ -194,10 +194,10 @@ async fn a_mutation_sees_declines_and_fails(store: Arc<dyn SessionStore>) -> Ver
     let id = SnapshotId::from("a");
     let fresh = Mutation::new(|existing| match existing {
         None => Ok(Some(row("s", "a", 1))),
-        Some(_) => Err(Error::internal("a row that was never written was shown")),
+        Some(_) => Err(Error::internal("a snapshot that was never written was shown")),
     });
     let created = store.save(&scope(), Some(&id), Precondition::None, fresh).await;
-    ensure!(matches!(created, Ok(Some(_))), "creating a row: {created:?}");
+    ensure!(matches!(created, Ok(Some(_))), "creating a snapshot: {created:?}");
 
     let declined = store
         .save(
@@ -223,12 +223,12 @@ async fn a_mutation_sees_declines_and_fails(store: Arc<dyn SessionStore>) -> Ver
     let read = get(&*store, "a").await?;
     ensure!(
         read == Some(row("s", "a", 1)),
-        "the row changed although nothing was written: {read:?}"
+        "the snapshot changed although nothing was written: {read:?}"
     );
     Ok(())
 }
 
-async fn a_final_row_keeps_its_status(store: Arc<dyn SessionStore>) -> Verdict {
+async fn a_final_snapshot_keeps_its_status(store: Arc<dyn SessionStore>) -> Verdict {
     for status in [
         SnapshotStatus::Completed,
         SnapshotStatus::Failed,
@@ -267,7 +267,7 @@ async fn a_final_row_keeps_its_status(store: Arc<dyn SessionStore>) -> Verdict {
         save(&*store, labelled.clone()).await?;
         ensure!(
             get(&*store, &id).await? == Some(labelled),
-            "a label on a row that is over was not kept"
+            "a label on a snapshot that is over was not kept"
         );
     }
     let mut expired = row("s", "expired", 1);
@@ -299,16 +299,20 @@ async fn branches_stay_apart(store: Arc<dyn SessionStore>) -> Verdict {
         let mut history = trunk.clone();
         history.push(Message::user(format!("branch {branch}")));
         let mut row = row("s", &format!("b{branch}"), branch);
-        row.state.as_mut().expect("rows here have states").messages = history;
+        row.state.as_mut().expect("snapshots here have states").messages = history;
         save(&*store, row.clone()).await?;
         expected.push(row);
     }
-    // A branch from a row that was read, not made here.
-    let read = get(&*store, "b0").await?.ok_or("the row is not there")?;
-    let mut history = read.state.expect("rows here have states").messages;
+    // This branch starts from a history that was read from the store.
+    let read = get(&*store, "b0").await?.ok_or("the snapshot is not there")?;
+    let mut history = read.state.expect("snapshots here have states").messages;
     history.push(Message::model("and on"));
     let mut further = row("s", "b0-1", 9);
-    further.state.as_mut().expect("rows here have states").messages = history;
+    further
+        .state
+        .as_mut()
+        .expect("snapshots here have states")
+        .messages = history;
     save(&*store, further.clone()).await?;
     expected.push(further);
 

@@ -1,6 +1,6 @@
-//! Does a stream log keep its promises?
+//! The certification kit for stream logs.
 //!
-//! [`certify_stream_log`] runs the contract of [`everturn_core::stream_log`] against any log:
+//! [`certify_stream_log`] checks any log against the contract of [`everturn_core::stream_log`]:
 //!
 //! ```
 //! use std::time::Duration;
@@ -21,11 +21,11 @@
 //! # }
 //! ```
 //!
-//! What a log can be made to do by a test differs: whether time can be made to pass, whether it can be opened twice as by
-//! two processes, how much of a stream it keeps. A promise about something that [`LogUnderTest`] was not told how to do is
-//! not examined.
+//! Logs differ in what a test can control: whether time can pass, whether a second handle can be opened as by another
+//! process, how much of a stream is kept. A promise about an ability that [`LogUnderTest`] does not have is not
+//! examined.
 //!
-//! [`defects`] holds logs that break one promise each, and that the kit is shown to catch.
+//! [`defects`] holds logs that each break one promise. A test shows that the kit catches each of them.
 
 pub mod defects;
 mod elsewhere;
@@ -49,12 +49,12 @@ use futures::future::BoxFuture;
 
 use super::{Certificate, Verdict, examine};
 
-/// How long an event that has been written may take to be read.
+/// How long a written event may take to be read.
 const SOON: Duration = Duration::from_secs(10);
 
 type Pass = dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync;
 
-/// A log, and what a test can do to it.
+/// A log, and the ways in which a test can control it.
 #[must_use = "a log is examined by `certify_stream_log`"]
 pub struct LogUnderTest {
     log: Arc<dyn StreamLog>,
@@ -69,7 +69,7 @@ struct Expiry {
 }
 
 impl LogUnderTest {
-    /// A log of which nothing else is known.
+    /// Creates a log under test without further abilities.
     pub fn new(log: impl StreamLog) -> Self {
         Self {
             log: Arc::new(log),
@@ -79,13 +79,13 @@ impl LogUnderTest {
         }
     }
 
-    /// The same streams as another process sees them.
+    /// Adds a second handle on the same streams, as another process would open it.
     pub fn elsewhere(mut self, log: impl StreamLog) -> Self {
         self.elsewhere = Some(Arc::new(log));
         self
     }
 
-    /// How long finished streams are kept, and what makes time pass for the log.
+    /// Declares how long finished streams are kept, and how to make time pass for the log.
     pub fn keeping_for<F>(mut self, keep_for: Duration, pass: F) -> Self
     where
         F: Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync + 'static,
@@ -95,19 +95,19 @@ impl LogUnderTest {
         self
     }
 
-    /// About how many bytes are kept of one stream; between 10,000 and 10,000,000, so that it can be filled.
+    /// Declares about how many bytes of one stream are kept: between 10,000 and 10,000,000, so that a test can fill it.
     pub fn bounded_by(mut self, bytes: usize) -> Self {
         self.max_stream_bytes = Some(bytes);
         self
     }
 
-    /// Begins a stream.
+    /// Opens a stream.
     async fn open(&self, id: &str) -> Result<Box<dyn StreamWriter>, String> {
         let opened = self.log.open(&key(id)).await;
         opened.map_err(|error| format!("stream {id:?} cannot be opened: {error}"))
     }
 
-    /// Reads a stream that has to be there.
+    /// Reads a stream that must exist.
     async fn read(&self, id: &str, after: u64) -> Result<Entries, String> {
         read(&*self.log, &key(id), after).await
     }
@@ -123,10 +123,10 @@ impl fmt::Debug for LogUnderTest {
 
 type Check = fn(Arc<LogUnderTest>) -> BoxFuture<'static, Verdict>;
 
-/// Runs every check of the contract that `make` says how to do, each on a log of its own that `make` makes.
+/// Runs every check that the log from `make` is able to undergo, each on a new log.
 ///
-/// Needs a tokio runtime. Checks of concurrency are sharper on one with several threads, those of expiry may need one with
-/// paused time: run it on both.
+/// Needs a tokio runtime. Checks of concurrency find more on a runtime with several threads, and checks of expiry may
+/// need paused time: run it on both.
 pub async fn certify_stream_log<F, Fut>(mut make: F) -> Certificate
 where
     F: FnMut() -> Fut,
@@ -172,7 +172,7 @@ fn key(id: &str) -> StreamKey {
     StreamKey::new("ann", id)
 }
 
-/// A JSON text that a log which reads and writes it anew would change.
+/// Returns a JSON text that changes if a log parses and serialises it.
 fn chunk(number: u64) -> JsonText {
     JsonText::parse(format!("{{\"n\": {number},  \"price\":1.10}}")).expect("it is JSON in one line")
 }
@@ -202,7 +202,7 @@ async fn read(log: &dyn StreamLog, key: &StreamKey, after: u64) -> Result<Entrie
     entries.map_err(|error| format!("stream {key:?} cannot be read after {after}: {error}"))
 }
 
-/// The next entry, which has to be there soon.
+/// Returns the next entry, which must arrive soon.
 async fn next(entries: &mut Entries) -> Result<Option<Entry>, String> {
     let next = tokio::time::timeout(SOON, entries.next()).await;
     let next = next.map_err(|_| "an event that was written does not come".to_owned())?;
@@ -210,7 +210,7 @@ async fn next(entries: &mut Entries) -> Result<Option<Entry>, String> {
         .map_err(|error| format!("the log could not be read: {error}"))
 }
 
-/// All entries to the end, after which there must be nothing.
+/// Returns all entries up to the end, after which there must be none.
 async fn rest(mut entries: Entries) -> Result<Vec<Entry>, String> {
     let mut all = Vec::new();
     while let Some(entry) = next(&mut entries).await? {
@@ -228,7 +228,7 @@ async fn rest(mut entries: Entries) -> Result<Vec<Entry>, String> {
     }
 }
 
-/// What a reader of a stream with so many chunks and an output gets after a position.
+/// Returns the entries that a reader must get after a position in a stream of so many chunks and an output.
 fn expected(after: u64, chunks: u64) -> Vec<Entry> {
     let chunk = |number| Entry {
         position: Position::new(number),
@@ -241,7 +241,7 @@ fn expected(after: u64, chunks: u64) -> Vec<Entry> {
     (after + 1..=chunks).map(chunk).chain([end]).collect()
 }
 
-/// Checks that a reader got what it should have.
+/// Checks that a reader got the expected entries.
 fn same(got: &[Entry], wanted: &[Entry]) -> Verdict {
     let matching = got
         .iter()

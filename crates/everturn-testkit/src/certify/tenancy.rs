@@ -1,4 +1,4 @@
-//! That tenants cannot reach each other's rows.
+//! Checks that tenants cannot reach each other's snapshots.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::watching::next;
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "a tenant's rows are out of others' reach" => rows_are_out_of_reach,
-    "the same ids of two tenants are two rows" => the_same_ids_are_two_rows,
+    "a tenant's snapshots are out of others' reach" => snapshots_are_out_of_reach,
+    "the same ids of two tenants are two snapshots" => the_same_ids_are_two_snapshots,
     "tenants of similar or hostile names are apart or refused" => similar_names_are_apart,
 }
 
-async fn rows_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
+async fn snapshots_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
     let (own, other) = (scope(), Scope::new("stranger"));
     let mut written = row("s", "a", 1);
     written.parent_id = Some("p".into());
@@ -28,17 +28,17 @@ async fn rows_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
         .get(&other, &"a".into(), Detail::Whole)
         .await
         .map_err(told)?;
-    ensure!(got.is_none(), "a stranger read the row");
+    ensure!(got.is_none(), "a stranger read the snapshot");
     let latest = store
         .latest(&other, &"s".into(), Detail::Whole)
         .await
         .map_err(told)?;
-    ensure!(latest.is_none(), "a stranger found the latest row");
+    ensure!(latest.is_none(), "a stranger found the latest snapshot");
     let listed = store
         .list(&other, &SnapshotQuery::of("s".into()))
         .await
         .map_err(told)?;
-    ensure!(listed.items.is_empty(), "a stranger listed the rows");
+    ensure!(listed.items.is_empty(), "a stranger listed the snapshots");
     let sessions = store
         .sessions(&other, &SessionQuery::default())
         .await
@@ -47,7 +47,10 @@ async fn rows_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
     let children = store.children(&other, &"p".into()).await.map_err(told)?;
     ensure!(children.is_empty(), "a stranger found the children");
     if let Some(mut statuses) = store.watch(&other, &"a".into()) {
-        ensure!(next(&mut statuses).await?.is_none(), "a stranger watches the row");
+        ensure!(
+            next(&mut statuses).await?.is_none(),
+            "a stranger watches the snapshot"
+        );
     }
     let deleted = store
         .delete(&other, &Deletion::Session("s".into()))
@@ -57,16 +60,16 @@ async fn rows_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
             .delete(&other, &Deletion::Snapshots(vec!["a".into()]))
             .await
             .map_err(told)?;
-    ensure!(deleted == 0, "a stranger deleted {deleted} rows");
-    ensure!(get(&*store, "a").await?.is_some(), "the row is gone");
+    ensure!(deleted == 0, "a stranger deleted {deleted} snapshots");
+    ensure!(get(&*store, "a").await?.is_some(), "the snapshot is gone");
     Ok(())
 }
 
-async fn the_same_ids_are_two_rows(store: Arc<dyn SessionStore>) -> Verdict {
+async fn the_same_ids_are_two_snapshots(store: Arc<dyn SessionStore>) -> Verdict {
     let other = Scope::new("stranger");
     save_in(&*store, &scope(), row("s", "a", 1)).await?;
 
-    // A session of that name is new to the stranger, whatever the other tenant has.
+    // The other tenant's session of that name does not exist for the stranger.
     let own = store
         .save(
             &other,
@@ -78,12 +81,12 @@ async fn the_same_ids_are_two_rows(store: Arc<dyn SessionStore>) -> Verdict {
 
     ensure!(
         matches!(own, Ok(Some(_))),
-        "a stranger's row of the same id: {own:?}"
+        "a stranger's snapshot of the same id: {own:?}"
     );
     let first = get(&*store, "a").await?;
     ensure!(
         first == Some(row("s", "a", 1)),
-        "one tenant wrote over the other's row"
+        "one tenant wrote over the other's snapshot"
     );
     Ok(())
 }
@@ -136,13 +139,13 @@ async fn similar_names_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
         let read = store.get(&scope, &"r".into(), Detail::Whole).await;
         ensure!(
             matches!(&read, Ok(Some(read)) if *read == own),
-            "another tenant wrote over the row of {scope:?}"
+            "another tenant wrote over the snapshot of {scope:?}"
         );
         let listed = store.list(&scope, &SnapshotQuery::of("s".into())).await;
         let count = listed.map(|page| page.items.len());
         ensure!(
             matches!(count, Ok(1)),
-            "tenant {scope:?} lists {count:?} rows of its one"
+            "tenant {scope:?} lists {count:?} snapshots of its one"
         );
     }
     Ok(())

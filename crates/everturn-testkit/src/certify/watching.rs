@@ -1,4 +1,4 @@
-//! That watchers hear of changes.
+//! Checks that watchers are told of status changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::row::{row, save, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "a watcher hears the current status at once" => the_current_status_comes_first,
-    "a watcher hears of the last change" => the_last_change_is_heard,
-    "watching a missing row ends at once" => a_missing_row_ends_the_watch,
+    "a watcher is told the current status at once" => the_current_status_comes_first,
+    "a watcher is told of the last change" => the_last_change_is_heard,
+    "watching a missing snapshot ends at once" => a_missing_snapshot_ends_the_watch,
 }
 
 /// How long a notification may take.
@@ -38,7 +38,7 @@ async fn the_current_status_comes_first(store: Arc<dyn SessionStore>) -> Verdict
         let first = next(&mut statuses).await?;
         ensure!(
             first == Some(status),
-            "the row is {status:?}, and the watcher heard {first:?}"
+            "the snapshot is {status:?}, and the watcher heard {first:?}"
         );
     }
     Ok(())
@@ -60,7 +60,7 @@ async fn the_last_change_is_heard(store: Arc<dyn SessionStore>) -> Verdict {
             next(&mut statuses).await?;
         }
 
-        // Beats change the row and not its status.
+        // A heartbeat changes the snapshot and not its status.
         save(&*store, written.clone()).await?;
         written.status = SnapshotStatus::Aborted;
         save(&*store, written).await?;
@@ -76,10 +76,10 @@ async fn the_last_change_is_heard(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-async fn a_missing_row_ends_the_watch(store: Arc<dyn SessionStore>) -> Verdict {
+async fn a_missing_snapshot_ends_the_watch(store: Arc<dyn SessionStore>) -> Verdict {
     if let Some(mut statuses) = store.watch(&scope(), &"nowhere".into()) {
         let first = next(&mut statuses).await?;
-        ensure!(first.is_none(), "a row that does not exist is {first:?}");
+        ensure!(first.is_none(), "a snapshot that does not exist is {first:?}");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Other processes that work on a store: the test's own program, started again.
 //!
-//! A worker runs nothing but the test that started it, which finds its [`Role`] in the environment. It is told what to
-//! do over its standard input and reports over its standard output, in lines of JSON.
+//! A worker runs only the test that started it, which finds its [`Role`] in the environment. It reads orders from its
+//! standard input and writes reports to its standard output, as lines of JSON.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,27 +14,27 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 const VARIABLE: &str = "EVERTURN_CERTIFY_WORKER";
 
-/// Sets our lines apart from what the test runner prints.
+/// Marks the kit's lines among those that the test runner prints.
 const MARK: &str = "everturn-certify ";
 
-/// What a worker is there for.
+/// The role of a worker process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Role {
-    /// Does what it is told.
+    /// Executes orders.
     Obey,
-    /// Saves one turn of a session after the other until it is killed.
+    /// Saves the turns of a session until it is killed.
     Talk { folder: PathBuf, session: String },
 }
 
 impl Role {
-    /// This process's role; `None` in a process that was not started by the kit.
+    /// Returns this process's role; `None` in a process that the kit did not start.
     pub(super) fn own() -> Option<Self> {
         let role = std::env::var(VARIABLE).ok()?;
         Some(serde_json::from_str(&role).expect("only the kit sets this variable"))
     }
 }
 
-/// A process with a role. It is killed when this is dropped.
+/// A process with a role. Dropping this kills it.
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
@@ -43,7 +43,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts this program again to run one test, in a role.
+    /// Starts this program again to run one test in a role.
     pub(super) fn start(test: &str, role: &Role) -> Result<Self, String> {
         let started = || {
             let mut command = Command::new(std::env::current_exe()?);
@@ -64,7 +64,7 @@ impl Worker {
         })
     }
 
-    /// Tells the worker to do something.
+    /// Sends the worker an order.
     pub(super) async fn order(&mut self, order: &impl Serialize) -> Result<(), String> {
         let mut line = serde_json::to_string(order).map_err(|error| error.to_string())?;
         line.push('\n');
@@ -73,7 +73,7 @@ impl Worker {
         sent.map_err(|error| format!("a worker takes no orders: {error}"))
     }
 
-    /// What the worker reports next; `None` when it has ended.
+    /// Returns the worker's next report; `None` when it has ended.
     pub(super) async fn next_report<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
         while let Some(line) = self
             .reports
@@ -82,20 +82,20 @@ impl Worker {
             .map_err(|error| error.to_string())?
         {
             if let Some(report) = line.strip_prefix(MARK) {
-                // A process that is killed may leave half a line.
+                // A killed process may leave half a line.
                 return Ok(serde_json::from_str(report).ok());
             }
         }
         Ok(None)
     }
 
-    /// Ends the worker wherever it is.
+    /// Kills the worker.
     pub(super) async fn kill(&mut self) -> Result<(), String> {
         self.child.kill().await.map_err(|error| error.to_string())
     }
 }
 
-/// In a worker: the next order; `None` when there will be no more.
+/// In a worker: returns the next order, or `None` after the last.
 pub(super) async fn next_order<T: DeserializeOwned>() -> Option<T> {
     let read = || {
         let mut line = String::new();
@@ -105,10 +105,11 @@ pub(super) async fn next_order<T: DeserializeOwned>() -> Option<T> {
     serde_json::from_str(&line).ok()
 }
 
-/// In a worker: reports something.
+/// In a worker: writes a report.
 pub(super) fn report(report: &impl Serialize) {
     let line = serde_json::to_string(report).expect("reports are plain data");
     let mut out = std::io::stdout().lock();
-    // The test runner may have begun a line. A parent that is gone hears nothing, and ends this process.
+    // The test runner may have begun a line. If the parent is gone, the write fails and the parent's death ends this
+    // process.
     let _ = writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush());
 }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_response_is_refused() {
+    fn a_value_that_is_not_a_response_is_refused() {
         assert!(replies(&json!({"modelResponses": [7]})).is_err());
     }
 }

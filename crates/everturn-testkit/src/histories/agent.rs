@@ -1,4 +1,4 @@
-//! An agent whose turns can be predicted.
+//! An agent whose turns are predictable.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use everturn_ai::{FinishReason, Message};
 use everturn_core::{HandlerResult, Registry};
 use serde_json::{Value, json};
 
-/// What is said in a turn.
+/// Returns the user's text of a turn.
 pub(super) fn said(text: u8) -> String {
     format!("say {text}")
 }
 
-/// What a turn adds beside the user's message.
+/// The additions of a turn beside the user's message.
 struct Answer {
     message: Message,
     custom: Value,
@@ -36,7 +36,7 @@ fn answer(said: &str, custom: &Value) -> Answer {
         "weight": 0.1 + f64::from(number) / 3.0,
         "label": "pickled leeks ".repeat(8),
     });
-    // Some are so large that a store may keep them elsewhere.
+    // Some artifacts are so large that a store may keep them separately.
     let artifact = number.is_multiple_of(3).then(|| {
         let length = if number.is_multiple_of(16) { 3_000 } else { 10 };
         let text = format!("{turns} {}", "carrot ".repeat(length));
@@ -83,7 +83,7 @@ async fn turn(turn: Turn) -> HandlerResult<FinishReason> {
     Ok(FinishReason::Stop)
 }
 
-/// The state after a turn, worked out the simple way: everything is copied.
+/// Returns the state after a turn, computed the simple way: by copying everything.
 pub(super) fn after_turn(state: &SessionState, text: u8) -> SessionState {
     let said = said(text);
     let answer = answer(&said, state.custom.as_deref().unwrap_or(&Value::Null));

@@ -1,4 +1,4 @@
-//! The histories as they should be: a list of full snapshots.
+//! The expected histories: a list of whole snapshots.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use serde_json::json;
 
 use super::agent::after_turn;
 
-/// Every row there is, in no order.
+/// Every snapshot, in no order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Model {
-    pub(super) rows: Vec<Snapshot>,
+    pub(super) snapshots: Vec<Snapshot>,
 }
 
 /// Rules of retention, by the clock of the program.
@@ -27,29 +27,33 @@ pub(super) struct Rules {
 
 impl Model {
     pub(super) fn find(&self, id: &SnapshotId) -> Option<&Snapshot> {
-        self.rows.iter().find(|row| row.snapshot_id == *id)
+        self.snapshots.iter().find(|snapshot| snapshot.snapshot_id == *id)
     }
 
     pub(super) fn find_mut(&mut self, id: &SnapshotId) -> Option<&mut Snapshot> {
-        self.rows.iter_mut().find(|row| row.snapshot_id == *id)
+        self.snapshots
+            .iter_mut()
+            .find(|snapshot| snapshot.snapshot_id == *id)
     }
 
-    /// A session's rows, oldest first.
+    /// Returns a session's snapshots, oldest first.
     pub(super) fn session(&self, session: &SessionId) -> Vec<&Snapshot> {
         let own = self
-            .rows
+            .snapshots
             .iter()
-            .filter(|row| row.session_id.as_ref() == Some(session));
+            .filter(|snapshot| snapshot.session_id.as_ref() == Some(session));
         let mut own: Vec<&Snapshot> = own.collect();
-        own.sort_by_key(|row| row.position());
+        own.sort_by_key(|snapshot| snapshot.position());
         own
     }
 
     pub(super) fn latest(&self, session: &SessionId) -> Option<&Snapshot> {
-        self.session(session).into_iter().rfind(|row| !row.orphaned)
+        self.session(session)
+            .into_iter()
+            .rfind(|snapshot| !snapshot.orphaned)
     }
 
-    /// The row that a turn from `parent` leaves, but for its id.
+    /// Returns the snapshot that a turn from `parent` writes, except for its id.
     pub(super) fn turn(
         &self,
         session: &SessionId,
@@ -73,26 +77,27 @@ impl Model {
                     .map_or(0, |turn| turn + 1),
             ),
             state: Some(state),
-            ..self.next_row(session, parent, now)
+            ..self.next_snapshot(session, parent, now)
         })
     }
 
-    /// The row of a background run at a session's end.
+    /// Returns the snapshot of a background run at a session's end.
     pub(super) fn pending(&self, session: &SessionId, id: SnapshotId, now: Timestamp) -> Snapshot {
-        let mut row = Snapshot {
+        let mut snapshot = Snapshot {
             snapshot_id: id,
             status: SnapshotStatus::Pending,
             heartbeat_at: Some(now),
-            ..self.next_row(session, self.latest(session), now)
+            ..self.next_snapshot(session, self.latest(session), now)
         };
-        row.extra
+        snapshot
+            .extra
             .insert("pendingInputs".to_owned(), json!([{"detach": true}]));
-        row
+        snapshot
     }
 
-    fn next_row(&self, session: &SessionId, parent: Option<&Snapshot>, now: Timestamp) -> Snapshot {
+    fn next_snapshot(&self, session: &SessionId, parent: Option<&Snapshot>, now: Timestamp) -> Snapshot {
         let tip = self.latest(session);
-        let after = |row: &Snapshot| row.created_at + SignedDuration::from_micros(1);
+        let after = |snapshot: &Snapshot| snapshot.created_at + SignedDuration::from_micros(1);
         let created_at = [parent, tip]
             .into_iter()
             .flatten()
@@ -107,29 +112,31 @@ impl Model {
         }
     }
 
-    /// Leaves behind what does not lead to `tip`: a new row that goes on from `to`, or `to` itself.
+    /// Orphans the snapshots that do not lead to `tip`, which is `to` itself or a new snapshot that continues it.
     pub(super) fn rewind(&mut self, to: &SnapshotId, tip: &SnapshotId) {
-        // The line that was left behind and is the session's again, and where it had left the other.
+        // The formerly orphaned branch that becomes the session's again, back to where it left the kept one.
         let mut line = HashSet::from([tip.clone()]);
         let mut next = Some(to.clone());
         let mut fork = None;
-        while let Some(row) = next.take().and_then(|id| self.find_mut(&id)) {
-            if !row.orphaned {
-                fork = Some(row.clone());
+        while let Some(snapshot) = next.take().and_then(|id| self.find_mut(&id)) {
+            if !snapshot.orphaned {
+                fork = Some(snapshot.clone());
                 break;
             }
-            row.orphaned = false;
-            line.insert(row.snapshot_id.clone());
-            next.clone_from(&row.parent_id);
+            snapshot.orphaned = false;
+            line.insert(snapshot.snapshot_id.clone());
+            next.clone_from(&snapshot.parent_id);
         }
         let session = self.find(tip).and_then(|tip| tip.session_id.clone());
-        let abandoned = |row: &&mut Snapshot| {
-            row.session_id == session
-                && !line.contains(&row.snapshot_id)
-                && fork.as_ref().is_none_or(|fork| row.position() > fork.position())
+        let abandoned = |snapshot: &&mut Snapshot| {
+            snapshot.session_id == session
+                && !line.contains(&snapshot.snapshot_id)
+                && fork
+                    .as_ref()
+                    .is_none_or(|fork| snapshot.position() > fork.position())
         };
-        for row in self.rows.iter_mut().filter(abandoned) {
-            row.orphaned = true;
+        for snapshot in self.snapshots.iter_mut().filter(abandoned) {
+            snapshot.orphaned = true;
         }
     }
 
@@ -140,8 +147,8 @@ impl Model {
         session: &SessionId,
         now: Timestamp,
     ) -> Snapshot {
-        let origin = self.find(of).expect("a row that was forked");
-        let mut row = Snapshot {
+        let origin = self.find(of).expect("a snapshot that was forked");
+        let mut snapshot = Snapshot {
             updated_at: Some(now),
             finish_reason: origin.finish_reason,
             index: Some(0),
@@ -151,27 +158,29 @@ impl Model {
             extra: origin.extra.clone(),
             ..Snapshot::new(id, session.clone(), now)
         };
-        row.extra.insert(
+        snapshot.extra.insert(
             FORKED_FROM.to_owned(),
             json!({"sessionId": origin.session_id, "snapshotId": of}),
         );
-        if let Some(state) = &mut row.state {
+        if let Some(state) = &mut snapshot.state {
             state.session_id = Some(session.clone());
         }
-        row
+        snapshot
     }
 
     pub(super) fn delete(&mut self, gone: &HashSet<SnapshotId>) {
-        self.rows.retain(|row| !gone.contains(&row.snapshot_id));
+        self.snapshots
+            .retain(|snapshot| !gone.contains(&snapshot.snapshot_id));
     }
 
     pub(super) fn delete_session(&mut self, session: &SessionId) -> usize {
-        let before = self.rows.len();
-        self.rows.retain(|row| row.session_id.as_ref() != Some(session));
-        before - self.rows.len()
+        let before = self.snapshots.len();
+        self.snapshots
+            .retain(|snapshot| snapshot.session_id.as_ref() != Some(session));
+        before - self.snapshots.len()
     }
 
-    /// A row and all that came of it in its session.
+    /// Returns a snapshot and all its descendants in its session.
     pub(super) fn branch(&self, id: &SnapshotId) -> HashSet<SnapshotId> {
         let Some(root) = self.find(id) else {
             return HashSet::new();
@@ -179,15 +188,18 @@ impl Model {
         let mut branch = HashSet::from([id.clone()]);
         loop {
             let more: Vec<SnapshotId> = self
-                .rows
+                .snapshots
                 .iter()
-                .filter(|row| row.session_id == root.session_id && !branch.contains(&row.snapshot_id))
-                .filter(|row| {
-                    row.parent_id
+                .filter(|snapshot| {
+                    snapshot.session_id == root.session_id && !branch.contains(&snapshot.snapshot_id)
+                })
+                .filter(|snapshot| {
+                    snapshot
+                        .parent_id
                         .as_ref()
                         .is_some_and(|parent| branch.contains(parent))
                 })
-                .map(|row| row.snapshot_id.clone())
+                .map(|snapshot| snapshot.snapshot_id.clone())
                 .collect();
             if more.is_empty() {
                 return branch;
@@ -198,7 +210,7 @@ impl Model {
 
     pub(super) fn ancestors(&self, id: &SnapshotId) -> Vec<&SnapshotId> {
         let mut line = Vec::new();
-        let mut next = self.find(id).and_then(|row| row.parent_id.as_ref());
+        let mut next = self.find(id).and_then(|snapshot| snapshot.parent_id.as_ref());
         while let Some(ancestor) = next.and_then(|id| self.find(id)) {
             line.push(&ancestor.snapshot_id);
             next = ancestor.parent_id.as_ref();
@@ -206,27 +218,32 @@ impl Model {
         line
     }
 
-    /// The rows that rules let go. Sessions of which only orphaned rows are left are not listed and so not reached.
+    /// Returns the snapshots that the rules delete. Sessions with orphaned snapshots only are not listed, and so not
+    /// reached.
     pub(super) fn expendable(&self, rules: &Rules) -> HashSet<SnapshotId> {
-        let expendable = |row: &&Snapshot| {
-            let session = row.session_id.as_ref().expect("every row has a session");
-            let old = |row: &Snapshot| rules.horizon.is_some_and(|horizon| row.created_at < horizon);
+        let expendable = |snapshot: &&Snapshot| {
+            let session = snapshot
+                .session_id
+                .as_ref()
+                .expect("every snapshot has a session");
+            let old =
+                |snapshot: &Snapshot| rules.horizon.is_some_and(|horizon| snapshot.created_at < horizon);
             let newer = self
                 .session(session)
                 .into_iter()
-                .filter(|other| other.orphaned == row.orphaned && other.position() > row.position())
+                .filter(|other| other.orphaned == snapshot.orphaned && other.position() > snapshot.position())
                 .count();
             let resumed_here =
-                self.latest(session) == Some(row) && !self.session(session).into_iter().all(old);
-            let labelled = !row.labels.is_empty() && !rules.even_labelled;
+                self.latest(session) == Some(snapshot) && !self.session(session).into_iter().all(old);
+            let labelled = !snapshot.labels.is_empty() && !rules.even_labelled;
             let reached = self.latest(session).is_some();
             reached
-                && (old(row) || rules.count.is_some_and(|count| newer >= count))
-                && row.status != SnapshotStatus::Pending
+                && (old(snapshot) || rules.count.is_some_and(|count| newer >= count))
+                && snapshot.status != SnapshotStatus::Pending
                 && !labelled
                 && !resumed_here
         };
-        let rows = self.rows.iter().filter(expendable);
-        rows.map(|row| row.snapshot_id.clone()).collect()
+        let snapshots = self.snapshots.iter().filter(expendable);
+        snapshots.map(|snapshot| snapshot.snapshot_id.clone()).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! A program under way: the store, and the model beside it.
+//! A program under way: the store and the model beside it.
 
 mod comparison;
 
@@ -20,30 +20,30 @@ use super::model::{Model, Rules};
 use super::step::{Return, Step};
 use crate::certify::ensure;
 
-/// What a step returns: nothing, or what was different.
+/// The result of a step: nothing, or the difference.
 type Played = Result<(), String>;
 
 pub(super) struct Stage {
     store: Arc<dyn SessionStore>,
-    /// Goes on beside what came after a row.
+    /// The agent that branches when it resumes an earlier snapshot.
     agent: Agent,
-    /// Leaves behind what came after a row.
+    /// The agent that rewinds when it resumes an earlier snapshot.
     rewinding: Agent,
     ids_by: SnapshotIds,
     archive: Archive,
     seconds: Arc<AtomicI64>,
     model: Model,
-    /// Every session there ever was, and every row.
+    /// Every session and every snapshot there ever was.
     sessions: Vec<SessionId>,
     ids: Vec<SnapshotId>,
-    /// What the last step was about.
+    /// The snapshot that the last step concerned.
     touched: Option<SnapshotId>,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 enum Taken {
     New(SnapshotId),
-    /// A row that was there already.
+    /// The turn reached an existing snapshot.
     To(SnapshotId),
 }
 
@@ -77,8 +77,8 @@ impl Stage {
         self.sessions[pick % self.sessions.len()].clone()
     }
 
-    /// A row that is or was there; at first, one that never was.
-    fn row(&self, pick: usize) -> SnapshotId {
+    /// Picks a snapshot that exists or existed; before the first, one that never did.
+    fn snapshot(&self, pick: usize) -> SnapshotId {
         match self.ids.len() {
             0 => "never".into(),
             count => self.ids[pick % count].clone(),
@@ -91,11 +91,11 @@ impl Stage {
         session
     }
 
-    /// Adds a row to the model.
-    fn add(&mut self, row: Snapshot) {
-        self.touched = Some(row.snapshot_id.clone());
-        self.ids.push(row.snapshot_id.clone());
-        self.model.rows.push(row);
+    /// Adds a snapshot to the model.
+    fn add(&mut self, snapshot: Snapshot) {
+        self.touched = Some(snapshot.snapshot_id.clone());
+        self.ids.push(snapshot.snapshot_id.clone());
+        self.model.snapshots.push(snapshot);
     }
 
     pub(super) async fn play(&mut self, step: &Step) -> Played {
@@ -109,33 +109,36 @@ impl Stage {
                     .turn(&session, self.model.latest(&session), text, self.now());
                 self.took_turn(reply, expected).map(drop)
             }
-            Step::Resume { row, text } => self.resume(row, text, Timeline::Branching).await,
-            Step::Rewind { row, text } => self.resume(row, text, Timeline::Linear).await,
+            Step::Resume { snapshot, text } => self.resume(snapshot, text, Timeline::Branching).await,
+            Step::Rewind { snapshot, text } => self.resume(snapshot, text, Timeline::Linear).await,
             Step::Pend { session } => self.pend(session).await,
-            Step::Fork { row } => self.fork(row).await,
+            Step::Fork { snapshot } => self.fork(snapshot).await,
             Step::Copy { session } => {
                 let session = self.session(session);
                 let to = self.new_session();
                 let copied = self.archive.copy(session.clone(), to.clone()).await;
                 self.doubled(&session, &to, copied).await
             }
-            Step::Label { row, label, off } => self.label(row, label, off).await,
-            Step::Annotate { row, note } => self.annotate(row, note).await,
-            Step::DeleteSnapshot { row } => {
-                let id = self.row(row);
+            Step::Label { snapshot, label, off } => self.label(snapshot, label, off).await,
+            Step::Annotate { snapshot, note } => self.annotate(snapshot, note).await,
+            Step::DeleteSnapshot { snapshot } => {
+                let id = self.snapshot(snapshot);
                 let there = self.model.find(&id).is_some();
                 let deleted = self.archive.delete_snapshot(id.clone()).await.map_err(text)?;
-                ensure!(deleted == there, "a row was there: {there}; deleted: {deleted}");
+                ensure!(
+                    deleted == there,
+                    "a snapshot was there: {there}; deleted: {deleted}"
+                );
                 self.model.delete(&HashSet::from([id]));
                 Ok(())
             }
-            Step::DeleteBranch { row } => {
-                let id = self.row(row);
+            Step::DeleteBranch { snapshot } => {
+                let id = self.snapshot(snapshot);
                 let branch = self.model.branch(&id);
                 let deleted = self.archive.delete_branch(id).await.map_err(text)?;
                 ensure!(
                     deleted == branch.len() as u64,
-                    "a branch of {} rows, of which {deleted} were deleted",
+                    "a branch of {} snapshots, of which {deleted} were deleted",
                     branch.len()
                 );
                 self.model.delete(&branch);
@@ -147,7 +150,7 @@ impl Stage {
                 let expected = self.model.delete_session(&session);
                 ensure!(
                     deleted == expected as u64,
-                    "a session of {expected} rows, of which {deleted} were deleted"
+                    "a session of {expected} snapshots, of which {deleted} were deleted"
                 );
                 Ok(())
             }
@@ -160,8 +163,8 @@ impl Stage {
         }
     }
 
-    async fn resume(&mut self, row: usize, text: u8, timeline: Timeline) -> Played {
-        let id = self.row(row);
+    async fn resume(&mut self, snapshot: usize, text: u8, timeline: Timeline) -> Played {
+        let id = self.snapshot(snapshot);
         let agent = match timeline {
             Timeline::Linear => &self.rewinding,
             _ => &self.agent,
@@ -181,78 +184,78 @@ impl Stage {
             return self.took_turn(reply, expected).map(drop);
         }
         match self.took_turn(reply, expected)? {
-            Some(Taken::To(row)) => self.model.rewind(&row, &row),
+            Some(Taken::To(snapshot)) => self.model.rewind(&snapshot, &snapshot),
             Some(Taken::New(tip)) if !is_tip => self.model.rewind(&id, &tip),
             _ => {}
         }
         Ok(())
     }
 
-    /// Does in the model what a turn did in the store; says what came of it.
+    /// Repeats in the model the turn that the store has taken, and returns its result.
     fn took_turn(
         &mut self,
         reply: Result<AgentReply, Error>,
         expected: Result<Snapshot, Status>,
     ) -> Result<Option<Taken>, String> {
-        let (reply, row) = match (reply, expected) {
-            (Ok(reply), Ok(row)) => (reply, row),
+        let (reply, snapshot) = match (reply, expected) {
+            (Ok(reply), Ok(snapshot)) => (reply, snapshot),
             (reply, expected) => return same_failure(reply, expected).map(|()| None),
         };
-        let id = reply.snapshot_id().cloned().ok_or("a turn left no row")?;
+        let id = reply.snapshot_id().cloned().ok_or("a turn left no snapshot")?;
         if self.ids_by == SnapshotIds::ContentAddressed {
             let name =
-                SnapshotId::of_state(row.state.as_ref().ok_or("a turn left no state")?).map_err(text)?;
-            ensure!(id == name, "a row is called '{id}' instead of '{name}'");
-            // The same as before is the row that is there.
+                SnapshotId::of_state(snapshot.state.as_ref().ok_or("a turn left no state")?).map_err(text)?;
+            ensure!(id == name, "a snapshot is called '{id}' instead of '{name}'");
+            // With content ids, an equal state is the existing snapshot.
             if self.model.find(&id).is_some() {
                 return Ok(Some(Taken::To(id)));
             }
         }
         self.add(Snapshot {
             snapshot_id: id.clone(),
-            ..row
+            ..snapshot
         });
         Ok(Some(Taken::New(id)))
     }
 
     async fn pend(&mut self, session: usize) -> Played {
         let session = self.session(session);
-        let row = self.model.pending(&session, SnapshotId::fresh(), self.now());
-        let written = row.clone();
+        let snapshot = self.model.pending(&session, SnapshotId::fresh(), self.now());
+        let written = snapshot.clone();
         let mutation = Mutation::new(move |_| Ok(Some(written.clone())));
         self.store
             .save(
                 &Scope::default(),
-                Some(&row.snapshot_id),
+                Some(&snapshot.snapshot_id),
                 Precondition::None,
                 mutation,
             )
             .await
             .map_err(text)?;
-        self.add(row);
+        self.add(snapshot);
         Ok(())
     }
 
-    async fn fork(&mut self, row: usize) -> Played {
-        let id = self.row(row);
+    async fn fork(&mut self, snapshot: usize) -> Played {
+        let id = self.snapshot(snapshot);
         let session = self.new_session();
         let forked = self.archive.fork(id.clone(), session.clone()).await;
-        let expected = match self.model.find(&id).map(|row| row.status) {
+        let expected = match self.model.find(&id).map(|snapshot| snapshot.status) {
             None => Err(Status::NotFound),
             Some(SnapshotStatus::Completed) => Ok(()),
             Some(_) => Err(Status::FailedPrecondition),
         };
         match (forked, expected) {
             (Ok(forked), Ok(())) => {
-                let row = self.model.fork(&id, forked.snapshot_id, &session, self.now());
-                self.add(row);
+                let snapshot = self.model.fork(&id, forked.snapshot_id, &session, self.now());
+                self.add(snapshot);
                 Ok(())
             }
             (forked, expected) => same_failure(forked, expected),
         }
     }
 
-    /// Checks that a session is now there a second time, under names of its own.
+    /// Checks that a session now exists a second time, under ids of its own.
     async fn doubled(&mut self, session: &SessionId, to: &SessionId, count: Result<u64, Error>) -> Played {
         let originals: Vec<Snapshot> = self.model.session(session).into_iter().cloned().collect();
         let count = match (count, originals.is_empty()) {
@@ -263,22 +266,22 @@ impl Stage {
         let copies = self.listed(to).await?;
         ensure!(
             copies.len() == originals.len() && count == copies.len() as u64,
-            "{} rows became {}, reported as {count}",
+            "{} snapshots became {}, reported as {count}",
             originals.len(),
             copies.len()
         );
-        let names = originals.iter().map(|row| row.snapshot_id.clone());
+        let names = originals.iter().map(|snapshot| snapshot.snapshot_id.clone());
         let mut names: HashMap<SnapshotId, SnapshotId> = names
-            .zip(copies.iter().map(|row| row.snapshot_id.clone()))
+            .zip(copies.iter().map(|snapshot| snapshot.snapshot_id.clone()))
             .collect();
         for (original, copy) in originals.into_iter().zip(copies) {
-            // A parent that is gone has a name of its own as well, which nobody else has.
+            // A deleted parent gets a new id too, which no other snapshot has.
             if let (Some(gone), Some(name)) = (&original.parent_id, &copy.parent_id)
                 && !names.contains_key(gone)
             {
                 ensure!(
                     !self.ids.contains(name),
-                    "a copy hangs on a row that it should not know"
+                    "the parent of a copy is a snapshot that it should not know"
                 );
                 names.insert(gone.clone(), name.clone());
             }
@@ -300,8 +303,8 @@ impl Stage {
         Ok(())
     }
 
-    async fn label(&mut self, row: usize, label: u8, off: bool) -> Played {
-        let (id, label) = (self.row(row), format!("label {label}"));
+    async fn label(&mut self, snapshot: usize, label: u8, off: bool) -> Played {
+        let (id, label) = (self.snapshot(snapshot), format!("label {label}"));
         let written = if off {
             self.archive.unlabel(id.clone(), label.clone()).await
         } else {
@@ -322,8 +325,8 @@ impl Stage {
         })
     }
 
-    async fn annotate(&mut self, row: usize, note: u8) -> Played {
-        let id = self.row(row);
+    async fn annotate(&mut self, snapshot: usize, note: u8) -> Played {
+        let id = self.snapshot(snapshot);
         let note = if note == 0 {
             String::new()
         } else {
@@ -336,7 +339,7 @@ impl Stage {
         })
     }
 
-    /// Does to the model's row what was done to the store's; `change` says whether it did anything.
+    /// Changes the model's snapshot as the store's was changed; `change` returns whether it changed anything.
     fn changed(
         &mut self,
         id: &SnapshotId,
@@ -344,15 +347,15 @@ impl Stage {
         change: impl FnOnce(&mut Vec<String>, &mut Option<String>) -> bool,
     ) -> Played {
         let now = self.now();
-        let (written, row) = match (written, self.model.find_mut(id)) {
-            (Ok(written), Some(row)) => (written, row),
+        let (written, snapshot) = match (written, self.model.find_mut(id)) {
+            (Ok(written), Some(snapshot)) => (written, snapshot),
             (written, None) => return same_failure(written, Err::<(), _>(Status::NotFound)),
             (written, Some(_)) => return same_failure(written, Ok(())),
         };
-        if change(&mut row.labels, &mut row.note) {
-            row.updated_at = row.updated_at.max(Some(now));
+        if change(&mut snapshot.labels, &mut snapshot.note) {
+            snapshot.updated_at = snapshot.updated_at.max(Some(now));
         }
-        ensure!(written == *row, "wrote {written:?} instead of {row:?}");
+        ensure!(written == *snapshot, "wrote {written:?} instead of {snapshot:?}");
         self.touched = Some(id.clone());
         Ok(())
     }
@@ -380,7 +383,7 @@ impl Stage {
         let by_session: u64 = report.trimmed.iter().map(|trimmed| trimmed.snapshots).sum();
         ensure!(
             report.snapshots == expendable.len() as u64 && by_session == report.snapshots,
-            "{} rows may go, and {report:?}",
+            "{} snapshots should be deleted, and the report is {report:?}",
             expendable.len()
         );
         for trimmed in report.trimmed {
@@ -393,12 +396,15 @@ impl Stage {
     async fn export(&mut self, session: SessionId, back: Return) -> Played {
         let mut file = Vec::new();
         let exported = self.archive.export(session.clone(), &mut file).await;
-        let rows = self.model.session(&session).len();
-        if rows == 0 {
+        let snapshots = self.model.session(&session).len();
+        if snapshots == 0 {
             return same_failure(exported, Err::<(), _>(Status::NotFound));
         }
         let exported = exported.map_err(text)?;
-        ensure!(exported == rows as u64, "{rows} rows were exported as {exported}");
+        ensure!(
+            exported == snapshots as u64,
+            "{snapshots} snapshots were exported as {exported}"
+        );
         let how = match back {
             Return::Renamed => {
                 let to = self.new_session();
@@ -416,15 +422,15 @@ impl Stage {
                 Import::default()
             }
             Return::Replacing => {
-                // Refused where the session ends in a pending row, which is as good.
+                // This turn is refused if the session ends in a pending snapshot, which serves the purpose as well.
                 let _ = self.agent.chat().resume(session.clone()).run("meanwhile").await;
                 Import::default().replacing()
             }
         };
         let imported = self.archive.import(file.as_slice(), how).await.map_err(text)?;
         ensure!(
-            imported.session_id == session && imported.snapshots == rows as u64,
-            "{rows} rows came back as {imported:?}"
+            imported.session_id == session && imported.snapshots == snapshots as u64,
+            "{snapshots} snapshots came back as {imported:?}"
         );
         Ok(())
     }
@@ -440,7 +446,7 @@ fn text(error: Error) -> String {
     error.to_string()
 }
 
-/// Whether something failed with the status it should have failed with.
+/// Checks that an operation failed with the expected status.
 fn same_failure<T, U>(found: Result<T, Error>, expected: Result<U, Status>) -> Played {
     match (
         found.map_err(|error| (error.status(), error.to_string())),

@@ -1,142 +1,143 @@
-//! What can be done to histories.
+//! The steps of a program.
 
-/// One thing done to the histories in a store. Sessions and rows are picked by number from all there ever were, so that
-/// what is gone is picked as well.
+/// One operation on the histories in a store. Sessions and snapshots are picked by number from all there ever were,
+/// including deleted ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Goes on where a session is, or begins it.
+    /// Continues a session at its tip, or begins it.
     Turn {
-        /// Which session.
+        /// The number of the session.
         session: usize,
-        /// What is said.
+        /// The text of the user.
         text: u8,
     },
-    /// Goes on from a row: a branch, unless it is the latest.
+    /// Continues from a snapshot: a branch, unless it is the latest.
     Resume {
-        /// Which row.
-        row: usize,
-        /// What is said.
+        /// The number of the snapshot.
+        snapshot: usize,
+        /// The text of the user.
         text: u8,
     },
-    /// Goes back to a row and on from there, leaving behind what came after it.
+    /// Rewinds to a snapshot and continues from it, orphaning the snapshots after it.
     Rewind {
-        /// Which row.
-        row: usize,
-        /// What is said.
+        /// The number of the snapshot.
+        snapshot: usize,
+        /// The text of the user.
         text: u8,
     },
-    /// Leaves the row of a background run that is under way.
+    /// Writes the snapshot of a background run that is under way.
     Pend {
-        /// In which session.
+        /// The number of the session.
         session: usize,
     },
-    /// Forks at a row.
+    /// Forks at a snapshot.
     Fork {
-        /// Which row.
-        row: usize,
+        /// The number of the snapshot.
+        snapshot: usize,
     },
     /// Copies a session.
     Copy {
-        /// Which session.
+        /// The number of the session.
         session: usize,
     },
-    /// Puts a label on a row, or takes it off.
+    /// Adds a label to a snapshot, or removes it.
     Label {
-        /// Which row.
-        row: usize,
-        /// Which label.
+        /// The number of the snapshot.
+        snapshot: usize,
+        /// The number of the label.
         label: u8,
-        /// Whether to take it off.
+        /// Whether the label is removed.
         off: bool,
     },
     /// Writes a note.
     Annotate {
-        /// Which row.
-        row: usize,
-        /// Which note.
+        /// The number of the snapshot.
+        snapshot: usize,
+        /// The number of the note.
         note: u8,
     },
-    /// Deletes a row.
+    /// Deletes a snapshot.
     DeleteSnapshot {
-        /// Which row.
-        row: usize,
+        /// The number of the snapshot.
+        snapshot: usize,
     },
-    /// Deletes a row and all that came of it.
+    /// Deletes a snapshot and all its descendants.
     DeleteBranch {
-        /// Which row.
-        row: usize,
+        /// The number of the snapshot.
+        snapshot: usize,
     },
     /// Deletes a session.
     DeleteSession {
-        /// Which session.
+        /// The number of the session.
         session: usize,
     },
-    /// Applies rules of retention to everything.
+    /// Applies rules of retention to all sessions.
     Retain {
-        /// How many steps ago is too old, if that is a rule.
+        /// The age in steps above which snapshots are deleted, if that is a rule.
         age: Option<u8>,
-        /// How many rows of a session are enough, if that is a rule.
+        /// The number of snapshots that a session keeps, if that is a rule.
         count: Option<u8>,
-        /// Whether labels protect no row.
+        /// Whether labelled snapshots are deleted too.
         even_labelled: bool,
     },
     /// Exports a session and imports it again.
     Export {
-        /// Which session.
+        /// The number of the session.
         session: usize,
-        /// In what way it comes back.
+        /// How the session is imported.
         back: Return,
     },
 }
 
-/// In what way an exported session comes back.
+/// How an exported session is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Return {
     /// Under another name.
     Renamed,
     /// After the original was deleted.
     AfterDeletion,
-    /// In place of the original, which went on meanwhile.
+    /// In place of the original, which continued meanwhile.
     Replacing,
-    /// Not at all, because the original is still there.
+    /// Refused, because the original still exists.
     Refused,
 }
 
 impl Step {
-    /// The step that a random number stands for. Turns are the most frequent, so that there is something to work with.
+    /// Returns the step for a random number. Turns are the most frequent, so that the other steps have snapshots to
+    /// work on.
     pub fn from_random(number: u64) -> Self {
         let [kind, detail, flags, _, pick, ..] = number.to_le_bytes();
-        let (row, session) = (usize::from(pick), usize::from(pick));
+        let (snapshot, session) = (usize::from(pick), usize::from(pick));
         let rule = |value: u8, given: u8| (flags & given != 0).then_some(value);
         match kind % 32 {
             0..=9 => Self::Turn {
                 session: session % 3,
-                // Few enough that the same is said again.
+                // So few texts that some are repeated.
                 text: detail % 64,
             },
             10..=12 => Self::Resume {
-                row,
+                snapshot,
                 text: detail % 16,
             },
             13..=15 => Self::Rewind {
-                row,
+                snapshot,
                 text: detail % 16,
             },
             16 => Self::Pend { session },
-            17 | 18 => Self::Fork { row },
+            17 | 18 => Self::Fork { snapshot },
             19 => Self::Copy { session },
             20 | 21 => Self::Label {
-                row,
+                snapshot,
                 label: detail % 3,
                 off: flags & 1 != 0,
             },
             22 => Self::Annotate {
-                row,
+                snapshot,
                 note: detail % 3,
             },
-            23 | 24 => Self::DeleteSnapshot { row },
-            25 => Self::DeleteBranch { row },
+            23 | 24 => Self::DeleteSnapshot { snapshot },
+            25 => Self::DeleteBranch { snapshot },
             26 => Self::DeleteSession { session },
             27 | 28 => Self::Retain {
                 age: rule(detail % 24, 1),

@@ -183,7 +183,7 @@ async fn a_model_that_was_never_recorded_is_named() {
 }
 
 #[tokio::test]
-async fn what_a_test_ignores_does_not_matter() {
+async fn ignored_fields_do_not_tell_requests_apart() {
     let folder = Folder::new();
     let seeded = |seed: u32| ModelRequest {
         config: Some(json!({"seed": seed})),

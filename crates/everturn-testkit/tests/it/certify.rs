@@ -31,7 +31,7 @@ async fn every_planted_defect_is_caught() {
 }
 
 #[tokio::test]
-async fn a_store_that_keeps_every_snapshot_by_itself_is_found_to_grow() {
+async fn a_store_that_keeps_every_snapshot_whole_is_found_to_grow() {
     let store = Arc::new(MemoryStore::new());
 
     let certificate = certify_growth(store.clone(), async || documents(&store).await).await;
@@ -40,7 +40,7 @@ async fn a_store_that_keeps_every_snapshot_by_itself_is_found_to_grow() {
 }
 
 #[tokio::test]
-async fn a_size_that_is_not_the_stores_is_noticed() {
+async fn a_wrong_measure_of_the_stores_size_is_noticed() {
     let certificate = certify_growth(Arc::new(MemoryStore::new()), async || 4_096).await;
 
     assert_eq!(certificate.broken().count(), 1, "{certificate}");

@@ -61,6 +61,6 @@ fn a_chunk_too_many_is_a_failure() {
 
 #[test]
 #[should_panic(expected = "at /message: expected {}, found nothing")]
-fn what_is_missing_is_a_failure() {
+fn a_missing_value_is_a_failure() {
     conformance::assert_contains(&json!({"usage": {}}), &json!({"message": {}}));
 }

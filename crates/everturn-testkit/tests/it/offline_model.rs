@@ -42,7 +42,7 @@ async fn small_talk_is_answered() {
 }
 
 #[tokio::test]
-async fn it_remembers_the_conversation_it_is_given() {
+async fn the_model_remembers_the_conversation() {
     let conversation = [
         Message::user("I like leeks."),
         Message::model("Good."),
@@ -56,7 +56,7 @@ async fn it_remembers_the_conversation_it_is_given() {
 }
 
 #[tokio::test]
-async fn it_uses_a_tool_and_reports_what_that_answered() {
+async fn the_model_calls_a_tool_and_reports_its_answer() {
     let registry = Registry::new();
     OfflineModel::new().register(&registry, "offline").unwrap();
     let weather = Tool::new(

@@ -44,7 +44,7 @@ async fn a_script_that_is_over_says_so() {
 }
 
 #[tokio::test]
-async fn a_script_can_go_on_otherwise() {
+async fn a_script_can_have_a_fallback_reply() {
     let model = ScriptedModel::new()
         .reply("one")
         .otherwise(|request| format!("message {}", request.messages.len()));
@@ -243,7 +243,7 @@ fn asserting_another_number_of_calls_fails() {
 }
 
 #[tokio::test]
-async fn what_the_model_says_about_itself_is_registered() {
+async fn the_info_of_the_model_is_registered() {
     let registry = Registry::new();
     let info = ModelInfo {
         label: Some("Chef".to_owned()),

@@ -1,4 +1,4 @@
-//! Stream logs that break one promise each, to show that the kit can tell.
+//! Stream logs that each break one promise, to show that the kit catches them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,53 +16,53 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What is wrong with a [`DefectiveLog`].
+/// The defect of a [`DefectiveLog`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamDefect {
-    /// Reads what is there, and only then begins to listen: what was written in between is missing.
+    /// Reads the existing events before it begins to listen, and so misses events written in between.
     GapAfterReplay,
-    /// Listens from before the last event that it has read.
+    /// Listens from before the last event that it has read, and so repeats it.
     DuplicateAfterReplay,
-    /// Gives events that are there together in the wrong order.
+    /// Returns existing events in the wrong order.
     OutOfOrder,
     /// Counts positions from zero.
     PositionsFromZero,
-    /// Lets a reader that has seen more than there is wait for ever.
+    /// Lets a reader with a position past the end wait for ever.
     LostEnd,
-    /// Reads chunks and writes them anew.
+    /// Parses and serialises chunks.
     RewrittenText,
-    /// Lets all readers of a stream share one place in it.
+    /// Lets all readers of a stream share one position.
     SharedPlace,
-    /// Lets a writer wait for its slowest reader.
+    /// Lets a writer wait for the slowest reader.
     WaitsForReaders,
-    /// Does not notice that a writer has gone.
+    /// Does not notice that a writer was dropped.
     SilentLoss,
-    /// Keeps all scopes' streams in one place.
+    /// Mixes the streams of all scopes.
     SharedScopes,
-    /// Puts scope and id together with a slash between them.
+    /// Joins scope and id with a slash.
     JoinedKeys,
-    /// Says of a stream of another scope that it is not one's own.
+    /// Tells a stream of another scope from a missing one.
     ToldApart,
-    /// Lets a key be opened again while there is a stream of it.
+    /// Lets a key be opened again while its stream exists.
     ReusedKeys,
-    /// Takes an unknown stream for an empty one.
+    /// Reads an unknown stream as an empty one.
     UnknownIsEmpty,
-    /// Never lets a stream go.
+    /// Never expires a stream.
     Eternal,
-    /// Lets streams go that are being written.
+    /// Expires streams that are being written.
     ExpiringWriters,
-    /// Never gives the key of a stream free.
+    /// Never frees the key of a stream.
     TakenForGood,
-    /// Shows everybody the private text of an error.
+    /// Shows every reader the private text of an error.
     PublishedErrors,
-    /// Keeps a request to stop to itself.
+    /// Does not pass a request to stop on to the writer.
     DeafToStops,
-    /// Ends a stream when somebody asks its writer to stop.
+    /// Ends a stream when its writer is asked to stop.
     StopThatEnds,
     /// Keeps streams of any size.
     Unbounded,
-    /// Drops what is too large and goes on after it.
+    /// Drops events beyond the limit and continues after them.
     GapAtTheBound,
 }
 
@@ -94,7 +94,7 @@ impl StreamDefect {
     ];
 }
 
-/// A log in memory with a defect. Time is that of [`tokio::time`].
+/// An in-memory log with a defect. It uses the time of [`tokio::time`].
 #[derive(Debug, Clone)]
 pub struct DefectiveLog {
     log: MemoryStreamLog,
@@ -106,12 +106,12 @@ pub struct DefectiveLog {
 
 #[derive(Default)]
 struct Streams {
-    /// Every key that was ever opened, and how often.
+    /// How often each key was opened.
     opened: HashMap<StreamKey, u64>,
     since: HashMap<StreamKey, Instant>,
-    /// How far each reader has come.
+    /// The position of each reader.
     readers: HashMap<StreamKey, Vec<Weak<AtomicU64>>>,
-    /// The one place that all readers of a stream share.
+    /// The one position that all readers of a stream share.
     places: HashMap<StreamKey, Arc<tokio::sync::Mutex<Entries>>>,
     written: HashMap<StreamKey, Arc<AtomicU64>>,
     ended: HashSet<StreamKey>,
@@ -126,7 +126,7 @@ impl std::fmt::Debug for Streams {
 }
 
 impl DefectiveLog {
-    /// A log that keeps finished streams for that long and so many bytes of each, or would but for its defect.
+    /// Creates a log that keeps finished streams for that long and so many bytes of each, except for its defect.
     pub fn new(defect: StreamDefect, keep_for: Duration, max_stream_bytes: usize) -> Self {
         let most = match defect {
             StreamDefect::Unbounded | StreamDefect::GapAtTheBound => usize::MAX,
@@ -152,7 +152,7 @@ impl DefectiveLog {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The key that the defect makes of one.
+    /// Returns the key as the defect changes it.
     fn key(&self, key: &StreamKey) -> StreamKey {
         match self.defect {
             StreamDefect::SharedScopes => StreamKey::new("everybody", key.id()),
@@ -165,7 +165,7 @@ impl DefectiveLog {
         }
     }
 
-    /// What is said of a stream that the log does not know.
+    /// Returns the error for an unknown stream.
     fn unknown(&self, key: &StreamKey, error: Error) -> Error {
         let is_foreign = self.streams().opened.keys().any(|other| other.id() == key.id());
         if self.defect == StreamDefect::ToldApart && error.status() == Status::NotFound && is_foreign {
@@ -174,7 +174,7 @@ impl DefectiveLog {
         error
     }
 
-    /// Entries as the defect shows them.
+    /// Returns the entries as the defect changes them.
     async fn entries(&self, key: &StreamKey, after: Position) -> Result<Entries> {
         let entries = self.log.read(key, after).await?;
         Ok(match self.defect {
@@ -199,7 +199,7 @@ impl DefectiveLog {
         })
     }
 
-    /// What is there now; then, a little later, what is new by then.
+    /// Returns the existing entries and, a little later, those that are new by then.
     fn replayed(&self, key: StreamKey, after: Position, mut entries: Entries) -> Entries {
         let mut there = Vec::new();
         while let Some(Some(entry)) = entries.next().now_or_never() {
@@ -254,7 +254,7 @@ impl DefectiveLog {
             .boxed()
     }
 
-    /// Whether a reader is far behind.
+    /// Returns whether some reader is far behind `position`.
     fn is_ahead(&self, key: &StreamKey, position: Position) -> bool {
         let streams = self.streams();
         let mut readers = streams
@@ -347,7 +347,7 @@ struct DefectiveWriter {
     key: StreamKey,
     inner: Option<Box<dyn StreamWriter>>,
     bytes: AtomicUsize,
-    /// A request to stop that never comes.
+    /// A token for requests to stop that is never cancelled.
     deaf: CancellationToken,
 }
 
@@ -403,7 +403,7 @@ impl StreamWriter for DefectiveWriter {
 impl Drop for DefectiveWriter {
     fn drop(&mut self) {
         if self.log.defect == StreamDefect::SilentLoss {
-            // Its end is what tells the readers.
+            // Dropping the inner writer would end the stream and tell its readers.
             std::mem::forget(self.inner.take());
         }
     }

@@ -1,4 +1,4 @@
-//! That all this holds between processes.
+//! Checks that the promises hold between two handles, as between processes.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::super::ensure;
 use super::{LogUnderTest, SOON, Verdict, expected, finish, key, list_promises, read, rest, same, write};
 
 list_promises! {
-    "a stream is followed from elsewhere without gap or duplicate" => followed,
-    "a key is opened once by all" => once,
-    "a stop from elsewhere reaches the writer" => stopped,
-    "elsewhere too, a writer that goes without finishing ends its stream" => lost,
+    "a stream is followed from another process without gap or duplicate" => followed,
+    "a key is opened once across processes" => once,
+    "a stop from another process reaches the writer" => stopped,
+    "another process sees the end of a stream whose writer was dropped" => lost,
 }
 
 impl LogUnderTest {

@@ -1,4 +1,4 @@
-//! That every stream ends, once, and that everybody hears how.
+//! Checks that every stream ends once and that every reader learns how.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use super::super::ensure;
 use super::{LogUnderTest, SOON, Verdict, expected, finish, key, list_promises, next, rest, same, write};
 
 list_promises! {
-    "an error ends a stream with its status, its details and its audience" => errors_are_kept,
-    "a writer that goes without finishing ends its stream with an error" => a_lost_writer,
-    "a writer that goes at once leaves a stream that has an end" => a_writer_that_goes_at_once,
-    "a stop reaches the writer and leaves the stream to it" => a_stop_is_passed_on,
-    "a stop of a stream that is over changes nothing" => a_late_stop,
+    "an error ends a stream and keeps its status, details and audience" => errors_are_kept,
+    "a writer dropped without finishing ends its stream with an error" => a_lost_writer,
+    "a writer dropped before its first event leaves a stream with an end" => a_writer_that_goes_at_once,
+    "a stop reaches the writer and does not end the stream" => a_stop_is_passed_on,
+    "a stop of a finished stream changes nothing" => a_late_stop,
 }
 
 fn failure(entries: &[Entry]) -> Result<&Error, String> {

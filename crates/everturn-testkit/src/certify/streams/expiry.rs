@@ -1,4 +1,4 @@
-//! That finished streams go when their time has come, and no others.
+//! Checks that finished streams, and no others, expire in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::{Expiry, LogUnderTest, Verdict, expected, finish, key, list_promises,
 
 list_promises! {
     "a finished stream is kept for its time and not longer" => kept_for_its_time,
-    "a stream that broke off expires too" => a_lost_one_expires,
+    "a stream whose writer was lost expires" => a_lost_one_expires,
     "a stream that is written never expires" => a_written_one_never_does,
-    "the key of an expired stream is free, and what was there does not come back" => the_key_is_free,
+    "the key of an expired stream is free, and its events do not come back" => the_key_is_free,
 }
 
 impl LogUnderTest {
@@ -23,7 +23,7 @@ impl LogUnderTest {
             .ok_or_else(|| "time cannot be made to pass".to_owned())
     }
 
-    /// Lets about that share of the time pass for which streams are kept.
+    /// Lets about that percentage of the keeping time pass.
     async fn pass(&self, percent: u32) -> Verdict {
         let Expiry { keep_for, pass } = self.expiry()?;
         pass(*keep_for * percent / 100 + Duration::from_millis(1)).await;
@@ -71,7 +71,7 @@ async fn a_written_one_never_does(log: Arc<LogUnderTest>) -> Verdict {
     write(&*writer, 1..=3).await?;
 
     log.pass(300).await?;
-    // Opening is when logs sweep.
+    // Logs sweep expired streams when a stream is opened.
     finish(log.open("other").await?).await?;
     write(&*writer, 4..=6).await?;
     finish(writer).await?;

@@ -1,4 +1,4 @@
-//! That readers follow a stream while it is written, without a gap and without a duplicate.
+//! Checks that readers follow a stream while it is written, without gaps or duplicates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::{
 
 list_promises! {
     "an event is read as soon as it is written" => at_once,
-    "a reader waits for what has not been written" => waits,
-    "between what was there and what comes is neither gap nor duplicate" => seamless,
+    "a reader waits for events that are not written yet" => waits,
+    "a reader sees neither gap nor duplicate between existing and new events" => seamless,
     "readers that come and go get every event once" => come_and_go,
-    "nobody waits for a slow reader" => nobody_waits,
+    "neither writers nor readers wait for a slow reader" => nobody_waits,
 }
 
 async fn at_once(log: Arc<LogUnderTest>) -> Verdict {
@@ -49,7 +49,7 @@ async fn waits(log: Arc<LogUnderTest>) -> Verdict {
     same(&rest(ahead).await?, &expected(5, 8))
 }
 
-/// Readers begin at every moment of a stream's life, while it is written as fast as it can be.
+/// Readers begin at every moment of a stream's life while it is written at full speed.
 async fn seamless(log: Arc<LogUnderTest>) -> Verdict {
     const CHUNKS: u64 = 200;
     for round in 0..4_u64 {
@@ -101,7 +101,7 @@ async fn come_and_go(log: Arc<LogUnderTest>) -> Verdict {
         loop {
             let after = seen.len() as u64;
             let mut entries = read(&*log.log, &key("s"), after).await?;
-            // A few events, and the reader is gone.
+            // The reader leaves after a few events.
             for _ in 0..5 {
                 match next(&mut entries).await? {
                     Some(entry) if entry.event.is_end() => {

@@ -1,4 +1,4 @@
-//! That a stream is known by its key, and by nothing else.
+//! Checks that a stream is identified by its whole key.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::{LogUnderTest, Verdict, expected, finish, key, list_promises, read, r
 list_promises! {
     "a stream that nobody opened is unknown" => unknown,
     "a key is opened once" => once,
-    "of many who open a key at once, one does" => one_of_many,
+    "of many concurrent openings of a key one succeeds" => one_of_many,
     "a stream is out of reach in other scopes" => scopes_are_apart,
     "similar and hostile keys are apart or refused" => hostile_keys,
 }
 
-/// How reading and stopping a stream are refused: what is said of both.
+/// Returns the status and message with which both reading and stopping a stream are refused.
 async fn refusals(log: &dyn StreamLog, key: &StreamKey) -> Result<(Status, String), String> {
     let Err(read) = log.read(key, Position::START).await else {
         return Err(format!("{key:?} can be read"));

@@ -1,20 +1,20 @@
-//! That events come as they were written, wherever a reader starts.
+//! Checks that events are read in the order of writing from every position.
 
 use std::sync::Arc;
 
 use super::{LogUnderTest, Verdict, expected, finish, list_promises, rest, same, write};
 
 list_promises! {
-    "events come in order, at their positions, as the very text" => in_order,
+    "events are read in order, at their positions, with identical text" => in_order,
     "a reader starts after any event" => from_anywhere,
-    "a reader that has seen more than there is gets the end" => beyond_the_end,
+    "a reader with a position past the end gets the end" => beyond_the_end,
     "a stream without chunks has an end" => empty,
-    "a stream is read as often as one likes" => again_and_again,
+    "a stream can be read any number of times" => again_and_again,
 }
 
 const CHUNKS: u64 = 40;
 
-/// A log with a finished stream.
+/// Writes a finished stream into the log.
 async fn filled(log: &LogUnderTest, chunks: u64) -> Verdict {
     let writer = log.open("s").await?;
     write(&*writer, 1..=chunks).await?;

@@ -1,4 +1,4 @@
-//! That a stream which grows too large ends, and nothing else does.
+//! Checks that a stream that grows too large ends and that other streams do not.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::super::ensure;
 use super::{LogUnderTest, Verdict, expected, finish, list_promises, rest, same, write};
 
 list_promises! {
-    "a stream that grows too large ends with RESOURCE_EXHAUSTED after what was kept" => too_large,
+    "a stream that grows too large ends with RESOURCE_EXHAUSTED after its kept events" => too_large,
     "a stream within its bound is kept whole" => within,
 }
 
-/// A chunk of about that share of what is kept of a stream.
+/// Returns a chunk of about one part of the size that is kept of a stream.
 fn share(log: &LogUnderTest, part: usize) -> Result<JsonText, String> {
     let most = log.max_stream_bytes.ok_or("it is not known how much is kept")?;
     JsonText::of(&"x".repeat(most / part)).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Whether the store has what the model has, looked at from all sides.
+//! Comparing the store with the model through every read.
 
 use everturn_agent::archive::ArtifactChange;
 use everturn_agent::store::{SessionQuery, SnapshotQuery};
@@ -8,45 +8,51 @@ use everturn_core::Status;
 use super::{Played, Stage, same_failure, text};
 use crate::certify::ensure;
 
-/// How many rows a page has when everything is compared: few, so that there are several.
+/// The page size when everything is compared: small, so that there are several pages.
 const PAGE: usize = 4;
 
 impl Stage {
-    /// A session's rows in the store, oldest first.
+    /// Returns a session's snapshots in the store, oldest first.
     pub(super) async fn listed(&self, session: &SessionId) -> Result<Vec<Snapshot>, String> {
         let mut query = SnapshotQuery::of(session.clone())
             .oldest_first()
             .with_orphaned()
             .whole()
             .limit(PAGE);
-        let mut rows = Vec::new();
+        let mut snapshots = Vec::new();
         loop {
             let page = self.archive.list(&query).await.map_err(text)?;
-            ensure!(page.items.len() <= PAGE, "a page has {} rows", page.items.len());
-            rows.extend(page.items);
+            ensure!(
+                page.items.len() <= PAGE,
+                "a page has {} snapshots",
+                page.items.len()
+            );
+            snapshots.extend(page.items);
             let Some(next) = page.next else {
-                return Ok(rows);
+                return Ok(snapshots);
             };
             query.after = Some(next);
         }
     }
 
-    /// Whether the store has what the model has, and nothing else.
+    /// Checks that the store has exactly the snapshots of the model.
     pub(in crate::histories) async fn compare(&self) -> Played {
         for session in &self.sessions {
-            let rows = self.listed(session).await?;
+            let snapshots = self.listed(session).await?;
             let expected = self.model.session(session);
             ensure!(
-                rows.iter().eq(expected.iter().copied()),
-                "session '{session}' has\n{rows:#?}\ninstead of\n{expected:#?}"
+                snapshots.iter().eq(expected.iter().copied()),
+                "session '{session}' has\n{snapshots:#?}\ninstead of\n{expected:#?}"
             );
-            let named_by_content = rows.iter().filter(|row| row.snapshot_id.is_content_addressed());
-            for row in named_by_content {
-                let holds = row.verify().map_err(text)?;
+            let named_by_content = snapshots
+                .iter()
+                .filter(|snapshot| snapshot.snapshot_id.is_content_addressed());
+            for snapshot in named_by_content {
+                let holds = snapshot.verify().map_err(text)?;
                 ensure!(
                     holds,
                     "'{}' does not hold what it is named after",
-                    row.snapshot_id
+                    snapshot.snapshot_id
                 );
             }
         }
@@ -88,17 +94,17 @@ impl Stage {
         Ok(())
     }
 
-    /// Looks at one row from all sides.
+    /// Compares everything that can be read about one snapshot.
     async fn compare_around(&self, id: &SnapshotId) -> Played {
         let found = self.archive.get(id.clone()).await;
-        let Some(row) = self.model.find(id) else {
+        let Some(snapshot) = self.model.find(id) else {
             return same_failure(found, Err::<(), _>(Status::NotFound));
         };
         ensure!(
-            found.map_err(text)? == *row,
-            "a row is another by its id than in its session"
+            found.map_err(text)? == *snapshot,
+            "a snapshot is another by its id than in its session"
         );
-        let session = row.session_id.clone().expect("every row has a session");
+        let session = snapshot.session_id.clone().expect("every snapshot has a session");
 
         let latest = self.archive.latest(session.clone()).await;
         match self.model.latest(&session) {
@@ -106,23 +112,25 @@ impl Stage {
                 let latest = latest.map_err(text)?;
                 ensure!(
                     latest == *expected,
-                    "the latest row of '{session}' is '{}'",
+                    "the latest snapshot of '{session}' is '{}'",
                     latest.snapshot_id
                 );
             }
-            // All that is left of it was left behind.
+            // Only orphaned snapshots are left of the session.
             None => same_failure(latest, Err::<(), _>(Status::NotFound))?,
         }
         let ancestors = self.archive.ancestors(id.clone()).await.map_err(text)?;
-        let ancestors: Vec<&SnapshotId> = ancestors.iter().map(|row| &row.snapshot_id).collect();
+        let ancestors: Vec<&SnapshotId> = ancestors.iter().map(|snapshot| &snapshot.snapshot_id).collect();
         ensure!(
             ancestors == self.model.ancestors(id),
             "the ancestors of '{id}' are {ancestors:?}"
         );
         let tree = self.archive.tree(session.clone()).await.map_err(text)?;
         let printed = tree.to_string();
-        for row in self.model.session(&session) {
-            let node = tree.find(&row.snapshot_id).ok_or("the tree lacks a row")?;
+        for snapshot in self.model.session(&session) {
+            let node = tree
+                .find(&snapshot.snapshot_id)
+                .ok_or("the tree lacks a snapshot")?;
             let children: Vec<&SnapshotId> = node
                 .children()
                 .map(|child| &child.snapshot().snapshot_id)
@@ -131,22 +139,22 @@ impl Stage {
                 .model
                 .session(&session)
                 .into_iter()
-                .filter(|child| child.parent_id.as_ref() == Some(&row.snapshot_id))
+                .filter(|child| child.parent_id.as_ref() == Some(&snapshot.snapshot_id))
                 .map(|child| &child.snapshot_id)
                 .collect();
             ensure!(
                 children == expected,
                 "'{}' has children {children:?}",
-                row.snapshot_id
+                snapshot.snapshot_id
             );
             ensure!(
-                printed.contains(row.snapshot_id.as_str()),
+                printed.contains(snapshot.snapshot_id.as_str()),
                 "the printed tree lacks '{}'",
-                row.snapshot_id
+                snapshot.snapshot_id
             );
         }
         let stored = self.archive.children(id.clone()).await.map_err(text)?;
-        let node = tree.find(id).ok_or("the tree lacks a row")?;
+        let node = tree.find(id).ok_or("the tree lacks a snapshot")?;
         let children: Vec<&Snapshot> = node.children().map(|child| child.snapshot()).collect();
         ensure!(
             stored.iter().eq(children),
@@ -161,8 +169,8 @@ impl Stage {
             return same_failure(difference, Err::<(), _>(Status::NotFound));
         };
         let difference = difference.map_err(text)?;
-        let messages = |row: &Snapshot| -> Vec<_> {
-            let state = row.state.iter();
+        let messages = |snapshot: &Snapshot| -> Vec<_> {
+            let state = snapshot.state.iter();
             state.flat_map(|state| state.messages.iter().cloned()).collect()
         };
         let (left_messages, right_messages) = (messages(left), messages(right));
@@ -177,8 +185,8 @@ impl Stage {
                 && difference.only_right == right_messages[common..],
             "the difference of '{one}' and '{other}' is {difference:?}"
         );
-        let custom = |row: &Snapshot| {
-            let custom = row.state.as_ref().and_then(|state| state.custom.as_deref());
+        let custom = |snapshot: &Snapshot| {
+            let custom = snapshot.state.as_ref().and_then(|state| state.custom.as_deref());
             custom.cloned().unwrap_or_default()
         };
         let patched = difference
@@ -209,9 +217,9 @@ impl Stage {
     }
 }
 
-/// A row's artifacts, by their names.
-fn artifacts_of(row: &Snapshot) -> Vec<Artifact> {
-    let state = row.state.iter();
+/// Returns a snapshot's artifacts, sorted by name.
+fn artifacts_of(snapshot: &Snapshot) -> Vec<Artifact> {
+    let state = snapshot.state.iter();
     let mut artifacts: Vec<Artifact> = state.flat_map(|state| state.artifacts.iter().cloned()).collect();
     artifacts.sort_by(|one, other| one.name.cmp(&other.name));
     artifacts
