@@ -116,7 +116,7 @@ impl EventStream {
         })
     }
 
-    /// The stream's name, if the server keeps it.
+    /// Returns the stream's name if the server keeps it.
     pub(crate) fn id(&self) -> Option<&Arc<str>> {
         self.id.as_ref()
     }
@@ -287,6 +287,8 @@ fn named_in(headers: &HeaderMap) -> Option<Arc<str>> {
     (!id.is_empty()).then(|| Arc::from(id))
 }
 
+/// Returns the headers that name a stream and the last event seen.
+///
 /// # Errors
 /// `INVALID_ARGUMENT` if an id cannot be sent.
 fn headers_for(stream: Option<&str>, last_event: Option<&str>) -> Result<HeaderMap> {

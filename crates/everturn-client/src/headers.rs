@@ -1,4 +1,4 @@
-//! What every request says about who sends it.
+//! The headers of every request.
 
 use std::fmt;
 use std::future::Future;
@@ -10,7 +10,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 type Provider = dyn Fn(Context) -> BoxFuture<'static, HandlerResult<HeaderMap>> + Send + Sync;
 
-/// Headers that are always the same, and those that are asked for before each request.
+/// The fixed headers, and the provider that is asked before each request.
 #[derive(Clone, Default)]
 pub(crate) struct Headers {
     fixed: HeaderMap,
@@ -18,14 +18,16 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
+    /// Adds a fixed header.
+    ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not a header.
+    /// `INVALID_ARGUMENT` if it is not a valid header.
     pub(crate) fn insert(&mut self, name: &str, value: &str) -> Result<()> {
         let wrong =
             |what| Error::invalid_argument(format!("'{name}' is not a header: its {what} is not allowed"));
         let parsed: HeaderName = name.parse().map_err(|_| wrong("name"))?;
         let mut value: HeaderValue = value.parse().map_err(|_| wrong("value"))?;
-        // Nearly every header that is set by hand is a credential; a debug print must not show it.
+        // Nearly every header that is set by hand is a credential, which a debug print must not show.
         value.set_sensitive(true);
         self.fixed.insert(parsed, value);
         Ok(())
@@ -39,10 +41,10 @@ impl Headers {
         self.provider = Some(Arc::new(move |context| Box::pin(provider(context))));
     }
 
-    /// The headers of one request.
+    /// Returns the headers of one request.
     ///
     /// # Errors
-    /// What the provider fails with.
+    /// The error of the provider.
     pub(crate) async fn get(&self, context: &Context) -> Result<HeaderMap> {
         let mut headers = self.fixed.clone();
         if let Some(provider) = &self.provider {

@@ -44,16 +44,16 @@
 //!
 //! # What happens when something breaks
 //!
-//! | what | then |
+//! | event | effect |
 //! |---|---|
-//! | the server cannot be reached | tried again: see [`Retries`] |
-//! | the connection breaks in a turn, and the server keeps the stream | the turn goes on over another connection |
+//! | the server cannot be reached | the request is retried: see [`Retries`] |
+//! | the connection breaks in a turn, and the server keeps the stream | the turn continues over another connection |
 //! | it breaks, and the server does not keep the stream | `UNAVAILABLE` with [`STREAM_BROKEN`]; the turn is never sent twice |
 //! | the server no longer knows the stream | `NOT_FOUND` |
-//! | reading or aborting fails on the way | tried again |
-//! | the connection breaks while a background run is watched | `UNAVAILABLE` with [`STREAM_BROKEN`]; the run goes on, and can be watched again |
-//! | a background run loses its worker | waited for: see [`ClientBuilder::takeover_patience`] |
-//! | the server refuses | its status, its message and its details |
+//! | reading or aborting fails on the way | the request is retried |
+//! | the connection breaks while a background run is watched | `UNAVAILABLE` with [`STREAM_BROKEN`]; the run continues, and can be watched again |
+//! | a background run loses its worker | the client waits for a takeover: see [`ClientBuilder::takeover_patience`] |
+//! | the server refuses | an error with the server's status, message and details |
 //!
 //! | to | see |
 //! |---|---|
@@ -87,7 +87,7 @@ pub use self::retries::Retries;
 #[cfg(feature = "websocket")]
 pub use self::websocket::AgentSocket;
 
-/// What fuzzing and property tests drive.
+/// The parsers, for fuzzing and property tests.
 #[doc(hidden)]
 pub mod framing {
     use everturn_core::{Error, Result};
@@ -95,32 +95,32 @@ pub mod framing {
 
     pub use crate::events::{Decoder, Record, RecordKind, TooLarge};
 
-    /// Whether a record says something that this version knows.
+    /// Returns whether a record is an event that this version knows.
     ///
     /// # Errors
-    /// `INTERNAL` if it is not of the protocol.
+    /// `INTERNAL` if it is not of this protocol.
     pub fn is_event(record: &Record) -> Result<bool> {
         Ok(crate::events::Event::of(record)?.is_some())
     }
 
-    /// The result in a reply.
+    /// Returns the result in a reply.
     ///
     /// # Errors
-    /// The error in it; `INTERNAL` if it is not of the protocol.
+    /// The error in the reply; `INTERNAL` if it is not of this protocol.
     pub fn result(body: &[u8]) -> Result<Value> {
         crate::request::result_in(body)
     }
 
-    /// Whether a frame says something that this version knows.
+    /// Returns whether a frame is one that this version knows.
     ///
     /// # Errors
-    /// `INTERNAL` if it is not of the protocol.
+    /// `INTERNAL` if it is not of this protocol.
     #[cfg(feature = "websocket")]
     pub fn is_frame(text: &str) -> Result<bool> {
         crate::websocket::is_frame(text)
     }
 
-    /// What a refusal says.
+    /// Returns the error of a refusal.
     pub fn refusal(code: u16, is_page: bool, body: &[u8]) -> Option<Error> {
         let code = reqwest::StatusCode::from_u16(code).ok()?;
         let body = bytes::Bytes::copy_from_slice(body);

@@ -167,7 +167,7 @@ impl<S: CustomState> RemoteAgent<S> {
     /// therefore reported as pending before, even if it was aborted earlier.
     ///
     /// # Errors
-    /// What the server refuses with.
+    /// The error of the server.
     pub async fn abort(&self, id: impl Into<SnapshotId>) -> Result<Option<Abort>> {
         AgentTransport::abort(self, id.into(), Context::current()).await
     }
@@ -295,8 +295,10 @@ fn after(init: AgentInit, output: &AgentOutput) -> AgentInit {
     }
 }
 
+/// Parses the address of a server.
+///
 /// # Errors
-/// `INVALID_ARGUMENT` if it is not an address that can be asked.
+/// `INVALID_ARGUMENT` if it is not an HTTP address.
 pub(crate) fn http_url(url: &str) -> Result<Url> {
     let parsed = Url::parse(url).ok().filter(|parsed| {
         matches!(parsed.scheme(), "http" | "https") && parsed.has_host() && !parsed.cannot_be_a_base()

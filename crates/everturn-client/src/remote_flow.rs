@@ -158,8 +158,8 @@ where
         Self { connection, answer }
     }
 
-    /// The name to reattach to this stream by, with [`RemoteFlow::reattach`]; `None` if the server does not keep it, or
-    /// did not answer. Waits for the answer.
+    /// Waits for the server's answer and returns the name of this stream for [`RemoteFlow::reattach`]; `None` if the
+    /// server does not keep the stream or did not answer.
     pub async fn stream_id(&mut self) -> Option<String> {
         let is_answered = |answer: &Answer| !matches!(answer, Answer::Awaited);
         match &*self.answer.wait_for(is_answered).await.ok()? {

@@ -4,7 +4,7 @@
 //! AgentSocket ──► Line ──► Talk, a task that owns the connection ──► the server
 //! ```
 //!
-//! The task ends when the connection does, or when nobody holds its line any more.
+//! The task ends with the connection, or when its last handle is dropped.
 
 mod agent_socket;
 mod frame;
@@ -18,7 +18,7 @@ pub use self::agent_socket::AgentSocket;
 /// The version of the protocol, as a subprotocol.
 const PROTOCOL: &str = "everturn.v1";
 
-/// Whether a server may say this, and this version knows it.
+/// Returns whether a text is a frame of a server that this version knows.
 pub(crate) fn is_frame(text: &str) -> everturn_core::Result<bool> {
     Ok(!matches!(
         frame::ServerFrame::parse(text)?,

@@ -1,4 +1,4 @@
-//! Lines put together to records.
+//! Assembling lines to records.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,15 +11,15 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// One record of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What the server called it.
+    /// The kind that the server gave the record.
     pub kind: RecordKind,
-    /// What it holds.
+    /// The content of the record.
     pub data: Vec<u8>,
-    /// The last event id that was given, here or before.
+    /// The last event id that the server gave, in this record or an earlier one.
     pub id: Option<Arc<str>>,
 }
 
-/// What a server calls a record.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// `data:`, or no name at all.
@@ -28,7 +28,7 @@ pub enum RecordKind {
     Error,
 }
 
-/// A line or a record is larger than allowed.
+/// The error for a line or a record that is larger than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -40,11 +40,11 @@ impl fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// Finds the records in the bytes of a stream, as they come.
+/// Finds the records in the bytes of a stream as they arrive.
 ///
-/// An event stream by the book, and what else servers of this protocol send: `error:` lines, and objects on lines of
-/// their own without any name. No off-the-shelf decoder takes those in. How the bytes were cut on their way makes no
-/// difference.
+/// It accepts standard event streams and the variants that servers of this protocol send: `error:` lines, and objects
+/// on lines of their own without a field name. No published decoder accepts those. The boundaries at which the bytes
+/// arrive make no difference.
 #[derive(Debug)]
 pub struct Decoder {
     lines: Lines,
@@ -52,7 +52,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for one stream, of which no line and no record may be larger than `max_bytes`.
+    /// Creates a decoder for one stream, of which no line and no record may be larger than `max_bytes`.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             lines: Lines::new(max_bytes),
@@ -66,17 +66,16 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes in; [`Decoder::pop`] then gives the records that are complete.
+    /// Feeds bytes to the decoder; [`Decoder::pop`] then returns the complete records.
     ///
     /// # Errors
-    /// If something is too large. What was complete before it is still there; nothing after it will be.
+    /// If a line or a record is too large. Records that were complete before it remain; no later ones follow.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         let Self { lines, assembly } = self;
         lines.feed(bytes, |line| assembly.take(line))
     }
 
-    /// Says that no more bytes come. What was begun becomes a record as it is: some servers leave out the end of the
-    /// last one.
+    /// Ends the input. An incomplete record becomes a record as it is: some servers omit the end of the last one.
     ///
     /// # Errors
     /// As [`Decoder::feed`].
@@ -89,13 +88,13 @@ impl Decoder {
         Ok(())
     }
 
-    /// The next complete record.
+    /// Removes and returns the next complete record.
     pub fn pop(&mut self) -> Option<Record> {
         self.assembly.complete.pop_front()
     }
 }
 
-/// The record that is being put together, and those that are complete.
+/// The record that is being assembled, and the complete ones.
 #[derive(Debug)]
 struct Assembly {
     open: Option<(RecordKind, Vec<u8>)>,
@@ -139,7 +138,7 @@ impl Assembly {
         }
     }
 
-    /// Adds a line to the open record, or begins one; lines of the other kind are not of this record.
+    /// Adds a line to the open record, or begins a record; a line of the other kind ends the open one.
     fn add(&mut self, kind: RecordKind, line: &[u8]) -> Result<(), TooLarge> {
         if self.open.as_ref().is_some_and(|(open, _)| *open != kind) {
             self.close();
@@ -161,7 +160,7 @@ impl Assembly {
         let Some((kind, data)) = self.open.take() else {
             return;
         };
-        // Servers send records without content to show that they are alive.
+        // Servers send records without content as keep-alives.
         if kind == RecordKind::Data && data.is_empty() {
             return;
         }
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_ends_the_stream_and_not_what_came_before() {
+    fn a_record_that_is_too_large_ends_the_stream_after_the_records_before_it() {
         let mut long_line = Decoder::new(10);
         let mut long_record = Decoder::new(10);
 

@@ -1,10 +1,10 @@
-//! Bytes cut into lines.
+//! Splitting bytes into lines.
 
 use super::TooLarge;
 
-/// Cuts bytes into lines, which end with LF, CRLF or CR, wherever the bytes were cut on their way here.
+/// Splits bytes into lines, which end with LF, CRLF or CR, whatever the boundaries at which the bytes arrive.
 ///
-/// Bytes, not text: a character that arrives in two pieces is whole again before anybody looks at it.
+/// It works on bytes, not on text, so that a character that arrives in two pieces is complete before it is decoded.
 #[derive(Debug)]
 pub(super) struct Lines {
     partial: Vec<u8>,
@@ -21,7 +21,7 @@ impl Lines {
         }
     }
 
-    /// Takes bytes in and hands every line that is now complete to `take`.
+    /// Feeds bytes and passes every complete line to `take`.
     pub(super) fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -49,7 +49,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The line that was begun and not ended.
+    /// Returns the last, unterminated line.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.partial)
     }

@@ -1,4 +1,4 @@
-//! Reading what an agent on another machine keeps.
+//! Reading the snapshots and sessions of a remote agent.
 
 use everturn_agent::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
 use everturn_agent::store::{Page, SnapshotQuery};
@@ -9,11 +9,11 @@ use super::{RemoteAgent, below};
 use crate::request::decoded;
 
 impl<S> RemoteAgent<S> {
-    /// One page of a session's snapshots, as [`Archive::list`](everturn_agent::Archive::list) gives them in the agent's
-    /// own process; of a session that does not exist, an empty one. Everturn servers have this.
+    /// Returns one page of a session's snapshots, like [`Archive::list`](everturn_agent::Archive::list) in the agent's
+    /// own process; an empty page if the session does not exist. Only Everturn servers support it.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the server does not list snapshots; what it refuses with.
+    /// `NOT_FOUND` if the server does not list snapshots; the server's own error.
     pub async fn list_snapshots(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
         let url = below(&self.routes.run, "listSnapshots");
         let request = ListSnapshotsRequest::from(query.clone());
@@ -21,10 +21,10 @@ impl<S> RemoteAgent<S> {
         Ok(list.into())
     }
 
-    /// A session as it is now: its latest snapshot, with all that an Everturn server tells of it.
+    /// Returns a session with its latest snapshot and the further details that an Everturn server knows.
     ///
     /// # Errors
-    /// `NOT_FOUND` if nobody has spoken in it, or the server does not show sessions; what it refuses with.
+    /// `NOT_FOUND` if the session does not exist or the server does not show sessions; the server's own error.
     pub async fn session(&self, session: impl Into<SessionId>) -> Result<SessionView> {
         let url = below(&self.routes.run, "getSession");
         let request = GetSessionRequest {

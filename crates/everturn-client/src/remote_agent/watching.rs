@@ -1,4 +1,4 @@
-//! Watching background runs of an agent on another machine.
+//! Watching the background runs of a remote agent.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::event_stream::EventStream;
 use crate::events::Event;
 use crate::request::decoded;
 
-/// How far a watch has come.
+/// The state of a watch.
 enum Watch {
-    /// The server has not been asked.
+    /// The server has not been asked yet.
     Planned(Arc<Routes>, SnapshotId),
     Open(Box<EventStream>),
     Over,
 }
 
-/// The chunks of a run from its beginning to its end. The server is asked when the first one is wanted, and left when the
-/// stream is dropped. A watch whose connection breaks is over, with [`STREAM_BROKEN`](crate::STREAM_BROKEN): a new one
-/// starts from the beginning.
+/// Returns the chunks of a run from its beginning to its end. The request is sent when the first chunk is awaited, and
+/// ends when the stream is dropped. If its connection breaks, the watch ends with
+/// [`STREAM_BROKEN`](crate::STREAM_BROKEN); a new one starts from the beginning.
 pub(super) fn chunks(routes: Arc<Routes>, id: SnapshotId, context: Context) -> RunChunks {
     let planned = (Watch::Planned(routes, id), context);
     futures::stream::unfold(planned, |(watch, context)| async move {

@@ -1,4 +1,4 @@
-//! An agent on another machine, reached over one connection.
+//! A remote agent over one WebSocket.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,9 +21,9 @@ use crate::remote_agent::{Routes, abort_of};
 use crate::request::decoded;
 use crate::{Client, RemoteAgent};
 
-/// An agent that is served elsewhere, reached over one WebSocket: chats, conversations of many turns, background runs and
-/// aborts, all on the same connection. [`RemoteAgent::websocket`] opens it. Cloning gives another handle; the connection is
-/// closed when the last one, and whatever was opened over it, is gone.
+/// A remote agent over one WebSocket: chats, conversations of many turns, background runs and aborts share the
+/// connection. [`RemoteAgent::websocket`] opens it. A clone is another handle. The connection is closed when the last
+/// handle, and everything opened through it, is dropped.
 ///
 /// ```no_run
 /// use everturn_agent::AgentInit;
@@ -45,14 +45,14 @@ use crate::{Client, RemoteAgent};
 ///
 /// A connection has **one conversation at a time**: another waits until it is over. A turn of a chat is a conversation.
 ///
-/// **Who calls** is found out when the connection is opened, from the headers of the [`Client`]; every conversation on it is
-/// that caller's.
+/// **The caller** is identified by the headers of the [`Client`] when the connection is opened. Every conversation on
+/// the connection belongs to that caller.
 ///
 /// # When the connection ends
 ///
-/// A conversation under way ends with `UNAVAILABLE` and [`STREAM_BROKEN`](crate::STREAM_BROKEN). Nothing is sent twice:
-/// the agent cancels what was not detached, and what it finished nevertheless is in the session, which
-/// [`Chat::read`](everturn_agent::Chat::read) loads again. The next conversation opens another connection.
+/// An open conversation ends with `UNAVAILABLE` and [`STREAM_BROKEN`](crate::STREAM_BROKEN). No input is sent twice:
+/// the agent cancels turns that were not detached, and a turn that it finished nevertheless is in the session, which
+/// [`Chat::read`](everturn_agent::Chat::read) reads again. The next conversation opens another connection.
 ///
 /// Snapshots are read over HTTP.
 pub struct AgentSocket<S = Value> {
@@ -63,9 +63,9 @@ pub struct AgentSocket<S = Value> {
 struct Shared {
     client: Client,
     routes: Arc<Routes>,
-    /// The connection that was opened last.
+    /// The connection opened last.
     line: Mutex<Option<Line>>,
-    /// Who has the one conversation.
+    /// The permit for the one conversation.
     floor: Arc<Semaphore>,
     conversations: AtomicU64,
 }
@@ -97,17 +97,17 @@ impl<S: CustomState> AgentSocket<S> {
         })
     }
 
-    /// Opens an invocation: many turns in one conversation.
+    /// Opens an invocation, whose turns share one conversation.
     pub fn connect(&self, init: AgentInit) -> AgentConnection<S> {
         AgentConnection::new(AgentTransport::connect(self, init, &Context::current()))
     }
 
-    /// Begins or resumes a conversation that goes on from turn to turn. Between turns the connection is free.
+    /// Begins or resumes a session. The connection is free between turns.
     pub fn chat(&self) -> ChatBuilder<S> {
         ChatBuilder::new(Arc::new(self.clone()))
     }
 
-    /// Runs one turn of a fresh conversation.
+    /// Runs one turn of a new session.
     ///
     /// # Errors
     /// As [`RemoteAgent::run`].
@@ -120,20 +120,20 @@ impl<S: CustomState> AgentSocket<S> {
         AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
     }
 
-    /// Asks the background run behind a pending snapshot to stop; `None` if there is no such snapshot. As [`RemoteAgent::abort`].
+    /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot. As [`RemoteAgent::abort`].
     ///
     /// # Errors
-    /// What the server refuses with.
+    /// The error of the server.
     pub async fn abort(&self, id: impl Into<SnapshotId>) -> Result<Option<Abort>> {
         AgentTransport::abort(self, id.into(), Context::current()).await
     }
 
-    /// The agent at the other end, as it is reached over HTTP.
+    /// Returns the agent as it is reached over HTTP.
     pub fn agent(&self) -> &RemoteAgent<S> {
         &self.agent
     }
 
-    /// Whether the connection is open. If it is not, the next conversation opens another.
+    /// Returns whether the connection is open. If it is not, the next conversation opens another.
     pub fn is_open(&self) -> bool {
         self.shared.open_line().is_some()
     }
@@ -145,7 +145,7 @@ impl Shared {
         line.clone().filter(Line::is_open)
     }
 
-    /// The connection, opened if it is not; whoever calls has the floor, or nobody else knows of this yet.
+    /// Returns the open connection, or opens one. Only the holder of the permit calls this, or the constructor.
     async fn line(&self, context: &Context) -> Result<Line> {
         if let Some(line) = self.open_line() {
             return Ok(line);
@@ -161,20 +161,20 @@ impl Shared {
         Ok(line)
     }
 
-    /// Opens a conversation when there is no other.
+    /// Opens a conversation as soon as there is no other.
     async fn begin(&self, init: &AgentInit, context: &Context) -> Result<Conversation> {
         let mut floor = Arc::clone(&self.floor).acquire_owned().await?;
         let number = self.conversations.fetch_add(1, Ordering::Relaxed);
         loop {
             match self.line(context).await?.begin(number, init, floor).await? {
                 Ok(conversation) => return Ok(conversation),
-                // The connection ended before anything was sent on it.
+                // The connection ended before anything was sent on it, so the opening can be repeated.
                 Err(returned) => floor = returned,
             }
         }
     }
 
-    /// Has a conversation from its beginning to its end.
+    /// Runs a conversation from its opening to its end.
     async fn converse(
         &self,
         init: AgentInit,
@@ -184,7 +184,8 @@ impl Shared {
     ) -> Result<AgentOutput> {
         let mut conversation = self.begin(&init, &context).await?;
         let mut is_closed = false;
-        // What is on its way is kept here: neither direction waits for the other.
+        // The frame on its way to the server and the chunk on its way to the consumer are kept here, so that neither
+        // direction waits for the other.
         let mut saying: Option<BoxFuture<'static, ()>> = None;
         let mut showing: Option<BoxFuture<'static, Result<()>>> = None;
         loop {
@@ -221,7 +222,7 @@ impl Shared {
             match answer {
                 Ok(Ok(status)) => return Ok(status.map(abort_of)),
                 Ok(Err(error)) if line.is_open() => return Err(error),
-                // The connection did not get the answer through. Asking again does no harm.
+                // The answer was lost with the connection. An abort is idempotent, so it is asked for again.
                 _ => {}
             }
         }
@@ -229,7 +230,7 @@ impl Shared {
     }
 }
 
-/// Waits for what is under way; for ever if there is nothing.
+/// Waits for the work under way; for ever if there is none.
 async fn done<T>(work: &mut Option<BoxFuture<'static, T>>) -> T {
     match work {
         Some(work) => work.await,

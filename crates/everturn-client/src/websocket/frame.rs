@@ -1,4 +1,4 @@
-//! What is said on a WebSocket.
+//! The frames of the WebSocket protocol.
 
 use everturn_agent::{AgentInit, AgentInput, SnapshotStatus};
 use everturn_core::{Error, Result, Status};
@@ -9,7 +9,7 @@ use crate::events::Event;
 use crate::request::decoded;
 use crate::wire_error::error_in;
 
-/// What a client says.
+/// A frame that the client sends.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ClientFrame<'a> {
@@ -24,6 +24,8 @@ impl ClientFrame<'_> {
     pub(super) const CLOSE: Self = Self::Close(true);
     pub(super) const CANCEL: Self = Self::Cancel(true);
 
+    /// Serialises the frame.
+    ///
     /// # Errors
     /// `INTERNAL` if a value in it has no JSON form.
     pub(super) fn text(&self) -> Result<String> {
@@ -31,18 +33,18 @@ impl ClientFrame<'_> {
     }
 }
 
-/// What a server says.
+/// A frame that the server sends.
 #[derive(Debug)]
 pub(super) enum ServerFrame {
-    /// Of the conversation that is open.
+    /// An event of the open conversation.
     Event(Event),
     /// The answer to an abort.
     Aborted(Aborted),
-    /// Something that a later version says.
+    /// A frame of a later version of the protocol.
     Unknown,
 }
 
-/// How an abort went.
+/// The outcome of an abort.
 #[derive(Debug)]
 pub(super) struct Aborted {
     pub(super) id: String,
@@ -51,6 +53,8 @@ pub(super) struct Aborted {
 }
 
 impl ServerFrame {
+    /// Parses a frame.
+    ///
     /// # Errors
     /// `INTERNAL` if it is not of this protocol.
     pub(super) fn parse(text: &str) -> Result<Self> {

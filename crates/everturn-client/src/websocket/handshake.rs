@@ -1,6 +1,6 @@
-//! Opening a connection.
+//! The WebSocket handshake.
 //!
-//! It is asked for by the HTTP client that sends everything else, so certificates, proxies and credentials are the same.
+//! The HTTP client of all other requests performs it, so that certificates, proxies and credentials apply.
 
 use everturn_core::{Context, Error, Result};
 use reqwest::header::{
@@ -17,14 +17,15 @@ use super::PROTOCOL;
 use crate::client::Settings;
 use crate::request::{Failed, Repeat, Stage, shown};
 
-/// A connection as it comes out of the handshake.
+/// A connection after the handshake.
 pub(super) type Socket = WebSocketStream<Upgraded>;
 
 impl Settings {
-    /// Opens a connection; tries again where that helps.
+    /// Opens a connection; retries if that may help.
     ///
     /// # Errors
-    /// `UNIMPLEMENTED` if the server does not offer one; what it refuses with; `UNAVAILABLE` if it cannot be reached.
+    /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot be
+    /// reached.
     pub(super) async fn open_socket(&self, url: &Url, context: &Context) -> Result<Socket> {
         let mut failures = 0;
         loop {
@@ -33,7 +34,7 @@ impl Settings {
                 Err(failed) => failed,
             };
             let delay = self.retries.delay(failures);
-            // Nothing has been asked of the agent yet.
+            // A handshake asks nothing of the agent, so it can always be repeated.
             let Some(delay) = delay.filter(|_| failed.may_repeat(Repeat::Always)) else {
                 return Err(failed.error);
             };
@@ -76,7 +77,7 @@ impl Settings {
         Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await)
     }
 
-    /// Why a server that answered has not opened a connection.
+    /// Returns why a server that answered has not opened a connection.
     async fn not_opened(&self, url: &Url, response: Response) -> Failed {
         let code = response.status();
         let is_other = matches!(
@@ -94,7 +95,7 @@ impl Settings {
     }
 }
 
-/// Whether a server has agreed to this protocol, and to this request for it.
+/// Returns whether the server has accepted this protocol and this request's key.
 fn is_agreed(response: &Response, key: &str) -> bool {
     let is = |name, value: &str| {
         let said = response.headers().get(name);

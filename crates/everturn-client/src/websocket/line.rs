@@ -1,4 +1,4 @@
-//! The way to a connection, for those who use it.
+//! The handle on a connection, for the conversations that use it.
 
 use everturn_agent::{AgentInit, SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Result};
@@ -10,14 +10,14 @@ use super::mailbox::{Inbox, Mailbox, mailbox};
 use super::talk::{Pace, Talk, unseen};
 use crate::events::Event;
 
-/// How many commands wait for the connection.
+/// The capacity of the queue of commands.
 const WAITING: usize = 4;
 
-/// What the connection is asked to do.
+/// A command to the task that owns the connection.
 pub(super) enum Command {
     /// Opens a conversation.
     Begin(Opening),
-    /// Says something in the conversation of that number; not if it is over by then.
+    /// Sends a frame in the conversation with that number, unless it is over.
     Say { number: u64, frame: String },
     /// Aborts a background run.
     Abort {
@@ -27,16 +27,16 @@ pub(super) enum Command {
     },
 }
 
-/// A conversation that is to begin.
+/// A conversation to open.
 pub(super) struct Opening {
     pub(super) number: u64,
     pub(super) init: String,
     pub(super) events: Mailbox,
-    /// Held until it is over: a connection has one conversation at a time.
+    /// The permit for the one conversation, held until it is over.
     pub(super) floor: OwnedSemaphorePermit,
 }
 
-/// A connection. Cloning gives another handle to it; it is closed when the last one is gone.
+/// A handle on a connection. Cloning is cheap; the connection is closed when the last handle is dropped.
 #[derive(Debug, Clone)]
 pub(super) struct Line(mpsc::Sender<Command>);
 
@@ -51,10 +51,10 @@ impl Line {
         !self.0.is_closed()
     }
 
-    /// Opens a conversation. If the connection is closed, nothing is sent and the floor is given back.
+    /// Opens a conversation. If the connection is closed, nothing is sent and the permit is returned.
     ///
     /// # Errors
-    /// `INTERNAL` if the beginning has no JSON form.
+    /// `INTERNAL` if the init has no JSON form.
     pub(super) async fn begin(
         &self,
         number: u64,
@@ -83,7 +83,7 @@ impl Line {
     /// Aborts a background run; `None` if there is no such run.
     ///
     /// # Errors
-    /// What the server refuses with; `UNAVAILABLE` if the connection ends before it has answered.
+    /// The error of the server; `UNAVAILABLE` if the connection ends before the answer.
     pub(super) async fn abort(&self, id: &SnapshotId) -> Result<Option<SnapshotStatus>> {
         let (reply, answer) = oneshot::channel();
         let command = Command::Abort {
@@ -96,7 +96,7 @@ impl Line {
     }
 }
 
-/// A conversation that is open. Dropping it cancels it.
+/// An open conversation. Dropping it cancels it.
 #[derive(Debug)]
 pub(super) struct Conversation {
     number: u64,
@@ -105,7 +105,7 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    /// What happens next. An output or a failure is the last event: do not ask for another.
+    /// Returns the next event. An output or a failure is the last event: do not call this again after it.
     ///
     /// # Errors
     /// `UNAVAILABLE` with [`STREAM_BROKEN`](crate::STREAM_BROKEN) if the connection ends first.
@@ -114,7 +114,7 @@ impl Conversation {
         next.unwrap_or_else(|| Err(unseen(&closed())))
     }
 
-    /// A way to say something that does not need the conversation itself.
+    /// Returns a handle for sending that does not borrow the conversation.
     pub(super) fn speaker(&self) -> Speaker {
         Speaker {
             number: self.number,
@@ -123,7 +123,7 @@ impl Conversation {
     }
 }
 
-/// Says things in a conversation.
+/// Sends frames in a conversation.
 #[derive(Debug, Clone)]
 pub(super) struct Speaker {
     number: u64,
@@ -131,7 +131,7 @@ pub(super) struct Speaker {
 }
 
 impl Speaker {
-    /// Says something, once there is room for it. What comes too late is dropped: the conversation's end says why.
+    /// Sends a frame once there is room. A frame that comes too late is dropped: the conversation's end says why.
     pub(super) async fn say(self, frame: String) {
         let number = self.number;
         let _ = self.line.0.send(Command::Say { number, frame }).await;

@@ -1,7 +1,7 @@
-//! Events on their way to whoever has a conversation.
+//! The events that wait for the owner of a conversation.
 //!
-//! They are put there without waiting, so that the connection can be listened to for everything else. How many there are is
-//! bounded by who puts them there: nothing more is read while there is no room.
+//! Putting an event never waits, so that the connection task can serve everything else. The task bounds the mailbox: it
+//! stops reading while there is no room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +11,17 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::events::Event;
 
-/// How many bytes of events may wait before nothing more is read.
+/// The number of bytes of waiting events above which the task stops reading.
 const MAX_WAITING: usize = 1024 * 1024;
 
-/// Where events are put.
+/// The sending end of a mailbox.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     letters: mpsc::UnboundedSender<Letter>,
     waiting: Arc<Waiting>,
 }
 
-/// Where they are taken.
+/// The receiving end of a mailbox.
 #[derive(Debug)]
 pub(super) struct Inbox {
     letters: mpsc::UnboundedReceiver<Letter>,
@@ -40,7 +40,7 @@ struct Waiting {
     taken: Notify,
 }
 
-/// Both ends.
+/// Creates both ends.
 pub(super) fn mailbox() -> (Mailbox, Inbox) {
     let (sender, letters) = mpsc::unbounded_channel();
     let waiting = Arc::<Waiting>::default();
@@ -52,33 +52,33 @@ pub(super) fn mailbox() -> (Mailbox, Inbox) {
 }
 
 impl Mailbox {
-    /// Puts an event there that came as so many bytes; if nobody takes it any more, it is dropped.
+    /// Puts an event of so many bytes into the mailbox; drops it if the receiving end is gone.
     pub(super) fn put(&self, event: Result<Event>, bytes: usize) {
         self.waiting.bytes.fetch_add(bytes, Ordering::SeqCst);
         let _ = self.letters.send(Letter { event, bytes });
     }
 
-    /// Whether one more event may come.
+    /// Returns whether there is room for another event.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.bytes.load(Ordering::SeqCst) < MAX_WAITING
     }
 
-    /// Waits until one more event may come.
+    /// Waits until there is room for another event.
     pub(super) async fn room(&self) {
         while !self.has_room() {
-            // What was taken since the look is remembered.
+            // `notified` remembers an event taken since the check, so no wake-up is lost.
             self.waiting.taken.notified().await;
         }
     }
 
-    /// Waits until nobody takes events any more.
+    /// Waits until the receiving end is dropped.
     pub(super) async fn abandoned(&self) {
         self.letters.closed().await;
     }
 }
 
 impl Inbox {
-    /// The next event; `None` if no more are put there.
+    /// Takes the next event; `None` after the last.
     pub(super) async fn take(&mut self) -> Option<Result<Event>> {
         let Letter { event, bytes } = self.letters.recv().await?;
         self.waiting.bytes.fetch_sub(bytes, Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! The task that owns a connection.
 //!
-//! It passes on what is said in either direction, answers pings whether or not there is a conversation, and is paced by
-//! whoever has one: if too much waits to be taken, nothing more is read.
+//! It relays frames in both directions and answers pings with or without a conversation. The owner of the conversation
+//! sets the pace: if too many events wait in its mailbox, nothing more is read.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -24,22 +24,22 @@ use crate::event_stream::STREAM_BROKEN;
 use crate::events::Event;
 use crate::request::too_large;
 
-/// How often the server is shown that somebody is here, even if it is not listened to.
+/// The interval of pings, which show the server that the client is alive even while it does not read.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
-/// How long the server may take to hear that the connection ends.
+/// How long sending the close frame may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// What a connection is measured by.
+/// The limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// For how long a server may say nothing, not even answer a ping.
+    /// How long a server may be silent, without even answering a ping.
     pub(super) silence: Duration,
-    /// The largest frame that is taken in.
+    /// The largest accepted frame.
     pub(super) max_bytes: usize,
 }
 
-/// What goes on on a connection.
+/// The state of a connection.
 pub(super) struct Talk {
     commands: mpsc::Receiver<Command>,
     conversation: Option<Current>,
@@ -47,20 +47,20 @@ pub(super) struct Talk {
     pace: Pace,
 }
 
-/// The conversation that is open.
+/// The open conversation.
 struct Current {
     number: u64,
-    /// Gone once nobody listens any more; then its end is waited for, so that another can begin.
+    /// `None` once the conversation was abandoned. The task still waits for its end, so that another can begin.
     events: Option<Mailbox>,
-    /// Whoever wants the next conversation waits for this.
+    /// The permit that the next conversation waits for.
     _floor: OwnedSemaphorePermit,
 }
 
-/// Why a connection ends.
+/// The cause of a connection's end.
 enum Ending {
-    /// Nobody uses it any more.
+    /// All handles were dropped.
     Unused,
-    /// The server, or the way to it, ended it.
+    /// The server or the network ended the connection.
     Lost(Error),
 }
 
@@ -74,13 +74,13 @@ impl Talk {
         }
     }
 
-    /// Works until either side ends the connection.
+    /// Runs until either side ends the connection.
     pub(super) async fn run(mut self, socket: Socket) {
         let (sink, mut incoming) = socket.split();
         let (outgoing, frames) = mpsc::channel(1);
         let mut writing = std::pin::pin!(write(sink, frames));
         let ending = tokio::select! {
-            // What the server said last is heard before it is noticed that it does not listen.
+            // In order: the server's last frames are read before a failing write ends the connection.
             biased;
             ending = self.talk(&mut incoming, &outgoing) => ending,
             error = writing.as_mut() => Ending::Lost(error),
@@ -125,21 +125,21 @@ impl Talk {
                 }
                 _ = pings.tick() => {
                     if self.is_full() {
-                        // The server is not being listened to.
+                        // Silence is not measured while the mailbox is full and nothing is read.
                         heard = Instant::now();
                     }
                     if heard.elapsed() > self.pace.silence {
                         let silence = self.pace.silence;
                         return Ending::Lost(Error::unavailable(format!("the server said nothing for {silence:?}")));
                     }
-                    // If something else is on its way, that is a sign of life too.
+                    // A full queue means that other frames are on their way, which are signs of life too.
                     let _ = outgoing.try_send(Message::Ping(Vec::new().into()));
                 }
             }
         }
     }
 
-    /// Whether there are too many events that nobody takes.
+    /// Returns whether the mailbox of the conversation is full.
     fn is_full(&self) -> bool {
         let events = self
             .conversation
@@ -176,7 +176,7 @@ impl Talk {
         }
     }
 
-    /// Ends a conversation that nobody listens to.
+    /// Cancels an abandoned conversation.
     fn cancel(&mut self, room: mpsc::Permit<'_, Message>) {
         if let Some(current) = &mut self.conversation {
             current.events = None;
@@ -185,10 +185,10 @@ impl Talk {
         room.send(Message::text(cancel));
     }
 
-    /// Takes what came from the server.
+    /// Handles a message of the server.
     ///
     /// # Errors
-    /// Why nothing more will come.
+    /// The cause of the connection's end.
     fn take(&mut self, message: Option<Result<Message, tungstenite::Error>>) -> Result<()> {
         let text = match message {
             Some(Ok(Message::Text(text))) => text,
@@ -214,9 +214,10 @@ impl Talk {
                 }
             }
             ServerFrame::Aborted(aborted) => {
+                // An answer names only the run. Aborts of one run are answered in the order of the requests.
                 let waiting = self.aborts.get_mut(&aborted.id).and_then(VecDeque::pop_front);
                 if let Some(reply) = waiting {
-                    // Whoever asked may have stopped waiting.
+                    // The caller of the abort may have stopped waiting.
                     let _ = reply.send(aborted.outcome);
                 }
             }
@@ -225,8 +226,9 @@ impl Talk {
         Ok(())
     }
 
-    /// Tells whoever waits for something that it will not come.
+    /// Passes the error to the conversation and to all pending aborts.
     fn tell_all(mut self, error: &Error) {
+        // Closing first: a command sent from here on fails at its sender, and those already sent are drained below.
         self.commands.close();
         for reply in self.aborts.into_values().flatten() {
             let _ = reply.send(Err(error.clone()));
@@ -244,21 +246,23 @@ impl Talk {
     }
 }
 
-/// What is to be said next.
+/// The next thing to send.
 enum Wish {
     Command(Command),
-    /// Nobody listens to the conversation any more.
+    /// A cancellation of the abandoned conversation.
     Cancel,
 }
 
-/// The next thing to say, once there is room for it; `None` if there will be no more.
+/// Returns the next thing to send once there is room for it; `None` after the last.
 async fn next_wish<'a>(
     commands: &mut mpsc::Receiver<Command>,
     current: Option<&Current>,
     outgoing: &'a mpsc::Sender<Message>,
 ) -> Option<(Wish, mpsc::Permit<'a, Message>)> {
+    // The room is reserved before a command is taken, so a command that was taken is always sent: this future may be
+    // dropped at either wait without losing one.
     let Ok(room) = outgoing.reserve().await else {
-        // That nothing can be sent any more is told by whoever sends.
+        // The writer reports that nothing can be sent any more.
         return std::future::pending().await;
     };
     tokio::select! {
@@ -267,7 +271,7 @@ async fn next_wish<'a>(
     }
 }
 
-/// Waits until nobody listens to the conversation any more.
+/// Waits until the conversation is abandoned.
 async fn abandoned(current: Option<&Current>) {
     match current.and_then(|current| current.events.as_ref()) {
         Some(events) => events.abandoned().await,
@@ -275,7 +279,7 @@ async fn abandoned(current: Option<&Current>) {
     }
 }
 
-/// What the server says next, once whoever has the conversation can take it.
+/// Receives the server's next message once the mailbox has room for it.
 async fn hear(
     current: Option<&Current>,
     incoming: &mut SplitStream<Socket>,
@@ -286,7 +290,7 @@ async fn hear(
     incoming.next().await
 }
 
-/// Writes frames until there are no more: why it ended, if the connection did first.
+/// Writes frames until there are no more. Returns why it ended if the connection ended first.
 async fn write(mut sink: SplitSink<Socket, Message>, mut frames: mpsc::Receiver<Message>) -> Error {
     while let Some(frame) = frames.recv().await {
         if let Err(error) = sink.send(frame).await {
@@ -302,10 +306,10 @@ fn closed_by_server(close: Option<&CloseFrame>) -> Error {
     Error::unavailable(format!("the server closed the connection{why}"))
 }
 
-/// What a conversation ends with whose result has not been seen, because of this.
+/// Returns the error of a conversation whose outcome is unknown because of `cause`.
 pub(super) fn unseen(cause: &Error) -> Error {
     Error::unavailable(format!(
-        "{}; the result was not seen: what became of it is in the session, which can be loaded again",
+        "{}; the outcome is unknown: read the session to see whether the turn was saved",
         cause.message()
     ))
     .with_reason(STREAM_BROKEN)

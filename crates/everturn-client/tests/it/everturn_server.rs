@@ -149,7 +149,7 @@ async fn a_turn_that_is_dropped_stops_on_every_server() {
 }
 
 #[tokio::test]
-async fn a_stream_is_gone_on_with_by_its_name_and_stopped_by_it() {
+async fn a_stream_is_reattached_and_stopped_by_its_name() {
     let server = serve(keeping_streams).await;
     let url = format!("http://{}/flows/count", server.address);
     let flow: RemoteFlow<u32, String, u32> = impatient().flow(&url).unwrap();

@@ -139,7 +139,7 @@ async fn an_event_that_is_too_large_is_refused_and_those_before_it_are_not() {
 }
 
 #[tokio::test]
-async fn what_is_not_of_this_protocol_is_refused() {
+async fn events_of_another_protocol_are_refused() {
     for body in [
         "data: hello\n\n",
         "data: [1]\n\n",

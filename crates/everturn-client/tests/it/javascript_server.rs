@@ -238,7 +238,7 @@ async fn a_turn_that_fails_leaves_the_chat_where_it_was() {
 
 #[tokio::test]
 #[ignore = "needs node and npm packages"]
-async fn what_the_server_refuses_keeps_its_status() {
+async fn a_refusal_of_the_server_keeps_its_status() {
     let clients_own: RemoteAgent = agent("/counter");
     let kept: RemoteAgent = agent("/keeper");
     let state = everturn_agent::SessionState::default();
@@ -321,7 +321,7 @@ async fn a_flow_runs_and_streams_and_fails() {
 
 #[tokio::test]
 #[ignore = "needs node and npm packages"]
-async fn a_stream_is_gone_on_with_by_its_name() {
+async fn a_stream_is_reattached_by_its_name() {
     let flow: RemoteFlow<u32, String, u32> = impatient().flow(&server("/durable/count")).unwrap();
 
     let mut first = flow.stream(5).unwrap();

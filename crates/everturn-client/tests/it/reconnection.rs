@@ -190,7 +190,7 @@ async fn attempts_without_any_progress_end() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_not_argued_with() {
+async fn a_refused_request_is_not_retried() {
     let server = Loopback::start([
         Reply::stream(plain(&[chunk(1)]))
             .header("x-genkit-stream-id", "s")
@@ -286,7 +286,7 @@ async fn a_turn_that_was_not_sent_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_stream_is_gone_on_with_by_its_name() {
+async fn a_stream_is_reattached_by_its_name() {
     let server = Loopback::start([
         Reply::stream(plain(&[chunk(1), result()])).header("x-genkit-stream-id", "s-9"),
         Reply::stream(plain(&[chunk(1), result()])),

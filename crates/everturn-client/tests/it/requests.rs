@@ -223,7 +223,7 @@ async fn headers_are_asked_for_before_every_request_and_replace_fixed_ones() {
 }
 
 #[tokio::test]
-async fn no_headers_no_request() {
+async fn a_request_is_not_sent_if_its_headers_cannot_be_obtained() {
     let server = Loopback::start([]).await;
     let client = impatient_builder()
         .headers(|_| async { Err(Error::unauthenticated("log in first").into()) })
@@ -241,7 +241,7 @@ async fn no_headers_no_request() {
 }
 
 #[test]
-fn what_is_not_a_header_is_refused_and_credentials_are_not_printed() {
+fn an_invalid_header_is_refused_and_credentials_are_not_printed() {
     let wrong = Client::builder().header("x y", "z").build().unwrap_err();
     let client = Client::builder()
         .header("authorization", "Bearer secret")
