@@ -1,4 +1,4 @@
-//! Agents: defined once, invoked by many.
+//! Agents: defined once, invoked by many callers.
 
 mod abort;
 mod actions;
@@ -103,70 +103,70 @@ impl<S: CustomState> Agent<S> {
         Ok(())
     }
 
-    /// The agent's name.
+    /// Returns the agent's name.
     pub fn name(&self) -> &str {
         &self.definition.name
     }
 
-    /// What the agent is good for, if it was said.
+    /// Returns the description of the agent's purpose, if it has one.
     pub fn description(&self) -> Option<&str> {
         self.definition.description.as_deref()
     }
 
-    /// Who keeps the state, whether background runs can be aborted, and the state's schema.
+    /// Returns where the state is kept, whether background runs can be aborted, and the state's schema.
     pub fn metadata(&self) -> AgentMetadata {
         actions::metadata(&self.definition)
     }
 
-    /// Where the agent keeps its conversations, raw; `None` if its clients keep them.
+    /// Returns the store of the agent's sessions, whose snapshots are raw; `None` if its clients keep the state.
     pub fn store(&self) -> Option<&Arc<dyn SessionStore>> {
         self.definition.store.as_ref()
     }
 
-    /// The registry in which the agent finds models, tools and prompts.
+    /// Returns the registry in which the agent finds models, tools and prompts.
     pub fn registry(&self) -> &Registry {
         &self.definition.registry
     }
 
-    /// The action behind the agent.
+    /// Returns the action that runs the agent.
     pub fn action(&self) -> &AgentAction {
         &self.run
     }
 
-    /// The companion that reads snapshots; only with a store.
+    /// Returns the companion action that reads snapshots; `None` without a store.
     pub fn snapshot_action(&self) -> Option<&SnapshotAction> {
         self.snapshot.as_ref()
     }
 
-    /// The companion that lists a session's snapshots; only with a store.
+    /// Returns the companion action that lists a session's snapshots; `None` without a store.
     pub fn snapshots_action(&self) -> Option<&SnapshotsAction> {
         self.snapshots.as_ref()
     }
 
-    /// The companion that reads a session as it is now; only with a store.
+    /// Returns the companion action that reads a session at its tip; `None` without a store.
     pub fn session_action(&self) -> Option<&SessionAction> {
         self.session.as_ref()
     }
 
-    /// The companion that aborts background runs; only with a store whose snapshots can be watched.
+    /// Returns the companion action that aborts background runs; `None` unless the store's snapshots can be watched.
     pub fn abort_action(&self) -> Option<&AbortAction> {
         self.abort.as_ref()
     }
 
-    /// The companion that shows background runs; only with a store whose snapshots can be watched.
+    /// Returns the companion action that shows background runs; `None` unless the store's snapshots can be watched.
     pub fn watch_action(&self) -> Option<&WatchAction> {
         self.watch.as_ref()
     }
 
-    /// Runs one turn of a fresh conversation.
+    /// Runs one turn of a new session.
     ///
     /// # Errors
-    /// What the turn failed with; [`AgentReply::of`] finds the reply of a failed turn in it.
+    /// The error of the turn, in which [`AgentReply::of`] finds the reply of a failed turn.
     pub async fn run(&self, input: impl Into<AgentInput>) -> Result<AgentReply<S>> {
         self.chat().run(input).await
     }
 
-    /// Runs one turn of a fresh conversation on a text.
+    /// Runs one turn of a new session on a text.
     ///
     /// # Errors
     /// As [`Agent::run`].
@@ -184,7 +184,7 @@ impl<S: CustomState> Agent<S> {
         AgentConnection::new(self.run.connect_in(init, context))
     }
 
-    /// Begins or resumes a conversation that goes on from turn to turn.
+    /// Begins or resumes a session, as a chat of many turns.
     pub fn chat(&self) -> ChatBuilder<S> {
         ChatBuilder::new(Arc::new(self.clone()))
     }
@@ -194,7 +194,7 @@ impl<S: CustomState> Agent<S> {
         AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
     }
 
-    /// The snapshot of that id, as clients see it.
+    /// Reads the snapshot with that id, as clients see it.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is none, `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty id.
@@ -206,7 +206,7 @@ impl<S: CustomState> Agent<S> {
         self.find_snapshot(request).await
     }
 
-    /// The latest snapshot of a session, as clients see it.
+    /// Reads the latest snapshot of a session, as clients see it.
     ///
     /// # Errors
     /// As [`Agent::get_snapshot`].
@@ -222,7 +222,7 @@ impl<S: CustomState> Agent<S> {
         self.definition.read_snapshot(request, &Context::current()).await
     }
 
-    /// The stored conversations of the current context's tenant, as clients see them.
+    /// Returns the archive of the current context's tenant, as clients see it.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` without a store.
@@ -230,7 +230,7 @@ impl<S: CustomState> Agent<S> {
         self.archive_in(&Context::current())
     }
 
-    /// The stored conversations of the given context's tenant, as clients see them.
+    /// Returns the archive of the given context's tenant, as clients see it.
     ///
     /// # Errors
     /// As [`Agent::archive`].
@@ -238,7 +238,7 @@ impl<S: CustomState> Agent<S> {
         self.definition.archive(context)
     }
 
-    /// Asks the background run behind a pending snapshot to stop; `None` if there is no such snapshot.
+    /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty id.
@@ -246,22 +246,22 @@ impl<S: CustomState> Agent<S> {
         self.definition.abort_run(&id.into(), &Context::current()).await
     }
 
-    /// Looks once for background runs of this agent whose worker was lost, and takes them over.
+    /// Polls once for background runs of this agent whose worker was lost, and takes them over.
     ///
-    /// A run that was taken over goes on in this process like one that was begun here. Of several processes that look at
-    /// the same time exactly one gets a run. Runs that are under way here are left alone.
+    /// A run that was taken over continues in this process like one that was begun here. Of several processes that poll
+    /// at the same time, exactly one takes over each run. Runs that are under way here are left alone.
     pub async fn recover(&self) -> Recovery {
         self.definition.recover().await
     }
 
-    /// How many invocations are under way, background runs included.
+    /// Returns how many invocations are under way, including background runs.
     pub fn invocations(&self) -> usize {
         self.definition.invocations.len()
     }
 
-    /// Waits until no invocation is under way, background runs included.
+    /// Waits until no invocation is under way, including background runs.
     ///
-    /// New ones may begin meanwhile and are waited for too: stop taking requests first.
+    /// Invocations that begin meanwhile are waited for too: stop taking requests first.
     pub async fn idle(&self) {
         let invocations = &self.definition.invocations;
         invocations.close();
@@ -274,7 +274,7 @@ impl<S: CustomState> Agent<S> {
     }
 }
 
-/// The key under which an earlier design of the protocol had a companion.
+/// Returns the key that a companion action had in an earlier design of the protocol.
 fn earlier_key(store: &str, agent: &str, operation: &str) -> String {
     format!("/{store}/{agent}/{operation}")
 }

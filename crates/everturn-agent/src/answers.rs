@@ -1,14 +1,15 @@
-//! Whether answers to interrupts fit what is actually pending.
+//! Validating answers to interrupts against the pending requests.
 //!
-//! References of tool calls are unique only within one model message, so only the most recent model message counts:
-//! looking further back would let a client replay a settled call with input of its own making.
+//! References of tool calls are unique only within one model message, so only the most recent model message counts.
+//! Accepting older ones would let a client replay a settled call with an input of its own making.
 
 use everturn_ai::{Answers, History, Message, Part, Role, ToolRequest};
 use everturn_core::{Error, Result};
 use serde_json::Value;
 
-/// Checks answers to interrupts against the conversation: every entry must name a tool request of the most recent model message, and
-/// a restart must repeat that request's input (the order of object members and the spelling of numbers apart).
+/// Checks answers to interrupts against the conversation: every entry must name a tool request of the most recent model
+/// message, and a restart must repeat that request's input (except for the order of members and the spelling of
+/// numbers).
 ///
 /// Prompt-backed agents do this on every turn; a custom agent that takes answers from clients should too. An entry
 /// that is neither a tool request nor a tool response is left for the generate loop to reject.
@@ -36,7 +37,7 @@ pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
     Ok(())
 }
 
-/// The pending request of that name and reference, the newest first.
+/// Returns the pending request of that name and reference, searching the newest first.
 fn pending<'a>(
     history: &'a History,
     asked: Option<&'a Message>,
@@ -68,7 +69,7 @@ fn pending<'a>(
     })
 }
 
-/// JSON equality that does not care how a number is spelt; a missing input is null.
+/// Compares JSON values without regard to the spelling of numbers; a missing input is null.
 fn same_json(one: Option<&Value>, other: Option<&Value>) -> bool {
     same_value(one.unwrap_or(&Value::Null), other.unwrap_or(&Value::Null))
 }

@@ -1,7 +1,7 @@
 //! The operator's view of one tenant's sessions: list, label, compare, fork, copy, export, delete.
 //!
-//! An [`Archive`] is one tenant's conversations. [`Agent::archive`](crate::Agent::archive) gives the one of the current
-//! context; [`Archive::of`] makes one from a store alone, for programs that know no agent.
+//! An [`Archive`] holds one tenant's sessions. [`Agent::archive`](crate::Agent::archive) returns the one of the current
+//! context; [`Archive::of`] creates one from a store alone, for programs without an agent.
 //!
 //! ```
 //! use everturn_agent::{AgentSession, custom_agent, store::MemoryStore};
@@ -40,14 +40,15 @@
 //!
 //! # What is seen and what is moved
 //!
-//! An agent's archive *shows* snapshots as the agent's clients see them: through its state transform, a run whose
-//! worker went silent as `expired`. One made with [`Archive::of`] shows them as they are stored. What is *moved*
-//! (forks, copies, exports) is always the whole stored snapshot: an export is for people who may see everything.
+//! An agent's archive *shows* snapshots as the agent's clients see them: through its state transform, and with a run
+//! whose worker went silent as `expired`. An archive from [`Archive::of`] shows them as they are stored. Operations
+//! that *move* snapshots (forks, copies, exports) always take the whole stored snapshot: an export is for people who
+//! may see everything.
 //!
 //! # Who may do what
 //!
-//! Nothing here reaches another tenant's snapshots, whatever ids it is given. Within a tenant there are no further
-//! rights: whoever holds an archive may do all of it.
+//! No operation reaches another tenant's snapshots, whatever ids it is given. Within a tenant there are no further
+//! rights: every holder of an archive may use all of it.
 
 mod annotation;
 mod copying;
@@ -81,7 +82,7 @@ use crate::store::{Detail, IntoStore, Scope};
 use crate::stored_session::{StoredSession, TenantStore};
 use crate::{Clock, SessionId, Snapshot, SnapshotId};
 
-/// A tenant's stored conversations. Cloning gives another handle to the same ones.
+/// A tenant's stored sessions. Cloning is cheap, and clones share the store.
 #[derive(Clone)]
 pub struct Archive {
     tenant: TenantStore,
@@ -90,7 +91,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// The conversations that a store keeps for a tenant, as they are stored.
+    /// Creates the archive of a tenant in a store; it shows snapshots as they are stored.
     pub fn of(store: impl IntoStore, scope: Scope) -> Self {
         Self {
             tenant: TenantStore::new(store.into_store(), scope),
@@ -99,7 +100,7 @@ impl Archive {
         }
     }
 
-    /// The conversations that an agent keeps for a tenant, as its clients see them.
+    /// Creates the archive of an agent's tenant; it shows snapshots as the agent's clients see them.
     pub(crate) fn shown(tenant: TenantStore, clock: Clock, showing: Showing) -> Self {
         Self {
             tenant,
@@ -108,12 +109,12 @@ impl Archive {
         }
     }
 
-    /// Sets the clock by which changes and forks are stamped, and snapshots are deleted by age.
+    /// Sets the clock for the times of changes and forks, and for retention by age.
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
-    /// The tenant whose sessions these are.
+    /// Returns the tenant whose sessions these are.
     pub fn scope(&self) -> &Scope {
         self.tenant.scope()
     }
@@ -129,13 +130,15 @@ impl Archive {
         self.tenant.session(session.clone())
     }
 
-    /// The snapshot as it is stored.
+    /// Reads the snapshot as it is stored.
     async fn stored(&self, id: &SnapshotId, detail: Detail) -> Result<Snapshot> {
         let snapshot = self.tenant.get(id, detail).await?;
         snapshot.ok_or_else(|| not_found(id))
     }
 }
 
+/// Checks the id of a session.
+///
 /// # Errors
 /// `INVALID_ARGUMENT` if the id is empty.
 fn named_session(session: impl Into<SessionId>) -> Result<SessionId> {
@@ -145,6 +148,8 @@ fn named_session(session: impl Into<SessionId>) -> Result<SessionId> {
         .ok_or_else(|| Error::invalid_argument("an empty session id names nothing").with_public())
 }
 
+/// Checks the id of a snapshot.
+///
 /// # Errors
 /// `INVALID_ARGUMENT` if the id is empty.
 fn named_snapshot(snapshot: impl Into<SnapshotId>) -> Result<SnapshotId> {

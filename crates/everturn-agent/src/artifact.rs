@@ -1,4 +1,4 @@
-//! Artifacts: what an agent makes beside what it says.
+//! Artifacts: the products of a conversation beside its messages.
 
 use everturn_ai::{Content, JsonObject, Part};
 use schemars::JsonSchema;
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 /// A document, picture or other product of a conversation.
 ///
-/// An artifact with a name replaces the one of the same name, in its place; one without is always added.
+/// An artifact with a name replaces the one of that name in place; one without a name is always appended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Artifact {
-    /// What it is called, if anything.
+    /// The name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its content.
+    /// The content.
     pub parts: Vec<Part>,
-    /// Whatever else is known about it.
+    /// Metadata about the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
 }
 
 impl Artifact {
-    /// A named artifact.
+    /// Creates a named artifact.
     pub fn new(name: impl Into<String>, content: impl Into<Content>) -> Self {
         Self {
             name: Some(name.into()),
@@ -29,12 +29,12 @@ impl Artifact {
         }
     }
 
-    /// A named artifact of one text.
+    /// Creates a named artifact of one text.
     pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self::new(name, text.into())
     }
 
-    /// An artifact without a name.
+    /// Creates an artifact without a name.
     pub fn unnamed(content: impl Into<Content>) -> Self {
         Self {
             name: None,
@@ -43,7 +43,7 @@ impl Artifact {
         }
     }
 
-    /// The same artifact with one metadata entry set.
+    /// Sets one metadata entry.
     pub fn with_metadata_entry(
         mut self,
         key: impl Into<String>,
@@ -55,18 +55,18 @@ impl Artifact {
         self
     }
 
-    /// The name, unless it is missing or empty.
+    /// Returns the name, unless it is missing or empty.
     pub fn given_name(&self) -> Option<&str> {
         self.name.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// The text of all text parts, joined.
+    /// Returns the text of all text parts, joined.
     pub fn content_text(&self) -> String {
         self.parts.iter().filter_map(Part::as_text).collect()
     }
 }
 
-/// Adds an artifact to a list by the rule of [`Artifact`]: replaced in place by name, else appended.
+/// Adds an artifact to a list: replaces the one of the same name in place, or else appends.
 pub(crate) fn put(artifacts: &mut Vec<Artifact>, artifact: Artifact) {
     let twin = artifact.given_name().and_then(|name| {
         artifacts

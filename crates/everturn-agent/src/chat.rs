@@ -1,4 +1,4 @@
-//! Chats: a conversation with an agent that goes on from turn to turn.
+//! Chats: a client's handle on a session of many turns.
 
 mod builder;
 mod chunk;
@@ -108,7 +108,7 @@ impl<S: CustomState> Chat<S> {
         }
     }
 
-    /// The start of the next turn.
+    /// Returns the start of the next turn.
     fn next_init(&self) -> AgentInit {
         if let Some(snapshot_id) = &self.snapshot_id {
             return AgentInit {
@@ -157,7 +157,7 @@ impl<S: CustomState> Chat<S> {
 
     /// Starts a background run on an input.
     ///
-    /// The chat goes on from the run's last snapshot: until the run is over, the next turn is refused.
+    /// The chat continues from the run's last snapshot: until the run is over, the next turn is refused.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if the agent cannot work in the background; as [`Chat::run`].
@@ -199,32 +199,33 @@ impl<S: CustomState> Chat<S> {
         AgentReply::from_output(output)
     }
 
-    /// The id of the snapshot that the next turn starts from; `None` if the session has not begun or the client keeps it.
+    /// Returns the id of the snapshot that the next turn starts from; `None` if the session has not begun or the client
+    /// keeps it.
     pub fn snapshot_id(&self) -> Option<&SnapshotId> {
         self.snapshot_id.as_ref()
     }
 
-    /// The id of the session; `None` if it has not begun.
+    /// Returns the id of the session; `None` if it has not begun.
     pub fn session_id(&self) -> Option<&SessionId> {
         self.session_id.as_ref()
     }
 
-    /// The state that the client keeps; `None` if the agent keeps it.
+    /// Returns the state that the client keeps; `None` if the agent keeps it.
     pub fn state(&self) -> Option<&SessionState> {
         self.kept.as_ref()
     }
 
-    /// The messages.
+    /// Returns the messages.
     pub fn messages(&self) -> &History {
         &self.messages
     }
 
-    /// The artifacts.
+    /// Returns the artifacts.
     pub fn artifacts(&self) -> &[Artifact] {
         &self.artifacts
     }
 
-    /// The custom state, with the changes of a turn under way; the default if it is not known.
+    /// Returns the custom state, with the changes of a turn under way; the default if it is not known.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the custom state that the agent shows is not an `S`.

@@ -1,28 +1,28 @@
-//! What time it is, where snapshots are concerned.
+//! The clock that gives snapshots their times.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// Tells the time that snapshots are stamped with. Cloning is cheap.
+/// A source of the times in snapshots. Cloning is cheap.
 ///
 /// Snapshots carry wall-clock times because other processes read them; tests give a clock of their own.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// The system's clock.
+    /// Returns the system's clock.
     pub fn system() -> Self {
         Self::new(Timestamp::now)
     }
 
-    /// A clock that asks `now`.
+    /// Creates a clock that calls `now`.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

@@ -1,14 +1,14 @@
-//! Snapshots that are named after what they hold.
+//! Snapshot ids that are hashes of the state.
 //!
-//! The name is the SHA-256, in lower-case hexadecimal, of the state as one JSON object: its fields in the order
-//! `sessionId`, `messages`, `custom`, `artifacts`, each value in the canonical form of RFC 8785, and without the fields
-//! that are absent on the wire (a session id or custom state that there is none of, an empty list of artifacts; the
-//! list of messages is always there). An entry `snapshotId` in the last message's metadata is left out of it, because
-//! it is this name. Numbers are what RFC 8785 takes them for, doubles: two integers beyond 2^53 that differ by less
-//! than a double can tell have the same name, and saving the second of two such states is refused.
+//! The id is the SHA-256, in lower-case hexadecimal, of the state as one JSON object: its fields in the order
+//! `sessionId`, `messages`, `custom`, `artifacts`, each value in the canonical form of RFC 8785. Fields that are absent
+//! on the wire are left out (a missing session id or custom state, an empty list of artifacts; the list of messages is
+//! always present). An entry `snapshotId` in the last message's metadata is left out too, because it is this id. RFC
+//! 8785 treats numbers as doubles: two integers beyond 2^53 that are the same double give the same id, and saving the
+//! second of two such states is refused.
 //!
-//! The messages come first but for the session's name, so the hash of a conversation continues from the hash of a
-//! shorter one. Hashes under way are kept with the history's lineage, and only what was added is serialised.
+//! The messages come first, after the session's id, so the hash of a conversation continues the hash of a shorter one.
+//! Unfinished hashes are kept with the history's lineage, and only added messages are serialised.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -24,28 +24,28 @@ use crate::{SessionId, SessionState, SnapshotId};
 /// The metadata entry in which a message names the snapshot that it ended.
 pub(crate) const SNAPSHOT_ID_ENTRY: &str = "snapshotId";
 
-/// How many hashes under way a lineage keeps; the longest ones stay.
+/// How many unfinished hashes a lineage keeps; the longest ones stay.
 const MAX_CHECKPOINTS: usize = 64;
 
-/// How snapshots are named.
+/// The kinds of snapshot ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SnapshotIds {
-    /// With a UUID of version 7, which sorts by time and is known before the turn runs.
+    /// A UUID of version 7, which sorts by time and is known before the turn runs.
     #[default]
     Uuid,
-    /// After what they hold: equal states of a session are one snapshot, written once, and
-    /// [`Snapshot::verify`](crate::Snapshot::verify) tells whether a snapshot still holds what it was named after.
+    /// A hash of the state: equal states of a session are one snapshot, written once, and
+    /// [`Snapshot::verify`](crate::Snapshot::verify) checks whether a snapshot still holds the state of its id.
     ///
-    /// The name of a turn's snapshot is not known before the turn is over, so
-    /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id) is `None`. The snapshot of a background run has to
-    /// have a name before it has a state, so that is a UUID.
+    /// The id of a turn's snapshot is not known before the turn is over, so
+    /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id) is `None`. The snapshot of a background run needs
+    /// an id before it has a state, so it gets a UUID.
     ContentAddressed,
 }
 
 impl SnapshotId {
-    /// The content-addressed name of a state: SHA-256 over `sessionId`, `messages`, `custom` and `artifacts` in RFC
-    /// 8785 form.
+    /// Returns the content-addressed id of a state: SHA-256 over `sessionId`, `messages`, `custom` and `artifacts` in
+    /// RFC 8785 form.
     ///
     /// # Errors
     /// `INTERNAL` if the state cannot be written as JSON.
@@ -53,21 +53,21 @@ impl SnapshotId {
         Ok(hash(state)?.id)
     }
 
-    /// Whether this has the form of a content-addressed name.
+    /// Returns whether this has the form of a content-addressed id.
     pub fn is_content_addressed(&self) -> bool {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         self.as_str().len() == 64 && self.as_str().bytes().all(is_digit)
     }
 }
 
-/// A name, and what it cost.
+/// An id, and the number of bytes that were hashed for it.
 struct Hashed {
     id: SnapshotId,
     #[cfg_attr(not(test), expect(dead_code, reason = "what it costs is for tests to judge"))]
     bytes: u64,
 }
 
-/// A hash under way; counts what goes into it.
+/// An unfinished hash that counts its input.
 #[derive(Clone)]
 struct Hasher {
     sha: Sha256,
@@ -118,7 +118,7 @@ fn hash(state: &SessionState) -> Result<Hashed> {
     })
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);
@@ -130,7 +130,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The hash of everything up to these messages, from the nearest one known. It counts from there.
+/// Hashes everything up to these messages, starting from the nearest kept hash. The count begins there.
 fn hash_messages(session: Option<&SessionId>, messages: &History) -> Result<Hasher> {
     let (mut hasher, start) = match nearest(session, messages) {
         Some((length, sha)) => (Hasher { sha, bytes: 0 }, length),
@@ -172,12 +172,12 @@ fn put(hasher: &mut Hasher, bytes: &[u8]) {
     hasher.bytes += bytes.len() as u64;
 }
 
-/// The message without the name of the snapshot that it ended.
+/// Returns the message without the id of the snapshot that it ended.
 fn unstamped(message: &Message) -> Message {
     message.clone().without_metadata_entry(SNAPSHOT_ID_ENTRY)
 }
 
-/// Whether two states that have the same name are the same in all that it stands for.
+/// Returns whether two states with the same id are equal in everything that the id covers.
 pub(crate) fn holds_the_same(one: &SessionState, other: &SessionState) -> bool {
     let count = one.messages.len();
     let before_last = |state: &SessionState| state.messages.truncate_to(count.saturating_sub(1));
@@ -189,7 +189,7 @@ pub(crate) fn holds_the_same(one: &SessionState, other: &SessionState) -> bool {
         && one.artifacts == other.artifacts
 }
 
-/// Hashes under way over the messages of a lineage, by how many messages they cover, shortest first.
+/// Unfinished hashes over the messages of a lineage, sorted by the number of messages they cover.
 #[derive(Default)]
 struct Checkpoints(Mutex<Vec<Checkpoint>>);
 
@@ -217,7 +217,7 @@ impl Checkpoints {
         }
     }
 
-    /// The hash over most messages, but over no more than `most`.
+    /// Returns the hash over the most messages, but no more than `most`.
     fn longest(&self, session: Option<&SessionId>, most: usize) -> Option<(usize, Sha256)> {
         let kept = lock(&self.0);
         kept.iter()
@@ -227,7 +227,7 @@ impl Checkpoints {
     }
 }
 
-/// The hash over the longest beginning of these messages that is known.
+/// Returns the kept hash over the longest beginning of these messages.
 fn nearest(session: Option<&SessionId>, messages: &History) -> Option<(usize, Sha256)> {
     let mut position = Some(messages);
     while let Some(history) = position {

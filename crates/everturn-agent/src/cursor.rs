@@ -34,17 +34,17 @@ pub(crate) struct InvocationCursor {
     last: Option<Predecessor>,
     /// The session's latest snapshot as far as this invocation knows.
     tip: Option<Predecessor>,
-    /// Whether the next snapshot goes to the tip; if not, it begins a branch.
+    /// Whether the next snapshot goes to the tip; otherwise it begins a branch.
     at_tip: bool,
     /// On a linear timeline, the rewind that the next snapshot carries out.
     rewind: Option<RewindDue>,
-    /// The turn that another worker began and this one takes up first.
+    /// The open turn of another worker, which this one replays first.
     taken_up: Option<OpenTurn>,
     /// The lease of the background run that the invocation is or may become.
     lease: Lease,
 }
 
-/// What a snapshot's successor must know of it.
+/// The facts about a snapshot that its successor needs.
 #[derive(Debug, Clone, PartialEq)]
 struct Predecessor {
     id: SnapshotId,
@@ -57,6 +57,8 @@ struct Predecessor {
 }
 
 impl Predecessor {
+    /// Reads the facts from a snapshot.
+    ///
     /// # Errors
     /// `DATA_LOSS` if the snapshot's open turn cannot be read.
     fn of(snapshot: &Snapshot) -> Result<Self> {
@@ -104,7 +106,7 @@ impl InvocationCursor {
     /// on a linear timeline, a rewind.
     ///
     /// # Errors
-    /// `DATA_LOSS` if what the framework noted in a snapshot cannot be read.
+    /// `DATA_LOSS` if the snapshot's bookkeeping cannot be read.
     pub(crate) fn resume_from(&mut self, snapshot: &Snapshot, latest: Option<&Snapshot>) -> Result<()> {
         self.tip = latest.map(Predecessor::of).transpose()?;
         self.follow(Predecessor::of(snapshot)?);
@@ -119,8 +121,8 @@ impl InvocationCursor {
         self.last = Some(snapshot);
     }
 
-    /// Continues after the session's latest snapshot. `good` is that snapshot, or an older one in its place if nothing
-    /// can continue from it.
+    /// Continues after the session's latest snapshot. `good` is that snapshot, or the older one from which the session
+    /// continues if the latest cannot be resumed.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
@@ -131,8 +133,8 @@ impl InvocationCursor {
         Ok(())
     }
 
-    /// Continues the background run behind `run`, whose parent is `parent`, beginning with the turn that was under way,
-    /// and keeps other invocations of this process from the session if none of them has it.
+    /// Continues the background run of the snapshot `run`, whose parent is `parent`, beginning with the turn that was
+    /// under way. Takes the session's turn lock if it is free.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
@@ -146,12 +148,12 @@ impl InvocationCursor {
         self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
         self.tip = Some(Predecessor::of(run)?);
-        // The run writes its own snapshot, which is there; so nothing depends on the turn lock.
+        // The run writes only its own, existing snapshot, so nothing depends on the turn lock.
         let _ = self.take_lock(&run.snapshot_id);
         Ok(())
     }
 
-    /// The tenant whose session this is.
+    /// Returns the tenant whose session this is.
     pub(crate) fn scope(&self) -> &Scope {
         self.session.tenant().scope()
     }
@@ -160,18 +162,18 @@ impl InvocationCursor {
         self.session.tenant().store().can_watch()
     }
 
-    /// The last snapshot that this invocation committed or resumed from.
+    /// Returns the last snapshot that this invocation committed or resumed from.
     pub(crate) fn last(&self) -> Option<&SnapshotId> {
         self.last.as_ref().map(|last| &last.id)
     }
 
-    /// The session's latest snapshot as far as this invocation knows.
+    /// Returns the session's latest snapshot as far as this invocation knows.
     pub(crate) fn tip_id(&self) -> Option<&SnapshotId> {
         self.tip.as_ref().map(|tip| &tip.id)
     }
 
-    /// Whether the next snapshot must land at the tip. A rewind must, so that it leaves behind nothing that it never
-    /// saw.
+    /// Returns whether the next snapshot must land at the tip. A rewind must: otherwise it could orphan a snapshot that
+    /// it never saw.
     fn is_exclusive(&self) -> bool {
         (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
     }
@@ -218,7 +220,7 @@ impl InvocationCursor {
             return Ok(None);
         };
         self.tip = Some(Predecessor::of(&snapshot)?);
-        // A rewind goes back to where it was asked to, whatever came after.
+        // A rewind returns to the requested snapshot, whatever came after it.
         if self.rewind.is_some() {
             return Ok(None);
         }
@@ -226,8 +228,8 @@ impl InvocationCursor {
         Ok(Some(snapshot))
     }
 
-    /// The number of the next turn among its ancestors. A turn that has only snapshots from its middle did not come to
-    /// its end and does not count.
+    /// Returns the number of the next turn among its ancestors. A turn with snapshots from its middle only did not end
+    /// and does not count.
     pub(crate) fn next_turn(&self) -> u64 {
         let number = |last: &Predecessor| match last.event {
             Some(SnapshotEvent::RoundEnd) => last.turn_index,
@@ -236,7 +238,7 @@ impl InvocationCursor {
         self.last.as_ref().and_then(number).unwrap_or_default()
     }
 
-    /// Lets other invocations have the session.
+    /// Releases the turn lock.
     pub(crate) fn release_lock(&mut self) {
         self.held = None;
     }
@@ -249,8 +251,8 @@ impl InvocationCursor {
         }
     }
 
-    /// A new snapshot after the last one. It sorts after both its parent and the tip, whatever the clocks of other
-    /// processes say, so that the latest snapshot of a session is the one committed last.
+    /// Creates a snapshot after the last one. It sorts after both its parent and the tip, regardless of the clocks of
+    /// other processes, so that the latest snapshot of a session is the one committed last.
     pub(crate) fn next_snapshot(&self, id: SnapshotId) -> Snapshot {
         let after = |earlier: &Predecessor| earlier.created_at.saturating_add(SignedDuration::from_micros(1));
         let floor = [&self.last, &self.tip]
@@ -284,7 +286,8 @@ impl InvocationCursor {
     ) -> Option<JournalLocation> {
         self.session.tenant().store().journal()?;
         let begun = self.open_turn(input);
-        // Identical turns may run side by side only where the agent wants it so.
+        // Identical turns may run side by side only if the agent forks; then the reserved id tells their journals
+        // apart.
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         Some(JournalLocation {
             tenant: self.session.tenant().clone(),
@@ -297,15 +300,16 @@ impl InvocationCursor {
         })
     }
 
-    /// The turn that goes on with this input, if it began before: another worker's, or the one whose middle was resumed
-    /// without a message. Where identical turns may run side by side, the latter could be under way.
+    /// Returns the open turn that this input continues: the turn of another worker, or the one whose middle was resumed
+    /// without a message. If identical turns may run side by side, the latter could still be running, so it is not
+    /// continued.
     fn open_turn(&self, input: &AgentInput) -> Option<&OpenTurn> {
         let resumed = || self.last.as_ref()?.turn.as_ref();
         let goes_on = !input.has_payload() && self.policy != Concurrency::Fork;
         self.taken_up.as_ref().or_else(|| resumed().filter(|_| goes_on))
     }
 
-    /// The turn is over. The next one is another turn, unless this one failed in its middle and may continue from
+    /// Notes that the turn is over. The next one is another turn, unless this one failed in its middle and may continue
     /// there.
     pub(crate) fn turn_ended(&mut self, stands: bool) {
         self.taken_up = None;
@@ -332,7 +336,7 @@ impl InvocationCursor {
     ) -> impl Future<Output = Result<Saved>> + Send + use<> {
         let named_by_content =
             self.ids == SnapshotIds::ContentAddressed && snapshot.snapshot_id.is_content_addressed();
-        // On a linear timeline every snapshot is at the tip, also one that was there before.
+        // On a linear timeline every snapshot must become the tip, even one that existed before.
         let only_tip = self.tip_id().filter(|_| self.timeline == Timeline::Linear);
         let new = NewSnapshot {
             session: self.session.clone(),
@@ -346,8 +350,7 @@ impl InvocationCursor {
         new.write()
     }
 
-    /// Moves to a snapshot that was saved: it is now the session's latest, unless it was there before and the session
-    /// may branch.
+    /// Moves to a saved snapshot: it is now the session's latest, unless it existed before and the session may branch.
     pub(crate) fn wrote(&mut self, saved: &Saved) {
         if !saved.is_tip {
             return self.follow(saved.predecessor.clone());

@@ -1,4 +1,4 @@
-//! How a turn or an invocation ended.
+//! The reasons for the end of a turn or an invocation.
 
 use everturn_ai::FinishReason;
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ pub enum AgentFinishReason {
     Detached,
     /// The turn or the agent failed.
     Failed,
-    /// Nobody said; also what a reason this version does not know is read as.
+    /// No reason was given, or one that this version does not know.
     #[serde(other)]
     Unknown,
 }

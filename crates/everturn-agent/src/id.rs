@@ -1,4 +1,4 @@
-//! Identities of conversations and of points in them.
+//! The ids of sessions and snapshots.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -22,12 +22,12 @@ macro_rules! id {
                 Self($fresh.to_string().into())
             }
 
-            /// The id as text.
+            /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// The id, unless it is empty: on the wire an empty id is as good as none.
+            /// Returns the id unless it is empty: on the wire an empty id counts as none.
             pub(crate) fn given(self) -> Option<Self> {
                 (!self.0.is_empty()).then_some(self)
             }
@@ -51,14 +51,14 @@ macro_rules! id {
             }
         }
 
-        /// `None` becomes the empty id, which names nothing: whatever takes an id refuses it.
+        /// Converts `None` to the empty id, which every function that takes an id refuses.
         impl From<Option<$name>> for $name {
             fn from(id: Option<$name>) -> Self {
                 id.unwrap_or_else(|| "".into())
             }
         }
 
-        /// `None` becomes the empty id, which names nothing: whatever takes an id refuses it.
+        /// Converts `None` to the empty id, which every function that takes an id refuses.
         impl From<Option<&$name>> for $name {
             fn from(id: Option<&$name>) -> Self {
                 id.cloned().into()
@@ -86,11 +86,11 @@ macro_rules! id {
 }
 
 id! {
-    /// Names a conversation; any non-empty string. Cloning is cheap.
+    /// The id of a session: any non-empty string. Cloning is cheap.
     SessionId, Uuid::new_v4(), "A new random id."
 }
 
 id! {
-    /// Names a snapshot: one point in a conversation. Cloning is cheap.
+    /// The id of a snapshot. Cloning is cheap.
     SnapshotId, Uuid::now_v7(), "A new id that sorts after those made before it."
 }

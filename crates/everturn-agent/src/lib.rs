@@ -58,11 +58,11 @@
 //! | talk to one | [`Agent`], [`Chat`], [`AgentConnection`], [`AgentReply`] |
 //! | reach the conversation from a tool | [`Session`] as an argument of a `#[tool]` function, [`Session::current`] |
 //! | hand tasks to other agents | [`Delegation`] |
-//! | keep conversations | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
+//! | choose how sessions are kept | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
 //! | work with history | [`Agent::archive`], [`archive`] |
 //! | survive a crash without acting twice | [`journal`], [`Turn::effect`] |
 //! | work in the background | [`Chat::detach`], [`AgentTask`] |
-//! | go on with what another process left | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
+//! | take over the runs of a process that died | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
 //! | follow custom state | [`patch`] |
 #![doc = include_str!("docs/background.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -142,7 +142,7 @@ pub use self::wire::{
 };
 pub use self::worker_loss::WorkerLoss;
 
-// Types of other crates that stand in signatures here.
+// Types of other crates that are used in signatures here.
 pub use async_trait::async_trait;
 pub use everturn_ai::Answers;
 pub use everturn_core as core;

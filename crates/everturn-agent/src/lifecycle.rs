@@ -30,7 +30,7 @@ pub enum SnapshotStatus {
 }
 
 impl SnapshotStatus {
-    /// Whether a stored snapshot with this status keeps it.
+    /// Returns whether a stored snapshot with this status keeps it.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Aborted | Self::Failed)
     }

@@ -4,14 +4,14 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// Returns the value behind a lock. No critical section of this crate leaves what it guards half changed, so a panic
+/// Returns the value behind a lock. No critical section of this crate leaves the value half changed, so a panic
 /// elsewhere does not make it unusable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A lock under which a user's function runs. If that function comes back to the same lock, it is told so; with a plain
-/// mutex its thread would wait for itself.
+/// A lock under which a user's function runs. If that function takes the same lock again, it panics with a message;
+/// with a plain mutex the thread would wait for itself.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLock<T> {
     value: Mutex<T>,
@@ -25,7 +25,7 @@ pub(crate) struct ChangeGuard<'a, T> {
 }
 
 impl<T> ChangeLock<T> {
-    /// Waits for the lock; `what` is what it guards, for the message of the panic.
+    /// Waits for the lock; `what` names the guarded value in the message of the panic.
     ///
     /// # Panics
     /// If this thread holds the lock already.
@@ -60,7 +60,7 @@ impl<T> DerefMut for ChangeGuard<'_, T> {
 
 impl<T> Drop for ChangeGuard<'_, T> {
     fn drop(&mut self) {
-        // Before the value is unlocked, so that the next holder writes its name after this one is gone.
+        // The holder is removed before the value is unlocked, so that the next holder's name is not overwritten.
         *lock(self.holder) = None;
     }
 }

@@ -1,4 +1,4 @@
-//! Middleware that knows of sessions and agents.
+//! Middleware that works with sessions and agents.
 //!
 //! | type | name | what it does |
 //! |---|---|---|

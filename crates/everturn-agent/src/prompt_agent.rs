@@ -1,8 +1,8 @@
-//! Agents around a prompt: each turn renders it around the conversation and asks the model.
+//! Agents around a prompt: each turn renders the prompt around the conversation and asks the model.
 //!
-//! The prompt is rendered anew every turn, with the conversation's prompt input and the live custom state
-//! (`{{@state.field}}`). What the prompt itself says is sent to the model and never becomes part of the conversation;
-//! what the model, its tools and the user say does.
+//! The prompt is rendered again every turn, with the conversation's prompt input and the live custom state
+//! (`{{@state.field}}`). The prompt's own messages are sent to the model and never become part of the conversation; the
+//! messages of the user, the model and its tools do.
 
 mod data;
 mod inline;

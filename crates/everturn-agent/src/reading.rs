@@ -74,7 +74,7 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    /// A run without a heartbeat for longer than `expiry` counts as expired.
+    /// Creates the rule that a run without a heartbeat for longer than `expiry` is expired.
     pub(crate) fn new(clock: Clock, expiry: Duration) -> Self {
         Self { clock, expiry }
     }

@@ -127,9 +127,9 @@ impl<S: CustomState> Definition<S> {
         }
     }
 
-    /// The context of a run's caller, as far as the run recorded it: its values, and the tenant that came with the
-    /// call. Without a recorded tenant that is the tenant whose run it is, unless the agent derives its scope from the
-    /// values.
+    /// Returns the context of a run's caller, as far as the run recorded it: the recorded values, and the tenant that
+    /// came with the call. Without a recorded tenant it is the tenant whose run it is, unless the agent derives its
+    /// scope from the values.
     fn context_of(&self, lost: &LostRun) -> Context {
         let context = Context::new().with_values(lost.run.context.clone());
         let owner = || self.scope.is_none().then(|| lost.scope.clone());
@@ -181,7 +181,7 @@ impl<S: CustomState> Definition<S> {
         }
     }
 
-    /// Runs a run that was taken over to its end, like any other invocation.
+    /// Continues a run that was taken over, like any other invocation.
     fn resume(self: &Arc<Self>, tenant: TenantStore, taken: TakenRun, context: Context) {
         let this = Arc::clone(self);
         let (name, now) = (self.name.clone(), self.clock.now());

@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 pub struct Scope(Arc<str>);
 
 impl Scope {
-    /// The scope of a tenant.
+    /// Creates the scope of a tenant.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
 
-    /// The tenant that came with a call, as an extension of its context.
+    /// Returns the tenant in the extensions of a call's context.
     pub(crate) fn brought_by(context: &Context) -> Option<Self> {
         context.extension::<Self>().map(|scope| Self::clone(&scope))
     }
 
-    /// The tenant's name; `global` where there is only one.
+    /// Returns the tenant's name; `global` for the default scope.
     pub fn as_str(&self) -> &str {
         &self.0
     }

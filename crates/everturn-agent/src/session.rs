@@ -1,4 +1,4 @@
-//! Sessions: the conversation, as the agent's function, its turns, its tools and any code below them see it.
+//! Sessions: the conversation during an invocation, for the agent's function, its turns and its tools.
 
 mod argument;
 mod changes;
@@ -82,7 +82,7 @@ impl<S: CustomState> Session<S> {
 
     /// Adds messages.
     pub fn add_messages(&self, messages: impl IntoIterator<Item = Message>) {
-        // Whoever computes the messages may look at the session while doing so.
+        // The iterator may read the session, so it runs before the lock is taken.
         let messages: Vec<Message> = messages.into_iter().collect();
         self.0.add_messages(messages);
     }

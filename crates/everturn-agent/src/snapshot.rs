@@ -1,12 +1,12 @@
-//! Snapshots: stored points of a session, what the framework notes in them, and how they may change.
+//! Snapshots: stored points of a session, the framework's bookkeeping in them, and how they may change.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `bookkeeping` | what the framework notes in a snapshot for itself |
-//! | `lease` | the background run behind a pending snapshot, and who works on it |
-//! | `open_turn` | the turn that a snapshot was taken in the middle of |
-//! | `rewind` | which snapshots a rewind keeps |
-//! | `annotation` | what people write on snapshots |
+//! | `bookkeeping` | the framework's own notes in a snapshot |
+//! | `lease` | the background run behind a pending snapshot, and its worker |
+//! | `open_turn` | the turn in whose middle a snapshot was taken |
+//! | `rewind` | the snapshots that a rewind keeps |
+//! | `annotation` | labels and notes of people |
 //! | `transition` | every way in which a stored snapshot may change, with a table of all cases |
 //! | `mutation` | a transition as a store sees it |
 
@@ -136,10 +136,10 @@ impl Snapshot {
         }
     }
 
-    /// Whether a content-addressed snapshot holds the state that its id is the hash of.
+    /// Returns whether a content-addressed snapshot holds the state whose hash is its id.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` if it is not content-addressed, or comes without its state.
+    /// `FAILED_PRECONDITION` if it is not content-addressed, or was read without its state.
     pub fn verify(&self) -> Result<bool> {
         let id = &self.snapshot_id;
         if !id.is_content_addressed() {
@@ -161,7 +161,7 @@ impl Snapshot {
     }
 }
 
-/// Some peers write an empty string where there is nothing.
+/// Reads an empty string as absent: some peers write it for missing values.
 fn non_empty<'de, D: Deserializer<'de>, T: From<String>>(
     deserializer: D,
 ) -> std::result::Result<Option<T>, D::Error> {

@@ -1,4 +1,4 @@
-//! When a moment of a conversation becomes a snapshot.
+//! The policy that decides when a snapshot is taken.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,25 +9,25 @@ use everturn_core::{Result, panic_error};
 use crate::state::decode_custom;
 use crate::{CustomState, SessionState, SnapshotEvent};
 
-/// A moment at which a snapshot could be taken.
+/// A moment at which a snapshot can be taken.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SnapshotMoment<'a> {
-    /// What happened.
+    /// The event.
     pub event: SnapshotEvent,
-    /// The conversation now.
+    /// The state at this moment.
     pub state: &'a SessionState,
-    /// The conversation at the snapshot before; `None` if there is none.
+    /// The state at the previous snapshot; `None` if there is none.
     pub previous: Option<&'a SessionState>,
-    /// The number the snapshot would have in its session.
+    /// The number that the snapshot would have in its session.
     pub index: u64,
-    /// The number of the turn in its line of ancestors; that of the last turn at the end of an invocation.
+    /// The number of the turn among its ancestors; at the end of an invocation, that of the last turn.
     pub turn_index: u64,
 }
 
 impl SnapshotMoment<'_> {
-    /// Whether anything is different from the snapshot before. Costs what was added since, not the conversation's
-    /// length.
+    /// Returns whether the state differs from the previous snapshot. The cost is that of the changes since then, not of
+    /// the conversation's length.
     pub fn is_changed(&self) -> bool {
         self.previous
             .is_none_or(|previous| !self.state.is_unchanged_since(previous))
@@ -42,11 +42,11 @@ impl SnapshotMoment<'_> {
 /// | [`always`](Self::always) | every moment there is |
 /// | [`never`](Self::never) | nothing |
 /// | [`on`](Self::on) | these events |
-/// | [`on_change`](Self::on_change) | these events, if the conversation is not as the snapshot before left it |
-/// | [`when`](Self::when) | what a function says |
+/// | [`on_change`](Self::on_change) | these events, if the state differs from the previous snapshot |
+/// | [`when`](Self::when) | the moments that a function picks |
 ///
-/// A turn without a snapshot still counts for the turns that follow it in the same invocation; whoever resumes later
-/// continues from the last snapshot that was taken. A background run has its one snapshot whatever the policy says, and
+/// A turn without a snapshot still counts for the turns that follow it in the same invocation; a later resumption
+/// continues from the last snapshot that was taken. A background run has its one snapshot regardless of the policy, and
 /// no others. With any policy but the default, clients are told of each snapshot: in
 /// [`snapshotCreated`](crate::AgentStreamChunk::snapshot_created) chunks and in the output's
 /// [`snapshotIds`](crate::AgentOutput::snapshot_ids).
@@ -76,27 +76,27 @@ enum Rule {
 }
 
 impl SnapshotPolicy {
-    /// Every moment: the ends of turns, of rounds of tools within them, and of invocations.
+    /// Takes a snapshot at every moment: the ends of turns, of rounds within them, and of invocations.
     pub fn always() -> Self {
         Self(Rule::Always)
     }
 
-    /// No moment. Background runs still have their snapshot.
+    /// Takes no snapshots. Background runs still have theirs.
     pub fn never() -> Self {
         Self(Rule::Never)
     }
 
-    /// Every moment of these kinds.
+    /// Takes a snapshot at these events.
     pub fn on(events: impl IntoIterator<Item = SnapshotEvent>) -> Self {
         Self(Rule::On(events.into_iter().collect()))
     }
 
-    /// Every moment of these kinds at which the conversation is not as the snapshot before left it.
+    /// Takes a snapshot at these events if the state differs from the previous snapshot.
     pub fn on_change(events: impl IntoIterator<Item = SnapshotEvent>) -> Self {
         Self(Rule::OnChange(events.into_iter().collect()))
     }
 
-    /// The moments that `decide` picks. It is asked while the invocation waits, so it should not take long.
+    /// Takes a snapshot at the moments that `decide` picks. The invocation waits for it, so it should be fast.
     ///
     /// The custom state is JSON here; [`AgentBuilder::snapshots_when`](crate::AgentBuilder::snapshots_when) gives it as its
     /// type.
@@ -104,7 +104,8 @@ impl SnapshotPolicy {
         Self(Rule::When(Arc::new(move |moment| Ok(decide(moment)))))
     }
 
-    /// The moments that `decide` picks from the custom state of type `S`, now and at the snapshot before.
+    /// Takes a snapshot at the moments that `decide` picks from the custom state of type `S`, now and at the previous
+    /// snapshot.
     pub(crate) fn over_custom_state<S: CustomState>(
         decide: impl Fn(&SnapshotMoment<'_>, &S, Option<&S>) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -115,12 +116,12 @@ impl SnapshotPolicy {
         })))
     }
 
-    /// Whether this is what an agent with a store does unless it is told otherwise.
+    /// Returns whether this is the default policy of an agent with a store.
     pub(crate) fn is_default(&self) -> bool {
         matches!(self.0, Rule::EveryTurn)
     }
 
-    /// Whether a moment of this kind can become a snapshot.
+    /// Returns whether a moment of this kind can become a snapshot.
     pub(crate) fn listens_to(&self, event: SnapshotEvent) -> bool {
         match &self.0 {
             Rule::EveryTurn => event == SnapshotEvent::TurnEnd,
@@ -130,10 +131,10 @@ impl SnapshotPolicy {
         }
     }
 
-    /// Whether this moment becomes a snapshot.
+    /// Returns whether this moment becomes a snapshot.
     ///
     /// # Errors
-    /// `INTERNAL` if the policy panics; `INVALID_ARGUMENT` if it is written over another custom state than the stored one.
+    /// `INTERNAL` if the policy panics; `INVALID_ARGUMENT` if it expects another custom state than the stored one.
     pub(crate) fn wants(&self, moment: &SnapshotMoment<'_>) -> Result<bool> {
         match &self.0 {
             Rule::OnChange(_) => Ok(self.listens_to(moment.event) && moment.is_changed()),
@@ -146,7 +147,7 @@ impl SnapshotPolicy {
 }
 
 impl Default for SnapshotPolicy {
-    /// Every successful turn: what an agent with a store does unless it is told otherwise.
+    /// Takes a snapshot of every successful turn.
     fn default() -> Self {
         Self(Rule::EveryTurn)
     }

@@ -1,4 +1,4 @@
-//! The state of a conversation: what was said, what the user keeps beside it, what was made.
+//! The state of a session: its messages, its custom state and its artifacts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Artifact, SessionId};
 
-/// A type that an agent can keep as its custom state. Nothing to implement: plain data with a default is one.
+/// A type that can be an agent's custom state. It is implemented for all plain data with a default.
 pub trait CustomState:
     Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Sync + 'static
 {
@@ -22,7 +22,7 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Syn
 {
 }
 
-/// Reads the custom state; absent and null are the default.
+/// Decodes the custom state; an absent or null one is the default.
 pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S> {
     match custom {
         None | Some(Value::Null) => Ok(S::default()),
@@ -32,29 +32,29 @@ pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S>
     }
 }
 
-/// Everything a conversation is at one moment.
+/// The state of a session at one moment.
 ///
-/// A clone shares all it has in common with the original: the messages are a position in a shared history, the rest is
-/// behind shared pointers. On the wire it is a plain object; fields this version does not know survive.
+/// A clone shares its content with the original: the messages are a position in a shared history, and the rest is
+/// behind shared pointers. On the wire it is a plain object; unknown fields survive.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 pub struct SessionState {
-    /// Which conversation this is.
+    /// The session's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// What was said.
+    /// The messages.
     #[serde(default)]
     pub messages: History,
-    /// The user's own document; absent is `null`.
+    /// The custom state; absent is `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
     pub custom: Option<Arc<Value>>,
-    /// What was made.
+    /// The artifacts.
     #[serde(default, skip_serializing_if = "no_artifacts")]
     #[schemars(with = "Vec<Artifact>")]
     pub artifacts: Arc<Vec<Artifact>>,
-    /// What the agent's prompt is rendered with, for the whole conversation.
+    /// The prompt input of the whole conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
     pub prompt_input: Option<Arc<Value>>,
@@ -65,7 +65,7 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    /// A conversation in which nothing was said.
+    /// Creates the state of an empty session.
     pub(crate) fn beginning(session: &SessionId) -> Self {
         Self {
             session_id: Some(session.clone()),
@@ -73,7 +73,7 @@ impl SessionState {
         }
     }
 
-    /// Whether nothing is different from an earlier state. What the two share is not compared.
+    /// Returns whether the state equals an earlier one. Shared content is not compared.
     pub(crate) fn is_unchanged_since(&self, earlier: &Self) -> bool {
         fn same<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {
             Arc::ptr_eq(one, other) || one == other

@@ -94,7 +94,7 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    /// Checks the condition against the id of the session's latest snapshot, for a store that holds still meanwhile.
+    /// Checks the condition against the id of the session's latest snapshot, for a store that is locked meanwhile.
     ///
     /// # Errors
     /// `ABORTED` with [`TIP_MOVED`] if the condition does not hold.
@@ -119,7 +119,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// Cuts a whole snapshot down to this much of it, for stores that have it at hand.
+    /// Reduces a whole snapshot to this detail, for stores that have it at hand.
     pub fn cut(self, mut row: Snapshot) -> Snapshot {
         if self == Self::Metadata {
             row.state = None;
@@ -197,7 +197,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// A store that cannot find them answers `Ok(None)`; no run is then taken over.
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>>;
 
-    /// Returns where the store keeps journals.
+    /// Returns the store's journals.
     ///
     /// A store that keeps none answers `None`; a turn that is taken up again then begins anew.
     fn journal(&self) -> Option<&dyn Journal>;
@@ -209,7 +209,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// background runs.
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream>;
 
-    /// Whether [`SessionStore::watch`] works.
+    /// Returns whether [`SessionStore::watch`] works.
     fn can_watch(&self) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! Handles on what is stored: a store with the tenant, and with the session, that its calls are about.
+//! Handles on a store with the tenant, and with the session, of their calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl TenantStore {
         &self.scope
     }
 
-    /// The session with this id, whether it has snapshots or not.
+    /// Returns the session with this id, whether it has snapshots or not.
     pub(crate) fn session(&self, id: SessionId) -> StoredSession {
         StoredSession {
             tenant: self.clone(),

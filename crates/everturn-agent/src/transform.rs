@@ -1,8 +1,9 @@
-//! What clients are shown of a conversation.
+//! Transforms of the states and chunks that clients see.
 //!
-//! A *state transform* shapes every state that leaves the agent: snapshot reads, a client-managed output, and the value
-//! behind every custom patch. A *stream transform* sees every chunk. Both fail closed: when one fails or panics, its state
-//! or chunk is withheld, and the read or the invocation fails. Stored snapshots and the agent's own view stay raw.
+//! A *state transform* changes every state that leaves the agent: snapshot reads, client-managed outputs, and the value
+//! behind every custom-state patch. A *stream transform* sees every chunk. Both fail closed: when one fails or panics,
+//! its state or chunk is withheld, and the read or the invocation fails. Stored snapshots and the agent's own view stay
+//! raw.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,12 +20,12 @@ pub(crate) type StateTransform =
 pub(crate) type StreamTransform =
     Arc<dyn Fn(AgentStreamChunk, &Context) -> HandlerResult<Option<AgentStreamChunk>> + Send + Sync>;
 
-/// A transform of whole states that shapes the custom state by its type.
+/// Creates a transform of whole states from one of the typed custom state.
 pub(crate) fn over_custom_state<S: CustomState, T: Serialize>(
     transform: impl Fn(S, &Context) -> HandlerResult<Option<T>> + Send + Sync + 'static,
 ) -> StateTransform {
     Arc::new(move |state, context| {
-        // A state that was never set is shown as it is: not at all.
+        // A custom state that was never set is not shown.
         let Some(custom) = &state.custom else {
             return Ok(Some(state));
         };
@@ -34,7 +35,7 @@ pub(crate) fn over_custom_state<S: CustomState, T: Serialize>(
     })
 }
 
-/// The transform that applies `first` and shapes its result with `second`.
+/// Creates the transform that applies `first` and then `second`.
 pub(crate) fn one_after_another(
     first: Option<StateTransform>,
     second: Option<StateTransform>,
@@ -47,7 +48,7 @@ pub(crate) fn one_after_another(
     }
 }
 
-/// The state as clients see it, or `None` if they see none. The session id survives any transform.
+/// Returns the state that clients see, or `None` if they see none. The session id survives any transform.
 pub(crate) fn shown_state(
     transform: Option<&StateTransform>,
     state: SessionState,
@@ -64,7 +65,7 @@ pub(crate) fn shown_state(
     }))
 }
 
-/// The chunk as clients see it, or `None` if they do not see it at all.
+/// Returns the chunk that clients see, or `None` if they do not see it.
 pub(crate) fn shown_chunk(
     transform: Option<&StreamTransform>,
     chunk: AgentStreamChunk,
@@ -76,7 +77,7 @@ pub(crate) fn shown_chunk(
     }
 }
 
-/// Runs a transform; its panic is an `INTERNAL` error. Nothing it was given is looked at again after a panic.
+/// Runs a transform; its panic becomes an `INTERNAL` error. Its arguments are not used again after a panic.
 fn guarded<T>(what: &str, transform: impl FnOnce() -> HandlerResult<Option<T>>) -> Result<Option<T>> {
     match catch_unwind(AssertUnwindSafe(transform)) {
         Ok(result) => result.map_err(|error| Error::from(error).context(format_args!("{what} failed"))),

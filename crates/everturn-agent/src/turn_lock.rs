@@ -30,7 +30,7 @@ pub enum Concurrency {
     Fork,
 }
 
-/// Another turn holds the session.
+/// The reason of a refusal because another turn holds the session.
 pub const SESSION_BUSY: Reason = Reason::new("session-busy");
 
 /// A session of a store, which is known by its address.
@@ -48,7 +48,7 @@ struct Entry {
     known: Mutex<Known>,
 }
 
-/// What this process knows of a session.
+/// The facts about a session that this process knows.
 #[derive(Debug, Default)]
 struct Known {
     /// The turn that holds the lock.

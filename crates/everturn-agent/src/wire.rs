@@ -1,6 +1,6 @@
-//! What travels between an agent and its clients.
+//! The messages between an agent and its clients.
 //!
-//! What a client sends is strict: an unknown field is an error, so that a misspelt one is not silently dropped.
+//! Requests of clients are strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
 use everturn_ai::{Answers, Message, ModelResponseChunk};
 use everturn_core::{Error, Result, RuntimeError};
@@ -13,26 +13,26 @@ use crate::{
     AgentFinishReason, Artifact, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus,
 };
 
-/// What an invocation starts from; all fields absent is a fresh conversation.
+/// The start of an invocation; without any field it begins a new session.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentInit {
-    /// Resume the latest point of this conversation, or begin it under this id. Server-managed agents only.
+    /// Resumes this session at its tip, or begins it under this id. Server-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// Resume exactly here. Server-managed agents only.
+    /// Resumes exactly this snapshot. Server-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
-    /// Resume from what the client kept. Client-managed agents only.
+    /// Resumes the state that the client kept. Client-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
-    /// What the agent's prompt is rendered with, set when a conversation begins.
+    /// The prompt input of the conversation, set when the conversation begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_input: Option<Value>,
 }
 
 impl AgentInit {
-    /// Resumes the latest point of a conversation, or begins it under this id.
+    /// Resumes a session at its tip, or begins it under this id.
     pub fn session(session: impl Into<SessionId>) -> Self {
         Self {
             session_id: Some(session.into()),
@@ -40,7 +40,7 @@ impl AgentInit {
         }
     }
 
-    /// Resumes exactly here.
+    /// Resumes exactly this snapshot.
     pub fn snapshot(snapshot: impl Into<SnapshotId>) -> Self {
         Self {
             snapshot_id: Some(snapshot.into()),
@@ -48,7 +48,7 @@ impl AgentInit {
         }
     }
 
-    /// Resumes from what the client kept.
+    /// Resumes the state that the client kept.
     pub fn state(state: SessionState) -> Self {
         Self {
             state: Some(state),
@@ -56,7 +56,7 @@ impl AgentInit {
         }
     }
 
-    /// The same start, with what the agent's prompt is rendered with.
+    /// Sets the prompt input.
     pub fn with_prompt_input(self, input: impl Into<Value>) -> Self {
         Self {
             prompt_input: Some(input.into()),
@@ -64,7 +64,7 @@ impl AgentInit {
         }
     }
 
-    /// Refuses what cannot be the start of anything, before an agent is asked.
+    /// Refuses an init that cannot start any invocation, before an agent is asked.
     pub(crate) fn check(&self) -> Result<()> {
         let empty = |what: &str| {
             Err(Error::invalid_argument(format!(
@@ -80,6 +80,8 @@ impl AgentInit {
         self.check_sources()
     }
 
+    /// Checks that the init names one source of state.
+    ///
     /// # Errors
     /// `INVALID_ARGUMENT` if both a state and an id are given.
     pub(crate) fn check_sources(&self) -> Result<()> {
@@ -92,23 +94,23 @@ impl AgentInit {
     }
 }
 
-/// One turn's input.
+/// The input of one turn.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentInput {
-    /// What the user says.
+    /// The user's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
     /// Answers to interrupted tool requests; `resume` on the wire.
     #[serde(default, rename = "resume", skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
-    /// Leave after this input and let the work go on.
+    /// Whether the work continues in the background after this input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detach: Option<bool>,
 }
 
 impl AgentInput {
-    /// An input with a message.
+    /// Creates an input with a message.
     pub fn message(message: impl Into<Message>) -> Self {
         Self {
             message: Some(message.into()),
@@ -116,7 +118,7 @@ impl AgentInput {
         }
     }
 
-    /// An input that answers interrupts.
+    /// Creates an input that answers interrupts.
     pub fn answers(answers: impl Into<Answers>) -> Self {
         Self {
             answers: Some(answers.into()),
@@ -124,19 +126,19 @@ impl AgentInput {
         }
     }
 
-    /// The same input, after which the client leaves.
+    /// Makes the work continue in the background after this input.
     pub fn detached(mut self) -> Self {
         self.detach = Some(true);
         self
     }
 
-    /// Whether there is anything to run a turn on.
+    /// Returns whether the input has a message or answers, so that a turn can run on it.
     pub fn has_payload(&self) -> bool {
         let answers = |answers: &Answers| !answers.is_empty();
         self.message.is_some() || self.answers.as_ref().is_some_and(answers)
     }
 
-    /// Whether the client leaves after this input.
+    /// Returns whether the work continues in the background after this input.
     pub fn is_detach(&self) -> bool {
         self.detach == Some(true)
     }
@@ -166,72 +168,74 @@ impl From<Answers> for AgentInput {
     }
 }
 
-/// What an agent's function returns.
+/// The result of an agent's function.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentResult {
     /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
-    /// What was made.
+    /// The artifacts of the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
-    /// How the invocation ended, if the last turn's reason is not it.
+    /// The reason for the end of the invocation, if it differs from the last turn's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
 }
 
-/// How an invocation ended.
+/// The output of an invocation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentOutput {
-    /// The conversation.
+    /// The session's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// Where to resume: the last committed point, or the pending snapshot of a detached run. Server-managed agents only.
+    /// The snapshot to resume: the last committed one, or the pending snapshot of a detached run. Server-managed agents
+    /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
-    /// Every snapshot the invocation took, in order. Only of agents with a
+    /// The ids of all snapshots of the invocation, in order. Only from agents with a
     /// [policy](crate::AgentBuilder::snapshots) other than the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_ids: Option<Vec<SnapshotId>>,
-    /// Where to resume, for the client to keep. Client-managed agents only.
+    /// The state to resume, which the client keeps. Client-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
     /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
-    /// What was made.
+    /// The artifacts of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<Vec<Artifact>>,
-    /// How it ended, if anybody said.
+    /// The reason for the end of the invocation, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
-    /// Why it failed.
+    /// The error of a failed invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RuntimeError>,
 }
 
-/// One piece of an agent's stream.
+/// One chunk of an agent's stream.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStreamChunk {
-    /// What the model says, piece by piece.
+    /// A chunk of the model's answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_chunk: Option<ModelResponseChunk>,
-    /// How the custom state changed; pointers are rooted at the custom document.
+    /// A change of the custom state; pointers are rooted at the custom document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_patch: Option<JsonPatch>,
     /// An artifact that was added or replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
-    /// What the agent is doing, in the agent's own words.
+    /// The agent's activity, in a type of the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Value>,
-    /// A snapshot was taken. Only of agents with a [policy](crate::AgentBuilder::snapshots) other than the default.
+    /// A snapshot that was taken. Only from agents with a [policy](crate::AgentBuilder::snapshots) other than the
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_created: Option<SnapshotCreated>,
-    /// The turn is over.
+    /// The end of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_end: Option<TurnEnd>,
 }
@@ -240,9 +244,9 @@ pub struct AgentStreamChunk {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotCreated {
-    /// Its id; readable the moment this arrives.
+    /// The snapshot's id. It can be read as soon as this arrives.
     pub snapshot_id: SnapshotId,
-    /// What it was taken at.
+    /// The event at which it was taken.
     pub event: SnapshotEvent,
 }
 
@@ -250,16 +254,16 @@ pub struct SnapshotCreated {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEnd {
-    /// The snapshot that holds the turn; readable the moment this arrives.
+    /// The snapshot that holds the turn. It can be read as soon as this arrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
-    /// How the turn ended, if anybody said.
+    /// The reason for the end of the turn, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
 }
 
 impl AgentStreamChunk {
-    /// A chunk of the model's.
+    /// Creates a chunk with a chunk of the model.
     pub fn model(chunk: ModelResponseChunk) -> Self {
         Self {
             model_chunk: Some(chunk),
@@ -267,7 +271,7 @@ impl AgentStreamChunk {
         }
     }
 
-    /// A change of the custom state.
+    /// Creates a chunk with a change of the custom state.
     pub fn patch(patch: JsonPatch) -> Self {
         Self {
             custom_patch: Some(patch),
@@ -275,7 +279,7 @@ impl AgentStreamChunk {
         }
     }
 
-    /// An artifact.
+    /// Creates a chunk with an artifact.
     pub fn artifact(artifact: Artifact) -> Self {
         Self {
             artifact: Some(artifact),
@@ -283,7 +287,7 @@ impl AgentStreamChunk {
         }
     }
 
-    /// What the agent is doing.
+    /// Creates a chunk with a status of the agent.
     pub fn status(status: Value) -> Self {
         Self {
             status: Some(status),
@@ -291,7 +295,7 @@ impl AgentStreamChunk {
         }
     }
 
-    /// A snapshot that was taken.
+    /// Creates a chunk that reports a snapshot.
     pub fn snapshot_created(snapshot: SnapshotCreated) -> Self {
         Self {
             snapshot_created: Some(snapshot),
@@ -299,7 +303,7 @@ impl AgentStreamChunk {
         }
     }
 
-    /// The end of a turn.
+    /// Creates a chunk that ends a turn.
     pub fn turn_end(turn_end: TurnEnd) -> Self {
         Self {
             turn_end: Some(turn_end),
@@ -308,21 +312,21 @@ impl AgentStreamChunk {
     }
 }
 
-/// Who keeps the conversation between invocations.
+/// Where the state is kept between invocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StateManagement {
-    /// The agent's store.
+    /// In the agent's store.
     Server,
-    /// The client.
+    /// By the client.
     Client,
 }
 
-/// What a listing says about an agent, under the metadata key `agent`.
+/// The description of an agent in a listing, under the metadata key `agent`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentMetadata {
-    /// Who keeps the conversation.
+    /// Where the state is kept.
     pub state_management: StateManagement,
     /// Whether a background run can be aborted.
     pub abortable: bool,
@@ -331,7 +335,7 @@ pub struct AgentMetadata {
     pub state_schema: Option<Value>,
 }
 
-/// Asks for a snapshot: by its id, or the latest of a session; with both, the session must be the snapshot's.
+/// A request for a snapshot: by its id, or the latest of a session; with both, the snapshot must belong to the session.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetSnapshotRequest {
@@ -343,7 +347,7 @@ pub struct GetSnapshotRequest {
     pub session_id: Option<SessionId>,
 }
 
-/// Asks for a background run to stop.
+/// A request to abort a background run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AbortRequest {
@@ -351,13 +355,13 @@ pub struct AbortRequest {
     pub snapshot_id: SnapshotId,
 }
 
-/// What came of asking for a background run to stop.
+/// The outcome of an abort.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AbortResponse {
     /// The run's snapshot.
     pub snapshot_id: SnapshotId,
-    /// Its status after the attempt.
+    /// The status of the run's snapshot after the abort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<SnapshotStatus>,
 }

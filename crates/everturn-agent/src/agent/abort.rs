@@ -1,7 +1,7 @@
-//! Asking a background run to stop.
+//! Aborting a background run.
 //!
-//! An abort changes the status of the run's snapshot from `pending` to `aborted`. The worker watches the snapshot and stops.
-//! Whatever it still finishes cannot change the status any more.
+//! An abort changes the status of the run's snapshot from `pending` to `aborted`. The worker watches the snapshot and
+//! stops. Work that it still completes cannot change the status any more.
 
 use everturn_core::{Context, Error, Result};
 
@@ -11,7 +11,7 @@ use crate::store::Detail;
 use crate::{Abort, SnapshotId, SnapshotStatus};
 
 impl<S> Definition<S> {
-    /// Aborts the run behind a snapshot; `None` if there is no such snapshot. A run that is over stays as it is.
+    /// Aborts the run of a snapshot; `None` if there is no such snapshot. A finished run does not change.
     pub(crate) async fn abort_run(&self, id: &SnapshotId, context: &Context) -> Result<Option<Abort>> {
         let tenant = self.tenant_store(context)?;
         if id.as_str().is_empty() {
@@ -26,7 +26,8 @@ impl<S> Definition<S> {
                 status: SnapshotStatus::Aborted,
             }));
         }
-        // Nothing was pending, and a snapshot that is over keeps its status: a later read sees the same.
+        // The run was not pending, and a final status never changes: this later read sees the status that the abort
+        // found.
         let found = tenant.get(id, Detail::Metadata).await?;
         Ok(found.map(|snapshot| Abort {
             previous: snapshot.status,

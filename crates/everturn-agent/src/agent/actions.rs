@@ -65,7 +65,7 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
     }
 }
 
-/// Only where there is a store.
+/// Creates the companion action if there is a store.
 pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SnapshotAction> {
     definition.store.as_ref()?;
     let this = Arc::clone(definition);
@@ -100,7 +100,7 @@ fn published(mut snapshot: Snapshot) -> Snapshot {
     }
 }
 
-/// Only where there is a store.
+/// Creates the companion action if there is a store.
 pub(super) fn snapshots_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SnapshotsAction> {
     definition.store.as_ref()?;
     let this = Arc::clone(definition);
@@ -123,7 +123,7 @@ pub(super) fn snapshots_action<S: CustomState>(definition: &Arc<Definition<S>>) 
     )
 }
 
-/// Only where there is a store.
+/// Creates the companion action if there is a store.
 pub(super) fn session_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SessionAction> {
     definition.store.as_ref()?;
     let this = Arc::clone(definition);
@@ -149,7 +149,8 @@ pub(super) fn session_action<S: CustomState>(definition: &Arc<Definition<S>>) ->
     )
 }
 
-/// Only where there is a store whose snapshots can be watched: else nobody would notice.
+/// Creates the companion action if there is a store whose snapshots can be watched: otherwise no worker would notice an
+/// abort.
 pub(super) fn abort_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<AbortAction> {
     definition.store.as_ref().filter(|store| store.can_watch())?;
     let this = Arc::clone(definition);
@@ -174,8 +175,8 @@ pub(super) fn abort_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
     Some(action.with_description(format!("Aborts a background run of agent '{}'.", definition.name)))
 }
 
-/// The schema of a type without its prohibition of unknown fields: what is stored may hold fields of other versions,
-/// and they must come out again.
+/// Returns the schema of a type without its prohibition of unknown fields: stored data may hold fields of other
+/// versions, which must be returned.
 pub(super) fn lenient<T: schemars::JsonSchema>() -> Schema {
     fn relax(value: &mut Value) {
         match value {

@@ -59,10 +59,10 @@ where
     )
 }
 
-/// Defines an agent whose turn loop is `function`, under the name that earlier designs gave it: a session flow, which tells
-/// its clients what it is doing in a type of its own.
+/// Defines an agent whose turn loop is `function`, under the name of earlier designs: a session flow, which reports its
+/// progress to clients in a type of its own.
 ///
-/// It is [`custom_agent`] in every respect, the names of its spans included: the agent's name for the invocation, and
+/// It is equivalent to [`custom_agent`], including the names of its spans: the agent's name for the invocation, and
 /// `runTurn-1`, `runTurn-2`, … for its turns.
 ///
 /// ```
@@ -121,7 +121,7 @@ pub trait AgentKind<S>: sealed::Sealed + Sized {
     fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>>;
 }
 
-/// The agent for which a kind makes the function.
+/// The agent for which a kind creates the function.
 #[doc(hidden)]
 pub struct AgentOrigin<'a> {
     pub(crate) registry: &'a Registry,
@@ -130,7 +130,7 @@ pub struct AgentOrigin<'a> {
 }
 
 pub(crate) mod sealed {
-    /// Kinds of agents are the framework's to define.
+    /// Seals the kinds of agents, which only the framework defines.
     pub trait Sealed {}
 }
 
@@ -181,7 +181,7 @@ impl<S, K> AgentBuilder<S, K> {
         }
     }
 
-    /// The same agent with another type of custom state.
+    /// Changes the type of the custom state.
     pub(crate) fn with_state<T>(self) -> AgentBuilder<T, K> {
         AgentBuilder {
             registry: self.registry,
@@ -199,32 +199,33 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self
     }
 
-    /// Describes what the agent is good for, to people and to models that delegate to it.
+    /// Sets the description of the agent's purpose, for people and for models that delegate to it.
     pub fn description(self, description: impl Into<String>) -> Self {
         self.set(|options| options.description = Some(description.into()))
     }
 
-    /// Keeps conversations in a store; without one, the client keeps them.
+    /// Keeps sessions in a store; without one, the client keeps the state.
     ///
-    /// Agents that are to see each other's turns on a session must be given the same [`Arc`].
+    /// Agents that should see each other's turns on a session must be given the same [`Arc`].
     pub fn store(self, store: impl IntoStore) -> Self {
         self.set(|options| options.store = Some(store.into_store()))
     }
 
-    /// Keeps tenants apart: `scope` names the tenant whose snapshots a call may see.
+    /// Keeps tenants apart: `scope` returns the tenant whose snapshots a call may see.
     ///
-    /// Without it the tenant is the [`Scope`] that the call's context has as an extension, as a server puts it there for
-    /// callers that it knows, else the default one.
+    /// By default the tenant is the [`Scope`] in the extensions of the call's context, which a server sets for
+    /// authenticated callers, or else the default scope.
     pub fn scope(self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) -> Self {
         self.set(|options| options.scope = Some(Arc::new(scope)))
     }
 
-    /// Shapes the custom state that clients see: in snapshot reads, client-managed outputs and custom-state patches.
+    /// Transforms the custom state that clients see: in snapshot reads, client-managed outputs and custom-state
+    /// patches.
     ///
-    /// The transform is given the state as the agent keeps it, and returns anything that can be written as JSON: the same
-    /// type with less in it, or a type made for clients. `Ok(None)` shows no custom state. An error or a panic withholds the
-    /// state and fails the read or the invocation. To shape messages and artifacts too, see
-    /// [`AgentBuilder::state_transform`], which is given what this transform returns.
+    /// The transform gets the state as the agent keeps it, and returns any value that can be written as JSON: the same
+    /// type with less in it, or a type made for clients. `Ok(None)` shows no custom state. An error or a panic
+    /// withholds the state and fails the read or the invocation. To transform messages and artifacts too, see
+    /// [`AgentBuilder::state_transform`], which gets the result of this transform.
     ///
     /// ```
     /// # use everturn_agent::{AgentSession, custom_agent};
@@ -257,11 +258,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self.set(|options| options.custom_transform = Some(over_custom_state(transform)))
     }
 
-    /// Shapes every state that leaves the agent: snapshot reads, client-managed outputs, custom-state patches.
+    /// Transforms every state that leaves the agent: snapshot reads, client-managed outputs and custom-state patches.
     ///
-    /// The custom state is JSON here; [`AgentBuilder::custom_transform`] is given it as its type. `Ok(None)` shows no state.
-    /// An error or a panic withholds it and fails the read or the invocation. The transform runs while the session is in
-    /// use and must not change it.
+    /// The custom state is JSON here; [`AgentBuilder::custom_transform`] gets it as its type. `Ok(None)` shows no
+    /// state. An error or a panic withholds the state and fails the read or the invocation. The transform runs while
+    /// the session is in use and must not change it.
     pub fn state_transform(
         self,
         transform: impl Fn(SessionState, &Context) -> HandlerResult<Option<SessionState>> + Send + Sync + 'static,
@@ -269,11 +270,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self.set(|options| options.state_transform = Some(Arc::new(transform)))
     }
 
-    /// Shapes every chunk that leaves the agent.
+    /// Transforms every chunk that leaves the agent.
     ///
-    /// `Ok(None)` drops the chunk; what it stands for still happens. An error or a panic withholds it and all later
-    /// ones and fails the invocation. Dropping the `turnEnd` chunks leaves clients waiting; to redact custom state,
-    /// use [`AgentBuilder::custom_transform`], because a changed patch no longer fits the client's view.
+    /// `Ok(None)` drops the chunk, but not the change that it reports. An error or a panic withholds it and all later
+    /// ones and fails the invocation. Dropping the `turnEnd` chunks leaves clients waiting; to redact custom state, use
+    /// [`AgentBuilder::custom_transform`], because a changed patch no longer fits the client's view.
     pub fn stream_transform(
         self,
         transform: impl Fn(AgentStreamChunk, &Context) -> HandlerResult<Option<AgentStreamChunk>>
@@ -284,21 +285,21 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self.set(|options| options.stream_transform = Some(Arc::new(transform)))
     }
 
-    /// Decides what happens when two turns want the same session at once; the default is to reject the second.
+    /// Sets what happens when two turns want one session at the same time; by default the second is rejected.
     pub fn concurrency(self, concurrency: Concurrency) -> Self {
         self.set(|options| options.concurrency = concurrency)
     }
 
-    /// Decides which moments become snapshots; the default is the end of every successful turn.
+    /// Sets which moments become snapshots; the default is the end of every successful turn.
     pub fn snapshots(self, policy: SnapshotPolicy) -> Self {
         self.set(|options| options.snapshots = policy)
     }
 
-    /// Makes snapshots at the moments that `decide` picks, given the custom state at the moment and at the snapshot before,
-    /// if there is one. Takes the place of [`AgentBuilder::snapshots`].
+    /// Takes snapshots at the moments that `decide` picks. It gets the custom state at the moment and, if there is one,
+    /// at the previous snapshot. Replaces [`AgentBuilder::snapshots`].
     ///
-    /// It is asked while the invocation waits, so it should not take long. A stored custom state that is not an `S` fails
-    /// the invocation.
+    /// The invocation waits for `decide`, so it should be fast. A stored custom state that is not an `S` fails the
+    /// invocation.
     ///
     /// ```
     /// # use everturn_agent::{AgentSession, SnapshotEvent, custom_agent, store::MemoryStore};
@@ -331,48 +332,48 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self.snapshots(SnapshotPolicy::over_custom_state(decide))
     }
 
-    /// Decides how snapshots are named; the default is a UUID.
+    /// Sets how snapshots are named; by a UUID by default.
     pub fn snapshot_ids(self, ids: SnapshotIds) -> Self {
         self.set(|options| options.snapshot_ids = ids)
     }
 
-    /// Decides what becomes of the snapshots after one that is resumed; the default is that they stay, as another branch.
+    /// Sets what resuming an earlier snapshot does to the later ones; by default they stay, as another branch.
     pub fn timeline(self, timeline: Timeline) -> Self {
         self.set(|options| options.timeline = timeline)
     }
 
-    /// Has the last message of each snapshot name it, in the metadata entry `snapshotId`, so that a client can offer to
-    /// go back to that message. Messages keep the names they were given as the conversation goes on.
+    /// Writes the id of each snapshot into the metadata entry `snapshotId` of its last message, so that a client can
+    /// offer to go back to that message. Messages keep these ids as the conversation continues.
     ///
-    /// The named message takes the place of the one that was said: each snapshot then begins a lineage of its own.
+    /// The message with the id replaces the original one, so each snapshot begins a new lineage.
     pub fn snapshot_id_in_messages(self) -> Self {
         self.set(|options| options.names_messages = true)
     }
 
-    /// Lets a session be resumed by its id although its latest snapshot is failed, aborted or pending: it goes on from the
-    /// last completed one, or begins anew if there is none.
+    /// Lets a session be resumed by its id although its latest snapshot is failed, aborted or pending: it continues
+    /// from the last completed one, or begins anew if there is none.
     pub fn resume_past_failures(self) -> Self {
         self.set(|options| options.resume_past_failures = true)
     }
 
-    /// Sets how often background runs give a sign of life, and when one is taken for dead.
+    /// Sets how often background runs renew their heartbeat, and when one counts as lost.
     pub fn heartbeat(self, heartbeat: Heartbeat) -> Self {
         self.set(|options| options.heartbeat = heartbeat)
     }
 
-    /// Decides what happens to background runs whose worker is lost; the default is that another takes them over.
+    /// Sets what happens to background runs whose worker is lost; by default another worker takes them over.
     ///
-    /// They are found by workers that look: see [`Agent::recover`] and [`recover_every`](crate::recover_every).
+    /// Workers find them by polling: see [`Agent::recover`] and [`recover_every`](crate::recover_every).
     pub fn on_worker_loss(self, policy: WorkerLoss) -> Self {
         self.set(|options| options.worker_loss = policy)
     }
 
-    /// Names the values of a caller's [`Context`], such as `auth`, that a background run records in its snapshot for a
-    /// worker that takes it over; called again, more of them. The default is none.
+    /// Adds names of values in the caller's [`Context`], such as `auth`, that a background run records in its snapshot
+    /// for a worker that takes it over. The default is none.
     ///
-    /// A run that is taken over has these values and no others. They are stored as they are: name no secrets. An agent
-    /// with a [`scope`](AgentBuilder::scope) must name the values that the scope is made of, or its runs are not taken over.
-    /// The tenant of any other agent's run is known from where the run is stored.
+    /// A run that is taken over has only these values. They are stored unencrypted: name no secrets. An agent with a
+    /// [`scope`](AgentBuilder::scope) must name the values from which the scope is computed, or its runs are not taken
+    /// over. Without one, the tenant of a run is known from where it is stored.
     pub fn record_context<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         self.set(|options| {
             for name in names.into_iter().map(Into::into) {
@@ -390,33 +391,33 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         self.set(|options| options.run_log = Some(log))
     }
 
-    /// Sets how long cancelled work may go on by itself, to put things in order, before it is dropped.
+    /// Sets how long cancelled work may take to clean up before it is dropped.
     pub fn cancellation_grace(self, grace: Duration) -> Self {
         self.set(|options| options.cancellation_grace = Some(grace))
     }
 
-    /// Decides whether a turn writes down what it does, so that a turn that is taken up again repeats nothing; the default
-    /// is that it does. See [`journal`](crate::journal).
+    /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it does. See
+    /// [`journal`](crate::journal).
     pub fn journaling(self, journaling: Journaling) -> Self {
         self.set(|options| options.journaling = journaling)
     }
 
-    /// Sets the clock that snapshots are stamped with.
+    /// Sets the clock that gives snapshots their times.
     pub fn clock(self, clock: Clock) -> Self {
         self.set(|options| options.clock = clock)
     }
 
-    /// Sets the input that the agent's prompt is rendered with where the conversation brings none of its own.
+    /// Sets the prompt input of conversations that bring none of their own.
     pub fn prompt_input(self, input: impl Into<Value>) -> Self {
         self.set(|options| options.prompt_input = Some(Arc::new(input.into())))
     }
 
-    /// Makes the agent without registering it; see [`Agent::register`].
+    /// Builds the agent without registering it; see [`Agent::register`].
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is to fork, the heartbeat or the attempts make no sense,
-    /// or a tool of the prompt needs another custom state than the agent's; for an agent around a prompt, also what is
-    /// wrong with the prompt.
+    /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is combined with forking, the heartbeat or the
+    /// attempts are invalid, or a tool of the prompt needs another custom state than the agent's; the errors of the
+    /// prompt, if there is one.
     pub fn build(self) -> Result<Agent<S>> {
         if self.name.is_empty() {
             return Err(Error::invalid_argument("an agent needs a name"));
@@ -469,7 +470,7 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         }))
     }
 
-    /// Makes the agent and registers it with its companion actions.
+    /// Builds the agent and registers it with its companion actions.
     ///
     /// # Errors
     /// As [`AgentBuilder::build`]; `ALREADY_EXISTS` if there is an agent of that name.

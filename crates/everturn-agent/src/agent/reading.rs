@@ -1,4 +1,4 @@
-//! Reading an agent's snapshots as its clients may see them.
+//! Reading an agent's snapshots as its clients see them.
 
 use everturn_core::{Context, Error, Result};
 
@@ -10,7 +10,7 @@ use crate::stored_session::TenantStore;
 use crate::{GetSnapshotRequest, SessionId, Snapshot, SnapshotId};
 
 impl<S> Definition<S> {
-    /// The agent's store as the tenant of a context sees it.
+    /// Returns the agent's store as the tenant of a context sees it.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if the agent has no store.
@@ -25,7 +25,7 @@ impl<S> Definition<S> {
         Ok(TenantStore::new(store, self.scope(context)))
     }
 
-    /// Finds a snapshot and shapes it for a client; writes nothing.
+    /// Reads a snapshot and transforms it for a client; writes nothing.
     pub(crate) async fn read_snapshot(
         &self,
         request: GetSnapshotRequest,
@@ -58,17 +58,17 @@ impl<S> Definition<S> {
         self.showing(context).shape(snapshot)
     }
 
-    /// How this agent's snapshots are shaped for whoever reads them in a context.
+    /// Returns how this agent's snapshots are shown to readers in a context.
     pub(crate) fn showing(&self, context: &Context) -> Showing {
         Showing::new(self.state_transform.clone(), self.liveness(), context.clone())
     }
 
-    /// Which of this agent's runs still have a worker.
+    /// Returns the rule that tells expired runs from live ones.
     pub(crate) fn liveness(&self) -> Liveness {
         Liveness::new(self.clock.clone(), self.heartbeat.expiry)
     }
 
-    /// The stored conversations of a context's tenant.
+    /// Returns the archive of a context's tenant.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if there is no store.

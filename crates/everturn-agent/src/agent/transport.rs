@@ -1,4 +1,4 @@
-//! An agent of this process, as chats reach it.
+//! The transport by which chats reach an agent in this process.
 
 use std::time::Duration;
 

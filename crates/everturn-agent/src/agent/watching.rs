@@ -17,8 +17,8 @@ use crate::{
     SnapshotId, SnapshotStatus, WorkerLoss,
 };
 
-/// The action that shows an agent's background runs: the chunks from the beginning, then those to come, then how the run
-/// ended.
+/// The action that shows an agent's background runs: it streams a run's chunks from the beginning, follows the run, and
+/// returns its end.
 pub type WatchAction = Action<WatchRequest, AgentOutput, AgentStreamChunk>;
 
 /// Asks to be shown a background run.
@@ -29,7 +29,8 @@ pub struct WatchRequest {
     pub snapshot_id: SnapshotId,
 }
 
-/// Only where there is a store whose snapshots can be watched: others have no background runs.
+/// Creates the companion action if there is a store whose snapshots can be watched: other agents have no background
+/// runs.
 pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<WatchAction> {
     definition.store.as_ref().filter(|store| store.can_watch())?;
     let this = Arc::clone(definition);
@@ -42,7 +43,7 @@ pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
                 let showing = context.guard(this.show_run(request.snapshot_id, &context, emitter));
                 Ok(tokio::select! {
                     shown = showing => shown,
-                    // The run goes on elsewhere, if anywhere; there is nothing to wait for here.
+                    // The server shuts down, so there is nothing to wait for: another process may continue the run.
                     () = HandOff::requested(&context) => Err(Error::unavailable("the server ends: watch the run again").with_public()),
                 }?)
             }
@@ -57,7 +58,7 @@ pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
 }
 
 impl<S> Definition<S> {
-    /// The chunks of a run from its beginning to its end.
+    /// Streams the chunks of a run from its beginning to its end.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if the agent has no store.
@@ -71,7 +72,7 @@ impl<S> Definition<S> {
         }))
     }
 
-    /// How long a run that has expired may yet be taken over.
+    /// Returns how long an expired run may yet be taken over.
     pub(crate) fn takeover_patience(&self) -> Duration {
         match self.worker_loss {
             WorkerLoss::TakeOver { .. } => self.heartbeat.expiry,
@@ -79,7 +80,7 @@ impl<S> Definition<S> {
         }
     }
 
-    /// Sends a run's chunks and gives its end.
+    /// Streams a run's chunks and returns its end.
     async fn show_run(
         &self,
         id: SnapshotId,
@@ -101,7 +102,7 @@ impl<S> Definition<S> {
     }
 }
 
-/// How a run ended, as the output of a turn says it.
+/// Returns the end of a run as the output of a turn.
 fn end_of(snapshot: Snapshot) -> AgentOutput {
     let finish_reason = snapshot.finish_reason.or(match snapshot.status {
         SnapshotStatus::Aborted => Some(AgentFinishReason::Aborted),
@@ -110,7 +111,7 @@ fn end_of(snapshot: Snapshot) -> AgentOutput {
     });
     AgentOutput {
         finish_reason,
-        // As in a turn's output: whoever wants the state reads the snapshot.
+        // As in the output of a turn with a store: the state is read from the snapshot.
         state: None,
         ..output_of(snapshot)
     }

@@ -1,4 +1,4 @@
-//! What people write on snapshots: labels and notes.
+//! Labels and notes on snapshots.
 
 use everturn_core::{Error, Result};
 
@@ -15,19 +15,19 @@ pub const MAX_LABEL: usize = 100;
 pub const MAX_NOTE: usize = 16 * 1024;
 
 impl Archive {
-    /// Puts a label on a snapshot, after those it has; one that it has already stays where it is.
+    /// Adds a label to a snapshot, after those it has; a label that it has already keeps its place.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a label that is empty, longer than
-    /// [`MAX_LABEL`], begins or ends with a space, or has characters that do not show, and for one more than
-    /// [`MAX_LABELS`](super::MAX_LABELS).
+    /// [`MAX_LABEL`], begins or ends with a space, or has invisible characters, and for more than
+    /// [`MAX_LABELS`](super::MAX_LABELS) labels.
     pub async fn label(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
         let label = label.into();
         check_label(&label)?;
         self.write_on(id, Annotation::Label(label)).await
     }
 
-    /// Takes a label off a snapshot; one that it does not have is no error.
+    /// Removes a label from a snapshot; a label that it does not have is no error.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot.
@@ -35,11 +35,11 @@ impl Archive {
         self.write_on(id, Annotation::Unlabel(label.into())).await
     }
 
-    /// Writes a note on a snapshot, in place of the one it has; an empty one takes it off.
+    /// Sets the note of a snapshot; an empty text removes it.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a note longer than [`MAX_NOTE`] or with
-    /// characters that do not show, line breaks and tabs apart.
+    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a note that is longer than [`MAX_NOTE`] or has
+    /// invisible characters other than line breaks and tabs.
     pub async fn annotate(&self, id: impl Into<SnapshotId>, note: impl Into<String>) -> Result<Snapshot> {
         let note = note.into();
         check_note(&note)?;
@@ -47,7 +47,7 @@ impl Archive {
         self.write_on(id, Annotation::Note(note)).await
     }
 
-    /// Annotates a snapshot in one step, also one that is over.
+    /// Annotates a snapshot, final or not, in one step.
     async fn write_on(&self, id: impl Into<SnapshotId>, annotation: Annotation) -> Result<Snapshot> {
         let id = named_snapshot(id)?;
         let annotate = Transition::Annotate {

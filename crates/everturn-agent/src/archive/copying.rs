@@ -1,4 +1,4 @@
-//! A conversation a second time, within a store.
+//! Forking and copying sessions within a store.
 
 use everturn_core::{Error, Result};
 use serde_json::json;
@@ -16,8 +16,8 @@ impl Archive {
     /// Begins a new session with the state of a snapshot, and returns the new session's only snapshot.
     ///
     /// The new snapshot has an id of its own, no parent and no labels; its [`FORKED_FROM`] names the original. It
-    /// shares the messages where the store shares messages, and lives on when the original is deleted. The messages are
-    /// what they were: one that names the snapshot it ended names the original.
+    /// shares the messages if the store shares messages, and stays when the original is deleted. The messages are
+    /// unchanged: a message that names the snapshot it ended still names the original.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, `ALREADY_EXISTS` if the
@@ -32,7 +32,7 @@ impl Archive {
             FORKED_FROM.to_owned(),
             json!({"sessionId": origin.session_id, "snapshotId": id}),
         );
-        // What the framework noted in the original is about its session, and not for the new one.
+        // The original's bookkeeping is about its own session.
         let snapshot = Snapshot {
             updated_at: Some(now),
             finish_reason: origin.finish_reason,
@@ -48,12 +48,12 @@ impl Archive {
         self.show(intake.settle(forked).await?)
     }
 
-    /// Copies all of a session's snapshots, as they are, into a new session and says how many there were.
+    /// Copies all of a session's snapshots into a new session and returns their number.
     ///
-    /// The copies have ids of their own; times, labels, notes and the shape of the tree are those of the originals. The
-    /// copy of a snapshot that is named after what it holds is named so too, which includes its new session. A pending
-    /// snapshot is copied as it is, but the run behind it is not: nobody will complete the copy. What the session gains
-    /// meanwhile is not part of the copy. If it fails, nothing is left of it.
+    /// The copies have ids of their own; times, labels, notes and the shape of the tree stay. The copy of a
+    /// content-addressed snapshot is content-addressed too, and its state names the new session. A pending snapshot is
+    /// copied without the run behind it: no worker will complete the copy. Snapshots that the session gains meanwhile
+    /// are not copied. If copying fails, no copy remains.
     ///
     /// # Errors
     /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new one has, `INVALID_ARGUMENT` for an
@@ -68,7 +68,7 @@ impl Archive {
 
     async fn copy_snapshots(&self, ids: &[SnapshotId], intake: &mut Intake<'_>) -> Result<u64> {
         for id in ids {
-            // One that was deleted since is not copied.
+            // A snapshot that was deleted since the ids were read is not copied.
             if let Some(snapshot) = self.tenant.get(id, Detail::Whole).await? {
                 intake.put(snapshot).await?;
             }

@@ -1,4 +1,4 @@
-//! Deleting for good.
+//! Deleting snapshots and sessions permanently.
 
 use everturn_core::Result;
 
@@ -7,10 +7,10 @@ use crate::store::{Deletion, Detail};
 use crate::{SessionId, SnapshotId};
 
 impl Archive {
-    /// Deletes a snapshot for good and says whether there was one.
+    /// Deletes a snapshot permanently and returns whether it existed.
     ///
-    /// Snapshots that follow it keep their own states and can be resumed; they only have no parent any more. A
-    /// background run whose snapshot is deleted has no result.
+    /// Its children keep their own states and can be resumed; they only lose their parent. A background run whose
+    /// snapshot is deleted has no result.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty id.
@@ -19,7 +19,7 @@ impl Archive {
         Ok(self.tenant.delete(&deletion).await? > 0)
     }
 
-    /// Deletes a snapshot and all that came of it in its session, for good, and says how many there were.
+    /// Deletes a snapshot and all its descendants in its session permanently, and returns their number.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty id.
@@ -39,7 +39,7 @@ impl Archive {
         self.tenant.delete(&Deletion::Snapshots(ids)).await
     }
 
-    /// Deletes a session with all its snapshots for good and says how many there were.
+    /// Deletes a session with all its snapshots permanently and returns their number.
     ///
     /// Forks and copies are sessions of their own and stay.
     ///

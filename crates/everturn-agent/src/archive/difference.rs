@@ -20,22 +20,22 @@ const SHOWN: usize = 100;
 /// The number of characters of an id that are printed: all of any sensible id.
 const SHOWN_ID: usize = 256;
 
-/// The difference between two snapshots. A snapshot without a state counts as one of an empty conversation.
+/// The difference between two snapshots. A snapshot without a state counts as an empty conversation.
 ///
-/// Made from two snapshots of one store it costs what differs, where the store shares what they have in common.
+/// If the two come from a store that shares common messages, computing it costs as much as they differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Difference {
-    /// The one snapshot.
+    /// The id of the left snapshot.
     pub left: SnapshotId,
-    /// The other.
+    /// The id of the right snapshot.
     pub right: SnapshotId,
     /// The number of messages that both begin with.
     pub common: usize,
-    /// The messages after those on the left.
+    /// The messages of the left one after the common ones.
     pub only_left: Vec<Message>,
-    /// The messages after those on the right.
+    /// The messages of the right one after the common ones.
     pub only_right: Vec<Message>,
     /// The patch that turns the left custom state into the right one.
     pub custom: JsonPatch,
@@ -43,15 +43,15 @@ pub struct Difference {
     pub artifacts: Vec<ArtifactChange>,
 }
 
-/// The change of an artifact. Two artifacts with names are the same if their names are, others if they are equal.
+/// The change of an artifact. Named artifacts are matched by name, unnamed ones by equality.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ArtifactChange {
-    /// It is only on the right.
+    /// The artifact is only on the right.
     Added(Artifact),
-    /// It is only on the left.
+    /// The artifact is only on the left.
     Removed(Artifact),
-    /// It is on both sides with different content.
+    /// The artifact is on both sides with different content.
     Changed {
         /// The artifact on the left.
         from: Artifact,
@@ -97,7 +97,7 @@ impl Difference {
         }
     }
 
-    /// Whether there is no difference.
+    /// Returns whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.only_left.is_empty()
             && self.only_right.is_empty()
@@ -146,7 +146,7 @@ fn artifacts(left: &Arc<Vec<Artifact>>, right: &Arc<Vec<Artifact>>) -> Vec<Artif
             None => changes.push(ArtifactChange::Removed(from.clone())),
         }
     }
-    // What was not taken is new; the order is that of the right side.
+    // Artifacts that were not matched are new; they keep the order of the right side.
     let left_over = |artifact: &&Artifact| match artifact.given_name() {
         Some(name) => named
             .get(name)
@@ -220,7 +220,7 @@ fn write_operation(f: &mut fmt::Formatter<'_>, operation: &PatchOperation) -> fm
         PatchOperation::Add { path, value } => ('+', path, Some(value)),
         PatchOperation::Replace { path, value } => ('~', path, Some(value)),
         PatchOperation::Remove { path } => ('-', path, None),
-        // A difference is made of the three above.
+        // A diff consists of the three operations above only.
         PatchOperation::Move { path, .. }
         | PatchOperation::Copy { path, .. }
         | PatchOperation::Test { path, .. } => ('~', path, None),

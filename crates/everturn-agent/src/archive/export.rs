@@ -1,4 +1,4 @@
-//! A session as one file.
+//! Writing a session to one file.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::{SessionId, SessionState, Snapshot, SnapshotId};
 const RECENT: usize = 8;
 
 impl Archive {
-    /// Writes a session to a file or any other place: every snapshot as it is stored, pending and orphaned ones
-    /// included, each message once. Says how many snapshots there were. [`Archive::import`] reads it.
+    /// Writes a session to a file or another writer, and returns the number of its snapshots. Every snapshot is written
+    /// as it is stored, including pending and orphaned ones, and each message once. [`Archive::import`] reads it.
     ///
-    /// Snapshots are written one at a time: memory holds their ids and the latest few. The same session gives the same
-    /// bytes. Snapshots that are added meanwhile are not part of the export.
+    /// Snapshots are written one at a time: memory holds their ids and the latest few. Equal sessions give equal bytes.
+    /// Snapshots that are added meanwhile are not part of the export.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the session has no snapshots, `INVALID_ARGUMENT` for an empty id, `RESOURCE_EXHAUSTED` if what
-    /// one snapshot adds is longer than a line may be ([`MAX_LINE`]); what reading and writing fail with.
+    /// `NOT_FOUND` if the session has no snapshots, `INVALID_ARGUMENT` for an empty id, `RESOURCE_EXHAUSTED` if one
+    /// snapshot adds more than a line may hold ([`MAX_LINE`]); the errors of reading and writing.
     pub async fn export(
         &self,
         session: impl Into<SessionId>,
@@ -43,7 +43,7 @@ impl Archive {
         let mut written = Written::default();
         let mut end = End::default();
         for id in ids {
-            // One that was deleted since is not exported.
+            // A snapshot that was deleted since the ids were read is not exported.
             let Some(snapshot) = self.tenant.get(&id, Detail::Whole).await? else {
                 continue;
             };
@@ -63,8 +63,8 @@ impl Archive {
         Ok(end.snapshots)
     }
 
-    /// What a snapshot has from one that was written before it: from its parent, or from whatever was written lately
-    /// and begins alike.
+    /// Finds the written snapshot from which a snapshot takes the beginning of its state: its parent, or a recently
+    /// written one that begins equally.
     async fn base(
         &self,
         snapshot: &Snapshot,
@@ -86,7 +86,7 @@ impl Archive {
             };
             candidates.extend(known.map(|state| (*number, state)));
         }
-        // A snapshot that continues from all that its parent has cannot have more from another.
+        // If a snapshot holds all of its parent's messages, no other candidate can share more.
         let settled = candidates.first().is_some_and(|(_, parent)| {
             state.messages.common_prefix(&parent.messages) == parent.messages.len()
                 && !parent.messages.is_empty()
@@ -115,7 +115,7 @@ impl Archive {
     }
 }
 
-/// What was written so far.
+/// The snapshots written so far.
 #[derive(Default)]
 struct Written {
     numbers: HashMap<SnapshotId, usize>,
@@ -136,7 +136,7 @@ impl Written {
 }
 
 impl Entry {
-    /// A snapshot without what it has from another.
+    /// Creates the entry of a snapshot without the part that it takes from `base`.
     fn going_on(snapshot: &Snapshot, base: Option<Base>) -> Self {
         let mut snapshot = snapshot.clone();
         if let (Some(state), Some(base)) = (&mut snapshot.state, &base) {
@@ -154,7 +154,7 @@ impl Entry {
     }
 }
 
-/// The fields that two states have in common, empty ones apart.
+/// Returns the non-empty fields that two states have in common.
 fn same_fields(one: &SessionState, other: &SessionState) -> Vec<Field> {
     fn same<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {
         Arc::ptr_eq(one, other) || one == other

@@ -1,4 +1,4 @@
-//! A session from one file.
+//! Reading a session from one file.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -17,7 +17,7 @@ use crate::{SessionId, SessionState, Snapshot};
 /// from the store again.
 const RECENT: usize = 8;
 
-/// How a session is imported: by default under the id it had, which must be free.
+/// The options of an import. By default the session keeps its id, which must be free.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "it says how to import and does nothing by itself"]
 pub struct Import {
@@ -26,14 +26,13 @@ pub struct Import {
 }
 
 impl Import {
-    /// Under another name; snapshots get new ids, so that the original may be in the same store.
+    /// Imports under another session id; snapshots get new ids, so that the original may be in the same store.
     pub fn into_session(mut self, session: impl Into<SessionId>) -> Self {
         self.session = Some(session.into());
         self
     }
 
-    /// In place of a session of that name, if there is one. It is deleted once all of the file has been read and found
-    /// good.
+    /// Replaces an existing session of that id. It is deleted once the whole file has been read and checked.
     pub fn replacing(mut self) -> Self {
         self.replace = true;
         self
@@ -50,18 +49,17 @@ pub struct Imported {
 }
 
 impl Archive {
-    /// Takes in a session that [`Archive::export`] wrote.
+    /// Imports a session that [`Archive::export`] wrote.
     ///
-    /// Under its own name all snapshots are what they were, to the last field. Under another, ids and the session's
-    /// name are new and everything else is what it was. Whatever is wrong with the file, nothing of it stays in the
-    /// store; only dropping the call, or a crash, before it is over leaves a part.
+    /// Under its own id, all snapshots are restored to the last field. Under another, only the ids are new. If the file
+    /// has any fault, no snapshot of it remains in the store; only dropping the call, or a crash, leaves a part.
     ///
     /// Snapshots are read one at a time: memory holds their ids and the latest few. Give a buffered reader, such as
     /// `tokio::io::BufReader`.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`, with the line, for a file that is no export, was written by a newer version, was cut off or
-    /// is not consistent; `ALREADY_EXISTS` if there is such a session or snapshot; what reading fails with.
+    /// `INVALID_ARGUMENT`, with the line, for a file that is not an export, is from a newer version, was cut off or is
+    /// not consistent; `ALREADY_EXISTS` if the session or a snapshot exists; the errors of reading.
     pub async fn import(&self, from: impl AsyncBufRead + Unpin + Send, how: Import) -> Result<Imported> {
         let mut lines = Lines::new(from);
         let header = read_header(&mut lines).await?;
@@ -80,7 +78,7 @@ impl Archive {
         })
     }
 
-    /// Takes in a session beside the one it replaces, and puts it in its place when all of it is there.
+    /// Imports a session beside the one it replaces, and puts it in its place when it is complete.
     async fn replace<R: AsyncBufRead + Unpin + Send>(
         &self,
         mut lines: Lines<R>,
@@ -124,7 +122,7 @@ impl Archive {
         })
     }
 
-    /// Reads all snapshots up to the end and writes them; returns what identified each where it came from.
+    /// Reads and writes all snapshots up to the end; returns the identity of each in the file.
     async fn read_entries<R: AsyncBufRead + Unpin + Send>(
         &self,
         lines: &mut Lines<R>,
@@ -189,7 +187,7 @@ impl Archive {
         Ok(origins)
     }
 
-    /// The state of an earlier snapshot.
+    /// Returns the state of an earlier snapshot.
     async fn base_state(
         &self,
         base: &Base,
@@ -209,7 +207,7 @@ impl Archive {
     }
 }
 
-/// A snapshot as it was exported, without its state.
+/// A snapshot's identity and links in the file, without its state.
 struct Origin {
     snapshot: Snapshot,
     state_session: Option<SessionId>,
@@ -223,7 +221,7 @@ impl Origin {
         }
     }
 
-    /// The snapshot as it was, with the state that waited elsewhere.
+    /// Restores the original snapshot around the state that was imported under another id.
     fn restore(&self, elsewhere: Snapshot) -> Snapshot {
         let state = elsewhere.state.map(|state| SessionState {
             session_id: self.state_session.clone(),
@@ -268,7 +266,7 @@ fn check_entry(entry: &Entry, header: &Header) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A snapshot with what it has from an earlier one.
+/// Completes a snapshot with the part of its state that it takes from an earlier one.
 fn whole(entry: Entry, base: Option<SessionState>) -> Result<Snapshot, &'static str> {
     let mut snapshot = entry.snapshot;
     let (Some(state), Some(base), Some(from)) = (&mut snapshot.state, entry.base, base) else {

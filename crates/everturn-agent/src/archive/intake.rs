@@ -1,4 +1,4 @@
-//! Snapshots on their way into a session that has none yet: all of them arrive, or none stays.
+//! Writing snapshots into a new session, all or none.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::{SessionId, Snapshot, SnapshotId};
 
 /// The ids of snapshots in their new session.
 pub(super) enum Names {
-    /// The ids that they had.
+    /// The ids stay.
     Kept,
-    /// Something new, so that both can be in one store: after what they hold in their new session where that is what
-    /// they were called after. A parent that never arrives is as absent as it was.
+    /// New ids, so that the original and the copy can be in one store; content-addressed ids stay content-addressed. A
+    /// parent that is not among the snapshots stays missing.
     Fresh(HashMap<SnapshotId, SnapshotId>),
 }
 
@@ -23,7 +23,7 @@ impl Names {
         Self::Fresh(HashMap::new())
     }
 
-    /// The snapshot under its name in a session.
+    /// Renames a snapshot for its new session.
     fn rename(&mut self, snapshot: Snapshot, session: &SessionId) -> Result<Snapshot> {
         let mut renamed = Snapshot {
             session_id: Some(session.clone()),
@@ -32,7 +32,8 @@ impl Names {
         let Self::Fresh(names) = self else {
             return Ok(renamed);
         };
-        // The run behind a pending snapshot is the original's: a worker that finds the copy must not run it again.
+        // The run behind a pending snapshot belongs to the original: a worker that finds the copy must not run it
+        // again.
         renamed.clear_background_run();
         if let Some(state) = &mut renamed.state
             && state.session_id.is_some()
@@ -52,7 +53,7 @@ impl Names {
     }
 }
 
-/// Snapshots on their way into a session.
+/// Snapshots that are being written into a new session.
 pub(super) struct Intake<'a> {
     archive: &'a Archive,
     session: SessionId,
@@ -61,6 +62,8 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
+    /// Begins the intake into a session.
+    ///
     /// # Errors
     /// `ALREADY_EXISTS` if the session has snapshots.
     pub(super) async fn into_session(archive: &'a Archive, session: SessionId, names: Names) -> Result<Self> {
@@ -75,15 +78,15 @@ impl<'a> Intake<'a> {
         })
     }
 
-    /// The snapshots that arrived, in the order in which they came, under the names they have now.
+    /// Returns the new ids of the snapshots written so far, in order.
     pub(super) fn arrived(&self) -> &[SnapshotId] {
         &self.arrived
     }
 
-    /// Writes a snapshot, as it was, into the session.
+    /// Writes a snapshot into the session.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if somebody else began the session meanwhile, or a snapshot of that name is there.
+    /// `ALREADY_EXISTS` if the session was begun by others meanwhile, or a snapshot with that id exists.
     pub(super) async fn put(&mut self, snapshot: Snapshot) -> Result<Snapshot> {
         let snapshot = self.names.rename(snapshot, &self.session)?;
         let id = snapshot.snapshot_id.clone();
@@ -111,7 +114,7 @@ impl<'a> Intake<'a> {
         written.ok_or_else(|| Error::internal(format!("the store did not write snapshot '{id}'")))
     }
 
-    /// Settles what came of it: after a failure, what arrived is taken away again.
+    /// Ends the intake: after a failure, deletes the snapshots that were written.
     pub(super) async fn settle<T>(self, outcome: Result<T>) -> Result<T> {
         let Err(error) = outcome else {
             return outcome;

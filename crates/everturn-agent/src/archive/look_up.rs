@@ -32,7 +32,7 @@ impl Archive {
     /// Returns one page of a session's snapshots; an empty one if the session does not exist.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty session id; what showing a snapshot fails with.
+    /// `INVALID_ARGUMENT` for an empty session id; the error of the agent's state transform.
     pub async fn list(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
         let session = named_session(query.session.clone())?;
         if query.after.is_none() {
@@ -97,7 +97,7 @@ impl Archive {
     /// Returns the snapshots that follow this one, without their states, oldest first; also those of a deleted one.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty id; what showing a snapshot fails with.
+    /// `INVALID_ARGUMENT` for an empty id; the error of the agent's state transform.
     pub async fn children(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
         let children = self.tenant.children(&named_snapshot(id)?).await?;
         children.into_iter().map(|snapshot| self.show(snapshot)).collect()
@@ -120,12 +120,13 @@ impl Archive {
         Ok(SnapshotTree::new(session, snapshots))
     }
 
-    /// All snapshots of a session as they are stored, without their states, orphaned ones included, oldest first.
+    /// Returns all snapshots of a session as they are stored, without their states, oldest first, including orphaned
+    /// ones.
     pub(super) async fn stored_snapshots(&self, session: &SessionId) -> Result<Vec<Snapshot>> {
         self.gather(session, |snapshot| snapshot).await
     }
 
-    /// The ids of all snapshots of a session, orphaned ones included, oldest first.
+    /// Returns the ids of all snapshots of a session, oldest first, including orphaned ones.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is none.
@@ -137,7 +138,7 @@ impl Archive {
         Ok(ids)
     }
 
-    /// Finishes what a rewind of the session may have left to do.
+    /// Finishes an unfinished rewind of the session.
     async fn settle(&self, session: &SessionId) -> Result<()> {
         self.session(session).tip(Detail::Metadata).await.map(drop)
     }
@@ -161,14 +162,14 @@ impl Archive {
         }
     }
 
-    /// Whether a session has any snapshot at all, orphaned ones included.
+    /// Returns whether a session has any snapshot, orphaned or not.
     pub(super) async fn exists(&self, session: &SessionId) -> Result<bool> {
         let page = self.tenant.list(&all_of(session).limit(1)).await?;
         Ok(!page.items.is_empty())
     }
 }
 
-/// Asks for everything there is of a session, in large pages of small snapshots.
+/// Creates the query for all snapshots of a session, in large pages without states.
 pub(super) fn all_of(session: &SessionId) -> SnapshotQuery {
     SnapshotQuery::of(session.clone()).with_orphaned().limit(MAX_PAGE)
 }

@@ -1,8 +1,8 @@
-//! Stored text on a terminal: one line, of bounded length, without control characters.
+//! Stored text for a terminal: one line of bounded length without control characters.
 
 use std::fmt::{self, Write};
 
-/// Writes a text on one line: runs of whitespace become a space, control characters are shown as escapes, and what is
+/// Formats a text on one line: runs of whitespace become a space, control characters are shown as escapes, and a text
 /// longer than `limit` characters ends with an ellipsis.
 pub(super) struct Plain<'a> {
     text: &'a str,
@@ -43,7 +43,7 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// Whether a character shows as itself: neither a control character nor one that turns the direction of text.
+/// Returns whether a character can be shown: neither a control character nor one that changes the direction of text.
 pub(super) fn is_harmless(character: char) -> bool {
     !character.is_control()
         && !matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,8 +1,8 @@
 //! The form of an exported session: JSON Lines.
 //!
-//! The first line says what the file is. Every further line but the last is a snapshot, oldest first, whose state holds
+//! The first line identifies the file. Every further line but the last is a snapshot, oldest first, whose state holds
 //! only the messages that no earlier snapshot has: [`Base`] says which snapshot it continues from, and with how many of
-//! its messages. The last line says how much there was, so that a file that was cut off is known as such.
+//! its messages. The last line holds the totals, so that a truncated file is recognised.
 
 use everturn_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub const MAX_LINE: usize = 256 * 1024 * 1024;
 
 pub(super) const FORMAT: &str = "everturn-session";
 
-/// The first line of any version.
+/// The first line, as far as all versions agree on it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Preamble {
     pub(super) format: String,
@@ -83,12 +83,12 @@ pub(super) struct End {
     pub(super) messages: u64,
 }
 
-/// Returns the error of a file that cannot be imported.
+/// Creates the error of a file that cannot be imported.
 pub(super) fn unreadable(line: usize, fault: impl std::fmt::Display) -> Error {
     Error::invalid_argument(format!("line {line} of the export: {fault}")).with_public()
 }
 
-/// The lines of a file, one at a time and none longer than [`MAX_LINE`].
+/// The lines of a file, read one at a time, none longer than [`MAX_LINE`].
 pub(super) struct Lines<R> {
     reader: R,
     line: Vec<u8>,
@@ -107,10 +107,10 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         }
     }
 
-    /// The next line, without its end; `None` after the last.
+    /// Returns the next line without its end; `None` after the last.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is too long; what reading fails with.
+    /// `INVALID_ARGUMENT` if it is too long; the errors of reading.
     pub(super) async fn next(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         self.number += 1;

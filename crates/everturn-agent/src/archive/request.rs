@@ -1,6 +1,6 @@
 //! Requests to an agent's companion actions, and their answers.
 //!
-//! What a caller sends is strict: an unknown field is an error, so that a misspelt one is not silently dropped.
+//! Requests are strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
 use everturn_core::Result;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use super::named_session;
 use crate::store::{Cursor, Detail, Order, Page, SnapshotQuery};
 use crate::{SessionId, Snapshot};
 
-/// Asks for one page of a session's snapshots.
+/// A request for one page of a session's snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSnapshotsRequest {
@@ -19,7 +19,7 @@ pub struct ListSnapshotsRequest {
     /// The sort order; by default the newest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// Whether to include snapshots that a rewind left behind.
+    /// Whether to include orphaned snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
     /// Whether to include the states.
@@ -34,7 +34,8 @@ pub struct ListSnapshotsRequest {
 }
 
 impl ListSnapshotsRequest {
-    /// The first page of a session's snapshots without their states, newest first, orphaned ones left out.
+    /// Creates a request for the first page of a session's snapshots, newest first, without states and orphaned
+    /// snapshots.
     pub fn of(session: impl Into<SessionId>) -> Self {
         Self {
             session_id: session.into(),
@@ -46,6 +47,8 @@ impl ListSnapshotsRequest {
         }
     }
 
+    /// Converts the request to a query.
+    ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty session id.
     pub(crate) fn query(self) -> Result<SnapshotQuery> {
@@ -103,7 +106,7 @@ impl From<SnapshotList> for Page<Snapshot> {
     }
 }
 
-/// Asks for a session as it is now.
+/// A request for a session at its tip.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetSessionRequest {
@@ -111,7 +114,7 @@ pub struct GetSessionRequest {
     pub session_id: SessionId,
 }
 
-/// A session as it is now.
+/// A session at its tip.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionView {

@@ -12,9 +12,9 @@ use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// Rules that say which snapshots to delete. Without rules none is deleted.
 ///
-/// A snapshot goes if it is too old, or if its session has enough newer ones. Three kinds stay whatever the rules say:
-/// those with a label, unless [`Retention::even_labelled`]; those of background runs that are not over; and the one a
-/// session is resumed at, unless all of the session is too old.
+/// A snapshot is deleted if it is too old, or if its session has enough newer ones. Three kinds stay regardless of the
+/// rules: snapshots with a label, unless [`Retention::even_labelled`]; those of unfinished background runs; and the tip
+/// of a session, unless the whole session is too old.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,19 +32,19 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Lets snapshots go that were created longer ago than this.
+    /// Deletes snapshots that were created longer ago than this.
     pub fn no_older_than(mut self, age: Duration) -> Self {
         self.age = Some(age);
         self
     }
 
-    /// Lets all but the newest so many snapshots of each session go. Those that a rewind left behind are counted apart.
+    /// Keeps only this many of the newest snapshots of each session. Orphaned snapshots are counted separately.
     pub fn newest(mut self, count: usize) -> Self {
         self.count = Some(count);
         self
     }
 
-    /// Lets labelled snapshots go like all others.
+    /// Deletes labelled snapshots like all others.
     pub fn even_labelled(mut self) -> Self {
         self.even_labelled = true;
         self
@@ -63,27 +63,26 @@ pub struct RetentionReport {
     pub trimmed: Vec<TrimmedSession>,
 }
 
-/// A session of which something was deleted for good.
+/// A session of which snapshots were deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrimmedSession {
     /// The session's id.
     pub session_id: SessionId,
     /// The number of snapshots that were deleted.
     pub snapshots: u64,
-    /// Whether nothing is left of it.
+    /// Whether no snapshot of the session is left.
     pub gone: bool,
 }
 
 impl Archive {
     /// Applies rules to all sessions of the tenant, page by page.
     ///
-    /// A snapshot is judged as it was read and deleted a moment later: a label that is put on in between comes too
-    /// late. A session that goes on meanwhile is not harmed, because new snapshots are never touched. A session of
-    /// which only orphaned snapshots are left is not among the listed ones; [`Archive::retain_in`] reaches it by its
-    /// name.
+    /// A snapshot is judged as it was read and deleted a moment later: a label that is added in between comes too late.
+    /// A session that continues meanwhile is not harmed, because new snapshots are never touched. A session with
+    /// orphaned snapshots only is not listed; [`Archive::retain_in`] reaches it by its id.
     ///
     /// # Errors
-    /// The store's own errors; snapshots that were deleted until then are gone.
+    /// The store's own errors; snapshots deleted until then stay deleted.
     pub async fn retain(&self, rules: &Retention) -> Result<RetentionReport> {
         let mut report = RetentionReport::default();
         let mut query = SessionQuery::default();
@@ -147,14 +146,14 @@ impl Archive {
     }
 }
 
-/// Decides about the snapshots of one session, the newest first.
+/// Decides about the snapshots of one session, newest first.
 struct Judge<'a> {
     rules: &'a Retention,
-    /// Snapshots that were created before this are too old.
+    /// The creation time before which snapshots are too old.
     horizon: Option<Timestamp>,
     /// The snapshot at which the session is resumed.
     tip: Option<SnapshotId>,
-    /// Whether all of the session is too old, once the newest snapshot is known.
+    /// Whether the whole session is too old, once the newest snapshot is known.
     over: Option<bool>,
     live: usize,
     orphaned: usize,

@@ -12,10 +12,10 @@ const SHOWN: usize = 60;
 /// The number of characters of an id that are printed: all of any sensible id.
 const SHOWN_ID: usize = 256;
 
-/// The snapshots of a session and which continues from which.
+/// The snapshots of a session and their parents.
 ///
-/// A snapshot whose parent was deleted is a root, like one that began the session. Printed, each line is a snapshot; a
-/// line of descent goes straight down, and what branches off it is indented:
+/// A snapshot whose parent was deleted is a root, like one that began the session. When printed, each line is a
+/// snapshot; descendants go straight down, and branches are indented:
 ///
 /// ```text
 /// dinner
@@ -28,7 +28,7 @@ const SHOWN_ID: usize = 256;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotTree {
     session_id: SessionId,
-    /// Oldest first.
+    /// Sorted, oldest first.
     snapshots: Vec<Snapshot>,
     children: Vec<Vec<usize>>,
     roots: Vec<usize>,
@@ -42,7 +42,7 @@ pub struct SnapshotNode<'a> {
 }
 
 impl SnapshotTree {
-    /// The tree of a session's snapshots, which come oldest first.
+    /// Creates the tree of a session's snapshots, which must be sorted, oldest first.
     pub(super) fn new(session_id: SessionId, snapshots: Vec<Snapshot>) -> Self {
         let mut parents = parents(&snapshots);
         cut_circles(&mut parents);
@@ -62,22 +62,22 @@ impl SnapshotTree {
         }
     }
 
-    /// The session's id.
+    /// Returns the session's id.
     pub fn session_id(&self) -> &SessionId {
         &self.session_id
     }
 
-    /// All snapshots, oldest first.
+    /// Returns all snapshots, oldest first.
     pub fn snapshots(&self) -> &[Snapshot] {
         &self.snapshots
     }
 
-    /// The snapshots that continue from none, oldest first.
+    /// Returns the snapshots without a parent, oldest first.
     pub fn roots(&self) -> impl Iterator<Item = SnapshotNode<'_>> {
         self.roots.iter().map(|at| self.node(*at))
     }
 
-    /// The snapshot of that id.
+    /// Returns the node of the snapshot with that id.
     pub fn find(&self, id: &SnapshotId) -> Option<SnapshotNode<'_>> {
         let at = self
             .snapshots
@@ -86,7 +86,7 @@ impl SnapshotTree {
         Some(self.node(at))
     }
 
-    /// The snapshot at which the session is resumed by its id: the latest that no rewind left behind.
+    /// Returns the tip: the latest snapshot that is not orphaned.
     pub fn latest(&self) -> Option<SnapshotNode<'_>> {
         let at = self.snapshots.iter().rposition(|snapshot| !snapshot.orphaned)?;
         Some(self.node(at))
@@ -96,7 +96,7 @@ impl SnapshotTree {
         SnapshotNode { tree: self, at }
     }
 
-    /// Every snapshot after the one it continues from.
+    /// Returns the indices of all snapshots, parents before children.
     fn downwards(&self) -> Vec<usize> {
         let mut order = self.roots.clone();
         let mut next = 0;
@@ -107,7 +107,7 @@ impl SnapshotTree {
         order
     }
 
-    /// How many snapshots hang on each snapshot, itself included.
+    /// Returns the number of snapshots in each snapshot's subtree, including itself.
     fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![1; self.snapshots.len()];
         for at in self.downwards().into_iter().rev() {
@@ -142,18 +142,18 @@ impl SnapshotTree {
 }
 
 impl<'a> SnapshotNode<'a> {
-    /// The snapshot.
+    /// Returns the snapshot.
     pub fn snapshot(&self) -> &'a Snapshot {
         &self.tree.snapshots[self.at]
     }
 
-    /// Those that continue from it, oldest first.
+    /// Returns the node's children, oldest first.
     pub fn children(&self) -> impl Iterator<Item = SnapshotNode<'a>> + use<'a> {
         let tree = self.tree;
         tree.children[self.at].iter().map(|at| tree.node(*at))
     }
 
-    /// The snapshot and all that came of it, every one after the one it continues from.
+    /// Returns the snapshot and all its descendants, parents before children.
     pub fn branch(&self) -> Vec<&'a Snapshot> {
         let mut branch = vec![self.at];
         let mut next = 0;
@@ -165,7 +165,7 @@ impl<'a> SnapshotNode<'a> {
     }
 }
 
-/// The place of each snapshot's parent, where it is one of the snapshots.
+/// Returns the index of each snapshot's parent, if that is among the snapshots.
 fn parents(snapshots: &[Snapshot]) -> Vec<Option<usize>> {
     let places: HashMap<&SnapshotId, usize> = snapshots
         .iter()
@@ -178,7 +178,7 @@ fn parents(snapshots: &[Snapshot]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// Makes the oldest snapshot of each circle a root, so that every snapshot hangs on one.
+/// Makes the oldest snapshot of each cycle a root, so that every snapshot is below a root.
 fn cut_circles(parents: &mut [Option<usize>]) {
     let mut walks: Vec<Option<usize>> = vec![None; parents.len()];
     for start in 0..parents.len() {
@@ -189,7 +189,7 @@ fn cut_circles(parents: &mut [Option<usize>]) {
             walks[here] = Some(start);
             at = parents[here];
         }
-        // Coming across one's own steps is a circle; across those of an earlier walk, the way is known to end.
+        // Meeting a step of this walk closes a cycle; meeting one of an earlier walk leads to a known root.
         if let Some(met) = at
             && walks[met] == Some(start)
         {
@@ -214,12 +214,13 @@ impl fmt::Display for SnapshotTree {
             if number > 0 {
                 writeln!(f)?;
             }
-            // Snapshots to print, the next one last: with what precedes it, and what precedes the snapshots below it.
+            // A stack of snapshots to print, each with its own prefix and the prefix of those below it.
             let mut open = vec![(*root, String::new(), String::new())];
             while let Some((at, lead, indent)) = open.pop() {
                 f.write_str(&lead)?;
                 self.write_snapshot(f, at)?;
-                // The largest branch goes straight on, so the indentation grows with the logarithm of the tree only.
+                // The largest branch continues straight down, so the indentation grows only with the logarithm of the
+                // tree.
                 let straight = self.children[at]
                     .iter()
                     .max_by_key(|child| (sizes[**child], **child));

@@ -15,13 +15,13 @@ pub struct ChatBuilder<S> {
     agent: Arc<dyn AgentTransport>,
     init: AgentInit,
     context: Option<Context>,
-    /// Why the custom state that was given last cannot be written as JSON.
+    /// The error of a custom state that could not be written as JSON.
     problem: Option<Error>,
     state: PhantomData<fn() -> S>,
 }
 
 impl<S: CustomState> ChatBuilder<S> {
-    /// A chat with the agent at the other end of `agent`.
+    /// Creates a builder for a chat with the agent that `agent` reaches.
     pub fn new(agent: Arc<dyn AgentTransport>) -> Self {
         Self {
             agent,
@@ -32,19 +32,19 @@ impl<S: CustomState> ChatBuilder<S> {
         }
     }
 
-    /// Resumes the latest point of a session, or begins it under this id.
+    /// Resumes a session at its tip, or begins it under this id.
     pub fn resume(mut self, session: impl Into<SessionId>) -> Self {
         self.init.session_id = Some(session.into());
         self
     }
 
-    /// Resumes exactly from this snapshot; going on from an older one makes a branch.
+    /// Resumes exactly this snapshot; resuming an older one begins a branch.
     pub fn snapshot(mut self, snapshot: impl Into<SnapshotId>) -> Self {
         self.init.snapshot_id = Some(snapshot.into());
         self
     }
 
-    /// Resumes from a state the client kept.
+    /// Resumes a state that the client kept.
     pub fn state(mut self, state: SessionState) -> Self {
         self.init.state = Some(state);
         self.problem = None;
@@ -69,7 +69,7 @@ impl<S: CustomState> ChatBuilder<S> {
         }
     }
 
-    /// Sets the input that the agent's prompt is rendered with, for the whole conversation.
+    /// Sets the prompt input of the whole conversation.
     pub fn prompt_input(mut self, input: impl Into<Value>) -> Self {
         self.init.prompt_input = Some(input.into());
         self
@@ -88,11 +88,11 @@ impl<S: CustomState> ChatBuilder<S> {
         }
     }
 
-    /// Opens the chat. One that is resumed is read first, so that its messages, artifacts and custom state are there.
+    /// Opens the chat. A resumed session is read first, so that its messages, artifacts and custom state are known.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty id and for a state beside an id; `NOT_FOUND` for a snapshot that does not exist; what
-    /// reading fails with.
+    /// `INVALID_ARGUMENT` for an empty id and for a state beside an id; `NOT_FOUND` for a snapshot that does not exist;
+    /// the errors of reading.
     pub async fn open(self) -> Result<Chat<S>> {
         self.check()?;
         let context = self.context.unwrap_or_else(Context::current);
@@ -101,10 +101,10 @@ impl<S: CustomState> ChatBuilder<S> {
         Ok(chat)
     }
 
-    /// Opens the chat, runs one turn and gives the reply.
+    /// Opens the chat, runs one turn and returns the reply.
     ///
     /// # Errors
-    /// As [`ChatBuilder::open`], without reading first; what the turn fails with.
+    /// As [`ChatBuilder::open`], without reading first; the error of the turn.
     pub async fn run(self, input: impl Into<AgentInput>) -> Result<AgentReply<S>> {
         self.check()?;
         let context = self.context.unwrap_or_else(Context::current);

@@ -21,7 +21,7 @@ pub struct AgentChunk<S = Value> {
 }
 
 impl<S: CustomState> AgentChunk<S> {
-    /// The text that the model added; empty if the chunk is of another kind.
+    /// Returns the text that the model added; empty if the chunk is of another kind.
     pub fn text(&self) -> Cow<'_, str> {
         self.raw
             .model_chunk
@@ -30,12 +30,12 @@ impl<S: CustomState> AgentChunk<S> {
             .unwrap_or_default()
     }
 
-    /// The text of the turn up to this chunk.
+    /// Returns the text of the turn up to this chunk.
     pub fn accumulated_text(&self) -> &str {
         &self.accumulated
     }
 
-    /// The reasoning that the model added.
+    /// Returns the reasoning that the model added.
     pub fn reasoning(&self) -> Cow<'_, str> {
         self.raw
             .model_chunk
@@ -44,12 +44,12 @@ impl<S: CustomState> AgentChunk<S> {
             .unwrap_or_default()
     }
 
-    /// The artifact that was added or replaced, if this chunk is one.
+    /// Returns the artifact that was added or replaced, if this chunk is one.
     pub fn artifact(&self) -> Option<&Artifact> {
         self.raw.artifact.as_ref()
     }
 
-    /// The custom state with every change up to this chunk, if it is known.
+    /// Returns the custom state with every change up to this chunk, if it is known.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the custom state that the agent shows is not an `S`.
@@ -60,7 +60,7 @@ impl<S: CustomState> AgentChunk<S> {
             .transpose()
     }
 
-    /// The status that the agent sent, if this chunk is one.
+    /// Returns the status that the agent sent, if this chunk is one.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the status is not a `T`.
@@ -71,17 +71,17 @@ impl<S: CustomState> AgentChunk<S> {
         self.raw.status.as_ref().map(decode).transpose()
     }
 
-    /// The snapshot that was taken, if this chunk reports one.
+    /// Returns the snapshot that was taken, if this chunk reports one.
     pub fn snapshot_created(&self) -> Option<&SnapshotCreated> {
         self.raw.snapshot_created.as_ref()
     }
 
-    /// The end of the turn, if this chunk is it.
+    /// Returns the end of the turn, if this chunk is it.
     pub fn turn_end(&self) -> Option<&TurnEnd> {
         self.raw.turn_end.as_ref()
     }
 
-    /// The chunk as it is on the wire.
+    /// Returns the chunk as it is on the wire.
     pub fn raw(&self) -> &AgentStreamChunk {
         &self.raw
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub struct Interrupt(Part);
 
 impl Interrupt {
-    /// The interrupt in a part, if it is one.
+    /// Returns the interrupt in a part, if it is one.
     pub fn of(part: &Part) -> Option<Self> {
         part.interrupt().map(|_| Self(part.clone()))
     }
@@ -20,17 +20,17 @@ impl Interrupt {
         self.0.as_tool_request()
     }
 
-    /// The tool's name.
+    /// Returns the tool's name.
     pub fn name(&self) -> &str {
         self.request().map_or("", |request| request.name.as_str())
     }
 
-    /// The reference that tells the calls of one message apart, if the model gives one.
+    /// Returns the reference that tells the calls of one message apart, if the model gives one.
     pub fn reference(&self) -> Option<&str> {
         self.request()?.reference.as_deref()
     }
 
-    /// The input with which the model calls the tool.
+    /// Returns the input with which the model calls the tool.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the input is not a `T`.
@@ -42,7 +42,7 @@ impl Interrupt {
         decode(input)
     }
 
-    /// The data that the tool interrupted with, such as its question.
+    /// Returns the data that the tool interrupted with, such as its question.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the data is not a `T`.
@@ -50,7 +50,7 @@ impl Interrupt {
         decode(self.0.interrupt().cloned().unwrap_or_default())
     }
 
-    /// Whether the tool began in a process that died, so that nobody knows whether it took effect.
+    /// Returns whether the tool began in a process that died, so that it is unknown whether it took effect.
     ///
     /// [Respond](Interrupt::respond) with the tool's output if it did, [restart](Interrupt::restart) the tool if it did not.
     pub fn is_outcome_unknown(&self) -> bool {
@@ -58,7 +58,7 @@ impl Interrupt {
         data.and_then(|data| data.get(metadata::OUTCOME_UNKNOWN)) == Some(&Value::Bool(true))
     }
 
-    /// The tool request as a part.
+    /// Returns the tool request as a part.
     pub fn part(&self) -> &Part {
         &self.0
     }

@@ -74,7 +74,7 @@ impl<S> AgentReply<S> {
             .map(|failed| Self::new(failed.0.clone()))
     }
 
-    /// The text of the answer.
+    /// Returns the text of the answer.
     pub fn text(&self) -> Cow<'_, str> {
         self.output
             .message
@@ -83,12 +83,12 @@ impl<S> AgentReply<S> {
             .unwrap_or_default()
     }
 
-    /// The message of the answer.
+    /// Returns the message of the answer.
     pub fn message(&self) -> Option<&Message> {
         self.output.message.as_ref()
     }
 
-    /// The tool requests that wait for an answer.
+    /// Returns the tool requests that wait for an answer.
     pub fn interrupts(&self) -> Vec<Interrupt> {
         self.message()
             .into_iter()
@@ -97,43 +97,43 @@ impl<S> AgentReply<S> {
             .collect()
     }
 
-    /// The tool requests in the answer.
+    /// Returns the tool requests in the answer.
     pub fn tool_requests(&self) -> impl Iterator<Item = &Part> {
         self.message().into_iter().flat_map(Message::tool_request_parts)
     }
 
-    /// How the turn ended; `unknown` if the agent did not say.
+    /// Returns how the turn ended; `unknown` if the agent did not say.
     pub fn finish_reason(&self) -> AgentFinishReason {
         self.output.finish_reason.unwrap_or(AgentFinishReason::Unknown)
     }
 
-    /// The id of the session; `None` if an agent on another server did not name it.
+    /// Returns the id of the session; `None` if an agent on another server did not name it.
     pub fn session_id(&self) -> Option<&SessionId> {
         self.output.session_id.as_ref()
     }
 
-    /// The id of the snapshot to resume from; `None` if the agent does not keep the conversation.
+    /// Returns the id of the snapshot to resume from; `None` if the agent does not keep the conversation.
     pub fn snapshot_id(&self) -> Option<&SnapshotId> {
         self.output.snapshot_id.as_ref()
     }
 
-    /// Every snapshot the turn's invocation took, in order; empty unless the agent has a
+    /// Returns every snapshot the turn's invocation took, in order; empty unless the agent has a
     /// [policy](crate::AgentBuilder::snapshots) other than the default.
     pub fn snapshot_ids(&self) -> &[SnapshotId] {
         self.output.snapshot_ids.as_deref().unwrap_or_default()
     }
 
-    /// The state to resume from, if the client keeps the conversation.
+    /// Returns the state to resume from, if the client keeps the conversation.
     pub fn state(&self) -> Option<&SessionState> {
         self.output.state.as_ref()
     }
 
-    /// The artifacts of the reply.
+    /// Returns the artifacts of the reply.
     pub fn artifacts(&self) -> &[Artifact] {
         self.output.artifacts.as_deref().unwrap_or_default()
     }
 
-    /// The output as it is on the wire.
+    /// Returns the output as it is on the wire.
     pub fn output(&self) -> &AgentOutput {
         &self.output
     }
@@ -145,7 +145,7 @@ impl<S> AgentReply<S> {
 }
 
 impl<S: CustomState> AgentReply<S> {
-    /// The custom state; `None` unless the client keeps the conversation.
+    /// Returns the custom state; `None` unless the client keeps the conversation.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the custom state that the agent shows is not an `S`.
@@ -156,7 +156,7 @@ impl<S: CustomState> AgentReply<S> {
     }
 }
 
-/// The output in the snapshot of a run that is over, with its state.
+/// Returns the output in the snapshot of a run that is over, with its state.
 pub(crate) fn output_of(snapshot: Snapshot) -> AgentOutput {
     let message = snapshot
         .state

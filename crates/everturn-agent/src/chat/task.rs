@@ -36,7 +36,7 @@ impl<S> AgentTask<S> {
         }
     }
 
-    /// The id of the run's snapshot.
+    /// Returns the id of the run's snapshot.
     pub fn snapshot_id(&self) -> &SnapshotId {
         &self.id
     }
@@ -113,7 +113,7 @@ impl<S> AgentTask<S> {
         Ok(RunWatch::new(chunks))
     }
 
-    /// Asks the run to stop; `None` if its snapshot was deleted.
+    /// Aborts the run; `None` if its snapshot was deleted.
     ///
     /// # Errors
     /// The store's error.

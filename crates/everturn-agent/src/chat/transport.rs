@@ -1,4 +1,4 @@
-//! How a chat reaches its agent.
+//! The connection between a chat and its agent.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Abort {
     pub status: SnapshotStatus,
 }
 
-/// The way from a chat to an agent, in this process or on another machine.
+/// A connection between a chat and an agent, in this process or on another machine.
 pub trait AgentTransport: Send + Sync + 'static {
     /// Opens an invocation.
     fn connect(
@@ -35,7 +35,7 @@ pub trait AgentTransport: Send + Sync + 'static {
     /// Fails with `NOT_FOUND` if there is none.
     fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>>;
 
-    /// Asks a background run to stop; `None` if there is no such run.
+    /// Aborts a background run; `None` if there is no such run.
     fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>>;
 
     /// Streams the statuses of a background run as they change; `None` if the transport cannot, and the run is then polled.
@@ -50,7 +50,7 @@ pub trait AgentTransport: Send + Sync + 'static {
         None
     }
 
-    /// Returns how long an expired run may yet be taken over by another worker. After that time nobody waits for it.
+    /// Returns how long an expired run may yet be taken over. After that time, waiting for the run fails.
     fn takeover_patience(&self) -> Duration {
         Duration::ZERO
     }

@@ -46,7 +46,7 @@ impl<'a, S: CustomState> ChatTurn<'a, S> {
         }
     }
 
-    /// The next chunk; `None` after the last.
+    /// Waits for the next chunk; `None` after the last.
     pub async fn next(&mut self) -> Option<Result<AgentChunk<S>>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

@@ -32,7 +32,7 @@ impl<S> RunWatch<S> {
         }
     }
 
-    /// The next chunk; `None` after the last.
+    /// Waits for the next chunk; `None` after the last.
     pub async fn next(&mut self) -> Option<Result<AgentChunk<S>>>
     where
         S: CustomState,

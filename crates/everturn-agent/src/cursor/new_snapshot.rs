@@ -27,9 +27,9 @@ pub(super) struct NewSnapshot {
 pub(crate) struct Saved {
     pub(crate) snapshot: Snapshot,
     pub(super) predecessor: Predecessor,
-    /// Whether it was written now. A snapshot that is named by its content may have been there before.
+    /// Whether it was written now. A content-addressed snapshot may have existed before.
     pub(crate) is_new: bool,
-    /// The rewind that came with it and could not be finished.
+    /// The rewind that came with it, if that could not be finished.
     pub(super) unfinished: Option<Rewind>,
     /// Whether it is the session's latest.
     pub(super) is_tip: bool,
@@ -38,9 +38,9 @@ pub(crate) struct Saved {
 /// A rewind that the next snapshot carries out.
 #[derive(Clone)]
 pub(super) enum RewindDue {
-    /// To this snapshot; nothing of it is written yet.
+    /// A rewind to this snapshot; nothing of it is written yet.
     To(SnapshotId),
-    /// It is decided, and not every snapshot is marked that it leaves behind.
+    /// A decided rewind of which not every orphaned snapshot is marked.
     Unfinished(Rewind),
 }
 
@@ -56,7 +56,7 @@ impl NewSnapshot {
             journals,
         } = self;
         let id = snapshot.snapshot_id.clone();
-        // What few turns do is in boxes, so that the others do not carry it about.
+        // Few turns rewind. Their futures are boxed, so that the others do not carry the size.
         let rewind = match rewind {
             Some(RewindDue::To(to)) => Some(Box::pin(session.rewind_to(&to)).await?.extended_to(&id)),
             Some(RewindDue::Unfinished(rewind)) => Some(rewind.extended_to(&id)),
@@ -122,8 +122,8 @@ async fn continue_from_existing(
     })
 }
 
-/// A rewind that could not be finished is no failure of the turn, which is durable: the snapshot says that there is
-/// more to do, and so will the next.
+/// Returns whether a rewind is finished. An unfinished rewind is no failure of the turn, which is durable: the snapshot
+/// records that marks are missing, and the next snapshot continues with them.
 fn is_finished(outcome: &Result<()>, tip: &SnapshotId) -> bool {
     if let Err(error) = outcome {
         tracing::warn!(%tip, %error, "not every snapshot could be marked that a rewind leaves behind");

@@ -35,18 +35,18 @@ struct Run {
     _entry: RunEntry,
 }
 
-/// What became of a worker's hold on its run.
+/// Whether a worker still holds its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// The worker may go on: it holds the lease, or nothing is known to the contrary.
+    /// The worker continues: it holds the lease, or nothing is known to the contrary.
     Kept,
     Aborted,
-    /// The run's snapshot is gone, or its lease is another worker's.
+    /// The run's snapshot was deleted, or another worker has the lease.
     Lost,
 }
 
 impl Hold {
-    /// What became of the hold on a run whose snapshot this worker could not write.
+    /// Returns whether this worker still holds a run whose snapshot it could not write.
     fn on(snapshot: Option<&Snapshot>, lease: Lease) -> Result<Self> {
         Ok(match snapshot {
             Some(run) if run.status == SnapshotStatus::Aborted => Self::Aborted,
@@ -64,7 +64,7 @@ impl Hold {
     }
 }
 
-/// What came of writing to the run's own snapshot.
+/// The outcome of writing to the run's own snapshot.
 pub(super) struct Rewritten {
     pub(super) is_written: bool,
     pub(super) hold: Hold,
@@ -206,7 +206,7 @@ impl<S: CustomState> Driver<S> {
                 Err(_) => Some(AgentFinishReason::Failed),
             },
         };
-        // A transform that fails here fails nobody's turn; the run goes on unwatched.
+        // A transform that fails here fails no turn; the run continues unwatched.
         if let Some(Event::TransformFailed(error)) = self.show(AgentStreamChunk::turn_end(end).into()) {
             tracing::warn!(%error, "a background run is no longer shown");
         }
@@ -232,8 +232,8 @@ impl<S: CustomState> Driver<S> {
         }
     }
 
-    /// Changes the run's snapshot as long as this worker holds its lease, drops the journals of the turns it then holds,
-    /// and says whether the worker still holds the lease.
+    /// Changes the run's snapshot while this worker holds its lease, drops the journals of the turns that the snapshot
+    /// then holds, and returns whether the worker still holds the lease.
     fn change_own(
         &self,
         transition: impl FnOnce(Lease, Timestamp) -> Transition,
@@ -269,7 +269,7 @@ impl<S: CustomState> Driver<S> {
             self.raised.push_back(Event::FinalizeWritten);
             return;
         };
-        // A run that failed or was aborted may be tried again from its beginning, with its journals.
+        // A failed or aborted run may be tried again from its beginning, so it keeps its journals.
         let journals = match &ending {
             Ending::Completed => self.journals.written(),
             _ => Vec::new(),
@@ -284,7 +284,7 @@ impl<S: CustomState> Driver<S> {
         let written = async move {
             match written.await? {
                 Some(_) => Ok(true),
-                // Nothing to write: the snapshot says already that it was aborted, or it is not ours any more.
+                // Nothing was written: the snapshot is already aborted, or another worker has the lease.
                 None => Ok::<_, Error>(
                     found
                         .await?
@@ -296,7 +296,7 @@ impl<S: CustomState> Driver<S> {
     }
 }
 
-/// How a run ended, as its snapshot will say.
+/// Converts the end of a run to its form in the snapshot.
 fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: SessionState) -> RunEnd {
     let (status, finish_reason, error) = match ending {
         Ending::Completed => (SnapshotStatus::Completed, reason, None),
@@ -315,19 +315,19 @@ fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: Sess
     }
 }
 
-/// The error of a detach from an agent without a store.
+/// Creates the error of a detach from an agent without a store.
 pub(super) fn no_store() -> Error {
     Error::failed_precondition("a detach needs a session store, and the agent has none")
 }
 
-/// The error of a detach where nobody would notice an abort.
+/// Creates the error of a detach with a store that cannot push status changes, so that no abort would be noticed.
 pub(super) fn no_subscription() -> Error {
     Error::failed_precondition(
         "a detach needs a store that tells when a snapshot changes, and the agent's does not",
     )
 }
 
-/// The error of a detach whose pending snapshot could not be saved.
+/// Creates the error of a detach whose pending snapshot could not be saved.
 pub(super) fn no_pending_snapshot(error: Error) -> Error {
     error.context("the pending snapshot could not be saved")
 }

@@ -201,7 +201,7 @@ impl Wire {
 
     /// Queues a chunk, or only a receipt for all chunks before it.
     pub(super) fn queue(&mut self, chunk: Option<AgentStreamChunk>, taken: Taken) {
-        // Where nobody listens, a chunk counts as taken at once: its receipt is dropped here.
+        // If nobody listens, a chunk counts as taken at once: its receipt is dropped here.
         if self.state != State::Silent && self.emitter.is_streaming() {
             self.queue.push_back((chunk, taken));
         }

@@ -34,6 +34,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
+    /// Checks that the expiry is longer than the interval.
+    ///
     /// # Errors
     /// `INVALID_ARGUMENT` if every run would count as expired between two heartbeats.
     pub(crate) fn check(self) -> Result<()> {

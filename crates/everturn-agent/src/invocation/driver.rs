@@ -1,8 +1,8 @@
-//! The driver: executes what the machine decides.
+//! The driver: executes the commands of the machine.
 //!
-//! Each invocation has one driver, in a task of its own. It turns what happens around it into events, hands them to the
-//! [machine](super::machine) one at a time, and executes the commands that come back. It decides nothing. Work that waits
-//! (for a store, a slow client, the turn lock) runs beside it and reports back as an event.
+//! Each invocation has one driver, in a task of its own. It turns everything that happens around it into events, hands
+//! them to the [machine](super::machine) one at a time, and executes the commands that come back. It decides nothing.
+//! Work that waits (for a store, a slow client, the turn lock) runs beside it and reports back as an event.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl<S: CustomState> Driver<S> {
                     self.snapshots.wait(*conversation, settled);
                     return Some(Event::RoundEnded);
                 }
-                // The turn ended without waiting for this generation, so its round cannot become a snapshot any more.
+                // The turn ended without waiting for this generation, so its round can no longer become a snapshot.
                 let _ = settled.send(Ok(()));
                 None
             }
@@ -248,7 +248,7 @@ impl<S: CustomState> Driver<S> {
         })
     }
 
-    /// Follows where a worker would take the run over.
+    /// Updates the takeover point.
     fn note(&mut self, event: &AgentEvent) {
         if matches!(event, Event::LeaseLost) {
             // The watchers continue with the stream of the worker that took the run over.
@@ -260,7 +260,7 @@ impl<S: CustomState> Driver<S> {
     }
 }
 
-/// Waits for the turn lock if it was asked for; else for ever.
+/// Waits for the queued turn lock; for ever if none is queued.
 async fn lock_awaited(queue: &mut Option<BoxFuture<'static, Result<AwaitedLock>>>) -> Result<AwaitedLock> {
     match queue {
         Some(waiting) => {
@@ -333,7 +333,7 @@ impl<S: CustomState> Driver<S> {
             }
             Err(error) => Event::LockRefused(error),
         };
-        // Before everything else that was raised: the lock is held from this moment.
+        // This event comes before all others that were raised: the lock is held from this moment.
         self.raised.push_front(answer);
     }
 
@@ -372,7 +372,7 @@ impl<S: CustomState> Driver<S> {
             TurnSnapshot::OfRun => self.background.snapshot(),
         };
         let reserved = reserved.cloned();
-        // A snapshot that is named after what it holds has no name yet, unless it is that of a background run.
+        // A content-addressed snapshot has no id yet, unless it is that of a background run.
         let is_named =
             self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();
         let journal = self.journal_for(&input, reserved.as_ref());

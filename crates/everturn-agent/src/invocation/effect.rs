@@ -109,8 +109,9 @@ impl TurnEffect {
     /// An error of `work` means that the effect did not happen.
     ///
     /// # Errors
-    /// The error of `work`; `FAILED_PRECONDITION` with [`reason::OUTCOME_UNKNOWN`] if it began in an earlier attempt, must
-    /// not be repeated, and nobody knows what came of it; `INTERNAL` if its outcome is not plain data, or is no `T`.
+    /// The error of `work`; `FAILED_PRECONDITION` with [`reason::OUTCOME_UNKNOWN`] if the effect began in an earlier
+    /// attempt, must not be repeated, and has an unknown outcome; `INTERNAL` if its outcome is not plain data, or is no
+    /// `T`.
     pub async fn run<T, F, Fut>(self, work: F) -> Result<T>
     where
         T: Serialize + DeserializeOwned,

@@ -22,7 +22,7 @@ use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId};
 /// still slows it down.
 pub(crate) const MODEL_CHUNKS: usize = 32;
 
-/// What an agent's function tells the driver.
+/// A signal from an agent's function to the driver.
 pub(crate) enum Signal {
     /// A chunk for the client.
     Chunk(ChunkSignal),
@@ -70,7 +70,7 @@ pub(crate) enum Receipt {
     Room(OwnedSemaphorePermit),
 }
 
-/// Who listens to chunks.
+/// The listeners to chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Audience {

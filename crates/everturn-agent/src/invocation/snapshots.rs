@@ -1,4 +1,4 @@
-//! The snapshots of an invocation: the snapshot policy is asked, and what it wants is written.
+//! The snapshots of an invocation: asking the snapshot policy and writing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -211,7 +211,7 @@ impl<S: CustomState> Driver<S> {
         Ok(true)
     }
 
-    /// Takes note of a snapshot that was written, or could not be.
+    /// Handles the outcome of writing a snapshot.
     pub(super) fn snapshot_written(&mut self, written: SnapshotWritten) -> AgentEvent {
         let SnapshotWritten {
             event,
@@ -311,7 +311,7 @@ impl Journals {
         self.0.last()?.so_far()
     }
 
-    /// The invocation wrote a snapshot; `tip` is now the session's latest.
+    /// Notes that the invocation wrote a snapshot, after which `tip` is the session's latest.
     pub(super) fn tip_moved(&self, tip: Option<&SnapshotId>) {
         if let Some(journal) = self.0.last() {
             journal.tip_moved(tip);

@@ -218,7 +218,7 @@ pub(crate) struct TurnStart {
     pub(crate) report: TurnReport,
 }
 
-/// The obligation to report how a turn ended.
+/// The obligation to report the end of a turn.
 pub(crate) struct TurnReport(Option<Outbox>);
 
 impl TurnReport {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::session::Change;
 use crate::store::JournalRecord;
 
-/// One thing that happened.
+/// One entry of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub(super) enum Entry {
@@ -34,9 +34,9 @@ pub(super) enum Entry {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changes: Vec<Change>,
     },
-    /// A call that began failed, and nothing came of it.
+    /// A call that began has failed without effect.
     Failed { effect: EffectId },
-    /// The attempt failed for good: the next one begins anew, and repeats no call that must not be made twice.
+    /// The attempt failed for good: the next one starts over, and repeats no call that must not be made twice.
     Abandoned,
 }
 

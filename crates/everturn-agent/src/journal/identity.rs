@@ -1,4 +1,4 @@
-//! Names of turns, model calls and tool calls that are the same on every attempt.
+//! Identities of turns, model calls and tool calls that are equal on every attempt.
 
 use everturn_ai::{EffectId, ModelEffect, ToolRequest};
 use serde::Serialize;
@@ -9,8 +9,8 @@ use crate::content_id::hex;
 use crate::store::JournalKey;
 use crate::{AgentInput, SessionId, SnapshotId};
 
-/// Names the journal of a turn that continues from the snapshot `base`, in a conversation of that length. `own` tells
-/// it from identical turns that run beside it.
+/// Names the journal of a turn that continues the snapshot `base`, in a conversation of that length. `own` tells it
+/// from identical turns that run beside it.
 ///
 /// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a counter,
 /// the length is the same for every worker that continues from the same state.
@@ -21,7 +21,7 @@ pub(crate) fn turn_key(
     input: &AgentInput,
     own: Option<&SnapshotId>,
 ) -> JournalKey {
-    // Whether the client stays is not part of what it asks for.
+    // Whether the client stays is not part of its request.
     let asked = (&input.message, &input.answers);
     JournalKey::new(session.clone(), digest(&(base, length, asked, own)))
 }
@@ -29,14 +29,14 @@ pub(crate) fn turn_key(
 /// Returns the identity of the `occurrence`-th effect of a turn that has this fingerprint.
 pub(super) fn effect_id(key: &JournalKey, fingerprint: &str, occurrence: u64) -> EffectId {
     let mut id = digest(&(key.session(), key.turn(), fingerprint, occurrence));
-    // Half of it is as unlikely to be met twice, and fits where services limit the length of a key.
+    // Half of the hash is still unique, and fits where services limit the length of a key.
     id.truncate(32);
     EffectId::from(id)
 }
 
 /// Returns the fingerprint of a model call: the model, the length of the conversation and its last message.
 ///
-/// Earlier messages are left out: a prompt may tell the time, and a reply that was paid for is not worth less for it.
+/// Earlier messages are left out: a prompt may contain the time, and that must not make a paid reply unusable.
 pub(super) fn model_fingerprint(effect: &ModelEffect<'_>) -> String {
     let messages = &effect.request.messages;
     let last = messages.last().map(|last| (last.role(), last.content()));

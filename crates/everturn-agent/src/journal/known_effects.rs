@@ -1,4 +1,4 @@
-//! The effects of a turn that earlier attempts journaled, and those that this attempt has come to. Pure: no store, no
+//! The effects of a turn that earlier attempts journaled, and those that this attempt has reached. Pure: no store, no
 //! clock.
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ pub(super) struct KnownEffects {
     calls: HashMap<EffectId, Known>,
     /// Every call that was asked for, in order, by the digest of its tool and input.
     asked: HashMap<String, Vec<EffectId>>,
-    /// The effects that this attempt has come to.
+    /// The effects that this attempt has reached.
     met: HashSet<EffectId>,
     /// The number of calls that ended.
     endings: usize,
@@ -36,7 +36,7 @@ struct Known {
     changes: Vec<Change>,
 }
 
-/// A call that is about to be made.
+/// A call that is about to be made, and what earlier attempts recorded of it.
 pub(super) struct Met {
     pub(super) id: EffectId,
     pub(super) record: ToolRecord,
@@ -57,7 +57,7 @@ impl KnownEffects {
         }
     }
 
-    /// Takes note of an entry that an earlier attempt wrote.
+    /// Learns an entry of an earlier attempt.
     pub(super) fn learn(&mut self, entry: Entry) {
         match entry {
             Entry::TakenUp => {}
@@ -100,8 +100,8 @@ impl KnownEffects {
         }
     }
 
-    /// Takes note of an entry whose effect is part of the snapshot that this attempt continues from: the calls of a
-    /// reply are answered, and their changes of the session are made.
+    /// Learns an entry whose effect is part of the snapshot that this attempt continues: the calls of a reply are
+    /// answered, and their changes of the session are made.
     pub(super) fn learn_past(&mut self, entry: Entry) {
         match entry {
             Entry::Replied { effect, response } => {
@@ -152,7 +152,7 @@ impl KnownEffects {
         (id, Some(response), changes)
     }
 
-    /// Returns the identity of a call and what is known of it.
+    /// Returns the identity of a call and its record.
     pub(super) fn meet_call(&mut self, fingerprint: &str, call: &str, replay: Replay) -> Met {
         let own = self.next(fingerprint);
         let id = match replay {
@@ -173,7 +173,7 @@ impl KnownEffects {
                     ToolRecord::Ended(outcome.clone()),
                     std::mem::take(&mut known.changes),
                 ),
-                // The tool may say something else about itself than it did then.
+                // The tool's declaration may have changed since then.
                 None if replay == Replay::Once => (ToolRecord::Started, Vec::new()),
                 None => (ToolRecord::Nothing, Vec::new()),
             },
@@ -182,8 +182,8 @@ impl KnownEffects {
         Met { id, record, changes }
     }
 
-    /// Returns another identity under which an earlier attempt asked for the same call, if this attempt has gone
-    /// another way and does not come to that identity by itself.
+    /// Returns another identity under which an earlier attempt made the same call, if this attempt has taken another
+    /// path and does not reach that identity itself.
     fn begun_before(&self, own: &EffectId, call: &str) -> Option<EffectId> {
         let asked = self.asked.get(call)?;
         if asked.contains(own) {
@@ -199,7 +199,7 @@ impl KnownEffects {
         id
     }
 
-    /// Whether there are calls that must not be made twice.
+    /// Returns whether there are calls that must not be made twice.
     pub(super) fn holds_calls_not_to_repeat(&self) -> bool {
         self.calls.values().any(|known| known.must_not_repeat)
     }

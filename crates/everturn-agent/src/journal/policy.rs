@@ -1,4 +1,4 @@
-//! Whether journals are kept, and for how long.
+//! The policy of keeping journals.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use crate::store::Journal;
 /// The shortest time between two sweeps of one agent.
 const SWEEP_EVERY: Duration = Duration::from_hours(1);
 
-/// Whether an agent writes down what happens in its turns, so that none is paid for or done twice.
+/// Whether an agent journals the effects of its turns, so that none is paid for or done twice.
 ///
 /// It makes a difference only to agents whose store can keep journals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Journaling {
-    /// Nothing is written down: a turn that is taken up again begins from nothing.
+    /// Nothing is recorded: a turn that runs again starts over.
     Off,
-    /// It does, and the journal of a turn that failed is kept for this long.
+    /// Effects are recorded, and the journal of a failed turn is kept for this long.
     Keep(Duration),
 }
 
 impl Default for Journaling {
-    /// On; seven days.
+    /// Keeps journals for seven days.
     fn default() -> Self {
         Self::Keep(Duration::from_hours(7 * 24))
     }
 }
 
-/// Drops journals that nobody came back for.
+/// Drops the journals of turns that were never retried.
 #[derive(Debug)]
 pub(crate) struct Retention {
     keep: Duration,
@@ -41,7 +41,7 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// The retention that a policy asks for; `None` if nothing is to be written.
+    /// Creates the retention of a policy; `None` if nothing is recorded.
     pub(crate) fn of(policy: Journaling, clock: Clock) -> Option<Self> {
         match policy {
             Journaling::Off => None,
@@ -60,7 +60,7 @@ impl Retention {
         }
         let keep = SignedDuration::try_from(self.keep).unwrap_or(SignedDuration::MAX);
         let before = self.clock.now().checked_sub(keep).unwrap_or(Timestamp::MIN);
-        // The turn at hand does not depend on it, and the next sweep finds what this one did not.
+        // The current turn does not depend on the sweep, and the next sweep finds what this one missed.
         match journal.sweep(before).await {
             Ok(0) => {}
             Ok(count) => tracing::debug!(

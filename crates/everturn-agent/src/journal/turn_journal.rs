@@ -1,4 +1,4 @@
-//! The journal of one turn, beside the generations that run in it.
+//! The journal of one turn, as the generations in the turn use it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,7 +21,7 @@ use crate::snapshot::OpenTurn;
 use crate::store::JournalKey;
 use crate::{SessionHandle, SessionId, SnapshotId};
 
-/// One turn's journal. The store is asked when the turn's first effect is due, and not before.
+/// One turn's journal. The store is first read when the turn's first effect is due.
 pub(crate) struct TurnJournal {
     writer: Writer,
     session: SessionHandle,
@@ -34,7 +34,7 @@ struct Live {
     known: KnownEffects,
     /// The calls that this attempt makes.
     calls: HashMap<EffectId, Call>,
-    /// Whether this attempt wrote that a call began which must not be made twice.
+    /// Whether this attempt recorded the beginning of a call that must not be made twice.
     has_begun: bool,
     /// The status that the last tool failed with.
     failure: Option<Status>,
@@ -74,32 +74,32 @@ impl TurnJournal {
         with_journal(context, Arc::clone(self) as Arc<dyn EffectJournal>)
     }
 
-    /// The journal of the turn this context belongs to, if it is a turn of that session.
+    /// Returns the journal of the turn that this context belongs to, if it is a turn of that session.
     pub(crate) fn of(context: &Context, session: &SessionId) -> Option<Arc<Self>> {
         let journal = context.extension::<Self>()?;
         (journal.session.session_id() == session).then_some(journal)
     }
 
-    /// The journal to drop when the turn is over, if there is one.
+    /// Returns the journal to drop when the turn is over, if there is one.
     pub(crate) fn written(&self) -> Option<JournalKey> {
         self.writer
             .has_written()
             .then(|| self.writer.location().key.clone())
     }
 
-    /// The turn as it began.
+    /// Returns the turn as it began.
     pub(crate) fn beginning(&self) -> OpenTurn {
         let location = self.writer.location();
         OpenTurn::new(location.key.turn(), location.past)
     }
 
-    /// The turn as it is now, if anything of it is written down.
+    /// Returns the turn with its records so far, if there are any.
     pub(crate) fn so_far(&self) -> Option<OpenTurn> {
         let key = self.written()?;
         Some(OpenTurn::new(key.turn(), self.writer.records()))
     }
 
-    /// The invocation wrote a snapshot while the turn ran; `to` is now the session's tip.
+    /// Notes that the invocation wrote a snapshot while the turn ran; `to` is now the session's tip.
     pub(crate) fn tip_moved(&self, to: Option<&SnapshotId>) {
         self.writer.tip_moved(to);
     }
@@ -132,14 +132,14 @@ impl TurnJournal {
         Ok(())
     }
 
-    /// Changes the session as an effect did that is not repeated.
+    /// Repeats the changes of the session by an effect that is not repeated.
     fn change_again(&self, changes: &[Change]) -> Result<()> {
         self.session
             .change_again(changes)
             .map_err(|error| error.context("a change of the session cannot be made again"))
     }
 
-    /// The identity of an effect of the turn's own, and what is known of it.
+    /// Returns the identity of an effect of the turn's own code, and its record.
     pub(crate) async fn calling_own(&self, name: &str, replay: Replay) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
         self.meet(&effect_fingerprint(name), effect_fingerprint(name), None, replay)
@@ -169,10 +169,10 @@ impl TurnJournal {
         Ok((id, record))
     }
 
-    /// The turn failed by itself.
+    /// Ends the journal of a turn that failed by itself.
     ///
-    /// If trying again may help, the journal stays as it is. If the turn came to a dead end, replaying would only lead
-    /// there again: then nothing stays but what must not be repeated.
+    /// If a retry may help, the journal stays as it is. If the turn came to a dead end, a replay would only lead there
+    /// again: then only the calls that must not be repeated are kept.
     pub(crate) async fn turn_failed(&self, error: &Error) {
         if !self.writer.has_written() || self.writer.is_lost().await || self.may_help(error) {
             return;
@@ -182,7 +182,7 @@ impl TurnJournal {
             live.has_begun || live.known.holds_calls_not_to_repeat()
         };
         let put_away = async {
-            // A worker that has lost the turn is refused here, before it drops what its heir wrote.
+            // A worker that has lost the turn is refused here, before it drops the records of the new worker.
             self.writer.append(Entry::Abandoned).await?;
             if must_remember {
                 return Ok(());
@@ -194,7 +194,7 @@ impl TurnJournal {
         }
     }
 
-    /// Whether a retry may come further than this attempt.
+    /// Returns whether a retry may come further than this attempt.
     fn may_help(&self, error: &Error) -> bool {
         if error.is(reason::MAX_ROUNDS_EXCEEDED) {
             return false;
@@ -210,7 +210,7 @@ impl TurnJournal {
             | Status::ResourceExhausted
             | Status::Cancelled
             | Status::Aborted => true,
-            // A tool that breaks on what the model asked for breaks on it again.
+            // A tool that fails on the model's input fails on it again.
             Status::Internal | Status::Unknown => !by_tool,
             _ => false,
         }
@@ -255,7 +255,7 @@ impl EffectJournal for TurnJournal {
             let Some(call) = live.calls.get_mut(id).filter(|call| call.replay == Replay::Once) else {
                 return Ok(());
             };
-            // A hook that tries a tool again tries the same call.
+            // A hook that retries a tool makes the same call again.
             if std::mem::replace(&mut call.has_begun, true) {
                 return Ok(());
             }
@@ -276,7 +276,7 @@ impl EffectJournal for TurnJournal {
             let Some(call) = live.calls.remove(id) else {
                 return Ok(());
             };
-            // What only asks does nothing, and asks again.
+            // A call that only asks has no effect, so nothing is recorded; a replay asks again.
             let only_asks = matches!(outcome, ToolOutcome::Interrupted(_)) && !call.has_begun;
             if call.replay == Replay::Pure || only_asks {
                 return Ok(());

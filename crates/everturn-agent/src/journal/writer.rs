@@ -19,7 +19,7 @@ use crate::stored_session::TenantStore;
 /// How often another attempt may write while this one takes the turn up.
 const PATIENCE: usize = 16;
 
-/// Where a turn's journal is kept.
+/// The location of a turn's journal.
 pub(crate) struct JournalLocation {
     pub(crate) tenant: TenantStore,
     pub(crate) key: JournalKey,
@@ -54,7 +54,7 @@ pub(super) struct Writer {
     location: JournalLocation,
     /// The condition under which this attempt may write now.
     guard: Mutex<JournalGuard>,
-    /// Tells this attempt's records from those of others.
+    /// Identifies this attempt's records.
     by: String,
     waiting: Mutex<Waiting>,
     sequence: AsyncMutex<Sequence>,
@@ -91,7 +91,7 @@ impl Writer {
         &self.location
     }
 
-    /// The invocation wrote a snapshot while the turn ran: from now on that is the tip the turn continues from.
+    /// Notes that the invocation wrote a snapshot while the turn ran: it is now the tip that the turn continues.
     pub(super) fn tip_moved(&self, to: Option<&SnapshotId>) {
         if let Precondition::Tip(tip) = &mut lock(&self.guard).precondition {
             *tip = to.cloned();
@@ -102,23 +102,23 @@ impl Writer {
         lock(&self.waiting)
     }
 
-    /// Whether the journal holds anything.
+    /// Returns whether the journal has records.
     pub(super) fn has_written(&self) -> bool {
         self.records() > 0
     }
 
-    /// The number of records in the journal, once this attempt has written one; else zero.
+    /// Returns the number of records in the journal once this attempt has written one, else zero.
     pub(super) fn records(&self) -> u64 {
         self.records.load(Ordering::Acquire)
     }
 
-    /// Whether another worker has the turn.
+    /// Returns whether another worker has the turn.
     pub(super) async fn is_lost(&self) -> bool {
         self.sequence.lock().await.is_lost
     }
 
-    /// Reads what earlier attempts wrote and, if that is anything, excludes them from now on. Returns first the entries
-    /// whose effects are part of the snapshot that the turn continues from, then those that came after.
+    /// Reads the entries of earlier attempts and, if there are any, excludes those attempts from now on. Returns first
+    /// the entries whose effects are part of the snapshot that the turn continues, then the later ones.
     pub(super) async fn take_up(&self) -> Result<[Vec<Entry>; 2]> {
         let mut sequence = self.sequence.lock().await;
         for _ in 0..PATIENCE {
@@ -137,7 +137,7 @@ impl Writer {
                     let (past, since) = records.split_at(after);
                     return Ok([entries(past)?, entries(since)?]);
                 }
-                // The other one is awake and has written meanwhile; what it wrote counts.
+                // The other attempt is awake and has written meanwhile, so its records are read again.
                 Err(error) if error.is(RECORD_TAKEN) => {}
                 Err(error) => return Err(error),
             }
@@ -145,10 +145,10 @@ impl Writer {
         Err(taken_over())
     }
 
-    /// Writes an entry; when this returns it is durable.
+    /// Writes an entry durably.
     ///
     /// # Errors
-    /// `ABORTED` with [`TURN_TAKEN_OVER`] if another worker has the turn; what the store fails with.
+    /// `ABORTED` with [`TURN_TAKEN_OVER`] if another worker has the turn; the store's own errors.
     pub(super) async fn append(&self, entry: Entry) -> Result<()> {
         let number = {
             let mut waiting = self.waiting();
@@ -159,7 +159,7 @@ impl Writer {
         if self.waiting().written >= number {
             return Ok(());
         }
-        // They stay in the queue until they are written: whoever waits here may be dropped at any moment.
+        // Entries stay in the queue until they are written, because this future may be dropped at any await.
         let entries: Vec<Arc<Entry>> = self.waiting().entries.iter().cloned().collect();
         let count = entries.len();
         let by = self.by.clone();
@@ -201,14 +201,14 @@ impl Writer {
             let guard = lock(&self.guard).clone();
             let appended = journal.append(tenant.scope(), key, record.clone(), Some(&guard));
             match appended.await {
-                // The invocation itself wrote a snapshot while the record was on its way.
+                // The invocation itself wrote a snapshot while the record was on its way, so the guard is renewed.
                 Err(error) if error.is(TIP_MOVED) && *lock(&self.guard) != guard => {}
                 appended => return appended,
             }
         }
     }
 
-    /// A number is taken: by this attempt, in a write whose answer nobody waited for, or by another.
+    /// Finds out whether a taken number was written by this attempt, in a write whose answer was lost, or by another.
     async fn find_who_wrote(&self, sequence: &mut Sequence) -> Result<()> {
         let records = self.location.read().await?;
         let taken = records.iter().find(|record| record.sequence == sequence.next);

@@ -1,4 +1,4 @@
-//! The session's artifacts as the model's tools.
+//! Tools that give the model access to the session's artifacts.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// Artifacts that the model may read and not write.
+    /// Creates middleware that lets the model read artifacts and not write them.
     pub fn readonly() -> Self {
         Self { readonly: true }
     }
@@ -118,7 +118,7 @@ fn write(input: Write, cx: &ToolContext) -> WriteResult {
     WriteResult { status }
 }
 
-/// One line per artifact: its name, how much text it has, and which sub-agent made it.
+/// Formats one line per artifact: its name, the length of its text, and the sub-agent that made it.
 fn listing(artifacts: &[Artifact]) -> String {
     // Writing to a string cannot fail.
     let mut text = String::from("<artifacts>\n");

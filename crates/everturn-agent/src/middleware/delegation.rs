@@ -1,4 +1,4 @@
-//! Handing tasks to other agents.
+//! Delegating tasks to other agents.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -96,7 +96,7 @@ impl From<SubAgentForm> for SubAgent {
 }
 
 impl SubAgent {
-    /// The registered agent of that name.
+    /// Creates a reference to the registered agent of that name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -104,7 +104,7 @@ impl SubAgent {
         }
     }
 
-    /// What the model is told about it; the agent's own description if not given.
+    /// Sets the description for the model; by default it is the agent's own.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
@@ -128,7 +128,7 @@ fn default_prefix() -> String {
 }
 
 impl Delegation {
-    /// Delegation to these agents.
+    /// Creates middleware that delegates to these agents.
     pub fn to(agents: impl IntoIterator<Item = impl Into<SubAgent>>) -> Self {
         Self {
             agents: agents.into_iter().map(Into::into).collect(),
@@ -139,31 +139,31 @@ impl Delegation {
         }
     }
 
-    /// What the tools' names begin with; empty for the bare names of the agents.
+    /// Sets the prefix of the tools' names; empty for the bare names of the agents.
     pub fn tool_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.tool_prefix = prefix.into();
         self
     }
 
-    /// How many tasks may be handed on in one generation.
+    /// Sets how many tasks may be handed on in one generation.
     pub fn max_delegations(mut self, limit: u32) -> Self {
         self.max_delegations = Some(limit);
         self
     }
 
-    /// How many of the last messages a sub-agent is shown, text only; only for agents that keep no sessions.
+    /// Sets how many of the last messages a sub-agent is shown, text only; only for agents that keep no sessions.
     pub fn history_length(mut self, messages: usize) -> Self {
         self.history_length = messages;
         self
     }
 
-    /// How the model learns what a sub-agent made.
+    /// Sets how the model learns of a sub-agent's artifacts.
     pub fn artifact_strategy(mut self, strategy: ArtifactStrategy) -> Self {
         self.artifact_strategy = strategy;
         self
     }
 
-    /// The bundle for one generation.
+    /// Creates the bundle for one generation.
     pub(super) fn start(self, registry: &Registry) -> Result<Delegating> {
         if self.agents.is_empty() {
             return Err(Error::invalid_argument("delegation needs at least one agent"));
@@ -202,7 +202,7 @@ struct Task {
     task: String,
 }
 
-/// What came of a task.
+/// The result of a task.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Outcome {
     pub(super) response: String,
@@ -219,7 +219,7 @@ impl Outcome {
     }
 }
 
-/// Something a sub-agent made.
+/// An artifact of a sub-agent.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Made {
     pub(super) name: String,
@@ -290,7 +290,7 @@ impl Shared {
         errand.run(cx.context().clone()).await
     }
 
-    /// What the model is told about its sub-agents.
+    /// Returns the instructions about the sub-agents for the model.
     async fn instructions(&self) -> Result<String> {
         let mut text = String::from("<sub-agents>\nTasks can be handed to these agents:\n");
         for agent in &self.config.agents {
@@ -309,7 +309,7 @@ impl Shared {
         Ok(text)
     }
 
-    /// The agent's own description; an agent that is not there is reported when it is given a task.
+    /// Returns the agent's own description. A missing agent is reported only when it gets a task.
     async fn discover(&self, name: &str) -> Result<Option<String>> {
         let action = self.registry.lookup(&ActionType::AGENT.key(name)).await?;
         Ok(action.and_then(|action| action.descriptor().description.clone()))

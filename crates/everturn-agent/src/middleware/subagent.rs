@@ -1,4 +1,4 @@
-//! Running an agent for another one.
+//! Running a sub-agent on a task.
 
 use everturn_ai::{History, Message, Messages, Part, Role};
 use everturn_core::{ActionType, Context, DynAction, Error, JsonCall, Registry, Result, downcast};
@@ -9,21 +9,21 @@ use crate::{
     AgentAction, AgentFinishReason, AgentInit, AgentInput, AgentOutput, Artifact, SessionHandle, SessionState,
 };
 
-/// One task on its way to a sub-agent and back.
+/// One task for a sub-agent.
 pub(super) struct Errand<'a> {
     pub(super) registry: &'a Registry,
     pub(super) agent: &'a str,
     pub(super) task: String,
-    /// What of the conversation the sub-agent is shown, if it keeps no session of its own.
+    /// The part of the conversation that the sub-agent sees, if it keeps no session of its own.
     pub(super) shown: History,
-    /// Tells this run's artifacts from those of others.
+    /// Distinguishes this run's artifacts from those of other runs.
     pub(super) invocation: String,
     /// Whether the text of artifacts is part of the answer.
     pub(super) inline: bool,
 }
 
 impl Errand<'_> {
-    /// Runs the agent; every outcome is something to tell the model.
+    /// Runs the agent; every outcome, failures included, is a result for the model.
     pub(super) async fn run(self, context: Context) -> Outcome {
         let output = match self.call(&context).await {
             Ok(output) => output,
@@ -99,7 +99,7 @@ impl Errand<'_> {
         Outcome { response, artifacts }
     }
 
-    /// A sub-agent's artifact under a name that is this run's; one without a name is not kept.
+    /// Renames a sub-agent's artifact for this run; an artifact without a name is not kept.
     fn adopted(&self, artifact: &Artifact) -> Option<Artifact> {
         let name = format!("{}/{}", self.invocation, artifact.given_name()?);
         let adopted = Artifact {
@@ -129,7 +129,7 @@ async fn call_json(
     Ok(serde_json::from_value(action.run_json(call).await?)?)
 }
 
-/// The last messages of user and model that have text, with nothing but their text.
+/// Returns the last messages of user and model that have text, with their text only.
 pub(super) fn last_texts(conversation: &Messages, count: usize) -> History {
     if count == 0 {
         return History::new();

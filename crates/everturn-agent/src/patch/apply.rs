@@ -15,12 +15,12 @@ const MAX_DEPTH: usize = 512;
 const MAX_COPIED_BYTES: usize = 64 * 1024 * 1024;
 
 impl JsonPatch {
-    /// The document that results from applying every operation to `document`, which is left as it is.
+    /// Returns the document that results from applying every operation to `document`, which is not changed.
     ///
     /// # Errors
     ///
     /// A path that is no JSON pointer, a `test` that does not hold, or an operation beyond the bounds on depth and
-    /// copying. Everything else that cannot be done is skipped.
+    /// copying. Every other operation that cannot be applied is skipped.
     pub fn apply(&self, document: &Value) -> Result<Value, PatchError> {
         let mut target = Target {
             document: document.clone(),
@@ -38,7 +38,7 @@ struct Target {
     copied: usize,
 }
 
-/// What happens to an array element that is already at the index being set.
+/// The treatment of an array element that is already at the index being set.
 #[derive(Clone, Copy)]
 enum Placement {
     Insert,
@@ -117,7 +117,7 @@ impl Target {
         }
 
         let taken = match node {
-            // Keeps the order of the members that stay.
+            // `shift_remove` keeps the order of the other members.
             Value::Object(members) => members.shift_remove(last.as_ref()),
             Value::Array(elements) => pointer::index(last)
                 .filter(|index| *index < elements.len())
@@ -181,7 +181,7 @@ fn place(container: &mut Value, token: &str, value: Value, placement: Placement)
     }
 }
 
-/// Whether the value nests at most `levels` deep; a primitive nests not at all.
+/// Returns whether the value nests at most `levels` deep; a primitive does not nest.
 fn fits_within(value: &Value, levels: usize) -> bool {
     match value {
         Value::Object(members) if !members.is_empty() => {
@@ -194,7 +194,7 @@ fn fits_within(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// About how many bytes a copy of the value takes, or `None` if more than `allowance`.
+/// Returns about how many bytes a copy of the value takes, or `None` if more than `allowance`.
 fn cost_within(value: &Value, allowance: usize) -> Option<usize> {
     let mut cost = size_of::<Value>();
     match value {
@@ -215,7 +215,7 @@ fn cost_within(value: &Value, allowance: usize) -> Option<usize> {
     (cost <= allowance).then_some(cost)
 }
 
-/// JSON equality: as `==`, but a number equals another of the same value (`1` and `1.0`), as the RFC asks of `test`.
+/// Compares JSON values: like `==`, but numbers are equal by value (`1` and `1.0`), as the RFC requires for `test`.
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {

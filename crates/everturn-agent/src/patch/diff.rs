@@ -1,4 +1,4 @@
-//! Making a patch from two documents.
+//! Computing a patch from two documents.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 use super::{JsonPatch, PatchOperation, pointer};
 
 impl JsonPatch {
-    /// The changes that turn `old` into `new`, none when they are equal.
+    /// Returns the changes that turn `old` into `new`; none if they are equal.
     ///
-    /// Arrays are compared index by index: no element is recognised as moved, so inserting at the head rewrites all.
+    /// Arrays are compared index by index: no element is recognised as moved, so an insertion at the head rewrites all
+    /// elements.
     pub fn diff(old: &Value, new: &Value) -> Self {
         let mut diff = Diff {
             path: String::new(),
@@ -63,7 +64,7 @@ impl Diff {
         for added in new.iter().skip(old.len()) {
             self.at("-", |diff| diff.add(added));
         }
-        // From the tail, so that the indices still to be removed stay valid.
+        // Removed from the tail, so that the remaining indices stay valid.
         for index in (new.len()..old.len()).rev() {
             self.at(index, Self::remove);
         }

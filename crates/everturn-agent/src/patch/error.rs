@@ -1,8 +1,8 @@
-//! Why a patch does not apply.
+//! The errors of applying a patch.
 
 use std::fmt;
 
-/// Why a [`JsonPatch`](super::JsonPatch) does not apply.
+/// The reason why a [`JsonPatch`](super::JsonPatch) cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatchError {

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub struct JsonPatch(pub Vec<PatchOperation>);
 
 impl JsonPatch {
-    /// The patch that makes any document into `value`.
+    /// Creates the patch that replaces any document by `value`.
     pub fn replace_document(value: Value) -> Self {
         Self(vec![PatchOperation::Replace {
             path: String::new(),
@@ -18,12 +18,12 @@ impl JsonPatch {
         }])
     }
 
-    /// Whether the patch changes nothing.
+    /// Returns whether the patch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The changes, in the order in which they apply.
+    /// Returns the operations, in the order in which they apply.
     pub fn operations(&self) -> &[PatchOperation] {
         &self.0
     }

@@ -27,7 +27,7 @@ pub(super) fn push(pointer: &mut String, token: &str) {
     }
 }
 
-/// Reads a token as an array index: decimal digits without a leading zero.
+/// Parses a token as an array index: decimal digits without a leading zero.
 pub(super) fn index(token: &str) -> Option<usize> {
     let canonical =
         token == "0" || (!token.starts_with('0') && token.bytes().all(|byte| byte.is_ascii_digit()));
@@ -36,7 +36,7 @@ pub(super) fn index(token: &str) -> Option<usize> {
 
 fn unescape(token: &str) -> Cow<'_, str> {
     if token.contains('~') {
-        // `~1` first, so that `~01` is a `~1` that was escaped and not a slash.
+        // `~1` is replaced first, so that `~01` becomes `~1` and not a slash.
         Cow::Owned(token.replace("~1", "/").replace("~0", "~"))
     } else {
         Cow::Borrowed(token)

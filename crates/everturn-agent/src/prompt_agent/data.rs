@@ -1,4 +1,4 @@
-//! Reading answers that are data.
+//! Parsing structured answers.
 
 use everturn_ai::format::builtin_formats;
 use everturn_ai::{Message, extract_json, metadata};
@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::AgentReply;
 
 impl<S> AgentReply<S> {
-    /// The answer as data: of the type the agent was [told to answer with](crate::AgentBuilder::output), or whatever
-    /// JSON the answer holds.
+    /// Parses the answer as data: of the type that the agent [declares as its output](crate::AgentBuilder::output), or
+    /// any JSON that the answer holds.
     ///
     /// ```
     /// # use everturn_agent::agent;
@@ -47,7 +47,8 @@ impl<S> AgentReply<S> {
     }
 }
 
-/// The data in a message: as the format reads it that the model was asked for, else a data part, else JSON in the text.
+/// Returns the data in a message: parsed by the format that the model was asked for, else from a data part, else from
+/// JSON in the text.
 fn data_of(message: &Message) -> Option<Value> {
     let asked = message
         .metadata_entry(metadata::GENERATE)

@@ -49,47 +49,47 @@ impl<S> AgentBuilder<S, InlinePrompt> {
         self
     }
 
-    /// The type of the agent's custom state.
+    /// Sets the type of the agent's custom state.
     pub fn state<T: CustomState>(self) -> AgentBuilder<T, InlinePrompt> {
         self.with_state()
     }
 
-    /// The model, by name or with settings; the registry's default if not given.
+    /// Sets the model, by name or with settings; the registry's default if not given.
     pub fn model(self, model: impl Into<ModelReference>) -> Self {
         self.define_prompt(|prompt| prompt.model(model))
     }
 
-    /// Settings for the model.
+    /// Sets the settings for the model.
     pub fn config(self, config: impl Serialize) -> Self {
         self.define_prompt(|prompt| prompt.config(config))
     }
 
-    /// The system text: a template, parts, or [computed](ContentSlot::computed).
+    /// Sets the system text: a template, parts, or [computed](ContentSlot::computed).
     pub fn system(self, system: impl Into<ContentSlot>) -> Self {
         self.define_prompt(|prompt| prompt.system(system))
     }
 
-    /// The messages around the conversation: a template with roles, or [computed](MessagesSlot::computed).
+    /// Sets the messages around the conversation: a template with roles, or [computed](MessagesSlot::computed).
     pub fn messages(self, messages: impl Into<MessagesSlot>) -> Self {
         self.define_prompt(|prompt| prompt.messages(messages))
     }
 
-    /// What is said after the conversation, as the user, on every turn.
+    /// Sets a message that is added as the user's after the conversation, on every turn.
     pub fn user_prompt(self, prompt: impl Into<ContentSlot>) -> Self {
         self.define_prompt(|definition| definition.prompt(prompt))
     }
 
-    /// A tool that the model may call.
+    /// Adds a tool that the model may call.
     pub fn tool(self, tool: impl IntoTool) -> Self {
         self.define_prompt(|prompt| prompt.tool(tool))
     }
 
-    /// Tools that the model may call.
+    /// Adds tools that the model may call.
     pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
         self.define_prompt(|prompt| prompt.tools(tools))
     }
 
-    /// Whether the model may, must or must not call tools.
+    /// Sets whether the model may, must or must not call tools.
     pub fn tool_choice(self, choice: ToolChoice) -> Self {
         self.define_prompt(|prompt| prompt.tool_choice(choice))
     }
@@ -99,28 +99,28 @@ impl<S> AgentBuilder<S, InlinePrompt> {
         self.define_prompt(|prompt| prompt.max_rounds(rounds))
     }
 
-    /// Documents to answer from.
+    /// Adds documents to answer from.
     pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
         self.define_prompt(|prompt| prompt.docs(docs))
     }
 
-    /// Answers are JSON of this type; [`AgentReply::data`](crate::AgentReply::data) reads them.
+    /// Declares that answers are JSON of this type; [`AgentReply::data`](crate::AgentReply::data) parses them.
     pub fn output<T: JsonSchema>(self) -> Self {
         let schema = everturn_core::Schema::of::<T>();
         self.define_prompt(|prompt| prompt.output_schema(&schema))
     }
 
-    /// Answers have this format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    /// Sets the format of answers: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
     pub fn output_format(self, format: impl Into<String>) -> Self {
         self.define_prompt(|prompt| prompt.output_format(format))
     }
 
-    /// Whether the model is told the format in words, and in which.
+    /// Sets whether the model is told the format in words, and in which.
     pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
         self.define_prompt(|prompt| prompt.output_instructions(instructions))
     }
 
-    /// Middleware for every turn; of several the first is the outermost.
+    /// Adds middleware for every turn; the first one added is the outermost.
     pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
         self.define_prompt(|prompt| prompt.use_middleware(middleware))
     }

@@ -1,4 +1,4 @@
-//! Agents around a prompt that is defined elsewhere: in Rust, or in a `.prompt` file.
+//! Agents around a registered prompt, defined in Rust or in a `.prompt` file.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl<S: CustomState> AgentBuilder<S, NamedPrompt> {
         }
     }
 
-    /// The type of the agent's custom state.
+    /// Sets the type of the agent's custom state.
     pub fn state<T: CustomState>(self) -> AgentBuilder<T, NamedPrompt> {
         self.with_state()
     }
@@ -66,16 +66,16 @@ impl<S: CustomState> AgentBuilder<S, NamedPrompt> {
 impl sealed::Sealed for NamedPrompt {}
 
 impl<S: CustomState> AgentKind<S> for NamedPrompt {
-    /// Fails with `NOT_FOUND` if there is no such prompt, with `INVALID_ARGUMENT` if one of its tools needs another custom
-    /// state than the agent's, and as rendering it does: the prompt is rendered once here, so that one that cannot work is
-    /// found when the program starts.
+    /// Fails with `NOT_FOUND` if there is no such prompt, with `INVALID_ARGUMENT` if one of its tools needs another
+    /// custom state than the agent's, and with the errors of rendering: the prompt is rendered once here, so that a
+    /// broken one is found when the program starts.
     fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
         let prompt = Prompt::lookup(agent.registry, self.prompt.as_deref().unwrap_or(agent.name))
             .map_err(|error| error.context(format_args!("agent '{}'", agent.name)))?;
         check_tools::<S>(agent.name, agent.registry, &prompt.tools()?)?;
         let input = agent.prompt_input.cloned().unwrap_or_default();
         let rendering = prompt.render_around(&input, Messages::new(), Context::new());
-        // A prompt with parts that are computed over time cannot be tried here.
+        // A prompt whose computed parts wait for something cannot be tried here.
         if let Some(Err(error)) = rendering.now_or_never() {
             return Err(error.context(format_args!("agent '{}'", agent.name)));
         }

@@ -1,4 +1,4 @@
-//! Whether an agent provides what the tools of its prompt need.
+//! Checking that an agent meets the requirements of its prompt's tools.
 
 use everturn_ai::{Tool, ToolReference};
 use everturn_core::{ActionType, Registry, Result};

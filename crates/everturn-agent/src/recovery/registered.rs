@@ -9,7 +9,7 @@ use super::Recovery;
 use crate::CustomState;
 use crate::invocation::Definition;
 
-/// Where a registry keeps its agents' recoverers, by the agents' names.
+/// The prefix of the registry keys under which the agents' recoverers are kept.
 const RECOVERERS: &str = "agent-recovery/";
 
 /// An agent's recovery, without the type of its state.
@@ -23,7 +23,7 @@ impl<S: CustomState> Recover for Definition<S> {
     }
 }
 
-/// An agent that is in the registry as an action; the action keeps it alive, not this.
+/// A weak handle on a registered agent; the agent's action keeps it alive.
 struct Recoverer(Weak<dyn Recover>);
 
 /// Lets [`recover_all`] find an agent.

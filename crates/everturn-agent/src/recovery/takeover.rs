@@ -19,10 +19,10 @@ pub(super) struct LostRun {
 }
 
 impl LostRun {
-    /// The run, if it is this agent's and a worker of ours left what it takes to continue it.
+    /// Returns the run if it is this agent's and its worker left what is needed to continue it.
     ///
     /// # Errors
-    /// `DATA_LOSS` if what the worker left cannot be read.
+    /// `DATA_LOSS` if the worker's notes cannot be read.
     pub(super) fn of(pending: PendingRun, agent: &str) -> Result<Option<Self>> {
         let run = pending.snapshot.background_run()?;
         let Some(run) = run.filter(|run| run.agent == agent).cloned() else {
@@ -58,7 +58,7 @@ pub(super) struct Takeover {
 }
 
 impl Takeover {
-    /// Takes a run over, or ends it as failed if it was begun too often; `None` if it is not what it was.
+    /// Takes a run over, or ends it as failed if it was begun too often; `None` if it has changed meanwhile.
     pub(super) async fn attempt(self, tenant: &TenantStore, lost: &LostRun) -> Result<Option<Snapshot>> {
         let take_over = Transition::TakeOver {
             lapsed: lost.run.lease,
@@ -78,8 +78,8 @@ pub(crate) struct TakenRun {
 }
 
 impl TakenRun {
-    /// Reads where a run continues: at the state that its worker recorded for the first input that is left, else at the
-    /// snapshot before the run's.
+    /// Reads the state at which a run continues: the state that its worker recorded for the first input that is left,
+    /// or else the state of the parent snapshot.
     ///
     /// # Errors
     /// The store's own errors. The inner error is a run that can never continue.

@@ -15,13 +15,13 @@ use crate::state::decode_custom;
 use crate::transform::{StateTransform, shown_state};
 use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 
-/// What [`Core::patcher`] guards.
+/// The name of the part that [`Core::patcher`] guards.
 const CUSTOM: &str = "the custom state";
 
-/// What [`Core::messages`] guards.
+/// The name of the part that [`Core::messages`] guards.
 const MESSAGES: &str = "the messages";
 
-/// Where a session tells its client of changes; nothing here waits.
+/// The channel by which a session reports changes to its client; its methods never wait.
 pub(crate) trait Publisher: Send + Sync {
     /// Returns whether nobody listens.
     fn is_silenced(&self) -> bool;
@@ -92,6 +92,8 @@ impl<S: CustomState> Live<S> {
 }
 
 impl<S: CustomState> Core<S> {
+    /// Creates the live state of a session.
+    ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the custom state is not an `S`.
     pub(crate) fn new(

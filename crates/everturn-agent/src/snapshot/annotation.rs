@@ -1,4 +1,4 @@
-//! What people write on snapshots: labels and notes.
+//! Labels and notes that people put on snapshots.
 
 use everturn_core::{Error, Result};
 

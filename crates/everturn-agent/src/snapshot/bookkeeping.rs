@@ -1,4 +1,4 @@
-//! What the framework notes in a snapshot for its own use.
+//! The framework's own notes in a snapshot.
 
 use everturn_core::{Error, Result};
 use serde::de::DeserializeOwned;
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::{BackgroundRun, Lease, OpenTurn, Rewind, Snapshot};
 
-/// What the framework notes in a snapshot for itself: the background run behind it, the turn it is in the middle of,
-/// and the rewind it has not finished.
+/// The framework's own notes in a snapshot: the background run behind it, the turn in whose middle it was taken, and an
+/// unfinished rewind.
 ///
-/// A store keeps it like every other field, under its own keys beside them, and looks at none of it. Clients never see
-/// it.
+/// A store keeps them like every other field, under their own keys, and interprets none of them. Clients never see
+/// them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bookkeeping {
@@ -24,13 +24,13 @@ pub struct Bookkeeping {
 }
 
 impl Bookkeeping {
-    /// Whether nothing is noted.
+    /// Returns whether there are no notes.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A note, or the JSON in its place that this version cannot read. Either is written back as it came.
+/// A note, or JSON in its place that this version cannot read. Either is written back unchanged.
 #[derive(Debug, Clone, PartialEq)]
 enum Noted<T> {
     Readable(Box<T>),
@@ -66,7 +66,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Noted<T> {
 }
 
 impl Snapshot {
-    /// The background run behind the snapshot; `None` if no worker of ours began one.
+    /// Returns the background run behind the snapshot; `None` if no worker of this framework began one.
     ///
     /// # Errors
     /// `DATA_LOSS` if the note cannot be read.
@@ -74,7 +74,7 @@ impl Snapshot {
         self.read("backgroundRun", self.bookkeeping.background_run.as_ref())
     }
 
-    /// The lease on the background run behind the snapshot.
+    /// Returns the lease on the background run behind the snapshot.
     ///
     /// # Errors
     /// As [`Snapshot::background_run`].
@@ -82,7 +82,7 @@ impl Snapshot {
         Ok(self.background_run()?.map(|run| run.lease))
     }
 
-    /// The turn that the snapshot was taken in the middle of.
+    /// Returns the turn in whose middle the snapshot was taken.
     ///
     /// # Errors
     /// `DATA_LOSS` if the note cannot be read.
@@ -90,7 +90,7 @@ impl Snapshot {
         self.read("openTurn", self.bookkeeping.open_turn.as_ref())
     }
 
-    /// The rewind that the snapshot has not finished.
+    /// Returns the unfinished rewind.
     ///
     /// # Errors
     /// `DATA_LOSS` if the note cannot be read.
@@ -98,7 +98,7 @@ impl Snapshot {
         self.read("unfinishedRewind", self.bookkeeping.unfinished_rewind.as_ref())
     }
 
-    /// Whether a rewind is noted as unfinished, readable or not.
+    /// Returns whether a rewind is noted as unfinished, readable or not.
     pub(crate) fn has_unfinished_rewind(&self) -> bool {
         self.bookkeeping.unfinished_rewind.is_some()
     }
@@ -119,21 +119,21 @@ impl Snapshot {
         self.bookkeeping.unfinished_rewind = None;
     }
 
-    /// Removes the background run, and the state that was kept for whoever takes the run over.
+    /// Removes the background run, and the state that was kept for a takeover.
     pub(crate) fn clear_background_run(&mut self) {
         if self.bookkeeping.background_run.take().is_some() {
             self.state = None;
         }
     }
 
-    /// Removes everything that the framework noted for itself.
+    /// Removes all notes of the framework.
     pub(crate) fn clear_bookkeeping(&mut self) {
         self.clear_background_run();
         self.bookkeeping = Bookkeeping::default();
     }
 
-    /// Reads a note. One that cannot be read is not the same as none: treating it so would let a worker write to a run
-    /// that another version of the framework has leased to somebody else.
+    /// Reads a note. An unreadable note is not a missing one: treating it as missing would let a worker write to a run
+    /// that another version of the framework has leased to another worker.
     fn read<'a, T>(&self, key: &str, noted: Option<&'a Noted<T>>) -> Result<Option<&'a T>> {
         match noted {
             None => Ok(None),

@@ -1,4 +1,4 @@
-//! Who works on a background run, and what another worker needs to continue it.
+//! The lease on a background run, and the notes from which another worker continues it.
 //!
 //! Both are kept in the run's pending snapshot. The worker of the run holds its *lease*: the snapshot names the worker
 //! and the epoch of the lease, and its heartbeat shows that the worker is alive. A *takeover* writes another worker and
@@ -29,7 +29,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease of this process on a run that it accepts.
+    /// Creates the lease of this process on a run that it accepts.
     pub fn first() -> Self {
         Self {
             worker: *WORKER,
@@ -37,7 +37,7 @@ impl Lease {
         }
     }
 
-    /// The lease of this process on a run that it takes over from the holder of `self`.
+    /// Creates the lease of this process on a run that it takes over from the holder of `self`.
     pub(super) fn next(self) -> Self {
         Self {
             worker: *WORKER,
@@ -45,12 +45,12 @@ impl Lease {
         }
     }
 
-    /// The number of the lease among all leases on the run, counted from one.
+    /// Returns the number of the lease among all leases on the run, counted from one.
     pub fn epoch(self) -> u64 {
         self.epoch
     }
 
-    /// Whether no other worker holds the run behind a snapshot.
+    /// Returns whether no other worker holds the run behind a snapshot.
     ///
     /// A pending snapshot without a lease lost it to a writer who does not know leases. It counts as this worker's,
     /// because only a run with a lease can be taken over.
@@ -62,7 +62,7 @@ impl Lease {
     }
 }
 
-/// The background run behind a pending snapshot, as its workers need to know it.
+/// The background run behind a pending snapshot, for its workers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BackgroundRun {
@@ -84,8 +84,7 @@ pub(crate) struct BackgroundRun {
     /// The caller's context values that the agent records.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) context: Map<String, Value>,
-    /// The tenant that came with the call, if the run is stored under another: agents that the run calls may work for
-    /// it.
+    /// The tenant that came with the call, if the run is stored under another: agents that the run calls may need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<Scope>,
     /// Fields of other versions.

@@ -1,4 +1,4 @@
-//! What a store is given to write: a transition, or a function in the place of one.
+//! The change that a store is given to apply: a transition, or a function in its place.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ type Change = dyn Fn(Option<&Snapshot>) -> Result<Option<Snapshot>> + Send + Syn
 
 /// Computes a snapshot from the one that is stored. Cloning is cheap.
 ///
-/// Everturn itself makes mutations from the transitions in its `snapshot` module and from nothing else. Decorators of
-/// stores, and the tests of a store, make theirs with [`Mutation::new`].
+/// Everturn itself makes mutations only from the transitions in its `snapshot` module. Decorators and tests of stores
+/// make theirs with [`Mutation::new`].
 #[derive(Clone)]
 pub struct Mutation(Arc<Change>);
 
 impl Mutation {
-    /// A mutation that calls a function with the stored snapshot, if there is one. `Ok(None)` writes nothing.
+    /// Creates a mutation that calls a function with the stored snapshot, if there is one. `Ok(None)` writes nothing.
     ///
-    /// A store may call the function more than once, so it must depend on nothing but its argument and change nothing.
+    /// A store may call the function more than once, so it must depend on its argument only and have no side effects.
     pub fn new(
         change: impl Fn(Option<&Snapshot>) -> Result<Option<Snapshot>> + Send + Sync + 'static,
     ) -> Self {
@@ -29,7 +29,7 @@ impl Mutation {
     /// Computes the snapshot to write in the place of the stored one; `None` if nothing is to be written.
     ///
     /// # Errors
-    /// Why the stored snapshot may not change like this. Nothing is then written.
+    /// The reason why the stored snapshot may not change like this. Nothing is then written.
     pub fn apply(&self, current: Option<&Snapshot>) -> Result<Option<Snapshot>> {
         (self.0)(current)
     }

@@ -1,9 +1,9 @@
-//! How a snapshot refers to a turn that is not over.
+//! A snapshot's reference to an unfinished turn.
 
 use everturn_ai::JsonObject;
 use serde::{Deserialize, Serialize};
 
-/// A turn that was under way when a snapshot was taken: which journal it has, and how much of that the snapshot holds.
+/// A turn that was under way when a snapshot was taken: its journal, and how much of the journal the snapshot holds.
 ///
 /// A turn that continues from the snapshot continues the same journal, so it repeats nothing that came after the
 /// snapshot.
@@ -19,7 +19,7 @@ pub(crate) struct OpenTurn {
 }
 
 impl OpenTurn {
-    /// Refers to the turn with this journal, of which so many records are part of the snapshot.
+    /// Creates a reference to the turn with this journal, of which so many records are part of the snapshot.
     pub(crate) fn new(journal: &str, records: u64) -> Self {
         Self {
             journal: journal.to_owned(),

@@ -1,4 +1,4 @@
-//! Places in a session's order of snapshots.
+//! Positions in a session's order of snapshots.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Snapshot;
 use crate::SnapshotId;
 
-/// A place in a listing: the snapshot that a page ended with. Snapshots written meanwhile do not move it.
+/// A position in a listing: the snapshot that ended a page. Snapshots written meanwhile do not move it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cursor {
@@ -19,7 +19,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The place of a snapshot.
+    /// Creates the position of a snapshot.
     pub fn at(snapshot: &Snapshot) -> Self {
         Self {
             created_at: snapshot.created_at,
@@ -27,7 +27,7 @@ impl Cursor {
         }
     }
 
-    /// The place as a sort key.
+    /// Returns the position as a sort key.
     pub fn position(&self) -> (Timestamp, &SnapshotId) {
         (self.created_at, &self.snapshot_id)
     }

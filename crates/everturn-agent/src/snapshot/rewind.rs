@@ -1,4 +1,4 @@
-//! The decision of a rewind, as the session's latest snapshot holds it until the rewind is finished.
+//! The decision of a rewind, which the session's latest snapshot holds until the rewind is finished.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cursor, Snapshot};
 use crate::SnapshotId;
 
-/// Which snapshots a rewind keeps: those that lead from the session's beginning to one snapshot.
+/// The snapshots that a rewind keeps: those that lead from the session's beginning to one snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Rewind {
@@ -44,7 +44,7 @@ impl Rewind {
         self.fork.as_ref()
     }
 
-    /// Which of the snapshots after the fork are kept; `None` if the one to keep is not there any more.
+    /// Returns which of the snapshots after the fork are kept; `None` if the one to keep no longer exists.
     pub(crate) fn kept<'a>(&self, snapshots: &'a [Snapshot]) -> Option<HashSet<&'a SnapshotId>> {
         let parents: HashMap<&SnapshotId, Option<&SnapshotId>> = snapshots
             .iter()
@@ -60,7 +60,7 @@ impl Rewind {
         let mut kept = HashSet::new();
         let mut next = Some(&self.keep);
         while let Some((id, parent)) = next.and_then(|id| parents.get_key_value(id)) {
-            // Snapshots that form a circle were not written here, but must not be followed for ever.
+            // Snapshots in a cycle were not written by this framework, but must not be followed for ever.
             if !kept.insert(*id) {
                 break;
             }

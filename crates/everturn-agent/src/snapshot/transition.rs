@@ -1,4 +1,4 @@
-//! How a stored snapshot may change.
+//! The ways in which a stored snapshot may change.
 //!
 //! A [`Transition`] is the only way in which the framework changes a stored snapshot. It is data: [`Transition::apply`]
 //! computes the new snapshot from the stored one, without clock, randomness or I/O. A store calls it inside its own
@@ -37,7 +37,7 @@ pub(crate) enum Transition {
         end: Box<RunEnd>,
         now: Timestamp,
     },
-    /// Asks a run to stop.
+    /// Aborts a run.
     Abort { now: Timestamp },
     /// Takes a run over from a worker whose lease has lapsed, or ends it as failed if it was begun too often.
     TakeOver {
@@ -55,21 +55,21 @@ pub(crate) enum Transition {
         error: Error,
         now: Timestamp,
     },
-    /// Writes down, in the session's latest snapshot, which snapshots a rewind keeps.
+    /// Records, in the session's latest snapshot, which snapshots a rewind keeps.
     DecideRewind {
         rewind: Rewind,
-        /// Whether that snapshot is orphaned until now and becomes the latest by this.
+        /// Whether that snapshot was orphaned and becomes the latest by this.
         recovers: bool,
     },
-    /// Marks a snapshot that a rewind leaves behind, or takes the mark away.
+    /// Marks a snapshot as orphaned, or removes the mark.
     Orphan { orphaned: bool },
     /// Removes the decision of a rewind from the session's latest snapshot, once all others are marked.
     FinishRewind { rewind: Rewind, orphaned: bool },
-    /// Changes labels or the note. The only change of a snapshot that is over which people ask for.
+    /// Changes labels or the note. It is the only change of a final snapshot that people ask for.
     Annotate { annotation: Annotation, now: Timestamp },
 }
 
-/// How far a run came.
+/// The progress of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Progress {
     /// The number of turns of the invocation that are over.
@@ -80,7 +80,7 @@ pub(crate) struct Progress {
     pub(crate) state: SessionState,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunEnd {
     pub(crate) status: SnapshotStatus,
@@ -177,7 +177,7 @@ fn pending(current: Option<&Snapshot>) -> Option<&Snapshot> {
     current.filter(|snapshot| snapshot.status == SnapshotStatus::Pending)
 }
 
-/// The snapshot, if its run is under way and no other worker holds the lease.
+/// Returns the snapshot if its run is under way and no other worker holds the lease.
 fn held(current: Option<&Snapshot>, lease: Lease) -> Result<Option<&Snapshot>> {
     match pending(current) {
         Some(run) if lease.holds(run)? => Ok(Some(run)),
@@ -185,7 +185,8 @@ fn held(current: Option<&Snapshot>, lease: Lease) -> Result<Option<&Snapshot>> {
     }
 }
 
-/// The turns that ended count as the work of this worker: whoever takes the run over has all attempts for the rest.
+/// Records progress. The turns that ended count as the work of this worker: a worker that takes the run over has all
+/// attempts for the rest.
 fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option<Snapshot>> {
     let Some(noted) = run.background_run()? else {
         return Ok(None);
@@ -204,7 +205,7 @@ fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option
     Ok(Some(run))
 }
 
-/// A run that was aborted stays aborted, however it ended; its snapshot only learns that it is over.
+/// Ends a run. An aborted run stays aborted, however it ended; its snapshot only records that it is over.
 fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<Option<Snapshot>> {
     let is_unfinished = match run.status {
         SnapshotStatus::Pending => true,
@@ -249,7 +250,7 @@ fn take_over(run: &Snapshot, lapsed: Lease, attempts: u32, now: Timestamp) -> Re
     Ok(Some(run))
 }
 
-/// The snapshot of a run that has failed. It keeps the state that was recorded for the next worker.
+/// Returns the snapshot of a failed run. It keeps the state that was recorded for the next worker.
 fn failed(run: &Snapshot, error: &Error, now: Timestamp) -> Snapshot {
     let mut last = Snapshot {
         status: SnapshotStatus::Failed,
@@ -273,7 +274,7 @@ fn without_rewind(snapshot: &Snapshot, orphaned: bool) -> Snapshot {
     marked
 }
 
-/// Two states with the same hash are the same, except for numbers that the hash cannot tell apart.
+/// Checks that two states with the same hash are equal: they may differ in numbers that the hash cannot tell apart.
 fn check_same_state(current: &Snapshot, snapshot: &Snapshot) -> Result<()> {
     if let (Some(current), Some(state)) = (&current.state, &snapshot.state)
         && holds_the_same(current, state)

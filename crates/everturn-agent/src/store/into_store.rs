@@ -1,4 +1,4 @@
-//! Values that serve as a store.
+//! Conversion into a shared store.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::SessionStore;
 
 /// A value that serves as an agent's store: a store, or a shared one.
 pub trait IntoStore {
-    /// The store, shared.
+    /// Converts the value into a shared store.
     fn into_store(self) -> Arc<dyn SessionStore>;
 }
 

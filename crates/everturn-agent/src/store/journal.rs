@@ -1,4 +1,4 @@
-//! Journals: what turns that are not over have done so far.
+//! Journals: the effects of unfinished turns.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::{Precondition, Scope};
 use crate::snapshot::Lease;
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
-/// Another worker has written the record of that number.
+/// The reason of an append that failed because another worker has written the record of that number.
 pub const RECORD_TAKEN: Reason = Reason::new("journal-record-taken");
 
-/// Another worker has taken the turn up, so this one has stopped before it did anything more.
+/// The reason for which a worker stopped before its next action: another worker has taken the turn up.
 pub const TURN_TAKEN_OVER: Reason = Reason::new("turn-taken-over");
 
 /// The name of a turn's journal. Cloning is cheap.
@@ -33,12 +33,12 @@ impl JournalKey {
         }
     }
 
-    /// The session of the turn. It may have no snapshot yet.
+    /// Returns the session of the turn. It may have no snapshot yet.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// The turn's name within the session.
+    /// Returns the turn's name within the session.
     pub fn turn(&self) -> &str {
         &self.turn
     }
@@ -65,8 +65,8 @@ pub struct JournalRecord {
 /// | is pending | its lease is this one, or it has none |
 /// | is completed, failed or aborted | never |
 ///
-/// A guard is data, so a store may check it in whichever way its own atomic step allows; [`JournalGuard::check`] is
-/// there for stores that have the two snapshots at hand.
+/// A guard is data, so a store may check it in any way that its atomic step allows; [`JournalGuard::check`] is for
+/// stores that have the two snapshots at hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JournalGuard {
@@ -79,7 +79,7 @@ pub struct JournalGuard {
 }
 
 impl JournalGuard {
-    /// A guard for a turn that has a snapshot reserved.
+    /// Creates a guard for a turn with a reserved snapshot.
     pub fn new(reserved: SnapshotId, lease: Lease, precondition: Precondition) -> Self {
         Self {
             reserved,
@@ -88,7 +88,7 @@ impl JournalGuard {
         }
     }
 
-    /// Checks the guard, for a store that holds still meanwhile. `reserved` is the reserved snapshot of the `session`,
+    /// Checks the guard, for a store that is locked meanwhile. `reserved` is the reserved snapshot of the `session`,
     /// if it exists, as [`Detail::Metadata`](super::Detail::Metadata) reads it; `latest` is the id of the session's
     /// latest snapshot.
     ///
@@ -109,7 +109,7 @@ impl JournalGuard {
     }
 }
 
-/// The error of a worker that wants to write a record of a turn whose snapshot is not its own to write.
+/// Creates the error of a worker that wants to write a record of a turn whose snapshot it may no longer write.
 fn turn_over(snapshot: &Snapshot) -> Error {
     let id = &snapshot.snapshot_id;
     let message = if snapshot.status == SnapshotStatus::Pending {
@@ -120,7 +120,7 @@ fn turn_over(snapshot: &Snapshot) -> Error {
     Error::aborted(message).with_reason(TURN_TAKEN_OVER).with_public()
 }
 
-/// Keeps journals: what happened in a turn before the turn's snapshot is written.
+/// Keeps the journals of turns whose snapshots are not written yet.
 ///
 /// # What it guarantees
 ///
@@ -148,16 +148,16 @@ pub trait Journal: Send + Sync {
     /// Reads every record of a journal, in the order of their numbers; none if there is no such journal.
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>>;
 
-    /// Drops a journal. One that is not there is no error.
+    /// Drops a journal. A missing journal is no error.
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()>;
 
     /// Drops the journals, of all tenants, to which nothing was added since `before`, and returns their number.
     ///
-    /// They belong to turns that failed and were never tried again. Agents with a journal call this now and then.
+    /// They belong to turns that failed and were never retried. Agents with a journal call this now and then.
     async fn sweep(&self, before: Timestamp) -> Result<u64>;
 }
 
-/// The error of an append whose number is taken.
+/// Creates the error of an append whose number is taken.
 pub fn record_taken(key: &JournalKey, sequence: u64) -> Error {
     Error::aborted(format!(
         "record {sequence} of a turn of session '{}' is written already: another worker has the turn",

@@ -1,4 +1,4 @@
-//! A store in memory.
+//! The in-memory store.
 
 mod positions;
 
@@ -25,32 +25,32 @@ use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// Keeps snapshots in this process: for tests, tools and conversations that need not outlive it.
 ///
-/// Rows share what they have in common: a snapshot of a long conversation costs what its turn added. Cloning gives
-/// another handle to the same store. Every call is one step under one lock, so all of them are linearizable, pages of
-/// lists too; nothing survives the process.
+/// Snapshots share what they have in common: a snapshot of a long conversation costs as much as its turn added. Cloning
+/// is cheap, and clones share the content. Every call is one step under one lock, so all calls are linearizable,
+/// including pages of lists. Nothing survives the process.
 #[derive(Clone, Default)]
 pub struct MemoryStore(Arc<Mutex<HashMap<Scope, Tenant>>>);
 
 /// The rows of one tenant.
 #[derive(Default)]
 struct Tenant {
-    // Boxed, because a table has room to spare and rows are large.
+    // Boxed because rows are large and a hash table keeps spare capacity.
     rows: HashMap<SnapshotId, Box<Snapshot>>,
     sessions: HashMap<SessionId, SessionRows>,
     /// Every session by its tip, so that listing them sorts nothing.
     tips: BTreeMap<Position, SessionId>,
-    /// Every row that has a parent, after that parent.
+    /// Every row with a parent, sorted after that parent.
     children: BTreeSet<(SnapshotId, Position)>,
-    /// The rows of background runs that are not over.
+    /// The rows of unfinished background runs.
     pending: BTreeSet<SnapshotId>,
-    /// The rows that somebody watches or did not long ago.
+    /// The rows that are watched, or were until recently.
     watched: HashMap<SnapshotId, watch::Sender<SnapshotStatus>>,
-    /// How many of those there are before the ones that nobody watches any more are forgotten.
+    /// The number of watched rows at which those without watchers are forgotten.
     sweep_at: usize,
     journals: BTreeMap<JournalKey, MemoryJournal>,
 }
 
-/// What happened in one turn that is not over.
+/// The journal of one unfinished turn.
 #[derive(Default)]
 struct MemoryJournal {
     records: BTreeMap<u64, Value>,
@@ -61,7 +61,7 @@ struct MemoryJournal {
 #[derive(Default)]
 struct SessionRows {
     all: Positions,
-    /// Those that no rewind left behind.
+    /// The positions of rows that are not orphaned.
     kept: Positions,
 }
 
@@ -80,7 +80,7 @@ impl SessionRows {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -148,12 +148,12 @@ impl Tenant {
     }
 
     fn remove(&mut self, id: &SnapshotId) -> bool {
-        // Whoever watches the row learns that there is no more to see.
+        // Dropping the sender ends the streams of the row's watchers.
         self.watched.remove(id);
         self.unlink(id)
     }
 
-    /// Takes a row out of every table; says whether there was one.
+    /// Removes a row from every table; returns whether it existed.
     fn unlink(&mut self, id: &SnapshotId) -> bool {
         let Some(row) = self.rows.remove(id) else {
             return false;
@@ -169,7 +169,7 @@ impl Tenant {
         true
     }
 
-    /// The rows that go on from this one, oldest first.
+    /// Returns the children of a row, oldest first.
     fn children_of(&self, parent: &SnapshotId) -> impl Iterator<Item = &SnapshotId> {
         let first = (parent.clone(), (Timestamp::MIN, SnapshotId::from("")));
         let own = self
@@ -181,7 +181,7 @@ impl Tenant {
 
     fn watch(&mut self, id: &SnapshotId) -> Option<watch::Receiver<SnapshotStatus>> {
         let status = self.rows.get(id)?.status;
-        // Swept only when it has doubled, so that one more watcher costs the same however many there are.
+        // Swept only when the number has doubled, so that each watcher costs the same on average.
         if self.watched.len() >= self.sweep_at {
             self.watched.retain(|_, watched| !watched.is_closed());
             self.sweep_at = self.watched.len() * 2 + 16;
@@ -194,7 +194,7 @@ impl Tenant {
         )
     }
 
-    /// Changes which rows a session has and keeps the order of sessions in step.
+    /// Changes which rows a session has, and updates the order of sessions.
     fn change_session(&mut self, session: &SessionId, change: impl FnOnce(&mut SessionRows)) {
         let rows = self.sessions.entry(session.clone()).or_default();
         let before = rows.kept.last().cloned();
@@ -210,7 +210,7 @@ impl Tenant {
     }
 }
 
-/// One page of positions, beyond the cursor, that `take` keeps.
+/// Returns one page of the positions after the cursor that `take` keeps.
 fn page<'a, T>(
     positions: impl DoubleEndedIterator<Item = &'a Position>,
     order: Order,
@@ -236,7 +236,7 @@ fn page<'a, T>(
     }
 }
 
-/// The positions that come after the cursor in the given order.
+/// Returns the range of positions after the cursor in the given order.
 fn beyond(after: Option<&Cursor>, order: Order) -> (Bound<Position>, Bound<Position>) {
     let Some(cursor) = after else {
         return (Bound::Unbounded, Bound::Unbounded);

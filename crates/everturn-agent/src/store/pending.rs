@@ -1,11 +1,11 @@
-//! Queries for background runs that are not over.
+//! Queries for unfinished background runs.
 
 use jiff::Timestamp;
 
 use super::{DEFAULT_PAGE, MAX_PAGE, Page, Scope};
 use crate::{Snapshot, SnapshotId, SnapshotStatus};
 
-/// Asks for the snapshots of background runs that are not over, of all tenants, oldest first.
+/// A query for the snapshots of unfinished background runs of all tenants, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PendingQuery {
@@ -18,7 +18,7 @@ pub struct PendingQuery {
 }
 
 impl PendingQuery {
-    /// Asks for the first page of the runs whose last heartbeat is older than a moment.
+    /// Creates a query for the first page of the runs whose last heartbeat is older than a moment.
     pub fn silent_since(moment: Timestamp) -> Self {
         Self {
             silent_since: Some(moment),
@@ -26,12 +26,12 @@ impl PendingQuery {
         }
     }
 
-    /// The number of snapshots this query asks for.
+    /// Returns the number of snapshots on a page of this query.
     pub fn page_size(&self) -> usize {
         self.limit.clamp(1, MAX_PAGE)
     }
 
-    /// Whether the query asks for a snapshot, wherever the page begins.
+    /// Returns whether the query selects a snapshot, wherever the page begins.
     pub fn wants(&self, snapshot: &Snapshot) -> bool {
         snapshot.status == SnapshotStatus::Pending
             && self
@@ -50,7 +50,7 @@ impl Default for PendingQuery {
     }
 }
 
-/// A background run that is not over.
+/// An unfinished background run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingRun {
     /// The tenant whose run it is.
@@ -60,7 +60,7 @@ pub struct PendingRun {
 }
 
 impl PendingRun {
-    /// The place of the run in the listing.
+    /// Returns the position of the run in the listing.
     pub fn cursor(&self) -> PendingCursor {
         PendingCursor {
             created_at: self.snapshot.created_at,
@@ -70,7 +70,7 @@ impl PendingRun {
     }
 }
 
-/// A place among the background runs of all tenants: by creation, then by id, then by tenant in an order that is the
+/// A position among the background runs of all tenants: by creation time, then by id, then by tenant in an order of the
 /// store's own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PendingCursor {
@@ -82,7 +82,7 @@ pub struct PendingCursor {
     pub scope: Scope,
 }
 
-/// One page of the background runs that are not over.
+/// One page of the unfinished background runs.
 pub type PendingPage = Page<PendingRun, PendingCursor>;
 
 impl PendingPage {

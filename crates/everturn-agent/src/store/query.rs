@@ -24,7 +24,7 @@ pub enum Order {
     Oldest,
 }
 
-/// Asks for the snapshots of a session, in the order of [`Snapshot::position`].
+/// A query for the snapshots of a session, in the order of [`Snapshot::position`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotQuery {
@@ -32,7 +32,7 @@ pub struct SnapshotQuery {
     pub session: SessionId,
     /// The sort order.
     pub order: Order,
-    /// Whether to include snapshots that a rewind left behind.
+    /// Whether to include orphaned snapshots.
     pub orphaned: bool,
     /// How much of each snapshot to read.
     pub detail: Detail,
@@ -43,7 +43,8 @@ pub struct SnapshotQuery {
 }
 
 impl SnapshotQuery {
-    /// The first page of a session's snapshots without their states, newest first, orphaned ones left out.
+    /// Creates a query for the first page of a session's snapshots, newest first, without states and orphaned
+    /// snapshots.
     pub fn of(session: SessionId) -> Self {
         Self {
             session,
@@ -61,7 +62,7 @@ impl SnapshotQuery {
         self
     }
 
-    /// Includes snapshots that a rewind left behind.
+    /// Includes orphaned snapshots.
     pub fn with_orphaned(mut self) -> Self {
         self.orphaned = true;
         self
@@ -85,13 +86,13 @@ impl SnapshotQuery {
         self
     }
 
-    /// The number of snapshots this query asks for.
+    /// Returns the number of snapshots on a page of this query.
     pub fn page_size(&self) -> usize {
         self.limit.clamp(1, MAX_PAGE)
     }
 }
 
-/// Asks for the sessions of a tenant, by their latest snapshot.
+/// A query for the sessions of a tenant, ordered by their latest snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionQuery {
@@ -104,7 +105,7 @@ pub struct SessionQuery {
 }
 
 impl SessionQuery {
-    /// The number of sessions this query asks for.
+    /// Returns the number of sessions on a page of this query.
     pub fn page_size(&self) -> usize {
         self.limit.clamp(1, MAX_PAGE)
     }
@@ -139,7 +140,7 @@ pub struct SessionSummary {
     pub latest: Snapshot,
 }
 
-/// The snapshots to delete for good.
+/// The snapshots to delete permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deletion {
     /// These snapshots; children of a deleted snapshot keep their own state and lose their parent.

@@ -1,8 +1,8 @@
-//! Leaving behind the snapshots after a rewind, so that a process may die at any point of it.
+//! Orphaning the snapshots after a rewind, so that the process may die at any point of it.
 //!
-//! Writing a snapshot is one atomic step, and a rewind marks many. So the decision is a single snapshot: the session's
-//! latest says which snapshots are kept until every other one is marked. Everyone who reads the session's latest
-//! snapshot finds an unfinished rewind there and finishes it before going on.
+//! Writing a snapshot is one atomic step, and a rewind marks many. So the decision is written in a single snapshot: the
+//! session's latest records which snapshots are kept until every other one is marked. Every reader of the session's
+//! latest snapshot finds an unfinished rewind there and finishes it first.
 
 use std::collections::HashSet;
 
@@ -28,13 +28,13 @@ impl StoredSession {
             let Some(rewind) = latest.unfinished_rewind()? else {
                 return Ok(Some(latest));
             };
-            // In a box, because it is large and seldom there.
+            // Boxed because the future is large and seldom needed.
             Box::pin(self.finish_rewind(rewind, &latest)).await?;
         }
     }
 
-    /// The rewind that keeps the snapshots that lead to `to`. They part from those that are kept now at the first of
-    /// them that is not orphaned.
+    /// Returns the rewind that keeps the snapshots leading to `to`. They part from the currently kept ones at the first
+    /// of them that is not orphaned.
     pub(crate) async fn rewind_to(&self, to: &SnapshotId) -> Result<Rewind> {
         let mut seen = HashSet::new();
         let mut next = Some(to.clone());
@@ -82,11 +82,10 @@ impl StoredSession {
         }
     }
 
-    /// Marks every snapshot that a rewind leaves behind, where the session's latest snapshot, `tip`, has not finished
-    /// it.
+    /// Marks every snapshot that the unfinished rewind of the session's latest snapshot, `tip`, orphans.
     ///
-    /// Everyone who comes to the same snapshot does the same, so several may do it at once. A snapshot that came since
-    /// is not touched: it was written by somebody who had finished this rewind first.
+    /// All readers that find the rewind make the same marks, so several may do it at once. A later snapshot is not
+    /// touched: its writer had finished this rewind first.
     pub(crate) async fn finish_rewind(&self, rewind: &Rewind, tip: &Snapshot) -> Result<()> {
         let snapshots = self.after(rewind.fork(), tip).await?;
         let kept = rewind.kept(&snapshots);
@@ -99,8 +98,7 @@ impl StoredSession {
                 .iter()
                 .filter(|snapshot| snapshot.snapshot_id != tip.snapshot_id)
         };
-        // First what is to be found again, then what is to be hidden: in between there is a branch, and nothing is
-        // lost.
+        // Snapshots are recovered before others are orphaned: in between there is a branch, but nothing is lost.
         let recovered = others()
             .filter(|snapshot| is_kept(snapshot) && (snapshot.orphaned || snapshot.has_unfinished_rewind()));
         let left_behind = others().filter(|snapshot| !is_kept(snapshot) && !snapshot.orphaned);
@@ -121,7 +119,8 @@ impl StoredSession {
         self.tenant().change(&tip.snapshot_id, finish).await.map(drop)
     }
 
-    /// Whether nobody else has finished the rewind meanwhile, and perhaps gone elsewhere since.
+    /// Returns whether the rewind is still unfinished: another reader may have finished it, and the session may have
+    /// moved on since.
     async fn is_unfinished(&self, rewind: &Rewind, tip: &Snapshot) -> Result<bool> {
         match self.tenant().get(&tip.snapshot_id, Detail::Metadata).await? {
             Some(tip) => Ok(tip.unfinished_rewind()? == Some(rewind)),
@@ -129,7 +128,7 @@ impl StoredSession {
         }
     }
 
-    /// The session's snapshots after this one, or all, up to the tip.
+    /// Returns the session's snapshots after this one, or all, up to the tip.
     async fn after(&self, fork: Option<&Cursor>, tip: &Snapshot) -> Result<Vec<Snapshot>> {
         let mut query = SnapshotQuery::of(self.id().clone())
             .oldest_first()

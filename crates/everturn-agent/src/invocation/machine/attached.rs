@@ -1,4 +1,4 @@
-//! A client sends inputs and receives chunks.
+//! The phase in which a client sends inputs and receives chunks.
 //!
 //! ```text
 //!                asks          input          lock granted          ends           committed
@@ -31,8 +31,8 @@ pub(super) struct Attached<I, E> {
     begun: usize,
 }
 
-/// What the agent function is doing. It asks only while the queue is empty and the input open: otherwise it was
-/// answered at once.
+/// The activity of the agent's function. It waits for an input only while the queue is empty and the input open:
+/// otherwise it was answered at once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Function<I, E> {
     /// It runs code of its own, outside any turn.
@@ -42,7 +42,7 @@ enum Function<I, E> {
     Locking(I),
     /// It runs a turn on this input.
     InTurn(I),
-    /// The same, while a snapshot inside the turn is being written.
+    /// It runs a turn on this input, while a snapshot inside the turn is being written.
     Saving(I, Saving<E>),
     /// Its turn succeeded and is being made durable.
     Committing(Meanwhile<E>),
@@ -118,7 +118,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         match &mut self.function {
             Function::Committing(meanwhile @ Meanwhile::Running) => *meanwhile = Meanwhile::Asking,
             function @ Function::Between => *function = Function::Asking,
-            // A turn that waits for the lock, or is on its way, answers this request too.
+            // A turn that waits for the lock, or is on its way to the function, answers this request too.
             _ => {}
         }
         self.feed()
@@ -163,8 +163,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         }
     }
 
-    /// The turn cannot have the session. If it is the first, nothing has happened yet and the caller gets the error itself;
-    /// later it is a turn that failed.
+    /// Handles the refusal of the turn lock. Before the first turn nothing has happened, so the caller gets the error
+    /// itself; later it is a failed turn.
     fn refused(mut self, error: E) -> Step<I, E> {
         if !matches!(self.function, Function::Locking(_)) {
             return Step::to(self);
@@ -207,7 +207,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         Step::to(self)
     }
 
-    /// The snapshot inside the turn was written or failed: takes up what happened meanwhile.
+    /// Continues after the snapshot inside the turn was written or failed, with what happened meanwhile.
     fn saved(mut self, snapshot: Result<(), E>) -> Step<I, E> {
         let Function::Saving(input, Saving { waiting, turn }) = self.function else {
             return Step::to(self);
@@ -266,7 +266,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         self.go_on(meanwhile, outcome, commit)
     }
 
-    /// The turn is over: takes up what the function did meanwhile.
+    /// Continues after the turn, with what the function did meanwhile.
     fn go_on(mut self, meanwhile: Meanwhile<E>, outcome: TurnOutcome, settled: Result<(), E>) -> Step<I, E> {
         let next = match meanwhile {
             Meanwhile::Running => {
@@ -279,7 +279,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             }
             Meanwhile::Returned(result) => self.conclude(result),
         };
-        // Between two turns others may have the session, also if the next one is about to ask for it again.
+        // Between two turns the lock is free for other invocations, even if the next turn asks for it at once.
         next.preceded_by([
             Command::SendTurnEnd(outcome),
             Command::SettleTurn(settled),
@@ -287,7 +287,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         ])
     }
 
-    /// The function is done: what remains is to save the end, if it may be a snapshot, and to answer.
+    /// Continues after the function returned: saves the end of the invocation, if it may be a snapshot, and answers the
+    /// client.
     fn conclude(self, result: Result<(), E>) -> Step<I, E> {
         if self.keeps_end && result.is_ok() {
             Concluding::begin(self.store)
@@ -296,7 +297,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         }
     }
 
-    /// The function returned from the middle of its turn. Whoever counts turns must see this one end all the same.
+    /// Handles a function that returned from the middle of its turn. The turn still gets an end, because clients count
+    /// turns.
     fn abandon(self, result: Result<(), E>) -> Step<I, E> {
         self.conclude(result)
             .preceded_by([Command::SendTurnEnd(TurnOutcome::Failed), Command::ReleaseLock])

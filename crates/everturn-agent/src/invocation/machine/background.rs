@@ -1,16 +1,17 @@
-//! The work goes on without a client, and its end is written to the pending snapshot.
+//! The phase of a background run, whose end is written to the pending snapshot.
 
 use std::collections::VecDeque;
 
 use super::state::{Phase, Step};
 use super::{Cancellation, Command, EndOfInput, Ending, Event, TurnSnapshot};
 
-/// All inputs are known, so a function that asks is answered at once, or as soon as it is recorded how far the run came.
+/// A run without a client. All inputs are known, so a function that asks is answered at once, or as soon as its
+/// progress is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Background<I> {
     queue: VecDeque<I>,
     function: Function,
-    /// Whether a turn has ended that the snapshot still counts among those to be run.
+    /// Whether a turn has ended that the pending snapshot still lists among the inputs to run.
     unrecorded: bool,
 }
 
@@ -19,7 +20,7 @@ enum Function {
     /// It runs code of its own, outside any turn.
     Between,
     InTurn,
-    /// It asks, and is answered when the snapshot says which turns are done.
+    /// It asks, and is answered when the pending snapshot records which turns are done.
     Recording,
 }
 
@@ -66,8 +67,8 @@ impl<I: Clone> Background<I> {
         }
     }
 
-    /// The function wants to go on. Only now is it certain that the turns before stand, so only now are they recorded;
-    /// a run of one turn never is.
+    /// Handles a function that asks for the next turn. Only now is it certain that the turns before it stand, so only
+    /// now is progress recorded; a run of one turn never records any.
     pub(super) fn ask<E>(mut self) -> Step<I, E> {
         if !self.unrecorded || self.queue.is_empty() {
             return self.feed();
@@ -99,20 +100,20 @@ impl<I: Clone> Background<I> {
     }
 }
 
-/// What became of the turn that ran when a detach was accepted, by the time the pending snapshot was written.
+/// The state, by the time the pending snapshot was written, of the turn that ran when the detach was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum TurnAtDetach {
-    /// There was none.
+    /// There was no turn.
     None,
     Running,
-    /// It ended; the snapshot still counts it among those to be run.
+    /// The turn ended; the pending snapshot still lists its input.
     Ended,
 }
 
-/// Background work was cancelled; the function has yet to return.
+/// The phase of a cancelled background run whose function has yet to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum WindingDown {
-    /// The snapshot is aborted; it gets a finish reason when the function is done.
+    /// The snapshot is aborted; it gets a finish reason when the function returns.
     Aborted,
     /// Another worker has the run, and this one writes nothing more.
     Fenced,
@@ -142,7 +143,7 @@ impl WindingDown {
     }
 }
 
-/// The final write of a background run is under way.
+/// The phase in which the end of a background run is being written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Finalizing;
 

@@ -1,8 +1,8 @@
-//! What an invocation asks of its driver.
+//! The commands that the machine gives its driver.
 
 use super::TurnOutcome;
 
-/// Something the driver must do. Commands are executed in the order given.
+/// A command to the driver. Commands are executed in the order given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Command<I, E> {
     /// Reserve a new snapshot id, for a turn or a background run, and ask for the session's turn lock under it. Answered
@@ -42,12 +42,12 @@ pub(crate) enum Command<I, E> {
     /// Queue the `turnEnd` chunk behind every chunk of its turn: with the snapshot's id and the turn's reason if it
     /// succeeded, with `failed` and no id if not.
     SendTurnEnd(TurnOutcome),
-    /// Let the turn loop that reported `TurnEnded` go on: with the outcome it reported, or, on `Err`, with this error
+    /// Let the turn loop that reported `TurnEnded` continue: with the outcome it reported or, on `Err`, with this error
     /// because the turn could not be made durable. Nobody waiting is fine.
     SettleTurn(Result<(), E>),
 
-    /// Send the client nothing more: drop chunks that are queued or still come, and release whoever waits to send one.
-    /// What a chunk means for the session's state still happens.
+    /// Send the client nothing more: drop queued and later chunks, and release the code that waits to send one. The
+    /// changes that the chunks report still take place.
     SuppressWire,
     /// Let the queued chunks reach the client, then apply the state transform to the output's state. Answered by
     /// `Drained` or `TransformFailed`.
@@ -55,13 +55,15 @@ pub(crate) enum Command<I, E> {
     /// Cancel the work's context for this reason: tools, model calls and the function see it.
     CancelWork(Cancellation<E>),
 
-    /// The invocation goes on without its client: raise `ClientGone` no more, and show chunks to those who watch the run.
+    /// The invocation continues without its client: raise `ClientGone` no more, and show chunks to the watchers of the
+    /// run.
     LetClientGo,
     /// Write the pending snapshot of the run under the reserved id, as a child of the last committed snapshot. It holds the
     /// state at the [takeover point](super::TakeoverPoint) if that snapshot does not. Answered by `PendingWritten` or
     /// `PendingFailed`.
     WritePending {
-        /// Every input accepted and not committed, the running turn's first: what another worker would have to run.
+        /// Every input accepted and not committed, the running turn's first: the inputs that another worker would have
+        /// to run.
         inputs: Vec<I>,
     },
     /// Record in the pending snapshot, if the run is still this worker's, the live state and the inputs that are left, so
@@ -88,8 +90,8 @@ pub(crate) enum Command<I, E> {
 
     /// Give the caller its answer; nothing goes to the client after it. If the caller is gone, drop the answer.
     Resolve(Resolution<E>),
-    /// The invocation is over: let go of the session, the wire and the input, and cancel the work's context for
-    /// whatever the function left behind. Always the last command.
+    /// The invocation is over: release the session, the wire and the input, and cancel the work's context for any tasks
+    /// that the function left behind. Always the last command.
     Release,
 }
 
@@ -133,7 +135,7 @@ pub(crate) enum Ending<E> {
     Aborted(Option<E>),
 }
 
-/// What the caller of an invocation gets.
+/// The answer to the caller of an invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Resolution<E> {
     /// The output of a function that returned normally.

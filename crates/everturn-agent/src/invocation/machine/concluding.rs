@@ -1,4 +1,4 @@
-//! The function returned normally; the end of the invocation is being saved.
+//! The phase in which the function has returned normally and the end of the invocation is being saved.
 
 use super::detaching::Detaching;
 use super::draining::Draining;
@@ -19,7 +19,7 @@ impl Concluding {
     pub(super) fn handle<I: Clone, E: Clone>(self, event: Event<I, E>) -> Step<I, E> {
         match event {
             Event::EndCommitted(_) => Draining::begin(self.store, Ok(())),
-            // A client is never told that something is durable when it is not.
+            // A client must never be told that a state is durable when it is not.
             Event::CommitFailed(error) => Draining::begin(self.store, Err(error)),
             Event::ClientGone(error) => Self::stop(Cause::ClientGone(error)),
             Event::TransformFailed(error) => Self::stop(Cause::Transform(error)),

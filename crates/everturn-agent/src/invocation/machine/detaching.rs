@@ -1,4 +1,4 @@
-//! A detach was accepted; its pending snapshot is not yet written.
+//! The phase in which a detach was accepted and its pending snapshot is not yet written.
 //!
 //! Nothing starts before the snapshot is durable: an accepted input is then never lost with the process, and if the
 //! snapshot cannot be written, nothing ran that the client was not told about.
@@ -19,10 +19,10 @@ pub(super) struct Detaching<I, E> {
     client_gone: bool,
 }
 
-/// What the machine waits for.
+/// The event that the machine waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Awaits<I, E> {
-    /// A snapshot inside the turn on this input. What the function does meanwhile is noted there.
+    /// A snapshot inside the turn on this input; it also holds what the function does meanwhile.
     Round(I, Saving<E>),
     /// The snapshot of the invocation's end, which came before the detach.
     End,
@@ -54,17 +54,17 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
             .preceded_by([Command::LetClientGo])
     }
 
-    /// Lets the turn-end write that is in flight come to its end first.
+    /// Waits for the turn-end write in flight first.
     pub(super) fn await_commit(function: Meanwhile<E>, queue: VecDeque<I>) -> Step<I, E> {
         Step::to(Self::new(Awaits::Turn, function, queue))
     }
 
-    /// Lets the snapshot inside a turn that is in flight come to its end first.
+    /// Waits for the snapshot inside a turn in flight first.
     pub(super) fn await_round(input: I, saving: Saving<E>, queue: VecDeque<I>) -> Step<I, E> {
         Step::to(Self::new(Awaits::Round(input, saving), Meanwhile::Running, queue))
     }
 
-    /// Lets the snapshot of the invocation's end that is in flight come to its end first.
+    /// Waits for the snapshot of the invocation's end in flight first.
     pub(super) fn await_end() -> Step<I, E> {
         Step::to(Self::new(
             Awaits::End,
@@ -90,7 +90,7 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
             (_, Event::RoundEnded) => {
                 return Step::to(self).emit(Command::SettleRound(Ok(())));
             }
-            // What the snapshot would have held is in the final write.
+            // The final write of the run holds the state of that snapshot, so its failure loses nothing.
             (Awaits::End, Event::EndCommitted(_) | Event::CommitFailed(_)) => return self.take_lock(),
             (Awaits::Turn, Event::TurnCommitted(_)) => return self.settle(Ok(())),
             (Awaits::Turn, Event::CommitFailed(error)) => return self.settle(Err(error)),
@@ -149,7 +149,7 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
                 .write_pending(Some(input))
                 .preceded_by([Command::LetClientGo]),
             TurnMeanwhile::Abandoned(result) => after(Awaits::Lock, Meanwhile::Returned(result)).take_lock(),
-            // It ended before the pending snapshot was begun, so it has a snapshot of its own.
+            // The turn ended before the pending snapshot was begun, so it has a snapshot of its own.
             TurnMeanwhile::Ended(TurnOutcome::Succeeded, meanwhile) => {
                 Step::to(after(Awaits::Turn, meanwhile)).emit(Command::CommitTurn)
             }
@@ -160,7 +160,7 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
         next.preceded_by(settle_all(snapshot, waiting))
     }
 
-    /// The turn is over. Its lock is kept: between this turn and the run nobody else may have the session.
+    /// Ends the turn. Its lock is kept: no other turn may come between this turn and the run.
     fn settle(self, commit: Result<(), E>) -> Step<I, E> {
         self.take_lock().preceded_by([Command::SettleTurn(commit)])
     }

@@ -1,4 +1,4 @@
-//! The function returned; the last chunks are on their way to the client.
+//! The phase in which the function has returned and the last chunks are on their way to the client.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ impl<E: Clone> Draining<E> {
         })
     }
 
-    /// Fails the invocation, with the function's own error if there is one: it came first.
+    /// Fails the invocation, with the function's own error if there is one, because it came first.
     fn fail<I>(self, cause: Cause<E>) -> Step<I, E> {
         let cause = self.result.err().map_or(cause, Cause::Function);
         resolve(Resolution::Failed(cause)).preceded_by([Command::SuppressWire])
@@ -54,7 +54,7 @@ impl<E: Clone> Draining<E> {
     }
 }
 
-/// Answers the caller of an invocation whose function is done, and ends it.
+/// Answers the caller of an invocation whose function has returned, and ends it.
 pub(super) fn resolve<I, E>(resolution: Resolution<E>) -> Step<I, E> {
     Step::to(Phase::Released)
         .emit(Command::Resolve(resolution))

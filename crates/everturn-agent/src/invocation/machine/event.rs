@@ -1,6 +1,6 @@
-//! What can happen to an invocation.
+//! The events of an invocation.
 
-/// Something that happened, as the driver reports it.
+/// An event, as the driver reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Event<I, E> {
     /// The client sent an input that does not detach.
@@ -48,9 +48,9 @@ pub(crate) enum Event<I, E> {
     PendingWritten,
     /// Answers `WritePending`: the snapshot could not be written.
     PendingFailed(E),
-    /// Answers `RecordProgress`: the snapshot says how far the run came. It may also be that it could not be written, which
-    /// costs a worker that takes the run over some turns and nothing else. If the run is not this worker's any more,
-    /// `AbortSeen` or `LeaseLost` answer instead.
+    /// Answers `RecordProgress`: the snapshot records the progress of the run. It is also the answer if the write
+    /// failed, which costs a worker that takes the run over some turns and nothing else. If the run is no longer this
+    /// worker's, `AbortSeen` or `LeaseLost` answer instead.
     ProgressRecorded,
     /// Answers `Finalize`.
     FinalizeWritten,
@@ -74,7 +74,7 @@ pub(crate) enum TurnOutcome {
     Failed,
 }
 
-/// What a commit that did not fail left in the store.
+/// The result of a commit that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Commit {
     /// A snapshot, which is durable.

@@ -1,9 +1,9 @@
-//! A snapshot is being written in the middle of a turn, for a generation that waits for it.
+//! A snapshot in the middle of a turn that is being written while its generation waits.
 
 use super::state::Meanwhile;
 use super::{Command, Event, TurnOutcome};
 
-/// One such snapshot is in flight at a time, because each is the child of the one before.
+/// The write in flight. There is one at a time, because each snapshot is the child of the one before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Saving<E> {
     /// How many rounds have ended since and wait for their snapshots.
@@ -11,7 +11,8 @@ pub(super) struct Saving<E> {
     pub(super) turn: TurnMeanwhile<E>,
 }
 
-/// What became of the turn while the snapshot was being written. Its generation may have been dropped, so it need not wait.
+/// The state of the turn while the snapshot is being written. Its generation may have been dropped, so the turn need
+/// not wait.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum TurnMeanwhile<E> {
     Running,
@@ -29,7 +30,7 @@ impl<E> Saving<E> {
         }
     }
 
-    /// Takes note of what the function does meanwhile.
+    /// Notes what the function does meanwhile.
     pub(super) fn note<I>(mut self, event: Event<I, E>) -> Self {
         match event {
             Event::RoundEnded => self.waiting += 1,
@@ -53,7 +54,7 @@ impl<E> Saving<E> {
     }
 }
 
-/// Lets the generation go on whose snapshot was written or failed, then those that waited behind it, without a snapshot.
+/// Settles the generation whose snapshot was written or failed, then those that waited behind it, without a snapshot.
 pub(super) fn settle_all<I, E>(
     snapshot: Result<(), E>,
     waiting: usize,

@@ -15,14 +15,14 @@ pub(crate) struct Machine<I, E> {
 }
 
 impl<I: Clone, E: Clone> Machine<I, E> {
-    /// An invocation with a client at the other end; its function is about to run.
+    /// Creates the machine of an invocation with a client; its function is about to run.
     pub(crate) fn new(store: StoreSupport) -> Self {
         Self {
             phase: Attached::new(store).into(),
         }
     }
 
-    /// The same invocation, whose end is offered to the snapshot policy.
+    /// Offers the end of the invocation to the snapshot policy.
     pub(crate) fn keeping_ends(self) -> Self {
         match self.phase {
             Phase::Attached(attached) => Self {
@@ -32,14 +32,14 @@ impl<I: Clone, E: Clone> Machine<I, E> {
         }
     }
 
-    /// A background run that this worker took over from another: nobody listens, and `inputs` are all there will be. Its
-    /// function is about to run on the last committed state.
+    /// Creates the machine of a background run that this worker took over: there is no client, and `inputs` are
+    /// complete. Its function is about to run on the last committed state.
     pub(crate) fn take_over(inputs: Vec<I>) -> (Self, Vec<Command<I, E>>) {
         let Step { phase, commands } = Background::take_over(inputs.into());
         (Self { phase }, commands)
     }
 
-    /// Takes note of an event and says what follows from it. An event that means nothing in the present phase changes
+    /// Handles an event and returns the commands that follow. An event without meaning in the current phase changes
     /// nothing.
     pub(crate) fn handle(&mut self, event: Event<I, E>) -> Vec<Command<I, E>> {
         let step = match std::mem::replace(&mut self.phase, Phase::Released) {
@@ -57,25 +57,25 @@ impl<I: Clone, E: Clone> Machine<I, E> {
         step.commands
     }
 
-    /// Whether the invocation is over.
+    /// Returns whether the invocation is over.
     pub(crate) fn is_released(&self) -> bool {
         matches!(self.phase, Phase::Released)
     }
 }
 
-/// What the agent's store can do: a detach needs one that pushes status changes.
+/// The abilities of the agent's store: a detach needs one that pushes status changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum StoreSupport {
     /// There is no store; the client keeps the state.
     None,
-    /// Snapshots can be written, but nobody is told when their status changes.
+    /// Snapshots can be written, but their status changes are not pushed.
     WithoutSubscription,
     /// Snapshots can be written and watched.
     WithSubscription,
 }
 
 impl StoreSupport {
-    /// Whether a detach can be accepted; if not, why.
+    /// Checks whether a detach can be accepted.
     pub(super) fn admit_detach<E>(self) -> Result<(), Cause<E>> {
         match self {
             Self::None => Err(Cause::DetachWithoutStore),
@@ -85,7 +85,7 @@ impl StoreSupport {
     }
 }
 
-/// Where an invocation stands.
+/// The phase of an invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase<I, E> {
     /// A client sends inputs and receives chunks.
@@ -104,7 +104,7 @@ pub(super) enum Phase<I, E> {
     WindingDown(WindingDown),
     /// The final write of a background run is under way.
     Finalizing(Finalizing),
-    /// All is done.
+    /// The invocation is over.
     Released,
 }
 
@@ -129,7 +129,7 @@ phase_from!(
     Finalizing,
 );
 
-/// What the function has been doing while the machine waits for a write.
+/// The activity of the function while the machine waits for a write.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Meanwhile<E> {
     /// It runs, or waits for its turn to be settled.
@@ -140,14 +140,14 @@ pub(super) enum Meanwhile<E> {
     Returned(Result<(), E>),
 }
 
-/// The outcome of one event: where the invocation stands now, and what must be done.
+/// The outcome of one event: the new phase and the commands.
 pub(super) struct Step<I, E> {
     pub(super) phase: Phase<I, E>,
     pub(super) commands: Vec<Command<I, E>>,
 }
 
 impl<I, E> Step<I, E> {
-    /// A step without commands; to the same phase, an event without effect.
+    /// Creates a step without commands; a step to the same phase is an event without effect.
     pub(super) fn to(phase: impl Into<Phase<I, E>>) -> Self {
         Self {
             phase: phase.into(),
@@ -155,13 +155,13 @@ impl<I, E> Step<I, E> {
         }
     }
 
-    /// Adds a command after those already there.
+    /// Appends a command.
     pub(super) fn emit(mut self, command: Command<I, E>) -> Self {
         self.commands.push(command);
         self
     }
 
-    /// Puts commands before those already there.
+    /// Prepends commands.
     pub(super) fn preceded_by(mut self, commands: impl IntoIterator<Item = Command<I, E>>) -> Self {
         self.commands.splice(0..0, commands);
         self

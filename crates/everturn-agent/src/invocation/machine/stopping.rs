@@ -1,11 +1,12 @@
-//! The work was cancelled while its outcome was still the client's to hear; the function has yet to return.
+//! The phase in which the work was cancelled while the client still awaits its outcome, and the function has yet to
+//! return.
 
 use super::draining::resolve;
 use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
 use super::{Cancellation, Cause, Command, EndOfInput, Event, Resolution, TurnOutcome};
 
-/// Rests only while the function runs or a write is in flight.
+/// Lasts only while the function runs or a write is in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Stopping<E> {
     cause: Cause<E>,
@@ -40,19 +41,19 @@ impl<E: Clone> Stopping<E> {
         }
     }
 
-    /// The last turn is being made durable.
+    /// Notes that the last turn is being made durable.
     pub(super) fn with_commit_in_flight(mut self) -> Self {
         self.write = Write::Turn;
         self
     }
 
-    /// The invocation's end is being saved.
+    /// Notes that the invocation's end is being saved.
     pub(super) fn with_end_in_flight(mut self) -> Self {
         self.write = Write::End;
         self
     }
 
-    /// Tells whether the client left before the cause arose.
+    /// Notes whether the client left before the cause arose.
     pub(super) fn with_client_gone(mut self, client_gone: bool) -> Self {
         self.client_gone = client_gone;
         self
@@ -70,7 +71,7 @@ impl<E: Clone> Stopping<E> {
         self.begin(meanwhile)
     }
 
-    /// Cancels the work, or what is left of it.
+    /// Cancels the rest of the work.
     pub(super) fn begin<I>(mut self, function: Meanwhile<E>) -> Step<I, E> {
         match function {
             Meanwhile::Running => {
@@ -85,7 +86,7 @@ impl<E: Clone> Stopping<E> {
             }
             Meanwhile::Returned(result) => {
                 if let Err(error) = result {
-                    // It failed before the work was cancelled, so not because of that.
+                    // The function failed before the work was cancelled, so the cancellation is not the cause.
                     self.cause = Cause::Function(error);
                 }
                 self.finish(Ok(()))
@@ -116,7 +117,7 @@ impl<E: Clone> Stopping<E> {
         }
     }
 
-    /// Cancelled work leaves no snapshots inside its turn. Rounds that wait are settled in order.
+    /// Settles a round that waits: cancelled work writes no snapshots inside its turn.
     fn pass_round<I>(mut self) -> Step<I, E> {
         if let Write::Round { waiting, .. } = &mut self.write {
             *waiting += 1;
@@ -139,7 +140,7 @@ impl<E: Clone> Stopping<E> {
         }
     }
 
-    /// A detach ends the snapshots of turns, and its failure does not bring them back.
+    /// Returns whether turns still get snapshots. A detach ends them, even if it fails.
     fn writes_snapshots(&self) -> bool {
         !matches!(self.cause, Cause::PendingSnapshot(_))
     }

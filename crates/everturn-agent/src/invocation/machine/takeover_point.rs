@@ -2,7 +2,7 @@
 
 use super::{Commit, Event};
 
-/// Follows an invocation's events and knows at which state its current turn began or, between turns, its next one begins.
+/// Tracks the state at which the current turn began or, between turns, the next one begins.
 ///
 /// Snapshots may be written in the middle of a turn. They do not move the takeover point: the turn's input runs again from
 /// where the turn began, and what has happened since is in the turn's journal.
@@ -23,14 +23,14 @@ pub(crate) struct TakeoverPoint<S> {
 enum Point<S> {
     /// The newest snapshot holds the state; without any snapshot, it is the beginning of the session.
     InNewest,
-    /// The beginning of the session, and there is a snapshot that holds something else.
+    /// The beginning of the session, which no snapshot holds although there is one.
     Beginning,
     /// A state that the newest snapshot does not hold.
     Beside(S),
 }
 
 impl<S> TakeoverPoint<S> {
-    /// Begins after the snapshot with the `newest` state, if there is one. `unsaved` is the state to begin with where it
+    /// Begins after the snapshot with the `newest` state, if there is one. `unsaved` is the state to begin with if it
     /// differs from that.
     pub(crate) fn new(newest: Option<S>, unsaved: Option<S>) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl<S> TakeoverPoint<S> {
         }
     }
 
-    /// Takes note of an event. `state` is the state in the snapshot that the event reports, if it reports one, and else the
+    /// Updates the point after an event. `state` returns the state in the snapshot that the event reports, or else the
     /// session's live state.
     pub(crate) fn note<I, E>(&mut self, event: &Event<I, E>, state: impl FnOnce() -> S) {
         match event {
@@ -84,7 +84,7 @@ mod tests {
 
     const ENDED: Happening = Event::TurnEnded(TurnOutcome::Succeeded);
 
-    /// The state that a pending snapshot must hold after these events, each with the state that it is about.
+    /// Returns the state that a pending snapshot must hold after these events, each given with its state.
     fn unsaved<const N: usize>(events: [(Happening, &'static str); N]) -> Option<&'static str> {
         let mut point = TakeoverPoint::new(None, None);
         for (event, state) in events {

@@ -498,7 +498,7 @@ fn an_annotation_never_moves_the_time_of_the_last_change_back() {
 }
 
 #[test]
-fn what_is_written_is_what_was_given() {
+fn creations_and_imports_write_the_given_snapshot() {
     let snapshot = created("it", "before");
 
     for transition in [

@@ -1,4 +1,4 @@
-//! Where the rows of a session are in its order.
+//! The sorted positions of a session's rows.
 
 use std::collections::{VecDeque, vec_deque};
 use std::ops::Bound;
@@ -9,7 +9,8 @@ use crate::SnapshotId;
 
 pub(super) type Position = (Timestamp, SnapshotId);
 
-/// Positions in order. They come and go at the ends, and most sessions have few: a tree would be several times as large.
+/// Positions in order. They are added and removed at the ends, and most sessions have few: a tree would be several
+/// times as large.
 #[derive(Default)]
 pub(super) struct Positions(VecDeque<Position>);
 

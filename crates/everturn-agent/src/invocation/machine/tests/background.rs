@@ -49,7 +49,7 @@ fn a_request_that_waits_for_the_record_is_answered_when_the_run_is_stopped() {
 }
 
 #[test]
-fn a_function_that_does_not_go_on_is_not_recorded() {
+fn a_function_that_asks_for_no_further_turn_is_not_recorded() {
     let mut machine = after(in_background(), [FAILED]);
 
     assert_eq!(
@@ -148,7 +148,7 @@ fn a_worker_that_lost_its_lease_after_an_abort_writes_nothing() {
 }
 
 #[test]
-fn an_abort_after_the_lease_was_lost_is_the_new_owners() {
+fn an_abort_after_the_lease_was_lost_is_left_to_the_new_owner() {
     let mut machine = after(in_background(), [Event::LeaseLost, Event::AbortSeen]);
 
     assert_eq!(machine.take(RETURNED), [Command::Release]);

@@ -200,7 +200,7 @@ fn a_transform_that_fails_after_a_detach_fails_nothing() {
 }
 
 #[test]
-fn nothing_is_read_after_a_detach() {
+fn no_input_is_read_after_a_detach() {
     let mut machine = in_background();
 
     assert_eq!(machine.take(Event::Input("three")), []);

@@ -24,7 +24,7 @@ fn without_a_store_there_is_nothing_to_lock() {
 }
 
 #[test]
-fn others_may_have_the_session_between_two_turns() {
+fn another_invocation_may_take_the_lock_between_two_turns() {
     let mut machine = after(in_turn(), [Event::Input("two"), SUCCEEDED, Event::NextInput]);
 
     assert_eq!(
