@@ -1,4 +1,4 @@
-//! Context providers: who calls, and what else actions should know, found out from a request.
+//! Context providers, which identify the caller of a request and provide values for the context of its actions.
 
 mod api_key;
 mod bearer;
@@ -74,7 +74,7 @@ pub struct Provided {
 }
 
 impl Provided {
-    /// An anonymous caller without claims.
+    /// Creates the answer for an anonymous caller without claims.
     pub fn new() -> Self {
         Self::default()
     }

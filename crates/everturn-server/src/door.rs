@@ -1,4 +1,4 @@
-//! Doors: other protocols at a path of a server, behind its identification of callers and its limits.
+//! Doors: other protocols at a path of a server, behind its authentication and its limits.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::error_body::Refusal;
 use crate::handler::{Held, Shared};
 use crate::metrics::{CallMeter, RouteMetrics};
 
-/// A protocol of its own at one path of a server; see [`Server::door`](crate::Server::door).
+/// Another protocol at one path of a server; see [`Server::door`](crate::Server::door).
 ///
-/// The server reads the request's body, finds out who calls, and counts the call; what the request means and how it is
-/// answered is up to the door. The door's answers are its own too: it must not let private text of errors out.
+/// The server reads the request's body, identifies the caller and counts the call. The door interprets the request and
+/// makes the response. It must not reveal the private text of errors.
 #[async_trait]
 pub trait Door: Send + Sync + 'static {
-    /// Answers a request. `context` says who calls and until when, and is cancelled when the server ends; actions that
-    /// are run in it see the caller's own conversations only.
+    /// Answers a request. `context` holds the caller's identity and the deadline, and is cancelled when the server
+    /// shuts down; actions that run in it see only the caller's own sessions.
     async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body>;
 }
 
-/// A door where it is mounted.
+/// A door at its path.
 pub(crate) struct Opened {
     pub(crate) door: Arc<dyn Door>,
     pub(crate) metrics: RouteMetrics,
@@ -58,7 +58,7 @@ impl Opened {
         let context = self.shared.context(caller);
         let request = Request::from_parts(head, bytes);
         let response = self.door.answer(request, context).await;
-        // The call is under way until the last of its answer was read.
+        // The call counts as running until its answer has been read.
         Ok(response.map(|body| {
             Body::new(body.map_frame(move |frame| {
                 let _under_way = &counted;

@@ -1,4 +1,4 @@
-//! What happens to a request: read, checked, identified, called, answered.
+//! Handling a request: reading, checking, identifying the caller, calling the action, answering.
 
 mod logged_stream;
 
@@ -30,10 +30,10 @@ use crate::running::Running;
 use crate::trace::Trace;
 use crate::{Limits, Route, RouteKind, ServerHandle, body, streaming};
 
-/// How much of what is there is written to a connection at once, about.
+/// About how many bytes of waiting events are written to a connection at once.
 const WRITTEN_TOGETHER: usize = 16 * 1024;
 
-/// What all routes of a server share.
+/// The state that all routes of a server share.
 pub(crate) struct Shared {
     pub(crate) providers: Vec<Arc<dyn ContextProvider>>,
     pub(crate) limits: Limits,
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Asks all providers, in order.
+    /// Asks all context providers, in order.
     pub(crate) async fn identify(&self, head: &Parts, input: Option<&Value>) -> Result<Provided, Refusal> {
         let request = CallRequest {
             method: &head.method,
@@ -61,14 +61,14 @@ impl Shared {
         Ok(provided)
     }
 
-    /// Counts a call of a principal, unless it has as many under way as it may.
+    /// Takes a permit for a call of the principal; fails if it has as many running calls as the limit allows.
     pub(crate) fn admit(&self, caller: &Provided) -> Result<Option<Permit>, Refusal> {
         let principal = caller.principal.as_ref();
         let permit = principal.map(|principal| self.permits.acquire(principal));
         Ok(permit.transpose()?)
     }
 
-    /// The circumstances of a call.
+    /// Returns the context of a call.
     pub(crate) fn context(&self, caller: Provided) -> Context {
         let token = self.handle.cancelling().child_token();
         let mut context = Context::new()
@@ -87,7 +87,7 @@ impl Shared {
     }
 }
 
-/// An action where it is mounted.
+/// An action at its path.
 pub(crate) struct Mounted {
     pub(crate) route: Route,
     pub(crate) action: Arc<dyn DynAction>,
@@ -95,13 +95,13 @@ pub(crate) struct Mounted {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The body of an answer.
+/// The body of a successful answer.
 #[derive(Serialize)]
 struct Answer {
     result: Value,
 }
 
-/// What is held while a call is under way.
+/// The values that are held while a call runs.
 pub(crate) struct Held {
     pub(crate) meter: CallMeter,
     pub(crate) permit: Option<Permit>,
@@ -141,7 +141,7 @@ impl Mounted {
                     logged_stream::answer(self, durable, &head.headers, principal.as_ref(), call, counted)
                         .await
                 }
-                // What is asked for again must not be done again.
+                // The client wants to reattach. Running the action would do its work twice.
                 None if self.is_kept() && head.headers.contains_key(STREAM_ID) => {
                     Ok(logged_stream::unknown())
                 }
@@ -174,18 +174,18 @@ impl Mounted {
         if !self.can_be_detached() {
             return context;
         }
-        // A token of its own: all calls waiting on one would be in each other's way.
+        // A child token for each call: with one shared token, all calls would contend for its lock.
         let hand_off = HandOff::when(self.shared.handle.handing_off().child_token());
         context.with_extension(Arc::new(hand_off))
     }
 
-    /// Whether what is streamed here is written down for callers who come back. What companions show is stored already,
-    /// and asking them again does nothing twice.
+    /// Returns whether streams of this route are logged, so that callers can reattach. Companion actions show stored
+    /// data, and calling them again repeats no work.
     pub(crate) fn is_kept(&self) -> bool {
         self.route.kind != RouteKind::Companion
     }
 
-    /// Whether the action is an agent whose turns can go on without their caller, or shows those that do.
+    /// Returns whether the action is an agent with background runs, or shows those of one.
     fn can_be_detached(&self) -> bool {
         let descriptor = self.action.descriptor();
         let agent = descriptor.metadata.get("agent");
@@ -196,12 +196,12 @@ impl Mounted {
 
 fn deadline(time: Duration) -> Instant {
     let now = Instant::now();
-    // A time that does not fit is as good as none; a year is longer than any connection.
+    // A duration that overflows means no deadline; a year is longer than any connection.
     now.checked_add(time)
         .unwrap_or_else(|| now + Duration::from_hours(24 * 365))
 }
 
-/// The answer to a caller that wants a stream: each event as it comes, at the pace of the reader.
+/// Answers with a stream: each event as it comes, at the pace of the reader.
 async fn stream(mut running: Running, mut held: Held) -> Response<Body> {
     held.meter.stream_opened();
     running.get_going().await;
@@ -211,14 +211,14 @@ async fn stream(mut running: Running, mut held: Held) -> Response<Body> {
     })))
 }
 
-/// The events of a call, with what is held until the last of them was read.
+/// The events of a call, with the values that are held until the last event was read.
 struct Events {
     running: Running,
     held: Held,
 }
 
 impl Events {
-    /// The events that are there, as they are sent: what an action says in one go costs one write.
+    /// Returns the waiting events as bytes, so that events which an action sends at once cost one write.
     fn poll_bytes(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<Bytes>> {
         let mut bytes = Vec::new();
         while bytes.len() < WRITTEN_TOGETHER {
@@ -237,7 +237,7 @@ impl Events {
     }
 }
 
-/// A response whose body is a stream of events.
+/// Creates a response whose body is a stream of events.
 pub(crate) fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -246,7 +246,7 @@ pub(crate) fn event_stream(body: Body) -> Response<Body> {
         HeaderValue::from_static("text/event-stream"),
     );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Proxies that gather a response before they pass it on would make a stream useless.
+    // A proxy that buffers a response would defeat streaming.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }

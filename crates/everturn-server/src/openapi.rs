@@ -14,7 +14,7 @@ use self::components::Components;
 use self::operation::{json_content, operation};
 use crate::handler::{Mounted, Shared};
 
-/// The document.
+/// Creates the document.
 pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
     let mut components = Components::new();
     let mut paths: Map<String, Value> = Map::new();
@@ -56,7 +56,7 @@ pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
     })
 }
 
-/// The schemes by which callers identify themselves. All providers are asked and all must be satisfied, so there is one
+/// Returns the schemes by which callers identify themselves. All providers are asked and all must be satisfied, so there is one
 /// requirement with several schemes.
 fn security(shared: &Shared) -> Map<String, Value> {
     let schemes = shared
@@ -66,7 +66,7 @@ fn security(shared: &Shared) -> Map<String, Value> {
     schemes.map(|(name, _)| (name.to_owned(), json!([]))).collect()
 }
 
-/// The operator's routes: path, summary, content of the answer.
+/// Returns the operator's routes: path, summary and content of the answer.
 fn operations() -> [(&'static str, &'static str, Value); 4] {
     let status = |status: &str| {
         json_content(&json!({

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_principals_that_are_gone() {
+    fn principals_without_calls_take_no_memory() {
         let permits = Permits::new(2);
 
         drop(permits.acquire(&Principal::new("alice")).unwrap());

@@ -1,11 +1,11 @@
-//! One route: which action answers at which path.
+//! A route: the action that answers at a path.
 
 use axum::http::Method;
 use everturn_core::{ActionType, ParsedKey};
 
 /// A route as data: a method, a path, and the key of the action that answers there.
 ///
-/// A server mounts whatever list of these it is given, so leaving one out or moving it is an operation on a `Vec`.
+/// A server mounts the list of routes that it is given, so removing or moving one is an operation on a `Vec`.
 ///
 /// ```
 /// use everturn_server::{Route, RouteKind};
@@ -16,17 +16,17 @@ use everturn_core::{ActionType, ParsedKey};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// The method it answers to; the protocol knows `POST` alone.
+    /// The method of the route; the protocol itself uses only `POST`.
     pub method: Method,
-    /// Where it is, beginning with a slash. It is matched as it is written: there are no parameters in it.
+    /// The path, which begins with a slash. It is matched literally, without parameters.
     pub path: String,
-    /// The action that answers, as it is registered: `/type/name`.
+    /// The registry key of the action: `/type/name`.
     pub key: String,
-    /// What sort of action that is.
+    /// The kind of the action.
     pub kind: RouteKind,
 }
 
-/// What sort of action answers a route.
+/// The kind of action that answers a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RouteKind {
@@ -36,16 +36,16 @@ pub enum RouteKind {
     Companion,
     /// A flow.
     Flow,
-    /// An agent for whole conversations; see [`WebSockets`](crate::WebSockets).
+    /// A WebSocket for whole conversations with an agent; see [`WebSockets`](crate::WebSockets).
     Conversation,
-    /// A way to stop a streamed call; see [`Server::stream_log`](crate::Server::stream_log).
+    /// A request that stops a streamed call; see [`Server::stream_log`](crate::Server::stream_log).
     Stop,
     /// Any other action.
     Other,
 }
 
 impl Route {
-    /// A route that answers `POST` requests at a path with an action.
+    /// Creates a route that answers `POST` requests at a path with an action.
     pub fn post(path: impl Into<String>, key: impl Into<String>) -> Self {
         let key = key.into();
         Self {
@@ -56,7 +56,7 @@ impl Route {
         }
     }
 
-    /// A route on which conversations are had with an agent, for the path at which it is called.
+    /// Creates the WebSocket route of an agent, for the path at which the agent is called.
     pub fn conversation(path: impl Into<String>, key: impl Into<String>) -> Self {
         Self {
             method: Method::GET,
@@ -66,7 +66,7 @@ impl Route {
         }
     }
 
-    /// A route that stops streamed calls of an action, for the path at which they are made.
+    /// Creates a route that stops streamed calls of an action, for the path at which the action is called.
     pub fn stop(path: impl Into<String>, key: impl Into<String>) -> Self {
         Self {
             method: Method::DELETE,
@@ -78,7 +78,7 @@ impl Route {
 }
 
 impl RouteKind {
-    /// The kind of an action, by its key.
+    /// Returns the kind of an action, by its key.
     fn of(key: &str) -> Self {
         let action_type = ParsedKey::parse(key).map_or("", |key| key.action_type);
         if action_type == ActionType::AGENT.as_str() {
@@ -92,7 +92,7 @@ impl RouteKind {
         }
     }
 
-    /// The word for it in documents and metrics.
+    /// Returns the name of the kind in documents and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",

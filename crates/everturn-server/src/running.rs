@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_for_nothing_is_done_before_the_first_event_is_read() {
+    async fn an_action_that_never_waits_completes_before_the_first_event_is_read() {
         let mut running = Running::begin(Exposure::Public, |emitter| async move {
             emitter.send(JsonText::of("first")?).await?;
             let other = tokio::spawn(async { json!("done") });
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_not_waited_for() {
+    async fn starting_a_call_does_not_wait_for_an_action_that_waits() {
         let mut running = Running::begin(Exposure::Public, |_| std::future::pending());
 
         running.get_going().await;

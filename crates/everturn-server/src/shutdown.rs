@@ -64,27 +64,28 @@ impl ServerHandle {
         self.0.draining.is_cancelled()
     }
 
-    /// Cancelled when the shutdown starts.
+    /// Returns the token that is cancelled when the shutdown starts.
     pub(crate) fn draining(&self) -> &CancellationToken {
         &self.0.draining
     }
 
-    /// Cancelled when the grace period is over: requests that have not arrived by then are not waited for.
+    /// Returns the token that is cancelled when the grace period is over: requests that have not arrived by then are not
+    /// waited for.
     pub(crate) fn grace_over(&self) -> &CancellationToken {
         &self.0.grace_over
     }
 
-    /// Cancelled when calls must be detached.
+    /// Returns the token that is cancelled when calls must be detached.
     pub(crate) fn handing_off(&self) -> &CancellationToken {
         &self.0.handing_off
     }
 
-    /// The tasks that the shutdown waits for.
+    /// Returns the tasks that the shutdown waits for.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
     }
 
-    /// Cancelled when no call may go on.
+    /// Returns the token that is cancelled when no call may continue.
     pub(crate) fn cancelling(&self) -> &CancellationToken {
         &self.0.cancelling
     }

@@ -21,7 +21,7 @@ pub(crate) const PROTOCOL: &str = "everturn.v1";
 /// The connection. It is not axum's, whose WebSocket does not let a peer be read from after a frame that is too large.
 type Stream = WebSocketStream<TokioIo<Upgraded>>;
 
-/// Whether a client may say this.
+/// Returns whether a text is a frame that a client may send.
 pub(crate) fn is_frame(text: &str) -> bool {
     frame::ClientFrame::parse(text).is_ok()
 }

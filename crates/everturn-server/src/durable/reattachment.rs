@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_gone_on_with_from_its_beginning_or_after_an_event() {
+    fn a_stream_is_reattached_at_its_beginning_or_after_an_event() {
         let from_start = headers(&[("x-genkit-stream-id", "abc")]);
         let from_event = headers(&[("x-genkit-stream-id", "abc"), ("last-event-id", "7")]);
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_sent_only_to_who_asks_for_them() {
+    fn ids_are_sent_only_to_clients_that_ask_for_them() {
         assert!(!Reattachment::wants_ids(&headers(&[(
             "x-genkit-stream-id",
             "abc"
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused_rather_than_run_again() {
+    fn a_malformed_reattachment_is_refused_and_does_not_run_the_call_again() {
         let long = "x".repeat(MAX_ID + 1);
         for wrong in [
             vec![("last-event-id", "7")],

@@ -64,7 +64,7 @@ async fn answer_stop(mounted: &Mounted, request: Request) -> Result<Response<Bod
     Ok(no_content())
 }
 
-/// The answer for a stream that is unknown, expired or another principal's.
+/// Creates the answer for a stream that is unknown, expired or another principal's.
 pub(super) fn unknown() -> Response<Body> {
     no_content()
 }

@@ -73,7 +73,7 @@ fn component_name(name: &str) -> String {
 fn rebase(schema: &mut Value, root: &str) {
     match schema {
         Value::Object(members) => {
-            // The document declares it once.
+            // The document declares the dialect once.
             members.shift_remove("$schema");
             if let Some(Value::String(reference)) = members.get_mut("$ref")
                 && let Some(pointer) = reference.strip_prefix('#')
@@ -87,7 +87,7 @@ fn rebase(schema: &mut Value, root: &str) {
     }
 }
 
-/// The body of every failure.
+/// Returns the schema of the body of every failure.
 fn error() -> Value {
     let statuses: Vec<&str> = Status::all()
         .filter(|status| *status != Status::Ok)

@@ -62,7 +62,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// The server shuts down.
+    /// Creates the ending for a server that shuts down.
     pub(super) fn going_away() -> Self {
         Self {
             code: CloseCode::Away,
@@ -71,7 +71,7 @@ impl Ending {
         }
     }
 
-    /// The client has closed the connection already.
+    /// Creates the ending for a client that has closed the connection already.
     pub(super) fn gone() -> Self {
         Self {
             code: CloseCode::Normal,
@@ -80,7 +80,7 @@ impl Ending {
         }
     }
 
-    /// There was silence for too long.
+    /// Creates the ending for a connection that was silent for too long.
     pub(super) fn silence(reason: &'static str) -> Self {
         Self {
             code: CloseCode::Policy,
@@ -89,7 +89,7 @@ impl Ending {
         }
     }
 
-    /// The client broke the protocol.
+    /// Creates the ending for a client that broke the protocol.
     pub(super) fn fault(code: CloseCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_a_fault() {
+    fn any_other_text_is_a_fault() {
         let deep = format!("{{\"input\":{}1{}}}", "[".repeat(5_000), "]".repeat(5_000));
         for wrong in [
             "",

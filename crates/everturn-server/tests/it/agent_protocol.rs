@@ -114,7 +114,7 @@ async fn an_init_for_a_companion_is_refused_before_a_stream_begins() {
 }
 
 #[tokio::test]
-async fn what_a_client_sends_is_taken_strictly_and_what_python_sends_is_allowed() {
+async fn unknown_fields_are_refused_except_those_that_the_python_client_sends() {
     let server = with_store().await;
     let unknown_init = says_in("hi", &json!({ "snapshotID": "x" }));
     let unknown_input = json!({ "data": { "messages": [] } });

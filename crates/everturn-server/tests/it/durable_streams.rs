@@ -137,7 +137,7 @@ async fn a_call_goes_on_when_its_stream_is_too_large_to_be_kept() {
 }
 
 #[tokio::test]
-async fn every_cut_and_every_place_to_go_on_give_the_same_bytes_together() {
+async fn a_stream_cut_anywhere_and_reattached_gives_the_same_bytes() {
     let counting = Counting::new();
     counting.allow(6);
     let server = counting.served_with(MemoryStreamLog::new()).await;
@@ -228,7 +228,7 @@ async fn a_stop_ends_the_work_and_the_stream() {
 }
 
 #[tokio::test]
-async fn another_principals_stream_is_as_unknown_as_one_that_never_was() {
+async fn another_principals_stream_cannot_be_told_from_a_missing_one() {
     let counting = Counting::new();
     counting.allow(1);
     let server = counting.served_with(MemoryStreamLog::new()).await;

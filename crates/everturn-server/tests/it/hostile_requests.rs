@@ -226,7 +226,7 @@ async fn a_flood_of_headers_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused() {
+async fn bytes_that_are_not_http_are_refused() {
     let server = served().await;
 
     for bytes in [

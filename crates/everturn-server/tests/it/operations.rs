@@ -84,7 +84,7 @@ fn schema_at(document: &Value, pointer: &str) -> Schema {
 }
 
 #[tokio::test]
-async fn what_is_sent_and_answered_is_as_described() {
+async fn requests_and_answers_match_their_description() {
     let server = Served::of(&registry()).await;
     let document = server.get("/openapi.json").await.json();
     let operation = "/paths/~1agents~1parrot/post";
@@ -110,7 +110,7 @@ fn guarded() -> Server {
 }
 
 #[tokio::test]
-async fn how_callers_identify_themselves_is_described() {
+async fn the_ways_to_authenticate_are_described() {
     let server = Served::start(guarded().open_operations()).await;
 
     let document = server.get("/openapi.json").await.json();

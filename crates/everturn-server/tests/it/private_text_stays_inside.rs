@@ -43,7 +43,7 @@ async fn a_private_message_becomes_the_label_of_its_status() {
 }
 
 #[tokio::test]
-async fn whoever_works_on_the_program_sees_everything() {
+async fn in_development_private_text_is_sent() {
     let server = Served::start(Server::new(&registry()).exposure(Exposure::Full)).await;
 
     let answer = server.post("/flows/failing", &json!({ "data": false })).await;
@@ -87,7 +87,7 @@ async fn failed_row(server: &Served, id: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn how_an_agent_is_wired_is_not_told() {
+async fn errors_do_not_reveal_how_an_agent_is_configured() {
     let server = Served::start(Server::new(&registry()).exposure(Exposure::Public)).await;
 
     let answer = server
@@ -99,7 +99,7 @@ async fn how_an_agent_is_wired_is_not_told() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_input_is_told_to_its_sender_and_nobody_else() {
+async fn the_fault_of_an_input_is_told_to_its_sender_only() {
     let registry = Registry::new();
     let inner = registry
         .define_flow("inner", |n: u8| async move { Ok(n) })

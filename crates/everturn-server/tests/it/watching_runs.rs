@@ -130,7 +130,7 @@ async fn a_run_is_watched_live_through_another_server_on_the_same_files() {
 }
 
 #[tokio::test]
-async fn whoever_wants_no_stream_waits_for_the_end() {
+async fn a_caller_that_wants_no_stream_gets_the_end_of_the_run() {
     let (folder, gate) = (tempfile::tempdir().unwrap(), CancellationToken::new());
     let process = Process::start(folder.path(), &gate).await;
     let run = process.detach().await;

@@ -268,7 +268,7 @@ async fn a_cancel_ends_the_conversation_and_not_the_connection() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_input_ends_the_conversation_and_says_why() {
+async fn an_invalid_input_ends_the_conversation_with_an_error_that_says_why() {
     let server = parrots().await;
     let mut client = Client::open(&server, PARROT).await;
 
