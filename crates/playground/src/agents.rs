@@ -1,4 +1,4 @@
-//! The agents there are to talk to.
+//! The demo agents.
 
 pub(crate) mod banker;
 mod chef;
@@ -15,20 +15,20 @@ use everturn::prelude::{Agent, Archive, Everturn, Heartbeat, Value};
 use crate::database::Database;
 use crate::model::Choice;
 
-/// Short, so that a run whose process was killed goes on soon after the next start.
+/// A short heartbeat, so that a run whose process was killed continues soon after the next start.
 const HEARTBEAT: Heartbeat = Heartbeat {
     interval: Duration::from_secs(2),
     expiry: Duration::from_secs(6),
 };
 
-/// An agent to talk to. What type of state it keeps is its own affair: here everything is JSON.
+/// A demo agent. The playground handles the state of every agent as JSON, whatever its type.
 #[derive(Clone)]
 pub(crate) struct Demo {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// Something worth typing.
+    /// A suggestion of something to say.
     pub(crate) hint: &'static str,
-    /// The conversations with it.
+    /// The archive of the agent's sessions.
     pub(crate) archive: Archive,
     agent: Arc<dyn AgentTransport>,
 }
@@ -44,14 +44,13 @@ impl Demo {
         })
     }
 
-    /// A conversation to be begun or resumed.
+    /// Begins or resumes a session.
     pub(crate) fn chat(&self) -> ChatBuilder<Value> {
         ChatBuilder::new(Arc::clone(&self.agent))
     }
 }
 
-/// Defines the agents, with their conversations in a database and the chosen model, which pauses for `pace` before each
-/// word if it is the offline one.
+/// Defines the agents on one database, with the chosen model. The offline model pauses for `pace` before each word.
 pub(crate) async fn define(files: &Database, model: Choice, pace: Duration) -> Result<(Everturn, Vec<Demo>)> {
     let app = model.add_to(Everturn::builder(), pace).build().await?;
     let demos = vec![
@@ -62,8 +61,8 @@ pub(crate) async fn define(files: &Database, model: Choice, pace: Duration) -> R
     Ok((app, demos))
 }
 
-/// Keeps an agent's conversations in the database that all share, apart from those with the others, and what its
-/// background runs stream, so that another process can show them.
+/// Gives an agent its store and run log in the shared database. Each agent has a tenant of its own there, and another
+/// process can show its background runs.
 fn keep<S: CustomState, K: AgentKind<S>>(
     agent: AgentBuilder<S, K>,
     name: &'static str,

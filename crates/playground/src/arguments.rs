@@ -1,4 +1,4 @@
-//! What was typed.
+//! Parsing the command line.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use lexopt::prelude::*;
 
-/// What is printed to those who ask.
+/// The help text.
 pub(crate) const HELP: &str = "\
 usage: playground [--addr ADDRESS] [--database PATH] [--model NAME]
        playground chat [--database PATH] [--model NAME]
@@ -26,14 +26,14 @@ behind two dashes: cargo run --release -- chat
   --help            print this
 ";
 
-/// The database unless another is named, in the current folder.
+/// The default database, in the current folder.
 const DATABASE: &str = "everturn.db";
 
-/// What is wanted.
+/// The requested action.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Wish {
     Help,
-    /// Without an address, the usual one.
+    /// Serves at an address; at the default one if none is given.
     Serve {
         address: Option<SocketAddr>,
         database: PathBuf,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_arguments_are_refused() {
         for wrong in [
             "--port 1",
             "--addr nowhere",

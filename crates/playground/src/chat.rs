@@ -1,4 +1,4 @@
-//! Talking to the agents on the terminal, or with lines that are piped in.
+//! Talking to the agents on the terminal, or through a pipe.
 
 mod command;
 mod conversation;
@@ -18,7 +18,7 @@ use crate::agents;
 use crate::database::Database;
 use crate::model::Choice;
 
-/// Stays until the visitor leaves.
+/// Runs the chat until the visitor leaves.
 pub(crate) async fn chat(database: &Path, model: Option<String>) -> Result<()> {
     let model = Choice::make(model).await?;
     let told = model.to_string();

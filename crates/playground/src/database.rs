@@ -6,14 +6,14 @@ use everturn::Result;
 use everturn::prelude::SqliteStore;
 use everturn::sqlite::SqliteStreamLog;
 
-/// Where conversations are kept and, beside them, what was streamed.
+/// The store of sessions and the stream log beside it.
 pub(crate) struct Database {
     pub(crate) sessions: SqliteStore,
     pub(crate) streams: SqliteStreamLog,
 }
 
 impl Database {
-    /// Opens the files, or makes them.
+    /// Opens the files, or creates them.
     pub(crate) async fn open(path: &Path) -> Result<Self> {
         Ok(Self {
             sessions: SqliteStore::open(path).await?,

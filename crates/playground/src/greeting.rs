@@ -1,4 +1,4 @@
-//! What is printed when the server is ready: where it is, and what to try.
+//! The text that is printed when the server is ready: its address and examples.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,15 +8,15 @@ use everturn::prelude::{SessionId, Value, json};
 
 use crate::agents::Demo;
 
-/// The address and a few requests that can be pasted as they are.
+/// The address and a few requests that can be pasted into a shell.
 pub(crate) struct Greeting {
     address: SocketAddr,
     database: PathBuf,
     agents: Vec<(String, String)>,
-    /// What is said about the model.
+    /// The description of the model.
     model: String,
     notice: Option<String>,
-    /// Keeps the sessions of these requests apart from those of an earlier start.
+    /// Distinguishes the sessions of these requests from those of an earlier start.
     mark: String,
 }
 
@@ -42,7 +42,7 @@ impl Greeting {
         }
     }
 
-    /// A request as a line for a shell.
+    /// Formats a request as a line for a shell.
     fn curl(&self, options: &str, path: &str, body: &Value) -> String {
         let address = self.address;
         format!("curl {options}'http://{address}{path}' -H 'Content-Type: application/json' -d '{body}'")
@@ -111,7 +111,7 @@ fn said(text: &str) -> Value {
     json!({ "role": "user", "content": [{ "text": text }] })
 }
 
-/// An address to send requests to: one that means all interfaces is for listening only.
+/// Returns an address to send requests to: the one for all interfaces is for listening only.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

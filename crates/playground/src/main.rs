@@ -1,5 +1,5 @@
-//! The playground: demo agents, served over HTTP or met on the terminal, with the model that is at hand; without a key or a
-//! network, one made of rules.
+//! The playground: demo agents, served over HTTP or used on the terminal. They use the model that is available; without
+//! a key or a network, one made of rules.
 
 mod agents;
 mod arguments;

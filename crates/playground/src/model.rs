@@ -1,4 +1,4 @@
-//! Which model the agents ask: the one that was named, else the first that the environment knows, else the offline one.
+//! Choosing the model: the one that was named, else the first that the environment configures, else the offline one.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use everturn::models::{Anthropic, Gemini, Ollama, OpenAi};
 use everturn::testkit::OfflineModel;
 use everturn::{Error, EverturnBuilder, Result};
 
-/// The name of the model that needs nothing.
+/// The name of the offline model, which needs neither a key nor a network.
 pub(crate) const OFFLINE: &str = "offline";
 
 /// The variable that names a model, as `--model` does.
 const MODEL_VARIABLE: &str = "EVERTURN_MODEL";
 
-/// A provider of models, and the variables that tell of it.
+/// A provider of models, and the variables that configure it.
 enum Provider {
     OpenAi(OpenAi),
     Anthropic(Anthropic),
@@ -22,7 +22,7 @@ enum Provider {
     Ollama(Ollama),
 }
 
-/// The providers in the order in which they are preferred, each with the variables that tell of it.
+/// The providers in order of preference, each with the variables that configure it.
 const VARIABLES: [(&str, &[&str]); 4] = [
     ("openai", &["OPENAI_API_KEY", "OPENAI_BASE_URL"]),
     (
@@ -70,7 +70,7 @@ impl Provider {
         }
     }
 
-    /// The model to begin with: the provider's usual one at its own address, elsewhere the first that is listed.
+    /// Returns the model to begin with: the provider's usual one at its own address, the first listed one at another.
     async fn usual_model(&self) -> Result<String> {
         let (usual, base_url) = match self {
             Self::OpenAi(_) => (OpenAi::DEFAULT_MODEL, "OPENAI_BASE_URL"),
@@ -97,17 +97,17 @@ impl Provider {
     }
 }
 
-/// The model that was chosen, and the providers there are.
+/// The chosen model and the configured providers.
 pub(crate) struct Choice {
     name: String,
     providers: Vec<Provider>,
 }
 
 impl Choice {
-    /// The model that was asked for, else the first that the environment knows.
+    /// Chooses the requested model, or else the first that the environment configures.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a name of no provider's; what the provider fails with that is asked for its models.
+    /// `INVALID_ARGUMENT` for a name of no provider; the error of the provider whose models are listed.
     pub(crate) async fn make(wanted: Option<String>) -> Result<Self> {
         let is_there = |(_, names): &&(&str, &[&str])| names.iter().any(|name| variable(name).is_some());
         let mut providers: Vec<Provider> = VARIABLES
@@ -130,7 +130,8 @@ impl Choice {
                 .any(|provider| provider.plugin().name() == wanted)
         };
         match provider {
-            // Asked for by name, a provider may do without variables; if it may not, it says what it misses.
+            // A provider that is requested by name may need no variables; otherwise its own error says which one is
+            // missing.
             Some(wanted) if !is_known(wanted) => {
                 let added = Provider::named(wanted).ok_or_else(|| unknown(&name))?;
                 added.plugin().check()?;
@@ -142,7 +143,7 @@ impl Choice {
         Ok(Self { name, providers })
     }
 
-    /// Adds what was found to an application.
+    /// Adds the providers and the default model to an application.
     pub(crate) fn add_to(self, app: EverturnBuilder, pace: Duration) -> EverturnBuilder {
         let name = self.name.clone();
         let app = self
@@ -160,14 +161,14 @@ fn unknown(name: &str) -> Error {
     ))
 }
 
-/// The value of a variable, unless it is unset or blank.
+/// Returns the value of a variable, unless it is unset or blank.
 fn variable(name: &str) -> Option<String> {
     let value = std::env::var(name).ok()?;
     let trimmed = value.trim();
     (!trimmed.is_empty()).then(|| trimmed.to_owned())
 }
 
-/// What people are told about the model.
+/// Describes the model for people.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.name == OFFLINE {

@@ -1,4 +1,4 @@
-//! Serving the agents until the process is told to end.
+//! Serving the agents until shutdown.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -15,16 +15,16 @@ use crate::database::Database;
 use crate::greeting::Greeting;
 use crate::model::Choice;
 
-/// Where it listens if that is not said.
+/// The default address.
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 
-/// The pause before each word, so that a stream can be seen to be one.
+/// The pause before each word, so that streaming is visible.
 const PACE: Duration = Duration::from_millis(30);
 
-/// How often to look for background runs that another process lost.
+/// How often to poll for background runs whose process died.
 const RECOVERY: Duration = Duration::from_secs(2);
 
-/// Serves at an address; without one at the usual one, or at any if that is taken.
+/// Serves at an address; without one, at the default one, or at any free port if that is taken.
 pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path, model: Option<String>) -> Result<()> {
     let model = Choice::make(model).await?;
     let told = model.to_string();
@@ -38,7 +38,7 @@ pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path, model: O
 
     let greeting = Greeting::new(server.address(), database, &demos, told, notice);
     let mut out = std::io::stdout().lock();
-    // Whether or not anybody reads it, the server serves.
+    // The server runs even if the greeting cannot be printed.
     let _ = write!(out, "{greeting}").and_then(|()| out.flush());
     drop(out);
 
@@ -47,7 +47,7 @@ pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path, model: O
     ended
 }
 
-/// Takes the usual address, or any free port and a word about why.
+/// Binds the default address, or any free port with a note that says why.
 async fn bind_somewhere(app: &Everturn, streams: &SqliteStreamLog) -> Result<(Bound, Option<String>)> {
     match bind(app, streams, ADDRESS).await {
         Ok(server) => Ok((server, None)),

@@ -11,15 +11,15 @@ use everturn_core::stream_log::StreamLog;
 
 use crate::Harness;
 
-/// Defines the agents of the cases on a registry of their own; those that keep their conversations keep them in `store`.
+/// Defines the agents of the cases on a registry of their own; those with a store use `store`.
 ///
 /// # Errors
-/// What defining an agent fails with.
+/// The error of an agent's definition.
 pub fn harness(store: impl IntoStore) -> Result<Harness> {
     watched_harness(store, None)
 }
 
-/// Like [`harness`], with background runs that can be watched by every reader of the log.
+/// Like [`harness`], with background runs that every reader of the log can watch.
 ///
 /// # Errors
 /// As [`harness`].

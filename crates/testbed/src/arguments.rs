@@ -1,4 +1,4 @@
-//! What was typed.
+//! Parsing the command line.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use lexopt::prelude::*;
 
-/// What is printed to those who ask.
+/// The help text.
 pub(crate) const HELP: &str = "\
 usage: testbed [--addr ADDRESS] [--store STORE] [--forget-streams]
 
@@ -15,20 +15,20 @@ usage: testbed [--addr ADDRESS] [--store STORE] [--forget-streams]
   --forget-streams keep no streams: a client that leaves ends its turn
 ";
 
-/// What is wanted.
+/// The requested action.
 pub(crate) enum Wish {
     Help,
     Serve(Arguments),
 }
 
-/// How to serve.
+/// The options of serving.
 pub(crate) struct Arguments {
     pub(crate) address: SocketAddr,
     pub(crate) store: StoreChoice,
     pub(crate) keeps_streams: bool,
 }
 
-/// Where conversations are kept.
+/// The kind and place of the store.
 #[derive(Debug, PartialEq)]
 pub(crate) enum StoreChoice {
     Memory,

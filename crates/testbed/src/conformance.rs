@@ -1,8 +1,8 @@
 //! Running the cases of `agent.yaml`.
 //!
-//! A case is a list of steps against one agent: send inputs and look at the stream and the output, read a snapshot,
-//! abort a background run, wait for one. What one step captures, later steps use as `{{name}}`. A field that this
-//! runner does not know is a failure: an expectation that is not understood is not met.
+//! A case is a list of steps against one agent: send inputs and check the stream and the output, read a snapshot, abort
+//! a background run, wait for one. Values that one step captures are used by later steps as `{{name}}`. A field that
+//! this runner does not know is a failure, because an unknown expectation cannot be met.
 
 mod captures;
 mod exchange;
@@ -20,12 +20,12 @@ pub use self::report::{Report, run_all};
 use self::step::perform;
 use crate::Harness;
 
-/// Why a case does not hold.
+/// The reason why a case does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The number of the step, from one; zero if the case itself is wrong.
     pub step: usize,
-    /// What is not as expected.
+    /// The difference from the expectation.
     pub problem: String,
 }
 
@@ -46,7 +46,7 @@ struct Case {
 /// Runs one case.
 ///
 /// # Errors
-/// The first thing that is not as the case expects.
+/// The first difference from the case's expectations.
 pub async fn run(case: &Value, harness: &Harness) -> Result<(), Failure> {
     let wrong = |problem: String| Failure { step: 0, problem };
     let case = Case::deserialize(case).map_err(|error| wrong(format!("this is not a case: {error}")))?;

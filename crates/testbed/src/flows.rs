@@ -1,4 +1,4 @@
-//! Flows to try clients with.
+//! Flows for testing clients.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How long `slowly` waits between chunks: long enough to break off in the middle.
+/// How long `slowly` waits between chunks: long enough to disconnect in the middle.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A chunk of the flows that count.
@@ -16,7 +16,7 @@ struct Count {
     count: u32,
 }
 
-/// Defines all of them.
+/// Defines all flows.
 pub(crate) fn define(registry: &Registry) -> Result<()> {
     registry.define_flow("echo", |input: Value| async move { Ok(input) })?;
     registry.define_streaming_flow("streamy", |to: u32, emitter| count(to, emitter, Duration::ZERO))?;

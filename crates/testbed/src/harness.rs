@@ -17,7 +17,7 @@ pub struct Harness {
     registry: Registry,
     model: ProgrammableModel,
     store: Arc<dyn SessionStore>,
-    /// Where background runs can be watched from other processes.
+    /// The log through which other processes can watch background runs.
     run_log: Option<Arc<dyn StreamLog>>,
     agents: BTreeMap<String, Arc<dyn AgentTransport>>,
 }
@@ -36,27 +36,27 @@ impl Harness {
         Ok(harness)
     }
 
-    /// Where the agents and the model are registered.
+    /// Returns the registry of the agents and the model.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The model behind the agents that have one.
+    /// Returns the model behind the agents that have one.
     pub fn model(&self) -> &ProgrammableModel {
         &self.model
     }
 
-    /// The names of the agents, sorted.
+    /// Returns the names of the agents, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.agents.keys().map(String::as_str)
     }
 
-    /// The agent of that name.
+    /// Returns the agent of that name.
     pub fn agent(&self, name: &str) -> Option<&dyn AgentTransport> {
         self.agents.get(name).map(AsRef::as_ref)
     }
 
-    /// The same agents, each reached by another way.
+    /// Replaces the transport of every agent.
     pub fn reached_by(mut self, way: impl Fn(&str) -> Arc<dyn AgentTransport>) -> Self {
         for (name, agent) in &mut self.agents {
             *agent = way(name);
@@ -68,7 +68,7 @@ impl Harness {
         Arc::clone(&self.store)
     }
 
-    /// Defines one more agent.
+    /// Defines another agent.
     pub(crate) fn define<S: CustomState, K: AgentKind<S>>(
         &mut self,
         agent: AgentBuilder<S, K>,

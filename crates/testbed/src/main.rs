@@ -1,10 +1,10 @@
-//! Serves the agents of the conformance cases, so that any client in any language can be tried against them.
+//! Serves the agents of the conformance cases, so that clients in any language can be tested against them.
 //!
 //! | path | what answers |
 //! |---|---|
 //! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` and so on | the agents of the cases and their companions |
 //! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `slowly`, `failing`, `denied` |
-//! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: what the model answers next; the last answer is repeated |
+//! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: the next answers of the model; the last answer is repeated |
 
 mod arguments;
 mod flows;
@@ -20,10 +20,10 @@ use everturn_server::{Bound, Layout, Limits, Server};
 
 use self::arguments::{Arguments, Wish};
 
-/// How long the model thinks, so that turns that are asked for at once really overlap.
+/// How long the model thinks, so that concurrent turns really overlap.
 const THINKING: Duration = Duration::from_millis(5);
 
-/// How long a connection may be idle: whoever tries how many can be held needs time to open them.
+/// How long a connection may be idle: a test with many connections needs time to open them.
 const IDLE: Duration = Duration::from_mins(5);
 
 #[tokio::main]
@@ -63,7 +63,7 @@ async fn bind(arguments: Arguments) -> Result<Bound> {
     let layout = Layout::default().agents_at("");
     let server = Server::new(harness.registry())
         .routes(layout.routes(harness.registry()))
-        // Whoever tries a client here wants to know what went wrong.
+        // Clients under test need the full error messages.
         .exposure(Exposure::Full)
         .limits(Limits::default().header_time(IDLE))
         .merge(program::router(harness.model().clone()));

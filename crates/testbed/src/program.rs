@@ -1,4 +1,4 @@
-//! Telling the model what to answer.
+//! Programming the model's answers.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testbed::ProgrammableModel;
 
-/// What the model answers next: the `modelResponses` and `streamChunks` of the cases.
+/// The model's next answers: the `modelResponses` and `streamChunks` of the cases.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Program {
@@ -21,7 +21,7 @@ struct Program {
     chunks: Vec<Vec<Value>>,
 }
 
-/// `POST /testbed/program`.
+/// Creates the route `POST /testbed/program`.
 pub(crate) fn router(model: ProgrammableModel) -> Router {
     let program = move |body: Bytes| async move {
         match read(&body) {

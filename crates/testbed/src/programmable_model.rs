@@ -21,12 +21,12 @@ impl ProgrammableModel {
     /// The name under which the harness registers it.
     pub const NAME: &str = "programmableModel";
 
-    /// Replaces its answers; those not given yet are forgotten.
+    /// Replaces the answers, including those not given yet.
     pub fn program(&self, replies: impl IntoIterator<Item = Reply>) {
         self.play(ScriptedModel::new().replies(replies));
     }
 
-    /// Replaces its answers, and repeats the last of them when all were given.
+    /// Replaces the answers, and repeats the last one when all were given.
     pub fn program_without_end(&self, replies: impl IntoIterator<Item = Reply>) {
         let replies: Vec<Reply> = replies.into_iter().collect();
         let last = replies.last().cloned();
@@ -41,12 +41,12 @@ impl ProgrammableModel {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).script = script;
     }
 
-    /// Makes it think for so long before each answer.
+    /// Makes the model wait before each answer.
     pub fn delay(&self, delay: Duration) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).delay = delay;
     }
 
-    /// What it was last programmed with, and what it was asked since.
+    /// Returns the current script with the requests since it was set.
     pub fn script(&self) -> ScriptedModel {
         self.0
             .lock()
@@ -63,7 +63,7 @@ impl Model for ProgrammableModel {
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
     ) -> HandlerResult<ModelResponse> {
-        // The answer is the one that was up when the model was asked, however long it thinks.
+        // The answer is chosen when the model is called, however long it then waits.
         let delay = self.0.lock().unwrap_or_else(PoisonError::into_inner).delay;
         let script = self.script();
         if !delay.is_zero() {

@@ -1,4 +1,4 @@
-//! Where conversations and streams are kept.
+//! Opening stores and stream logs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use everturn_sqlite::{SqliteStore, SqliteStreamLog};
 
 use crate::arguments::StoreChoice;
 
-/// Opens the store of conversations.
+/// Opens the session store.
 pub(crate) async fn sessions(choice: &StoreChoice) -> Result<Arc<dyn SessionStore>> {
     Ok(match choice {
         StoreChoice::Memory => Arc::new(MemoryStore::new()),
@@ -21,7 +21,7 @@ pub(crate) async fn sessions(choice: &StoreChoice) -> Result<Arc<dyn SessionStor
     })
 }
 
-/// Opens the log of streams, in a file of its own beside a database; other stores have none.
+/// Opens the stream log, in a file beside the database; other stores have none.
 pub(crate) async fn streams(choice: &StoreChoice) -> Result<Option<SqliteStreamLog>> {
     Ok(match choice {
         StoreChoice::Sqlite(path) => Some(SqliteStreamLog::open(beside(path)).await?),
@@ -29,7 +29,7 @@ pub(crate) async fn streams(choice: &StoreChoice) -> Result<Option<SqliteStreamL
     })
 }
 
-/// Has the server keep its streams: in the log if there is one, else in memory.
+/// Gives the server a stream log: the given one, or else one in memory.
 pub(crate) fn keep_streams(server: Server, log: Option<SqliteStreamLog>) -> Server {
     match log {
         Some(log) => server.stream_log(log),

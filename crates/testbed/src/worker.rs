@@ -1,7 +1,7 @@
-//! A worker that tests start as a process of its own, to stop it, kill it and see what is left.
+//! A worker that tests start as a separate process, to stop and kill it and examine what it left.
 //!
-//! Its agent runs errands: turns of six model calls and five tool calls. Everything it does to the world outside is
-//! noted in a file that belongs to no store, so that a test can count what was done twice.
+//! Its agent runs errands: turns of six model calls and five tool calls. Every effect on the outside world is recorded
+//! in a file that belongs to no store, so that a test can count repetitions.
 
 mod effects;
 mod errand;
@@ -22,25 +22,25 @@ pub use self::effects::{Effect, Effects};
 pub use self::errand::{AGENT, STEPS};
 use self::unforced::UnforcedDisk;
 
-/// What a worker is told, as JSON in its first argument.
+/// The orders of a worker, as JSON in its first argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Orders {
-    /// Where conversations are kept.
+    /// The store of the sessions.
     pub store: StorePlace,
-    /// Where effects are noted.
+    /// The file in which effects are recorded.
     pub effects: PathBuf,
-    /// How long a silent worker keeps its runs; it gives a sign of life four times as often.
+    /// How long a silent worker keeps its leases; its heartbeat is four times as frequent.
     pub lease: Duration,
-    /// How long a tool takes, and the model.
+    /// How long a tool call and a model call take.
     pub pace: Duration,
-    /// The sessions in which to begin an errand in the background, and what to say.
+    /// The sessions in which to begin an errand in the background, each with its text.
     pub errands: Vec<(String, String)>,
-    /// How often to look for lost runs, if at all.
+    /// How often to poll for lost runs, if at all.
     pub recover_every: Option<Duration>,
 }
 
-/// Where conversations are kept.
+/// The kind and place of a store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StorePlace {
@@ -54,9 +54,9 @@ impl StorePlace {
     /// Opens the store.
     ///
     /// # Errors
-    /// What opening it fails with.
+    /// The error of the store.
     pub async fn open(&self) -> Result<Arc<dyn SessionStore>> {
-        // A process that is killed loses nothing that the operating system has; power is not what is tested.
+        // A killed process loses nothing that the operating system has already; loss of power is not tested here.
         Ok(match self {
             Self::Sqlite(path) => Arc::new(
                 SqliteStore::options(path)
@@ -76,10 +76,10 @@ impl StorePlace {
 }
 
 impl Orders {
-    /// The worker's agent, on a registry of its own.
+    /// Creates the worker's agent on a registry of its own.
     ///
     /// # Errors
-    /// What opening the store or defining the agent fails with.
+    /// The error of the store or of the agent's definition.
     pub async fn agent(&self) -> Result<(Registry, Agent)> {
         let registry = Registry::new();
         let effects = Effects::at(&self.effects);
@@ -94,10 +94,10 @@ impl Orders {
         Ok((registry, agent))
     }
 
-    /// Reads what a worker was told.
+    /// Parses a worker's orders.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not what [`Orders`] look like.
+    /// `INVALID_ARGUMENT` if the text is not [`Orders`].
     pub fn parse(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|error| Error::invalid_argument(format!("bad orders: {error}")))
     }

@@ -19,13 +19,13 @@ impl Default for Account {
     }
 }
 
-/// What the customer is asked before money moves.
+/// The question to the customer before money moves.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Confirmation {
     pub(crate) question: String,
 }
 
-/// What the customer answers.
+/// The customer's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Decision {
     pub(crate) is_approved: bool,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::keep;
 use crate::database::Database;
 
-/// What the chef has.
+/// The chef's custom state.
 #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Kitchen {
     pantry: Vec<String>,

@@ -1,4 +1,4 @@
-//! A planner: a turn loop of its own that takes a while, so that it is worth leaving alone.
+//! A planner: a custom turn loop that takes so long that it is worth running in the background.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::keep;
 use crate::database::Database;
 
-/// What stands for the work on one day.
+/// The time that stands for the work on one day.
 const WORK: Duration = Duration::from_millis(500);
 
 const DAYS: [&str; 7] = [
@@ -37,7 +37,7 @@ pub(super) struct Week {
 
 async fn plan(turn: Turn<Week>) -> HandlerResult<FinishReason> {
     turn.set_custom(Week::default());
-    // Each turn begins elsewhere in the list, so that two weeks are not the same.
+    // Each turn begins at another place in the list, so that two weeks differ.
     let dishes = DISHES.iter().cycle().skip(turn.messages().len());
     for (day, dish) in DAYS.iter().zip(dishes) {
         tokio::time::sleep(WORK).await;

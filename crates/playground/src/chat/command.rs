@@ -1,11 +1,11 @@
-//! What a typed line means.
+//! Parsing a typed line.
 
 use everturn::{Error, Result};
 
-/// One line, understood.
+/// The meaning of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Something to say to the agent.
+    /// A message to the agent.
     Say(String),
     /// An empty line.
     Nothing,
@@ -13,7 +13,7 @@ pub(crate) enum Command {
     Agent(String),
     New,
     History,
-    /// Which session; all are listed if it is not said.
+    /// Resumes a session; without an argument, lists all.
     Resume(Option<String>),
     Branch(String),
     Detach(String),
@@ -23,7 +23,7 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// Every command and what it does.
+/// Every command with its description.
 pub(crate) const HELP: [(&str, &str); 11] = [
     ("/agents", "who there is to talk to"),
     ("/agent NAME", "talk to another agent"),
@@ -45,6 +45,8 @@ pub(crate) const HELP: [(&str, &str); 11] = [
 ];
 
 impl Command {
+    /// Parses a line.
+    ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a command that does not exist or lacks its argument.
     pub(crate) fn parse(line: &str) -> Result<Self> {
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_advice() {
+    fn invalid_commands_are_refused_with_advice() {
         let refusal = |line: &str| Command::parse(line).unwrap_err().message().to_owned();
 
         assert!(refusal("/branch").contains("needs"));

@@ -1,4 +1,4 @@
-//! The conversation with one agent, where it is at the moment.
+//! The current session with one agent.
 
 use everturn::Result;
 use everturn::prelude::*;
@@ -7,40 +7,40 @@ use super::listing;
 use super::screen::Screen;
 use crate::agents::Demo;
 
-/// An agent and the conversation with it.
+/// An agent and the chat with it.
 pub(crate) struct Conversation {
     pub(crate) demo: Demo,
     chat: Chat,
 }
 
 impl Conversation {
-    /// A fresh conversation.
+    /// Begins a new session.
     pub(crate) async fn begin(demo: Demo) -> Result<Self> {
         let chat = demo.chat().open().await?;
         Ok(Self { demo, chat })
     }
 
-    /// Leaves this conversation for a fresh one.
+    /// Replaces this session by a new one.
     pub(crate) async fn begin_anew(&mut self) -> Result<()> {
         self.chat = self.demo.chat().open().await?;
         Ok(())
     }
 
-    /// Goes to the latest point of a conversation.
+    /// Resumes a session at its tip.
     pub(crate) async fn resume(&mut self, typed: &str) -> Result<()> {
         let session = listing::session(&self.demo, typed).await?;
         self.chat = self.demo.chat().resume(session).open().await?;
         Ok(())
     }
 
-    /// Goes to a point of this conversation, or of any if its id is given.
+    /// Resumes a snapshot: one of this session by its number, or any by its id.
     pub(crate) async fn branch(&mut self, typed: &str) -> Result<()> {
         let snapshot = listing::snapshot(&self.demo, self.chat.session_id(), typed).await?;
         self.chat = self.demo.chat().snapshot(snapshot).open().await?;
         Ok(())
     }
 
-    /// Runs a turn and shows it as it comes.
+    /// Runs a turn and shows it while it is streamed.
     pub(crate) async fn send(&mut self, input: AgentInput, screen: &mut Screen) -> Result<AgentReply> {
         let mut turn = self.chat.send(input).await?;
         while let Some(chunk) = turn.next().await {
@@ -50,17 +50,17 @@ impl Conversation {
         turn.output().await
     }
 
-    /// Has the agent work on something in the background.
+    /// Starts a background run.
     pub(crate) async fn detach(&mut self, text: String) -> Result<AgentTask> {
         self.chat.detach(text).await
     }
 
-    /// Takes in what a background run did meanwhile.
+    /// Reads the results of a background run into the chat.
     pub(crate) async fn catch_up(&mut self) -> Result<()> {
         self.chat.read().await
     }
 
-    /// The questions that wait for an answer.
+    /// Returns the interrupts that wait for an answer.
     pub(crate) fn questions(&self) -> Vec<Interrupt> {
         let last = self.chat.messages().last();
         last.into_iter()
@@ -69,12 +69,12 @@ impl Conversation {
             .collect()
     }
 
-    /// How much was said.
+    /// Returns the number of messages.
     pub(crate) fn message_count(&self) -> usize {
         self.chat.messages().len()
     }
 
-    /// Shows the points of this conversation.
+    /// Shows the snapshots of this session.
     pub(crate) async fn show_history(&self, screen: &mut Screen) -> Result<()> {
         let Some(session) = self.chat.session_id() else {
             screen.line("Nothing was said yet.");
@@ -86,7 +86,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Shows all conversations with this agent.
+    /// Shows all sessions with this agent.
     pub(crate) async fn show_sessions(&self, screen: &mut Screen) -> Result<()> {
         let sessions = listing::sessions(&self.demo).await?;
         if sessions.is_empty() {
@@ -98,7 +98,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Shows what the agent keeps beside the messages.
+    /// Shows the agent's custom state.
     pub(crate) fn show_state(&self, screen: &mut Screen) -> Result<()> {
         match self.chat.custom()? {
             Value::Null => screen.line("The agent has kept nothing yet."),

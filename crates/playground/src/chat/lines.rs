@@ -1,4 +1,4 @@
-//! Where typed lines come from.
+//! Reading typed lines.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -11,7 +11,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The lines of standard input.
+    /// Opens standard input.
     pub(crate) fn open() -> Self {
         Self {
             typed: from_stdin(),
@@ -19,18 +19,18 @@ impl Lines {
         }
     }
 
-    /// The next line; `None` after the last. Giving up on this loses no line.
+    /// Returns the next line; `None` after the last. Dropping this future loses no line.
     pub(crate) async fn next(&mut self) -> Option<String> {
         self.typed.recv().await
     }
 
-    /// Whether a line has to be printed to be seen, because no terminal did.
+    /// Returns whether lines must be printed to be visible, because no terminal has echoed them.
     pub(crate) fn is_echoed(&self) -> bool {
         self.is_echoed
     }
 }
 
-/// A thread of its own: a read that waits for a key cannot be cancelled, and the program must be able to end.
+/// Reads in a thread of its own: a blocking read cannot be cancelled, and the program must be able to end.
 fn from_stdin() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {

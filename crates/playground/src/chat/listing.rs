@@ -1,4 +1,4 @@
-//! Lists of snapshots and of sessions, numbered so that nobody has to type an id.
+//! Numbered lists of snapshots and sessions, so that nobody has to type an id.
 
 use everturn::Result;
 use everturn::agent::store::{SessionQuery, SnapshotQuery};
@@ -6,10 +6,10 @@ use everturn::prelude::*;
 
 use crate::agents::Demo;
 
-/// How much of what was said is shown.
+/// How many characters of a message are shown.
 const SHOWN_CHARS: usize = 40;
 
-/// The snapshots of a session, oldest first; `current` is marked.
+/// Lists the snapshots of a session, oldest first; `current` is marked.
 pub(crate) async fn snapshots(
     demo: &Demo,
     session: &SessionId,
@@ -43,7 +43,7 @@ pub(crate) async fn snapshots(
     Ok(lines.collect())
 }
 
-/// The snapshot that a number in the list, or an id, stands for.
+/// Finds the snapshot for a number in the list, or for an id.
 pub(crate) async fn snapshot(demo: &Demo, session: Option<&SessionId>, typed: &str) -> Result<SnapshotId> {
     let (Some(session), Some(index)) = (session, index(typed)) else {
         return Ok(typed.into());
@@ -55,7 +55,7 @@ pub(crate) async fn snapshot(demo: &Demo, session: Option<&SessionId>, typed: &s
     Ok(row.snapshot_id.clone())
 }
 
-/// The conversations with an agent, the latest first.
+/// Lists the sessions with an agent, latest first.
 pub(crate) async fn sessions(demo: &Demo) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for (index, session) in session_ids(demo).await?.into_iter().enumerate() {
@@ -66,14 +66,14 @@ pub(crate) async fn sessions(demo: &Demo) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The session that a number in the list, or an id, stands for.
+/// Finds the session for a number in the list, or for an id.
 pub(crate) async fn session(demo: &Demo, typed: &str) -> Result<SessionId> {
     let sessions = session_ids(demo).await?;
     let found = match index(typed) {
         Some(index) => sessions.get(index),
         None => sessions.iter().find(|session| session.as_str() == typed),
     };
-    // An agent would begin a session of any id it does not know.
+    // An unknown id is refused here, because the agent would begin a session under it.
     found
         .cloned()
         .ok_or_else(|| Error::not_found(format!("there is no conversation {typed}; see /resume")))
@@ -88,7 +88,7 @@ async fn session_ids(demo: &Demo) -> Result<Vec<SessionId>> {
     Ok(page.items.into_iter().map(|session| session.session_id).collect())
 }
 
-/// The index that a number, counted from one, stands for.
+/// Parses a number counted from one as an index.
 fn index(typed: &str) -> Option<usize> {
     typed.parse::<usize>().ok()?.checked_sub(1)
 }

@@ -1,4 +1,4 @@
-//! What is shown.
+//! The output of the chat.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -11,10 +11,10 @@ use everturn::prelude::{Role, Value};
 use super::command::HELP;
 use crate::agents::Demo;
 
-/// The pause before each word for people who read along.
+/// The pause before each word, for people who read along.
 const READING_PACE: Duration = Duration::from_millis(20);
 
-/// Standard output. Once nobody reads it any more, what is shown is lost and [`Screen::is_gone`] says so.
+/// Standard output. Once its reader is gone, output is dropped and [`Screen::is_gone`] returns `true`.
 pub(crate) struct Screen {
     is_gone: bool,
     is_inside_line: bool,
@@ -28,7 +28,7 @@ impl Screen {
         }
     }
 
-    /// How long a model should pause before each word.
+    /// Returns how long a model should pause before each word.
     pub(crate) fn pace() -> Duration {
         if io::stdout().is_terminal() {
             READING_PACE
@@ -37,7 +37,7 @@ impl Screen {
         }
     }
 
-    /// Whether nobody is looking any more.
+    /// Returns whether the reader of standard output is gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone
     }
@@ -51,18 +51,18 @@ impl Screen {
         }
     }
 
-    /// Text in the middle of a line.
+    /// Prints text in the middle of a line.
     fn text(&mut self, text: &str) {
         self.write(text);
     }
 
-    /// A whole line.
+    /// Prints a whole line.
     pub(crate) fn line(&mut self, line: impl AsRef<str>) {
         let start = if self.is_inside_line { "\n" } else { "" };
         self.write(&format!("{start}{}\n", line.as_ref()));
     }
 
-    /// Ends a line that was begun.
+    /// Ends an unfinished line.
     pub(crate) fn end_line(&mut self) {
         if self.is_inside_line {
             self.write("\n");
@@ -75,7 +75,7 @@ impl Screen {
         self.write(&format!("{prompt} "));
     }
 
-    /// Takes note of what was typed behind a prompt.
+    /// Notes the line that was typed after a prompt.
     pub(crate) fn typed(&mut self, line: &str, is_echoed: bool) {
         if is_echoed {
             self.text(line);
@@ -85,7 +85,7 @@ impl Screen {
         self.is_inside_line = false;
     }
 
-    /// Tells what went wrong.
+    /// Prints an error.
     pub(crate) fn error(&mut self, error: &Error) {
         self.line(format!("! {}", error.message()));
     }
@@ -114,7 +114,7 @@ impl Screen {
         }
     }
 
-    /// A piece of a turn, as it comes.
+    /// Prints a chunk of a turn.
     pub(crate) fn chunk(&mut self, chunk: &AgentChunk) {
         let spoken = chunk
             .raw()

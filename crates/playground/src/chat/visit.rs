@@ -1,4 +1,4 @@
-//! One visit to the playground: lines come in, and each is obeyed.
+//! One visit to the playground: reads lines and executes them.
 
 use everturn::Result;
 use everturn::prelude::*;
@@ -11,7 +11,7 @@ use super::screen::Screen;
 use crate::agents::Demo;
 use crate::agents::banker::{Confirmation, Decision};
 
-/// A conversation with each agent, and which one is being had.
+/// A session with each agent, and the current one.
 pub(crate) struct Visit {
     conversations: Vec<Conversation>,
     current: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Visit {
     screen: Screen,
 }
 
-/// A background run that is over: whose it was, and what came of it.
+/// A finished background run: its agent and its outcome.
 struct Finished {
     agent: usize,
     outcome: Result<AgentReply>,
@@ -47,7 +47,7 @@ impl Visit {
         })
     }
 
-    /// Stays until the visitor leaves. What goes wrong is told, and the visit goes on.
+    /// Runs until the visitor leaves. Errors are printed, and the visit continues.
     pub(crate) async fn stay(mut self) {
         while !self.screen.is_gone() {
             let prompt = format!("{}>", self.conversation().demo.name);
@@ -105,7 +105,7 @@ impl Visit {
         }
     }
 
-    /// Obeys the commands that change nothing.
+    /// Executes the commands that change nothing.
     async fn look(&mut self, command: &Command) -> Result<()> {
         let Self {
             conversations,
@@ -124,7 +124,7 @@ impl Visit {
         Ok(())
     }
 
-    /// Runs a turn, and more while the agent has questions and gets answers.
+    /// Runs a turn, and further turns while the agent has questions and gets answers.
     async fn say(&mut self, mut input: AgentInput) -> Result<()> {
         loop {
             let reply = self.conversations[self.current]
@@ -137,7 +137,7 @@ impl Visit {
         }
     }
 
-    /// Goes on where a conversation was left: with the questions that were left open, if any were.
+    /// Continues a session with the questions that were left unanswered, if there are any.
     async fn take_up(&mut self) -> Result<()> {
         let count = self.conversation().message_count();
         self.screen.line(format!("At a point with {count} messages."));
@@ -148,7 +148,7 @@ impl Visit {
         }
     }
 
-    /// Asks the visitor; `None` if there is nothing to ask, or nobody to answer.
+    /// Asks the visitor; `None` if there are no questions, or nobody answers.
     async fn answers(&mut self, questions: &[Interrupt]) -> Result<Option<AgentInput>> {
         let mut answers = Vec::new();
         for question in questions {
@@ -192,7 +192,7 @@ impl Visit {
         Ok(())
     }
 
-    /// Waits until nothing is in the background.
+    /// Waits for all background runs.
     async fn wait(&mut self) {
         while let Some(finished) = self.background.join_next().await {
             match finished {

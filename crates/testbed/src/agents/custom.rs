@@ -1,4 +1,4 @@
-//! Agents with a turn loop of their own.
+//! Agents with a custom turn loop.
 
 use std::future::Future;
 
@@ -21,7 +21,7 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
     harness.define(turns(registry, "customAgentWithMultiCustomState", work))
 }
 
-/// An agent that treats every turn alike and returns what the session holds in the end.
+/// Defines an agent that runs every turn with `turn` and returns the session's result.
 fn turns<S, F, Fut>(registry: &Registry, name: &str, turn: F) -> AgentBuilder<S>
 where
     S: CustomState,

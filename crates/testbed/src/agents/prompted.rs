@@ -20,7 +20,7 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
     harness.define(confirming.store(store))
 }
 
-/// The system text is there to show that a prompt's own words never become part of a conversation.
+/// Defines an agent with a system text, which shows that a prompt's own messages never become part of a conversation.
 fn prompted(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
     agent(registry, name)
         .model(ProgrammableModel::NAME)

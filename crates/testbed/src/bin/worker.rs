@@ -1,4 +1,4 @@
-//! A worker as a process: begins its errands in the background, says so, and goes on until its input is closed.
+//! A worker process: begins its errands in the background, reports it, and runs until its input is closed.
 
 use std::io::{Read, Write};
 

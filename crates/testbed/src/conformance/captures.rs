@@ -1,4 +1,4 @@
-//! What earlier steps captured.
+//! The values that earlier steps captured.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl Captures {
         Ok(())
     }
 
-    /// The value with every `{{name}}` replaced: by the value itself where that is the whole string, else by its text.
+    /// Replaces every `{{name}}` in a value: by the captured value if it is the whole string, else by its text.
     pub(super) fn filled(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.filled_text(text),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_captured_must_be_there() {
+    fn a_missing_value_cannot_be_captured() {
         let missing = Captures::default().capture(Some(&"id".to_owned()), "snapshotId", None);
 
         assert_eq!(

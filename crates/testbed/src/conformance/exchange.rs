@@ -1,4 +1,4 @@
-//! One invocation: everything that is sent, and everything that comes back.
+//! One invocation with its inputs, chunks and outcome.
 
 use everturn_agent::{AgentInit, AgentInput, AgentOutput, AgentStreamChunk, AgentTransport};
 use everturn_core::{Context, Error, Result};
@@ -6,7 +6,7 @@ use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Sends all inputs, closes, and gathers the chunks and the outcome.
+/// Sends all inputs, closes, and collects the chunks and the outcome.
 pub(super) async fn exchange(
     agent: &dyn AgentTransport,
     init: &Value,
@@ -20,7 +20,7 @@ pub(super) async fn exchange(
     let sender = connection.sender();
     let sending = async move {
         for input in inputs {
-            // An invocation that is over takes no more input; its output says why.
+            // A finished invocation takes no more input; its output says why.
             if sender.send(input).await.is_err() {
                 break;
             }
@@ -36,7 +36,7 @@ fn read_all(init: &Value, inputs: &[Value]) -> Result<(AgentInit, Vec<AgentInput
     Ok((read(init)?, inputs?))
 }
 
-/// What a client may send; anything else is refused before an agent is asked.
+/// Parses what a client sends; anything else is refused before the agent is called.
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
     T::deserialize(value).map_err(|error| Error::invalid_argument(error.to_string()))
 }

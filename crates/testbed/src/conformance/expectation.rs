@@ -1,4 +1,4 @@
-//! What a step expects, and whether it is so.
+//! The expectations of a step, and checking them.
 
 use everturn_agent::{AgentFinishReason, SnapshotStatus};
 use everturn_core::{Error, Status};
@@ -6,7 +6,7 @@ use everturn_testkit::contains;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What a step expects of an output.
+/// The expectation of an output.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct ExpectedOutput {
@@ -19,7 +19,7 @@ pub(super) struct ExpectedOutput {
     error_contains: Option<ExpectedError>,
 }
 
-/// What a step expects of a snapshot.
+/// The expectation of a snapshot.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct ExpectedSnapshot {
@@ -31,7 +31,7 @@ pub(super) struct ExpectedSnapshot {
     error_contains: Option<ExpectedError>,
 }
 
-/// What a step expects of an error: its exact status, and words in its message.
+/// The expectation of an error: its exact status, and words in its message.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ExpectedError {
@@ -95,7 +95,7 @@ impl ExpectedError {
         self.check_parts(Some(error.status()), error.message())
     }
 
-    /// Checks an error as it travels.
+    /// Checks an error in its wire form.
     fn check_wire(actual: &Value, expected: &Self) -> Result<(), String> {
         let status = actual
             .get("status")
@@ -126,7 +126,7 @@ fn contained(actual: &Value, expected: &Value) -> Result<(), String> {
     contains(actual, expected).map_err(|difference| difference.to_string())
 }
 
-/// Checks a member against what is expected of it, if anything is.
+/// Checks a member against its expectation, if there is one.
 fn part<T>(
     name: &str,
     whole: &Value,
@@ -161,7 +161,7 @@ fn equal(name: &str, actual: Option<&Value>, expected: Option<impl serde::Serial
     Err(format!("{name} should be {expected} and is {actual}"))
 }
 
-/// Artifacts are told apart by name.
+/// Checks the artifact of the expected name.
 fn artifact(output: &Value, expected: &Value) -> Result<(), String> {
     let artifacts = output.get("artifacts").and_then(Value::as_array);
     let named = artifacts

@@ -1,4 +1,4 @@
-//! How all cases of a file fared.
+//! The results of all cases of a file.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Failure, run};
 use crate::harness;
 
-/// How each case fared. Its text is a line per case, with what went wrong below a case that failed.
+/// The result of each case. Its text is a line per case, with the problem below a case that failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     verdicts: Vec<(String, Option<Failure>)>,
@@ -18,7 +18,7 @@ pub struct Report {
 /// Runs every case, each with a harness and a store of its own.
 ///
 /// # Errors
-/// What defining the agents of the harness fails with.
+/// The error of defining the harness's agents.
 pub async fn run_all<T: IntoStore>(cases: &[Value], mut store: impl FnMut() -> T) -> Result<Report> {
     let mut report = Report::default();
     for case in cases {
@@ -35,12 +35,12 @@ pub async fn run_all<T: IntoStore>(cases: &[Value], mut store: impl FnMut() -> T
 }
 
 impl Report {
-    /// How many cases were run.
+    /// Returns the number of cases that were run.
     pub fn cases(&self) -> usize {
         self.verdicts.len()
     }
 
-    /// The cases that do not hold.
+    /// Returns the cases that do not hold.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &Failure)> {
         self.verdicts
             .iter()

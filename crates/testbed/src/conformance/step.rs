@@ -16,7 +16,7 @@ use super::exchange::exchange;
 use super::expectation::{ExpectedError, ExpectedOutput, ExpectedSnapshot};
 use crate::ProgrammableModel;
 
-/// How often a run is looked at whose status nobody pushes.
+/// How often a run is polled if its status is not pushed.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Deserialize)]
@@ -35,7 +35,7 @@ struct Send {
     init: Value,
     #[serde(default)]
     inputs: Vec<Value>,
-    /// Both are the model's: see [`replies`].
+    /// Both belong to the model: see [`replies`].
     #[serde(default, rename = "modelResponses")]
     _model_responses: Option<IgnoredAny>,
     #[serde(default, rename = "streamChunks")]
@@ -63,7 +63,7 @@ struct Read {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Abort {
     snapshot_id: SnapshotId,
-    /// Null says that there should be no such run.
+    /// Null expects that there is no such run.
     #[serde(default, deserialize_with = "given")]
     expect_previous_status: Option<Value>,
 }
@@ -86,7 +86,7 @@ fn five_seconds() -> u64 {
     5000
 }
 
-/// A member that is there, be it null.
+/// Reads a member that is present, even if it is null.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -179,7 +179,7 @@ impl Wait {
     }
 }
 
-/// Sorts out whether a failure was expected: `None` if it was, and came.
+/// Compares a failure with the expectation; returns `None` if the expected failure came.
 fn accepted<T>(outcome: Result<T, Error>, expected: Option<&ExpectedError>) -> Result<Option<T>, String> {
     match (outcome, expected) {
         (Ok(value), None) => Ok(Some(value)),
@@ -189,7 +189,7 @@ fn accepted<T>(outcome: Result<T, Error>, expected: Option<&ExpectedError>) -> R
     }
 }
 
-/// The snapshot of a background run that has ended.
+/// Waits for the end of a background run and returns its snapshot.
 async fn settled(agent: &dyn AgentTransport, id: &SnapshotId) -> Result<Snapshot, Error> {
     let mut statuses = agent.watch(id, &Context::new());
     loop {

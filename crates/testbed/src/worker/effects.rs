@@ -1,4 +1,4 @@
-//! What was done to the world outside, in the order in which it was done.
+//! The effects on the outside world, in order.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -12,24 +12,24 @@ pub struct Effects(PathBuf);
 /// One effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
-    /// In which session.
+    /// The session.
     pub session: String,
-    /// What was done, such as `tool 3`.
+    /// The effect, such as `tool 3`.
     pub what: String,
-    /// When, since 1970.
+    /// The time since 1970.
     pub at: Duration,
 }
 
 impl Effects {
-    /// The effects noted in that file.
+    /// Opens the file of effects.
     pub fn at(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    /// Notes an effect. A line is written at once, so lines of several processes do not mix.
+    /// Records an effect. A line is written in one call, so lines of several processes do not mix.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The error of the file system.
     pub fn note(&self, session: &str, what: &str) -> io::Result<()> {
         let line = format!("{session}\t{what}\t{}\n", now().as_micros());
         OpenOptions::new()
@@ -39,10 +39,10 @@ impl Effects {
             .write_all(line.as_bytes())
     }
 
-    /// All effects so far.
+    /// Returns all effects so far.
     ///
     /// # Errors
-    /// What the file system reports; a file that does not exist yet has none.
+    /// The error of the file system; a missing file has no effects.
     pub fn all(&self) -> io::Result<Vec<Effect>> {
         let text = match std::fs::read_to_string(&self.0) {
             Ok(text) => text,
@@ -64,7 +64,7 @@ impl Effect {
     }
 }
 
-/// The time since 1970, which processes of one machine share.
+/// Returns the time since 1970, which all processes of one machine share.
 fn now() -> Duration {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

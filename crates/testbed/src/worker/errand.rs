@@ -1,4 +1,5 @@
-//! The errand: a turn of five tool calls, each asked for by the model on its own, none of which may be made twice.
+//! The errand: a turn of five tool calls, each requested by the model in a round of its own, none of which may be
+//! repeated.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub const AGENT: &str = "errands";
 /// How many tools a turn calls.
 pub const STEPS: usize = 5;
 
-/// Said by a user, this makes the errand's tool wait until it is stopped.
+/// The user's text that makes the errand's tool wait until it is stopped.
 const WAIT: &str = "wait";
 
 pub(super) fn define(
@@ -45,7 +46,7 @@ fn session() -> String {
     SessionHandle::current().map_or_else(String::new, |session| session.session_id().to_string())
 }
 
-/// Asks for the next step until all are done. What comes next depends on nothing but the conversation.
+/// Requests the next step until all are done. The next step depends on the conversation alone.
 struct Planner {
     effects: Effects,
     pace: Duration,
@@ -107,12 +108,12 @@ fn step(effects: Effects, pace: Duration) -> Tool {
     .with_replay(Replay::Once)
 }
 
-/// Notes when it goes, wherever its future was.
+/// Records its drop, wherever the future was.
 struct Farewell(Effects, String);
 
 impl Drop for Farewell {
     fn drop(&mut self) {
-        // Nobody is left to tell that it could not be noted; the test misses it.
+        // A failure cannot be reported from here; the test then misses the record.
         let _ = self.0.note(&self.1, "stopped");
     }
 }

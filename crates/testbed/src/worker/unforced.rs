@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use everturn_file::{Disk, RealDisk, Version};
 
-/// The file system as it is, but nothing is forced to the device: a process that is killed loses nothing that the operating
-/// system has, and how fast the device is does not matter.
+/// The file system without `fsync`: a killed process loses nothing that the operating system has already, and tests do
+/// not depend on the speed of the device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UnforcedDisk;
 
