@@ -13,7 +13,7 @@ use everturn_core::Registry;
 use traces::Traces;
 
 #[tokio::test]
-async fn its_spans_are_those_of_an_agent() {
+async fn a_session_flow_has_the_spans_of_an_agent() {
     let traces = Traces::listen();
     let cook = session_flow(&Registry::new(), "cook", |session: AgentSession| async move {
         session.run(|_| async { Ok(()) }).await?;

@@ -73,7 +73,7 @@ async fn the_root_span_is_open_while_the_connection_is() {
 }
 
 #[tokio::test]
-async fn in_json_it_is_the_same_and_init_is_recorded_only_if_there_was_one() {
+async fn a_json_connection_has_the_same_span_and_records_init_only_if_there_was_one() {
     let traces = Traces::listen();
     let adds = adds();
 
@@ -96,7 +96,7 @@ async fn in_json_it_is_the_same_and_init_is_recorded_only_if_there_was_one() {
 }
 
 #[tokio::test]
-async fn it_hangs_below_the_span_that_opened_it() {
+async fn the_span_of_a_connection_is_a_child_of_the_span_that_opened_it() {
     let traces = Traces::listen();
 
     run("opens", || async {

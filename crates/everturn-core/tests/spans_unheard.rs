@@ -55,7 +55,7 @@ async fn no_payload_of_a_typed_call_is_serialised() {
 }
 
 #[tokio::test]
-async fn the_count_would_notice() {
+async fn the_count_notices_a_serialised_payload() {
     let before = SERIALISED.get();
 
     serde_json::to_string(&Watched {}).unwrap();

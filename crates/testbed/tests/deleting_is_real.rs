@@ -96,7 +96,7 @@ async fn delete_all(archive: &Archive, sessions: &[String]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_is_left_in_a_database_once_it_was_compacted() {
+async fn a_compacted_database_contains_no_deleted_text() {
     for compressed in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteStore::options(folder.path().join("sessions.db"));
@@ -124,7 +124,7 @@ async fn nothing_is_left_in_a_database_once_it_was_compacted() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_in_files() {
+async fn a_folder_contains_no_deleted_text() {
     let folder = tempfile::tempdir().unwrap();
     let agent = singer(Arc::new(FileStore::open(folder.path()).await.unwrap()));
     let sessions = spread(&agent).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_fork_outlives_the_session_it_came_from() {
 }
 
 #[tokio::test]
-async fn what_goes_on_from_a_deleted_row_can_be_resumed() {
+async fn the_child_of_a_deleted_snapshot_can_be_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let database = SqliteStore::open(folder.path().join("sessions.db"))
         .await

@@ -51,7 +51,7 @@ fn schemathesis(server: &Testbed, checks: &str, folder: &Path) -> Command {
 
 #[test]
 #[ignore = "needs Python and its package schemathesis"]
-fn nothing_that_can_be_made_up_from_the_document_is_answered_otherwise_than_it_says() {
+fn every_generated_request_is_answered_as_the_document_says() {
     let (server, folder) = (testbed(), tempfile::tempdir().unwrap());
 
     let schemathesis = schemathesis(&server, CHECKS, folder.path());
@@ -61,7 +61,7 @@ fn nothing_that_can_be_made_up_from_the_document_is_answered_otherwise_than_it_s
 
 #[test]
 #[ignore = "needs Python and its package schemathesis"]
-fn what_the_document_does_not_allow_is_refused() {
+fn requests_that_the_document_does_not_allow_are_refused() {
     let (server, folder) = (testbed(), tempfile::tempdir().unwrap());
     // A stream has begun, with status 200, when it says that it is refused: that is the protocol.
     let without_streams = "[parameters]\n\"query.stream\" = false\n";

@@ -31,7 +31,7 @@ fn send(expectations: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_so_passes() {
+async fn a_true_expectation_passes() {
     let bed = bed();
     let expectations = json!({
         "expectChunks": [{"modelChunk": {"content": [{"text": "hel"}]}}, {"turnEnd": {}}],

@@ -14,7 +14,7 @@ fn events(answer: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_run_streams_in_one_process_is_shown_by_another() {
+fn chunks_of_a_run_in_one_process_are_shown_by_another() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("testbed.db").display());
     let (runs, elsewhere) = (Testbed::start(&store), Testbed::start(&store));

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_marker_is_text() {
+    fn text_that_only_looks_like_a_marker_stays_text() {
         for text in [
             "<<<dotprompt:role:Bad>>>",
             "<<<dotprompt:role:user",

@@ -71,7 +71,7 @@ fn syntax_errors_are_placed_at_the_tag() {
 }
 
 #[test]
-fn what_only_the_parser_notices_is_placed_at_the_tag_too() {
+fn errors_that_only_the_parser_notices_are_placed_at_the_tag() {
     for (source, place) in [
         ("text {{ok}}\n and {{json x=}} more", "f.prompt:2:6: "),
         ("{{#if x}}{{else}}{{else}}{{/if}}", "f.prompt:1:18: "),

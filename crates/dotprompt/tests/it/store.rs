@@ -73,7 +73,7 @@ fn the_version_is_the_start_of_the_contents_sha_1() {
 }
 
 #[test]
-fn what_is_saved_is_loaded_and_what_is_deleted_is_gone() {
+fn saved_prompts_are_loaded_and_deleted_ones_are_gone() {
     let store = DirStore::new(folder("save").join("not/yet/there"));
     let prompt = PromptRef::new("team/greet").variant("formal");
 

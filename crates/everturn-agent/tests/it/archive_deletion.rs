@@ -20,7 +20,7 @@ async fn left(store: &MemoryStore) -> Vec<SnapshotId> {
 }
 
 #[tokio::test]
-async fn a_branch_goes_with_all_that_came_of_it() {
+async fn deleting_a_branch_deletes_all_its_descendants() {
     let store = MemoryStore::new();
     let agent = replying("chef").store(store.clone()).define().unwrap();
     let root = agent.chat().resume("s").run("root").await.unwrap();
@@ -70,7 +70,7 @@ async fn descendants_of_a_deleted_snapshot_can_still_be_resumed() {
 }
 
 #[tokio::test]
-async fn a_deleted_tip_leaves_the_session_where_it_was_before() {
+async fn after_its_tip_is_deleted_a_session_continues_from_the_parent() {
     let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
     agent.chat().resume("s").run("one").await.unwrap();
     let two = agent.chat().resume("s").run("two").await.unwrap();

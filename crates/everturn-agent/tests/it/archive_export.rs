@@ -283,7 +283,7 @@ async fn a_snapshot_that_is_in_another_session_is_not_taken_over() {
 }
 
 #[tokio::test]
-async fn whatever_is_wrong_with_a_file_nothing_of_it_stays() {
+async fn a_file_with_any_mistake_leaves_no_snapshot() {
     type Spoil = fn(&mut Vec<Value>);
     let (_, archive) = rich().await;
     let good = lines(&exported(&archive).await);

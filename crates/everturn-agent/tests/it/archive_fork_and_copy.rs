@@ -18,7 +18,7 @@ async fn talk(agent: &Agent, session: &str, said: &[&str]) -> Vec<SnapshotId> {
 }
 
 #[tokio::test]
-async fn a_fork_goes_on_by_itself() {
+async fn a_fork_continues_independently_of_its_origin() {
     let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
     let line = talk(&agent, "s", &["one", "two"]).await;
     let archive = agent.archive().unwrap();
@@ -110,7 +110,7 @@ async fn a_copy_has_the_shape_and_the_words_of_the_original_under_names_of_its_o
 }
 
 #[tokio::test]
-async fn a_copy_does_not_mix_with_what_is_there() {
+async fn a_copy_into_an_existing_session_is_refused() {
     let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
     talk(&agent, "s", &["one"]).await;
     talk(&agent, "t", &["two"]).await;
@@ -121,7 +121,7 @@ async fn a_copy_does_not_mix_with_what_is_there() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_copy_that_failed() {
+async fn a_failed_copy_leaves_no_snapshot() {
     let store = FaultyStore::default();
     let agent = replying("chef").store(store.clone()).define().unwrap();
     talk(&agent, "s", &["one", "two"]).await;

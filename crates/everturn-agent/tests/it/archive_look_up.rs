@@ -121,7 +121,7 @@ async fn sessions_come_with_their_latest_snapshots() {
 }
 
 #[tokio::test]
-async fn a_snapshot_knows_its_line_and_what_came_of_it() {
+async fn a_snapshot_lists_its_ancestors_and_its_children() {
     let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
     let line = talk(&agent, "s", &["one", "two", "three"]).await;
     let branch = agent.chat().snapshot(line[0].clone()).run("other").await.unwrap();
@@ -148,7 +148,7 @@ async fn a_snapshot_knows_its_line_and_what_came_of_it() {
 }
 
 #[tokio::test]
-async fn circles_and_missing_parents_end_a_line() {
+async fn cycles_and_missing_parents_end_the_list_of_ancestors() {
     let store = MemoryStore::new();
     let snapshots = [
         planted("a", Some("b"), 1),
@@ -171,7 +171,7 @@ async fn circles_and_missing_parents_end_a_line() {
 }
 
 #[tokio::test]
-async fn a_line_does_not_leave_its_session() {
+async fn the_list_of_ancestors_stays_in_its_session() {
     let store = MemoryStore::new();
     let stranger = Snapshot {
         session_id: Some("t".into()),

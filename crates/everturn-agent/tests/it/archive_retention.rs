@@ -60,7 +60,7 @@ fn hours(count: u64) -> Duration {
 }
 
 #[tokio::test]
-async fn old_snapshots_go_and_what_is_resumed_stays() {
+async fn old_snapshots_are_deleted_and_the_session_can_still_be_resumed() {
     let world = World::new();
     let old = [world.say(1, "s").await, world.say(2, "s").await];
     let young = world.say(10, "s").await;
@@ -87,7 +87,7 @@ async fn old_snapshots_go_and_what_is_resumed_stays() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_all_too_old_goes_altogether() {
+async fn a_session_of_old_snapshots_only_is_deleted() {
     let world = World::new();
     world.say(1, "old").await;
     world.say(2, "old").await;
@@ -107,7 +107,7 @@ async fn a_session_that_is_all_too_old_goes_altogether() {
 }
 
 #[tokio::test]
-async fn only_the_newest_of_a_session_stay() {
+async fn a_limit_per_session_keeps_its_newest_snapshots() {
     let world = World::new();
     let mut made = Vec::new();
     for hour in 0..6 {
@@ -158,7 +158,7 @@ async fn labels_protect_unless_said_otherwise() {
 }
 
 #[tokio::test]
-async fn runs_that_are_not_over_stay() {
+async fn pending_runs_are_not_deleted() {
     let world = World::new();
     world.say(1, "s").await;
     let run = Snapshot {
@@ -184,7 +184,7 @@ async fn runs_that_are_not_over_stay() {
 }
 
 #[tokio::test]
-async fn no_rules_let_nothing_go_and_many_sessions_are_all_looked_at() {
+async fn without_rules_nothing_is_deleted_and_every_session_is_examined() {
     let world = World::new();
     for number in 0..250 {
         let session = format!("session {number}");
@@ -213,7 +213,7 @@ async fn no_rules_let_nothing_go_and_many_sessions_are_all_looked_at() {
 }
 
 #[tokio::test]
-async fn an_age_beyond_all_time_lets_nothing_go() {
+async fn an_age_longer_than_all_time_deletes_nothing() {
     let world = World::new();
     world.say(1, "s").await;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::{replying, tell, tenants};
 
 #[tokio::test]
-async fn nothing_of_another_tenant_is_read_changed_or_deleted() {
+async fn snapshots_of_another_tenant_are_not_read_changed_or_deleted() {
     let store = MemoryStore::new();
     let (agent, ann, bob) = tenants(&store);
     let reply = tell(&agent, &ann, "s", "one").await;

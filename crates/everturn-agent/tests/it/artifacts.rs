@@ -53,7 +53,7 @@ async fn every_add_is_streamed_and_a_name_replaces_in_place() {
 }
 
 #[tokio::test]
-async fn what_nested_code_adds_is_seen_at_once_streamed_and_saved() {
+async fn artifacts_from_nested_code_are_visible_at_once_streamed_and_saved() {
     let store = Arc::new(MemoryStore::new());
     let agent = handling("writer", |turn: Turn| async move {
         let tool = async {

@@ -26,7 +26,7 @@ fn told(script: &ScriptedModel, call: usize) -> Value {
 }
 
 #[tokio::test]
-async fn what_the_model_writes_is_kept_streamed_listed_and_read() {
+async fn artifacts_written_by_the_model_are_kept_streamed_listed_and_read() {
     let script = ScriptedModel::new()
         .reply(Reply::tool(
             "write_artifact",

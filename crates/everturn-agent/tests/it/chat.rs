@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{Counter, FaultyStore, handling, replying, said, texts};
 
 #[tokio::test]
-async fn a_chat_goes_on_from_turn_to_turn_whoever_keeps_the_state() {
+async fn a_chat_continues_from_turn_to_turn_with_server_or_client_state() {
     for agent in [
         replying("server").store(MemoryStore::new()).define().unwrap(),
         replying("client").define().unwrap(),

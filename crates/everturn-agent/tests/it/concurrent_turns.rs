@@ -201,7 +201,7 @@ async fn a_rejected_first_turn_names_the_holder_and_a_later_one_is_a_failed_turn
 }
 
 #[tokio::test]
-async fn a_queued_turn_goes_on_from_what_the_one_before_it_left() {
+async fn a_queued_turn_continues_from_the_turn_before_it() {
     let store = Arc::new(MemoryStore::new());
     let (agent, gate) = gated(Concurrency::Queue, &store);
     let mut holder = agent.connect(AgentInit::session("s"));

@@ -60,7 +60,7 @@ fn told(script: &ScriptedModel, call: usize) -> Value {
 }
 
 #[tokio::test]
-async fn the_answer_and_what_was_made_come_back() {
+async fn the_answer_and_the_artifacts_of_a_helper_come_back() {
     let script = ScriptedModel::new().reply(asks("look")).reply("done");
     let (_registry, lead, script) = team(Delegation::to(["helper"]), script);
 

@@ -116,7 +116,7 @@ fn artifacts(state: &SessionState) -> Vec<&str> {
 }
 
 #[test]
-fn wherever_it_dies_nothing_happens_twice_and_the_result_is_the_same() {
+fn a_turn_killed_at_any_point_repeats_no_effect_and_ends_with_the_same_result() {
     let (store, world, fuse) = (MemoryStore::new(), Arc::new(World::default()), Fuse::never());
     let output = fuse
         .process(turn(&cook(&store, &fuse, &world), "go"))

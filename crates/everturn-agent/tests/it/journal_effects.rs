@@ -70,7 +70,7 @@ fn an_effect_of_a_turns_own_takes_place_once() {
 }
 
 #[test]
-fn an_effect_of_unknown_outcome_fails_the_turn_until_somebody_finds_out() {
+fn an_effect_of_unknown_outcome_fails_the_turn_until_it_is_reconciled() {
     let setting = Setting::new();
     let fuse = Fuse::burning_at(3);
     let shared = |fuse: &Fuse| setting.shared(fuse);

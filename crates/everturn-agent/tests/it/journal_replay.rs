@@ -74,7 +74,7 @@ fn a_call_in_flight_is_asked_about_and_an_answer_settles_it() {
 }
 
 #[test]
-fn a_call_in_flight_is_run_again_by_whoever_knows_that_it_did_not_happen() {
+fn a_call_in_flight_is_run_again_if_it_is_known_not_to_have_happened() {
     let (setting, fuse, agent) = died_while_paying();
     let asked = run(&fuse, &agent, "go").unwrap().unwrap();
     let again = Answers::from(interrupt(&asked).restart(()).unwrap());
@@ -115,7 +115,7 @@ fn a_restarted_call_that_dies_too_is_not_run_a_third_time() {
 }
 
 #[test]
-fn a_tool_that_can_find_out_asks_nobody() {
+fn a_tool_with_a_reconcile_function_asks_no_person() {
     for (happened, runs) in [(true, 1), (false, 2)] {
         let setting = Setting::new();
         let fuse = Fuse::never();
@@ -221,7 +221,7 @@ fn a_dead_end_without_anything_to_protect_leaves_nothing() {
 }
 
 #[test]
-fn another_input_is_another_turn() {
+fn a_different_input_starts_a_different_turn() {
     let (setting, fuse, agent) = died_while_paying();
     let output = run(&fuse, &agent, "go on").unwrap().unwrap();
 
@@ -254,7 +254,7 @@ fn a_changed_prompt_asks_the_model_again_and_pays_once() {
 }
 
 #[test]
-fn an_agent_that_is_told_so_writes_nothing() {
+fn an_agent_with_its_journal_disabled_writes_no_record() {
     let setting = Setting::new();
     let fuse = Fuse::never();
     let agent = agent(&registry(&fuse, &setting.world, once(&["pay"])), "cook")

@@ -219,7 +219,7 @@ fn whenever_it_dies(back: Return, looks: &[Look]) {
 const SOME: [Look; 3] = [Look::OldestFirst, Look::Latest, Look::Resume];
 
 #[test]
-fn a_new_snapshot_replaces_a_line_at_once() {
+fn a_new_snapshot_replaces_a_branch_in_one_step() {
     let back = Return {
         ids: SnapshotIds::Uuid,
         to: 0,
@@ -230,7 +230,7 @@ fn a_new_snapshot_replaces_a_line_at_once() {
 }
 
 #[test]
-fn a_line_that_was_left_behind_is_recovered_at_once() {
+fn an_orphaned_branch_is_recovered_in_one_step() {
     let back = Return {
         ids: SnapshotIds::Uuid,
         to: 2,
@@ -241,7 +241,7 @@ fn a_line_that_was_left_behind_is_recovered_at_once() {
 }
 
 #[test]
-fn a_line_that_was_left_behind_is_recovered_at_once_by_coming_to_its_end() {
+fn reaching_the_end_of_an_orphaned_branch_recovers_it_in_one_step() {
     let back = Return {
         ids: SnapshotIds::ContentAddressed,
         to: 1,
@@ -252,7 +252,7 @@ fn a_line_that_was_left_behind_is_recovered_at_once_by_coming_to_its_end() {
 }
 
 #[test]
-fn a_snapshot_of_the_line_is_come_back_to_at_once() {
+fn returning_to_a_snapshot_of_the_branch_is_one_step() {
     let back = Return {
         ids: SnapshotIds::ContentAddressed,
         to: 0,
@@ -263,7 +263,7 @@ fn a_snapshot_of_the_line_is_come_back_to_at_once() {
 }
 
 #[test]
-fn marks_that_could_not_be_written_are_made_up_for_by_the_next_turn_of_the_invocation() {
+fn marks_that_could_not_be_written_are_written_by_the_next_turn_of_the_invocation() {
     let made = session(SnapshotIds::Uuid);
     let store = stored(&made);
     let faulty = FaultyStore::shared(&store, &Fuse::never(), &Arc::default());
@@ -295,7 +295,7 @@ fn marks_that_could_not_be_written_are_made_up_for_by_the_next_turn_of_the_invoc
 }
 
 #[test]
-fn an_unfinished_rewind_of_snapshots_that_are_gone_changes_nothing() {
+fn an_unfinished_rewind_of_deleted_snapshots_changes_nothing() {
     let made = session(SnapshotIds::Uuid);
     let store = stored(&made);
     let forged = Mutation::new(|snapshot| {

@@ -69,7 +69,7 @@ fn pick(ids: &[SnapshotId], indexes: &[usize]) -> Vec<SnapshotId> {
 }
 
 #[tokio::test]
-async fn going_back_leaves_behind_what_came_after_and_keeps_it() {
+async fn a_rewind_orphans_the_later_snapshots_and_keeps_them() {
     let store = FaultyStore::default();
     let agent = linear(&store);
     let mut ids = turns(&agent, 4).await;
@@ -107,7 +107,7 @@ async fn orphaned_snapshots_are_recovered_by_resuming_one() {
 }
 
 #[tokio::test]
-async fn a_turn_that_comes_to_a_snapshot_which_is_there_leaves_behind_what_follows_it() {
+async fn a_turn_that_reaches_an_existing_snapshot_orphans_its_descendants() {
     let store = FaultyStore::default();
     let agent = naming_by_content(&store);
     let mut ids = turns(&agent, 4).await;
@@ -129,7 +129,7 @@ async fn a_turn_that_comes_to_a_snapshot_which_is_there_leaves_behind_what_follo
 }
 
 #[tokio::test]
-async fn who_comes_to_a_snapshot_which_is_there_does_not_leave_behind_what_another_process_writes() {
+async fn a_turn_that_reaches_an_existing_snapshot_does_not_orphan_another_processs_snapshots() {
     let store = FaultyStore::default();
     let agent = naming_by_content(&store);
     let mut ids = turns(&agent, 4).await;
@@ -171,7 +171,7 @@ async fn nothing_changes_before_the_first_snapshot_after_the_resumption() {
 }
 
 #[tokio::test]
-async fn resuming_the_tip_leaves_nothing_behind() {
+async fn resuming_the_tip_orphans_no_snapshot() {
     let store = FaultyStore::default();
     let agent = linear(&store);
     let mut ids = turns(&agent, 2).await;
@@ -182,7 +182,7 @@ async fn resuming_the_tip_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_background_run_can_go_back_too() {
+async fn a_background_run_can_rewind() {
     let store = FaultyStore::default();
     let agent = linear(&store);
     let ids = turns(&agent, 3).await;
@@ -226,7 +226,7 @@ async fn overtaken(store: &FaultyStore, concurrency: Concurrency) -> (Vec<Snapsh
 }
 
 #[tokio::test]
-async fn a_turn_that_others_took_meanwhile_is_not_left_behind_unseen() {
+async fn a_rewind_fails_if_another_turn_was_committed_meanwhile() {
     let store = FaultyStore::default();
 
     let (ids, outcome) = overtaken(&store, Concurrency::Reject).await;
@@ -238,7 +238,7 @@ async fn a_turn_that_others_took_meanwhile_is_not_left_behind_unseen() {
 }
 
 #[tokio::test]
-async fn a_rewind_that_queues_goes_back_to_where_it_was_asked_to() {
+async fn a_queued_rewind_returns_to_the_requested_snapshot() {
     let store = FaultyStore::default();
 
     let (ids, outcome) = overtaken(&store, Concurrency::Queue).await;
@@ -260,7 +260,7 @@ async fn a_linear_timeline_cannot_be_told_to_fork() {
 }
 
 #[tokio::test]
-async fn branching_timelines_leave_nothing_behind() {
+async fn branching_timelines_orphan_no_snapshot() {
     let store = FaultyStore::default();
     let agent = replying("parrot").store(store.clone()).define().unwrap();
     let mut ids = turns(&agent, 3).await;

@@ -45,7 +45,7 @@ async fn a_run_that_loses_every_worker_fails_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_look_at_once_one_takes_the_run() {
+async fn of_two_workers_that_poll_at_once_one_takes_the_run_over() {
     let clock = clock();
     let first = Worker::new(FaultyStore::default(), &clock);
     let task = first.detach("plan").await;
@@ -122,7 +122,7 @@ async fn a_worker_does_not_take_its_own_run_from_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tenants_runs_are_taken_over_only_with_what_makes_the_tenant() {
+async fn a_tenants_run_is_taken_over_only_with_the_context_that_identifies_the_tenant() {
     let clock = clock();
     let tenants = |agent: AgentBuilder<Value>| {
         agent.scope(|context: &Context| {
@@ -151,7 +151,7 @@ async fn tenants_runs_are_taken_over_only_with_what_makes_the_tenant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_run_calls_still_works_for_the_tenant_that_came_with_the_call() {
+async fn actions_called_by_a_run_see_the_tenant_of_the_original_call() {
     let clock = clock();
     let first = Worker::with(FaultyStore::default(), &clock, |agent| {
         agent.scope(|_| Scope::new("everybody"))

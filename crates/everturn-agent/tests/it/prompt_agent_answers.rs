@@ -138,7 +138,7 @@ async fn a_response_takes_the_place_of_the_tools_output() {
 }
 
 #[tokio::test]
-async fn a_restart_runs_the_tool_with_what_the_person_said() {
+async fn a_restart_runs_the_tool_with_the_persons_answer() {
     let bank = Bank::new([Reply::from(pay("1", "ann")), "done".into()]);
     let asked_for = bank.begin().await.interrupts().remove(0);
 
@@ -216,7 +216,7 @@ async fn a_forged_input_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_to_what_nobody_asked_is_refused() {
+async fn an_answer_to_a_question_nobody_asked_is_refused() {
     let bank = Bank::new([Reply::from(pay("1", "ann"))]);
     bank.begin().await;
 

@@ -28,7 +28,7 @@ fn last_system(model: &ScriptedModel) -> String {
 }
 
 #[tokio::test]
-async fn the_default_is_the_definitions_and_is_kept_with_the_conversation() {
+async fn the_default_prompt_input_is_kept_with_the_conversation() {
     let model = model();
     let store = Arc::new(MemoryStore::new());
     let harsh = critic(&registry(&model), store.clone(), "harsh");
@@ -50,7 +50,7 @@ async fn the_default_is_the_definitions_and_is_kept_with_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_conversation_may_bring_its_own_and_need_not_repeat_it() {
+async fn a_conversation_may_bring_its_own_prompt_input_and_need_not_repeat_it() {
     let model = model();
     let agent = critic(&registry(&model), Arc::new(MemoryStore::new()), "harsh");
 
@@ -99,7 +99,7 @@ async fn a_client_that_keeps_the_state_keeps_the_input_with_it() {
 }
 
 #[tokio::test]
-async fn a_conversation_under_way_does_not_take_another() {
+async fn a_conversation_under_way_does_not_take_another_prompt_input() {
     let model = model();
     let agent = critic(&registry(&model), Arc::new(MemoryStore::new()), "harsh");
     agent.chat().resume("s").run("my soup?").await.unwrap();

@@ -33,7 +33,7 @@ async fn tools_and_steps_reach_the_session_by_its_type() {
 }
 
 #[tokio::test]
-async fn another_type_does_not_find_it_and_the_untyped_view_does() {
+async fn a_session_is_not_found_under_another_state_type_but_in_the_untyped_view() {
     let agent = handling("counter", |turn: Turn<Counter>| async move {
         assert!(Session::<Value>::current().is_none());
         let handle = SessionHandle::current().expect("the untyped view is there");

@@ -48,7 +48,7 @@ async fn snapshots(agent: &Agent, turns: usize) -> Vec<Option<SnapshotId>> {
 }
 
 #[tokio::test]
-async fn never_keeps_nothing_and_the_invocation_goes_on() {
+async fn the_policy_never_writes_no_snapshot_and_the_invocation_continues() {
     let agent = parrot(SnapshotPolicy::never());
 
     let snapshots = snapshots(&agent, 3).await;

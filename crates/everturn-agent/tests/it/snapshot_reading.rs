@@ -93,7 +93,7 @@ async fn without_a_store_there_is_nothing_to_read_and_no_companion() {
 }
 
 #[tokio::test]
-async fn an_abort_leaves_what_is_over_and_names_what_is_not_there() {
+async fn an_abort_does_not_change_a_finished_run_and_names_a_missing_one() {
     let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
     let reply = agent.run_text("one").await.unwrap();
     let id = reply.snapshot_id().unwrap();

@@ -67,7 +67,7 @@ async fn a_worker_that_only_slept_is_fenced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_wakes_while_its_heir_works_stops_and_writes_nothing() {
+async fn a_worker_that_wakes_after_a_takeover_stops_and_writes_nothing() {
     let (zombie, heir) = Worker::two();
     let task = zombie.detach("plan").await;
     zombie.lose();
@@ -124,7 +124,7 @@ async fn turns_that_were_finished_are_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_has_the_same_number_and_snapshot_whoever_runs_it() {
+async fn a_turn_has_the_same_number_and_snapshot_on_every_worker() {
     let clock = clock();
     let places = Arc::<Mutex<Vec<_>>>::default();
     let agent = |store: FaultyStore, stuck: bool| {
@@ -237,7 +237,7 @@ async fn turns_without_a_snapshot_of_their_own_are_not_lost_with_the_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_another_version_is_nobody_elses_to_write_or_to_take() {
+async fn a_run_with_an_unreadable_lease_is_neither_written_nor_taken_over() {
     let (first, second) = Worker::two();
     let task = first.detach("plan").await;
     let later_version = json!({"backgroundRun": {"format": 2, "holder": "somebody"}});

@@ -90,7 +90,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_whose_run_was_claimed_acts_no_more_even_before_its_heir_has_acted() {
+async fn a_worker_whose_run_was_taken_over_stops_before_the_new_worker_has_acted() {
     let world = World::new();
     let (zombie, heir) = (world.worker(|agent| agent), world.worker(|agent| agent));
     let mut chat = zombie.agent.chat().resume("s").open().await.unwrap();

@@ -104,7 +104,7 @@ fn beside(notes: &Arc<Notes>, generate: Generate) -> Generate {
 }
 
 #[tokio::test]
-async fn it_is_told_of_everything_before_it_is_used() {
+async fn the_journal_is_told_of_every_outcome_before_it_is_used() {
     let (_registry, _script, generate) = scripted([asks(json!({})), step(says("done"))]);
     let notes = Arc::new(Notes::default());
 
@@ -305,7 +305,7 @@ async fn a_known_reply_asks_no_model_hook() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_down_is_not_used() {
+async fn an_outcome_that_cannot_be_recorded_is_not_used() {
     for (word, last) in [
         ("replied", "replied m1 (1 requests)"),
         ("started", "started act.m1.0"),

@@ -22,7 +22,7 @@ fn injected(messages: impl Into<Messages>) -> Vec<Message> {
 }
 
 #[test]
-fn they_go_to_the_end_of_the_first_system_message() {
+fn instructions_go_to_the_end_of_the_first_system_message() {
     let found = injected([
         Message::user("a"),
         Message::system("s"),
@@ -35,7 +35,7 @@ fn they_go_to_the_end_of_the_first_system_message() {
 }
 
 #[test]
-fn without_a_system_message_they_go_to_the_last_user_message() {
+fn without_a_system_message_instructions_go_to_the_last_user_message() {
     let found = injected([Message::user("a"), Message::user("b"), Message::model("c")]);
 
     assert_eq!(
@@ -49,7 +49,7 @@ fn without_a_system_message_they_go_to_the_last_user_message() {
 }
 
 #[test]
-fn they_take_the_place_kept_for_them_wherever_it_is() {
+fn instructions_replace_their_placeholder_wherever_it_is() {
     let found = injected([
         Message::system("s"),
         Message::user([place(), Part::text("a")]).with_metadata_entry("kept", true),
@@ -62,7 +62,7 @@ fn they_take_the_place_kept_for_them_wherever_it_is() {
 }
 
 #[test]
-fn they_are_not_given_twice_nor_to_nobody() {
+fn instructions_are_not_added_twice_nor_without_a_message_to_hold_them() {
     let already = [
         Message::system("s"),
         Message::user([Part::text("a"), filled("as XML")]),

@@ -38,7 +38,7 @@ async fn content_and_its_type_are_fetched() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_and_not_cut() {
+async fn content_over_the_limit_is_refused_and_not_truncated() {
     let url = serve("200 OK", b"abcd");
 
     let error = HttpMediaFetcher::default().fetch(&url, 3).await.unwrap_err();

@@ -124,7 +124,7 @@ async fn the_question_is_typed_and_so_is_the_restart() {
 }
 
 #[tokio::test]
-async fn what_a_sibling_finished_before_is_not_run_again_and_nothing_of_it_is_lost() {
+async fn a_sibling_that_had_finished_is_not_run_again_and_its_whole_answer_is_kept() {
     let (messages, waiting) = reload(&interrupted().await.unwrap()).unwrap();
     let (registry, script) = process(vec![step(says("Done."))]);
     let must_not_run = Tool::dynamic("balance", "d", None, |_input, _cx: ToolContext| async {
@@ -285,7 +285,7 @@ async fn the_other_process() {
 }
 
 #[tokio::test]
-async fn another_process_goes_on_with_a_typed_answer() {
+async fn another_process_answers_the_interrupt_with_a_typed_value() {
     let stored = interrupted().await.unwrap();
 
     let other = std::process::Command::new(std::env::current_exe().unwrap())

@@ -85,7 +85,7 @@ fn almost_json_is_repaired() {
 }
 
 #[test]
-fn what_is_cut_off_is_completed() {
+fn cut_off_json_is_completed() {
     let cases = [
         (
             r#"{"a": {"b": [1, {"c": "d"#,
@@ -115,7 +115,7 @@ fn what_is_cut_off_is_completed() {
 }
 
 #[test]
-fn what_is_malformed_is_cut_back_to_what_is_valid() {
+fn malformed_json_is_cut_back_to_its_valid_beginning() {
     let cases = [
         (r#"{"a": 1, "b": oops}"#, json!({ "a": 1 })),
         (r#"{"a": [1, 2}"#, json!({ "a": [1, 2] })),

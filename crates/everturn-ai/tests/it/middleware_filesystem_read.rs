@@ -63,7 +63,7 @@ async fn a_listing_has_names_kinds_and_sizes_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_directory_is_not_listed() {
+async fn listing_a_path_that_is_not_a_directory_fails() {
     let root = root(&[("a.txt", b"")]);
 
     for path in ["missing", "a.txt"] {

@@ -54,7 +54,7 @@ fn edits(edits: &[(&str, &str)]) -> Value {
 }
 
 #[tokio::test]
-async fn there_are_no_tools_that_write_unless_allowed() {
+async fn writing_tools_exist_only_if_allowed() {
     let root = Root::with("old");
     let registry = Registry::new();
     let script = Script::register(&registry, "m", [Reply::text("a"), Reply::text("b")]);
@@ -141,7 +141,7 @@ async fn a_file_that_was_read_can_be_replaced_again_and_again() {
 }
 
 #[tokio::test]
-async fn what_was_written_is_shown_when_it_is_read() {
+async fn written_content_is_shown_when_it_is_read() {
     let root = Root::with("old");
 
     let rounds = root.run([&[read()], &[write("new")], &[read()]]).await;
@@ -284,7 +284,7 @@ async fn edits_of_one_round_do_not_lose_one_another() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_edited_says_why() {
+async fn an_edit_that_fails_says_why() {
     let root = Root::with("text");
     fs::write(root.0.path().join("binary"), [0xff]).unwrap();
     let edit = |path: &str| json!({ "filePath": path, "edits": [{ "oldString": "a", "newString": "b" }] });

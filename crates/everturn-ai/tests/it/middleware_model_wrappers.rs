@@ -126,7 +126,7 @@ async fn an_output_schema_is_put_into_words() {
 }
 
 #[tokio::test]
-async fn what_the_given_declaration_rules_out_is_refused() {
+async fn requests_that_the_given_declaration_rules_out_are_refused() {
     let ask = |generate: Generate<Value>| generate.prompt(Part::media("data:image/png;base64,AA=="));
     let blind = ModelSupports {
         media: Some(false),
@@ -147,7 +147,7 @@ async fn what_the_given_declaration_rules_out_is_refused() {
 }
 
 #[tokio::test]
-async fn what_the_model_itself_declares_is_looked_up() {
+async fn without_a_given_declaration_the_models_own_is_used() {
     let registry = Registry::new();
     let supports = ModelSupports {
         tools: Some(false),

@@ -18,7 +18,7 @@ fn supporting(supports: ModelSupports) -> ModelInfo {
 }
 
 #[tokio::test]
-async fn what_a_model_declares_impossible_is_refused_before_it_is_called() {
+async fn requests_that_a_model_declares_unsupported_are_refused_before_it_is_called() {
     let no = Some(false);
     let (_registry, script, generate) = scripted_with(
         supporting(ModelSupports {
@@ -194,7 +194,7 @@ async fn a_configuration_that_the_model_does_not_know_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_model_is_told_about_itself_is_in_its_descriptor() {
+async fn the_models_info_is_in_its_descriptor() {
     let (registry, _generate) = looking(3);
 
     let descriptor = registry.get("/model/looker").unwrap().descriptor().clone();

@@ -48,7 +48,7 @@ async fn documents_are_embedded() {
 }
 
 #[tokio::test]
-async fn what_is_indexed_is_retrieved_and_reranked() {
+async fn indexed_documents_are_retrieved_and_reranked() {
     let registry = Registry::new();
     let shelf: Arc<Mutex<Vec<Document>>> = Arc::default();
     let (filling, reading) = (Arc::clone(&shelf), Arc::clone(&shelf));

@@ -188,7 +188,7 @@ fn jsonl_instructions_show_items_with_the_definitions_they_refer_to() {
 }
 
 #[test]
-fn what_the_caller_says_wins_over_the_format() {
+fn the_callers_settings_override_the_formats() {
     let caller = GenerateActionOutputConfig {
         constrained: Some(false),
         json_schema: Some(json!({ "type": "object" })),

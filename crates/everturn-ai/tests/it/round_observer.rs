@@ -34,7 +34,7 @@ fn asks() -> generate_support::Step {
 }
 
 #[tokio::test]
-async fn it_hears_the_conversation_after_each_round() {
+async fn the_observer_gets_the_conversation_after_each_round() {
     let (_registry, _script, generate) = scripted([asks(), asks(), step(says("x"))]);
     let keeper = Arc::new(Keeper::default());
     let observed = Arc::clone(&keeper) as Arc<dyn GenerateObserver>;
@@ -51,7 +51,7 @@ async fn it_hears_the_conversation_after_each_round() {
 }
 
 #[tokio::test]
-async fn if_it_fails_the_model_does_not_see_the_answers() {
+async fn if_the_observer_fails_the_model_does_not_see_the_answers() {
     let (_registry, script, generate) = scripted([asks(), step(says("x"))]);
     let context = with_observer(
         Context::new(),
@@ -73,7 +73,7 @@ async fn if_it_fails_the_model_does_not_see_the_answers() {
 }
 
 #[tokio::test]
-async fn it_does_not_hear_what_a_tool_generates_by_itself() {
+async fn the_observer_is_not_told_of_generations_inside_tools() {
     let (registry, _script, generate) = scripted([asks(), asks(), step(says("inner")), step(says("x"))]);
     let keeper = Arc::new(Keeper::default());
     let observed = Arc::clone(&keeper) as Arc<dyn GenerateObserver>;

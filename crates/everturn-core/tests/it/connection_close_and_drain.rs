@@ -38,7 +38,7 @@ fn adding() -> Connection<u32, u32, u32> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_before_the_close_is_still_processed() {
+async fn inputs_sent_before_the_close_are_still_processed() {
     let gate = Arc::new(Notify::new());
     let mut connection = adding_behind(&gate);
     connection.send(7).await.unwrap();
@@ -51,7 +51,7 @@ async fn what_was_sent_before_the_close_is_still_processed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_waiting_for_room_at_the_close_is_still_processed() {
+async fn inputs_waiting_for_room_at_the_close_are_still_processed() {
     let gate = Arc::new(Notify::new());
     let mut connection = adding_behind(&gate);
     connection.send(1).await.unwrap();
@@ -194,7 +194,7 @@ async fn done_tells_when_the_action_has_completed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_has_the_output_finds_the_action_completed() -> Result<()> {
+async fn when_the_output_is_known_the_action_has_completed() -> Result<()> {
     for _ in 0..2_000 {
         let mut connection: Connection<(), (), ()> =
             Connection::open("quick", &Context::new(), |_, _, _| async { Ok(()) });

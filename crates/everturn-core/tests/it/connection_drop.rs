@@ -51,7 +51,7 @@ async fn an_action_that_had_no_time_to_begin_never_does() {
 }
 
 #[tokio::test]
-async fn an_action_that_could_go_on_does_not() {
+async fn an_action_that_could_continue_is_dropped() {
     let gate = Arc::new(Notify::new());
     let (opened, gone_on) = (Arc::clone(&gate), Counter::default());
     let counted = gone_on.clone();
@@ -90,7 +90,7 @@ async fn work_the_action_handed_to_others_is_cancelled() {
 }
 
 #[tokio::test]
-async fn the_context_it_was_opened_in_goes_on() {
+async fn dropping_a_connection_does_not_cancel_the_context_around_it() {
     let context = Context::new();
     let connection: Connection<(), (), ()> =
         Connection::open("brief", &context, |_, _, _| std::future::pending());

@@ -25,14 +25,14 @@ async fn completed() -> (Connection<(), &'static str, u8>, Emitter<u8>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_output_does_not_wait_for_it() {
+async fn the_output_does_not_wait_for_a_leaked_emitter() {
     let (mut connection, _left) = completed().await;
 
     assert_eq!(within(connection.output()).await.unwrap(), "done");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_action_sent_is_received_and_then_the_stream_ends() {
+async fn chunks_of_the_action_are_received_and_then_the_stream_ends() {
     let (mut connection, _left) = completed().await;
 
     assert_eq!(within(connection.receive().next()).await, Some(1));

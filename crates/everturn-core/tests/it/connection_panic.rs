@@ -174,7 +174,7 @@ async fn a_payload_that_panics_fails_the_call() {
 }
 
 #[tokio::test]
-async fn what_opens_a_conversation_may_panic_as_well() {
+async fn a_panic_while_the_init_is_made_fails_the_call() {
     let open = BidiAction::new(
         ActionType::CUSTOM,
         "open",

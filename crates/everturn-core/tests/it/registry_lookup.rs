@@ -73,7 +73,7 @@ async fn of_many_who_register_a_key_at_once_one_succeeds() {
 }
 
 #[test]
-fn what_is_not_a_key_is_refused() {
+fn a_malformed_key_is_refused() {
     let registry = Registry::new();
 
     for key in ["", "/", "/custom", "/custom/", "//a", "custom/a"] {
@@ -114,7 +114,7 @@ async fn a_child_falls_back_on_its_parent_and_hides_what_it_has_itself() {
 }
 
 #[tokio::test]
-async fn what_a_child_has_is_not_seen_by_its_parent_or_its_siblings() {
+async fn actions_of_a_child_are_not_seen_by_its_parent_or_its_siblings() {
     let parent = Registry::new();
     let (one, two) = (parent.child(), parent.child());
 

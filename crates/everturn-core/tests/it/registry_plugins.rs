@@ -190,7 +190,7 @@ async fn a_clash_during_initialisation_registers_nothing_and_says_what_clashes()
 }
 
 #[tokio::test]
-async fn what_was_resolved_is_remembered() {
+async fn resolved_actions_are_remembered() {
     let (registry, kitchen) = with(Kitchen::default());
 
     let first = registry
@@ -290,7 +290,7 @@ async fn a_name_that_does_not_exist_is_asked_for_each_time() {
 }
 
 #[tokio::test]
-async fn what_a_plugin_fails_with_is_what_the_look_up_fails_with() {
+async fn a_look_up_fails_with_the_error_of_the_plugin() {
     let (registry, kitchen) = with(Kitchen::default());
 
     for _ in 0..2 {

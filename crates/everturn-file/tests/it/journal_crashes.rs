@@ -86,7 +86,7 @@ async fn a_dropped_journal_leaves_no_file() {
 }
 
 #[tokio::test]
-async fn what_a_crash_left_of_a_record_goes_with_its_session_or_with_time() {
+async fn fragments_that_a_crash_left_of_a_record_are_deleted_with_its_session_or_with_time() {
     let folder = tempfile::tempdir().unwrap();
     let store = FileStore::open(folder.path()).await.unwrap();
     let scope = Scope::default();

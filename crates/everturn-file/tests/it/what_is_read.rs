@@ -123,7 +123,7 @@ async fn a_row_that_changed_is_the_only_one_that_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_look_for_lost_runs_reads_those_that_are_lost() {
+async fn a_search_for_lost_runs_reads_only_lost_runs() {
     let fixture = Fixture::with_sessions().await;
     let silent = PendingQuery::silent_since(Timestamp::from_second(4).unwrap());
     fixture.store.pending(&silent).await.unwrap();

@@ -47,7 +47,7 @@ fn rich(id: &str, session: &str, second: i64) -> Snapshot {
 }
 
 #[tokio::test]
-async fn nothing_of_a_deleted_session_is_in_any_file_after_compaction() {
+async fn after_compaction_no_file_contains_text_of_a_deleted_session() {
     let fixture = Fixture::new().await;
     let options = everturn_sqlite::SqliteStore::options(fixture.path()).without_compression();
     let plain = options.open().await.unwrap();
@@ -103,7 +103,7 @@ async fn a_tenants_name_goes_with_its_last_session() {
 }
 
 #[tokio::test]
-async fn deleting_a_row_takes_what_it_alone_held() {
+async fn deleting_a_row_deletes_the_data_that_only_it_held() {
     let fixture = Fixture::new().await;
     let mut history: History = [Message::user("shared")].into_iter().collect();
     let mut state = said(&[]);
@@ -131,7 +131,7 @@ async fn deleting_a_row_takes_what_it_alone_held() {
 }
 
 #[tokio::test]
-async fn what_others_still_hold_stays_and_children_keep_their_own_state() {
+async fn data_that_other_rows_share_stays_and_children_keep_their_state() {
     let fixture = Fixture::new().await;
     let mut state = said(&["one", "two"]);
     let mut parent = row("parent", "s", 1);
@@ -190,7 +190,7 @@ async fn a_deleted_document_does_not_live_on_under_a_patch() {
 }
 
 #[tokio::test]
-async fn what_a_rewrite_replaces_is_gone_too() {
+async fn data_that_a_rewrite_replaced_is_deleted() {
     let fixture = Fixture::new().await;
     let mut row = rich("a", "s", 1);
     row.status = everturn_agent::SnapshotStatus::Pending;
@@ -205,7 +205,7 @@ async fn what_a_rewrite_replaces_is_gone_too() {
 }
 
 #[tokio::test]
-async fn going_on_after_others_deleted_the_end_stores_everything_anew() {
+async fn continuing_a_history_whose_end_was_deleted_stores_it_again() {
     let fixture = Fixture::new().await;
     let other = support::open(fixture.folder.path()).await;
     let mut first = row("first", "s", 1);

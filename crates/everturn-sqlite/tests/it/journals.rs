@@ -45,7 +45,7 @@ async fn a_journal_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn of_two_that_have_the_database_open_one_gets_a_number() {
+async fn of_two_open_handles_one_gets_a_record_number() {
     let fixture = Fixture::new().await;
     let other = open(fixture.folder.path()).await;
 
@@ -84,7 +84,7 @@ async fn a_record_that_is_refused_takes_nothing_of_its_neighbours_with_it() {
 }
 
 #[tokio::test]
-async fn what_a_dropped_journal_said_is_in_no_file_after_a_vacuum() {
+async fn after_a_vacuum_no_file_contains_text_of_a_dropped_journal() {
     const SECRET: &str = "the safe opens with 4711";
     let fixture = Fixture::new().await;
     fixture

@@ -8,7 +8,7 @@ use everturn_sqlite::SqliteStore;
 use crate::support::{Fixture, get, put, row, said, scope, with_status};
 
 #[tokio::test]
-async fn what_was_saved_is_there_after_reopening() {
+async fn saved_rows_are_there_after_reopening() {
     let fixture = Fixture::new().await;
     let mut kept = row("a", "s", 1);
     kept.state = Some(said(&["one", "two"]));

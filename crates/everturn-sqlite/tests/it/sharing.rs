@@ -97,7 +97,7 @@ async fn rows_read_back_share_what_they_have_in_common() {
 }
 
 #[tokio::test]
-async fn going_on_after_reopening_appends() {
+async fn continuing_a_session_after_reopening_appends() {
     let fixture = Fixture::new().await;
     let last = talk(&fixture.store, "s", 50, |random| prose(random, 2_048)).await;
     let fixture = fixture.reopened().await;

@@ -279,7 +279,7 @@ async fn a_finished_stream_expires_and_one_that_is_written_never_does() {
 
 // Many times: a log that tells its readers of an end before it has let go of the stream is seldom caught at it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_has_seen_the_end_of_a_stream_finds_it_where_it_expires() {
+async fn a_stream_whose_end_was_read_expires_on_time() {
     let fixture = Fixture::new();
     let log = fixture.open().await;
     for round in 1..=200 {
@@ -380,7 +380,7 @@ async fn a_stream_larger_than_may_be_ends_everywhere_after_what_was_kept() {
 }
 
 #[tokio::test]
-async fn a_session_database_is_not_taken_for_one_of_streams_nor_the_other_way_round() {
+async fn a_session_database_and_a_stream_database_are_not_confused() {
     let fixture = Fixture::new();
     drop(SqliteStore::open(fixture.path()).await.unwrap());
     let streams = fixture.folder.path().join("other.db");

@@ -47,7 +47,7 @@ async fn a_slow_watcher_hears_the_last_status() {
 }
 
 #[tokio::test]
-async fn what_was_saved_before_is_current_for_a_new_watcher() {
+async fn a_new_watcher_gets_the_saved_status_first() {
     let fixture = Fixture::new().await;
     set_status(&fixture, Pending).await;
     let mut early = fixture.store.watch(&scope(), &"a".into()).unwrap();

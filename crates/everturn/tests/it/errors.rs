@@ -206,7 +206,7 @@ async fn app(model: impl everturn::ai::Model) -> Everturn {
 }
 
 #[tokio::test]
-async fn what_a_tool_fails_with_is_the_cause_of_the_failed_call() {
+async fn the_error_of_a_tool_is_the_source_of_the_failed_call() {
     for tool in [look.tool(), look_again.tool()] {
         let input = json!({"what": "ours"});
         assert_kept(&tool.run(&input).await.unwrap_err(), "no leeks on shelf 4");
@@ -219,7 +219,7 @@ async fn what_a_tool_fails_with_is_the_cause_of_the_failed_call() {
 }
 
 #[tokio::test]
-async fn what_a_turn_fails_with_reaches_its_caller() {
+async fn the_error_of_a_turn_reaches_its_caller() {
     let agent = app(OfflineModel::new())
         .await
         .custom_agent("agent", |session: AgentSession| async move {
@@ -239,7 +239,7 @@ async fn what_a_turn_fails_with_reaches_its_caller() {
 }
 
 #[tokio::test]
-async fn what_a_background_run_failed_with_is_kept_for_the_operator() {
+async fn the_error_of_a_background_run_is_kept_for_the_operator() {
     let agent = app(OfflineModel::new())
         .await
         .custom_agent("agent", |session: AgentSession| async move {

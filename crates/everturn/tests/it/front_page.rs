@@ -43,7 +43,7 @@ async fn a_conversation_is_streamed_resumed_and_saved() {
 }
 
 #[tokio::test]
-async fn a_turn_loop_of_ones_own_streams_keeps_state_and_makes_things() {
+async fn a_custom_turn_loop_streams_keeps_state_and_adds_artifacts() {
     let app = app(&["fn main() {}"]).await;
     let coder = app
         .custom_agent("coder", |session: AgentSession<Kitchen>| async move {

@@ -32,7 +32,7 @@ async fn start(store: &Arc<MemoryStore>, stuck: bool) -> (Everturn, Agent) {
 }
 
 #[test]
-fn an_application_goes_on_with_what_another_process_left() {
+fn an_application_takes_over_runs_of_a_process_that_died() {
     let store = Arc::new(MemoryStore::new());
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()

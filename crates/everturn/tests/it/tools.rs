@@ -81,7 +81,7 @@ async fn the_model_is_told_what_the_tool_is_for() {
 }
 
 #[tokio::test]
-async fn outside_a_session_there_is_none() {
+async fn outside_an_agent_a_tool_finds_no_session() {
     let error = stock.tool().run(json!({"item": "leeks"})).await.unwrap_err();
 
     assert_eq!(error.status(), Status::FailedPrecondition);

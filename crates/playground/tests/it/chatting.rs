@@ -185,7 +185,7 @@ fn a_background_run_is_awaited_before_the_program_ends() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_and_the_visit_goes_on() {
+fn a_failed_command_is_reported_and_the_visit_continues() {
     let transcript = visit(&["/dance", "/branch 7", "/resume 9", "/agent nobody", "Hello"]);
 
     assert!(

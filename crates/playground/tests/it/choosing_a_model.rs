@@ -186,7 +186,7 @@ fn the_first_that_is_there_is_taken_unless_another_is_named() {
 }
 
 #[test]
-fn a_model_that_cannot_be_asked_ends_with_advice() {
+fn an_unusable_model_ends_with_advice() {
     let run = |model: &str| {
         let output = playground()
             .args(["--model", model])

@@ -104,7 +104,7 @@ fn a_usual_port_that_is_taken_is_left_alone() {
 }
 
 #[test]
-fn what_cannot_be_meant_ends_with_advice() {
+fn invalid_arguments_end_with_advice() {
     let run = |options: &[&str]| {
         let mut command = playground();
         let output = command.args(options).stdin(Stdio::null()).output().unwrap();

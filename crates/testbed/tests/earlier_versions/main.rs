@@ -137,7 +137,7 @@ async fn invoke(agent: &Agent, init: AgentInit, input: impl Into<AgentInput>) ->
 }
 
 #[tokio::test]
-async fn everything_is_read_as_it_was_written() {
+async fn every_snapshot_is_read_as_it_was_written() {
     let expected = expected();
     for copy in Copy::all().await {
         let mut sessions = json!({});
