@@ -99,6 +99,7 @@ impl<S: CustomState> Agent<S> {
         if let Some(watch) = &self.watch {
             registry.register(Arc::new(watch.clone()))?;
         }
+        // Last, so that an agent whose name is taken is not recovered under it.
         recovery::register(registry, &self.definition);
         Ok(())
     }

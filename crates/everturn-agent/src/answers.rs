@@ -58,6 +58,8 @@ fn pending<'a>(
     found.ok_or_else(|| {
         let call = reference.filter(|reference| !reference.is_empty());
         let call = call.map_or_else(|| name.to_owned(), |reference| format!("{name}#{reference}"));
+        // Only the message depends on this search: a client that answers late must be told that from a wrong
+        // reference.
         let earlier = history
             .iter()
             .any(|message| message.tool_requests().any(|request| matches(&request)));

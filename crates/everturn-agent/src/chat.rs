@@ -187,6 +187,7 @@ impl<S: CustomState> Chat<S> {
         if let Some(state) = &output.state {
             self.kept = Some(state.clone());
             self.show(state);
+        // A failed turn is not part of the session, so the chat stays where it was.
         } else if output.finish_reason != Some(AgentFinishReason::Failed) {
             self.messages
                 .extend(input.message.clone().into_iter().chain(output.message.clone()));

@@ -96,6 +96,8 @@ impl io::Write for Hasher {
 fn hash(state: &SessionState) -> Result<Hashed> {
     let session = state.session_id.as_ref();
     let messages = &state.messages;
+    // The last message may carry the snapshot's id, which is left out. Only the part before it is kept for later
+    // hashes.
     let before_last = messages.truncate_to(messages.len().saturating_sub(1));
     let mut hasher = hash_messages(session, &before_last)?;
     if let Some(last) = messages.last() {
@@ -234,6 +236,7 @@ fn nearest(session: Option<&SessionId>, messages: &History) -> Option<(usize, Sh
         if let Some(found) = checkpoints(history).longest(session, history.len()) {
             return Some(found);
         }
+        // A fork continues the hash of its origin.
         position = history.lineage().parent();
     }
     None

@@ -145,6 +145,7 @@ impl InvocationCursor {
         turn: Option<OpenTurn>,
     ) -> Result<()> {
         self.taken_up = turn;
+        // The lease in the snapshot is already this worker's: the takeover has written it.
         self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
         self.tip = Some(Predecessor::of(run)?);
@@ -189,6 +190,8 @@ impl InvocationCursor {
         let taken = self
             .turn_lock
             .try_take(turn)
+            // This process may have committed a newer snapshot since the invocation opened: then the turn would fail
+            // at its commit, after all its work.
             .and_then(|guard| match self.turn_lock.tip() {
                 Some(tip) if Some(&tip) != self.tip_id() => {
                     Err(tip_moved(self.session_id(), self.tip_id(), Some(&tip)))
@@ -245,6 +248,7 @@ impl InvocationCursor {
 
     fn precondition(&self) -> Precondition {
         if self.is_exclusive() {
+            // The tip and not the parent: a resumed session may continue from an older, completed snapshot.
             Precondition::Tip(self.tip_id().cloned())
         } else {
             Precondition::None
@@ -266,6 +270,7 @@ impl InvocationCursor {
         Snapshot {
             parent_id: self.last().cloned(),
             updated_at: Some(created_at),
+            // Numbers follow the tip, not the parent, so that they are unique in the session.
             index: Some(next(self.tip.as_ref().and_then(|tip| tip.index))),
             turn_index: Some(self.next_turn()),
             event: Some(SnapshotEvent::TurnEnd),
@@ -359,6 +364,7 @@ impl InvocationCursor {
         self.turn_lock.committed(&saved.snapshot.snapshot_id);
         self.tip = Some(saved.predecessor.clone());
         self.at_tip = true;
+        // A pending snapshot is the tip, but the turns of its run still continue from its parent.
         if saved.snapshot.status == SnapshotStatus::Completed {
             self.last.clone_from(&self.tip);
         }

@@ -86,6 +86,7 @@ impl<S: CustomState> Definition<S> {
         let (Some(store), WorkerLoss::TakeOver { attempts }) = (&self.store, self.worker_loss) else {
             return recovery;
         };
+        // A heartbeat that is too long for the calendar never lapses.
         let expiry = SignedDuration::try_from(self.heartbeat.expiry).unwrap_or(SignedDuration::MAX);
         let Ok(moment) = self.clock.now().checked_sub(expiry) else {
             return recovery;
@@ -105,8 +106,10 @@ impl<S: CustomState> Definition<S> {
             let mut lost = Vec::new();
             for pending in page.items {
                 match LostRun::of(pending, &self.name) {
+                    // A run of this very process whose heartbeat is late is still alive: its own tasks hold it.
                     Ok(Some(run)) if !self.runs.contains(&run.scope, &run.id) => lost.push(run),
                     Ok(_) => {}
+                    // One unreadable run must not keep the others from being recovered.
                     Err(error) => recovery.failures.push(error),
                 }
             }
@@ -148,6 +151,7 @@ impl<S: CustomState> Definition<S> {
         attempts: u32,
     ) -> Result<Option<Recovered>> {
         let context = self.context_of(&lost);
+        // Checked before the takeover: a run must never continue with the rights of another tenant.
         if self.scope(&context) != lost.scope {
             return Err(Error::failed_precondition(format!(
                 "run '{}' of agent '{}' belongs to tenant '{}', and what it recorded of its caller does not say so: \
@@ -175,6 +179,7 @@ impl<S: CustomState> Definition<S> {
                 Ok(Some(Recovered::TakenOver(report)))
             }
             Err(hopeless) => {
+                // Leaving it pending would make every later poll take it over and fail again.
                 hopeless.give_up(&tenant, self.clock.now()).await?;
                 Ok(Some(Recovered::GivenUp(report)))
             }
@@ -206,6 +211,7 @@ impl<S: CustomState> Definition<S> {
                 },
             );
             if let Err(error) = resumed.await {
+                // The lease lapses again, and another worker finds the run.
                 tracing::error!(%error, "a run that cannot continue could not be ended as failed");
             }
         };

@@ -143,6 +143,7 @@ impl Follower {
             Standing::Over => (MOST_EPOCHS, true),
         };
         if !(is_over && self.is_complete) {
+            // A worker that sent nothing has no stream, so an epoch may be missing.
             for epoch in self.epoch + 1..=latest {
                 if self.open(epoch).await? {
                     return Ok(());

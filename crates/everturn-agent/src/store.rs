@@ -237,9 +237,11 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
                 "snapshot '{id}' cannot move to another session"
             )));
         }
+        // A rewrite may come from a peer that does not know session ids.
         if existing.session_id.is_some() {
             row.session_id.clone_from(&existing.session_id);
         }
+        // Other fields may change: labels and notes are put on finished snapshots.
         if existing.status.is_final() && existing.status != row.status {
             return Err(Error::failed_precondition(format!(
                 "snapshot '{id}' is final and keeps its status"

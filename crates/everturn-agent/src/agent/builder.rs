@@ -441,6 +441,7 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             name: &self.name,
             prompt_input: options.prompt_input.as_ref(),
         };
+        // After the cheap checks: an inline prompt is registered here, under the agent's name.
         let function = self.kind.into_function(&origin)?;
         Ok(Agent::new(Definition {
             name: self.name,

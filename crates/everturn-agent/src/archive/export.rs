@@ -99,6 +99,7 @@ impl Archive {
             (number, messages, other)
         };
         let mut best: Option<(usize, usize, SessionState)> = None;
+        // On a tie the first candidate stays: the parent before recently written snapshots.
         for (number, messages, other) in candidates.into_iter().map(shared) {
             if best.as_ref().is_none_or(|best| messages > best.1) {
                 best = Some((number, messages, other));

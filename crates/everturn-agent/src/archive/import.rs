@@ -86,6 +86,8 @@ impl Archive {
         session: SessionId,
         renamed: bool,
     ) -> Result<Imported> {
+        // A file is trusted only when it was read to its end. Until then it fills a session beside the one it
+        // replaces.
         let beside = SessionId::fresh();
         let mut intake = Intake::into_session(self, beside.clone(), Names::fresh()).await?;
         let read = self.read_entries(&mut lines, header, &mut intake).await;
@@ -93,6 +95,7 @@ impl Archive {
         let origins = intake.settle(read).await?;
 
         let moved = async {
+            // From here on a failure loses nothing: the error names the session that holds the import.
             self.tenant.delete(&Deletion::Session(session.clone())).await?;
             let names = if renamed { Names::fresh() } else { Names::Kept };
             let mut intake = Intake::into_session(self, session.clone(), names).await?;
@@ -142,6 +145,7 @@ impl Archive {
             let number = lines.number;
             let entry = match record.map_err(|error| unreadable(number, error))? {
                 Record::Entry(entry) => *entry,
+                // The counts show that no line is missing, which a valid last line alone does not.
                 Record::End(end) if end == counted && counted.snapshots > 0 => break,
                 Record::End(_) => {
                     return Err(unreadable(
@@ -151,6 +155,7 @@ impl Archive {
                 }
             };
             check_entry(&entry, header).map_err(|fault| unreadable(number, fault))?;
+            // Found here, so that the error names the line.
             if !seen.insert(entry.snapshot.snapshot_id.clone()) {
                 return Err(unreadable(number, "a snapshot of that id came before"));
             }
@@ -179,6 +184,7 @@ impl Archive {
                 recent.push_back((place, state));
             }
         }
+        // A file that was appended to by mistake is refused as a whole.
         while let Some(line) = lines.next().await? {
             if !line.is_empty() {
                 return Err(unreadable(lines.number, "there is more after the last line"));
@@ -195,6 +201,7 @@ impl Archive {
         intake: &Intake<'_>,
         line: usize,
     ) -> Result<SessionState> {
+        // Snapshots mostly continue from one of the last few, so the store is seldom read.
         if let Some((_, state)) = recent.iter().find(|(entry, _)| *entry == base.entry) {
             return Ok(state.clone());
         }
@@ -285,6 +292,7 @@ fn whole(entry: Entry, base: Option<SessionState>) -> Result<Snapshot, &'static 
             Field::PromptInput if state.prompt_input.is_none() => {
                 state.prompt_input.clone_from(&from.prompt_input);
             }
+            // A field that is both shared and given has two values, and the file does not say which counts.
             _ => return Err("it has and has not a part of its own"),
         }
     }

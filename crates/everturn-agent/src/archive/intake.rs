@@ -35,6 +35,7 @@ impl Names {
         // The run behind a pending snapshot belongs to the original: a worker that finds the copy must not run it
         // again.
         renamed.clear_background_run();
+        // A state without a session id stays without one, because the id is part of the hash.
         if let Some(state) = &mut renamed.state
             && state.session_id.is_some()
         {
@@ -42,10 +43,12 @@ impl Names {
         }
         renamed.snapshot_id = match (names.get(&snapshot.snapshot_id), &renamed.state) {
             (Some(name), _) => name.clone(),
+            // The session's id is part of the hash, so the copy has another id than the original.
             (None, Some(state)) if matches!(snapshot.verify(), Ok(true)) => SnapshotId::of_state(state)?,
             _ => SnapshotId::fresh(),
         };
         names.insert(snapshot.snapshot_id, renamed.snapshot_id.clone());
+        // A parent may arrive later or never. Its new id is chosen now and used if it does.
         renamed.parent_id = snapshot
             .parent_id
             .map(|parent| names.entry(parent).or_insert_with(SnapshotId::fresh).clone());
@@ -90,6 +93,7 @@ impl<'a> Intake<'a> {
     pub(super) async fn put(&mut self, snapshot: Snapshot) -> Result<Snapshot> {
         let snapshot = self.names.rename(snapshot, &self.session)?;
         let id = snapshot.snapshot_id.clone();
+        // Only the first write decides who begins the session; after it the session is this intake's.
         let precondition = if self.arrived.is_empty() {
             Precondition::Tip(None)
         } else {
@@ -110,6 +114,7 @@ impl<'a> Intake<'a> {
                     error
                 }
             })?;
+        // Noted before the answer is examined: whatever was written has to be deleted after a failure.
         self.arrived.push(id.clone());
         written.ok_or_else(|| Error::internal(format!("the store did not write snapshot '{id}'")))
     }

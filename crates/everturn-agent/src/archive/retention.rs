@@ -163,6 +163,7 @@ impl<'a> Judge<'a> {
     fn new(rules: &'a Retention, now: Timestamp, tip: Option<SnapshotId>) -> Self {
         let before = |age: Duration| {
             let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
+            // An age beyond the calendar deletes nothing.
             now.checked_sub(age).unwrap_or(Timestamp::MIN)
         };
         Self {
@@ -177,6 +178,7 @@ impl<'a> Judge<'a> {
 
     fn lets_go(&mut self, snapshot: &Snapshot) -> bool {
         let old = self.horizon.is_some_and(|horizon| snapshot.created_at < horizon);
+        // The first snapshot is the newest: if it is too old, all are.
         let over = *self.over.get_or_insert(old);
         let newer = if snapshot.orphaned {
             &mut self.orphaned

@@ -83,10 +83,12 @@ impl<S> AgentTask<S> {
             }
             let change = async {
                 match &mut statuses {
+                    // The snapshot is read after any change, so a missed status does no harm.
                     Some(statuses) => while statuses.next().await == Some(SnapshotStatus::Pending) {},
                     None => std::future::pending().await,
                 }
             };
+            // The time limit is needed in both cases: a run whose worker died changes nothing that could be pushed.
             tokio::select! {
                 () = change => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {}

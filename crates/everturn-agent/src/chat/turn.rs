@@ -100,6 +100,7 @@ impl<S: CustomState> Stream for ChatTurn<'_, S> {
                     if let Some(raw) = next {
                         return Poll::Ready(Some(Ok(this.chunk(raw))));
                     }
+                    // Waiting for the output consumes the connection.
                     let Progress::Streaming(connection) =
                         std::mem::replace(&mut this.progress, Progress::Over)
                     else {
@@ -113,6 +114,8 @@ impl<S: CustomState> Stream for ChatTurn<'_, S> {
                     let outcome = this.chat.conclude(&this.input, output);
                     let error = outcome.as_ref().err().cloned();
                     this.outcome = Some(outcome);
+                    // A failed turn ends the stream with its error, which stays in `outcome` for a caller of `output`
+                    // too.
                     return Poll::Ready(error.map(Err));
                 }
                 Progress::Over => return Poll::Ready(None),

@@ -104,15 +104,18 @@ async fn continue_from_existing(
     let found = tenant.get(&id, Detail::Metadata).await?;
     let found = found
         .ok_or_else(|| Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again")))?;
+    // On a linear timeline the existing snapshot has to become the tip, even if it was orphaned.
     if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
         session.move_tip_to(&found, tip).await?;
     }
+    // Nothing was written, so the store has not dropped the journals of the turns that the snapshot holds.
     if let Some(journal) = tenant.store().journal() {
         drop_journals(journal, tenant.scope(), journals).await;
     }
     Ok(Saved {
         predecessor: Predecessor::of(&found)?,
         snapshot: Snapshot {
+            // Equal to the stored state, and shared with the session instead of read again.
             state: snapshot.state,
             ..found
         },

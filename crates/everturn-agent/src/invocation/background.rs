@@ -86,6 +86,7 @@ impl RunWorker {
 
     pub(super) fn start_beats(&mut self) {
         let mut beats = interval_at(Instant::now() + self.every, self.every);
+        // A process that was asleep beats once when it wakes, not once for every missed interval.
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.beats = Some(beats);
     }
@@ -101,6 +102,7 @@ impl RunWorker {
     /// Waits until the run is aborted, or a heartbeat is due.
     pub(super) async fn next(&mut self) -> AgentEvent {
         tokio::select! {
+            // An abort that is already visible is handled before another heartbeat is written.
             biased;
             event = aborted(&mut self.statuses) => event,
             event = beat(self.beats.as_mut()) => event,
@@ -115,6 +117,7 @@ async fn aborted(statuses: &mut Option<StatusStream>) -> AgentEvent {
                 *statuses = None;
                 return Event::AbortSeen;
             }
+            // Other statuses need no answer here: a lost lease is noticed by the next heartbeat.
             Some(_) => {}
             None => *statuses = None,
         }
@@ -144,6 +147,7 @@ impl<S: CustomState> Driver<S> {
             status: SnapshotStatus::Pending,
             heartbeat_at: Some(snapshot.created_at.max(now)),
             event: Some(SnapshotEvent::InvocationEnd),
+            // Only if the parent snapshot does not hold the state at which the first input begins.
             state: self
                 .snapshots
                 .takeover
@@ -156,8 +160,10 @@ impl<S: CustomState> Driver<S> {
             attempts: 1,
             turns: self.turns.over(),
             inputs,
+            // A worker that takes over replays the turn that was under way, from its beginning.
             turn: self.journals.begun().filter(|_| self.turns.is_under_way()),
             context: self.definition.recorded_context(self.client.context()),
+            // Recorded only if it differs from the tenant under which the run is stored.
             tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != cursor.scope()),
             extra: JsonObject::new(),
         };
@@ -242,6 +248,7 @@ impl<S: CustomState> Driver<S> {
         let (cursor, run) = (self.cursor.as_ref()?, self.background.run.as_ref()?);
         let lease = run.lease;
         let written = cursor.change(run.snapshot.clone(), transition(lease, cursor.now()), journals);
+        // Created before the await, because the future must not borrow the driver.
         let found = cursor.read(run.snapshot.clone());
         let rewritten = async move {
             let is_written = written.await?.is_some();
@@ -257,6 +264,7 @@ impl<S: CustomState> Driver<S> {
                 tracing::warn!(%error, "a sign of life was not written");
                 Rewritten {
                     is_written: false,
+                    // A failed write says nothing about the lease: the next heartbeat, or the next record, finds out.
                     hold: Hold::Kept,
                 }
             })

@@ -78,6 +78,7 @@ impl Client {
         let may_be_handed_off = self.answer.is_some() && !self.detached;
         let answer = self.answer.as_mut().filter(|_| self.followed);
         tokio::select! {
+            // Input before departure: a detach that was sent before the client left is accepted.
             biased;
             event = next_input(&mut self.inputs, &mut self.detached) => event,
             () = &mut self.handed_off, if may_be_handed_off => {
@@ -118,6 +119,8 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
         }
         Some(input) if input.is_detach() => {
             let mut riding = vec![input];
+            // All inputs that have arrived belong to the run. Those after the detach would otherwise be lost with the
+            // connection.
             while let Some(Some(more)) = source.next().now_or_never() {
                 riding.push(more);
             }
@@ -226,6 +229,7 @@ impl Wire {
         loop {
             if let Some((sending, _)) = &mut self.sending {
                 let sent = sending.await;
+                // The receipt goes with it, which releases the code that waits for this chunk.
                 self.sending = None;
                 if let Err(error) = sent {
                     return WireEvent::Broken(error);

@@ -108,6 +108,8 @@ impl<S: CustomState> Driver<S> {
     /// commands, then the function: so a detach that could be read wins over everything.
     async fn next(&mut self) -> Happened {
         tokio::select! {
+            // The order is part of the contract with the machine, see "What the driver raises" there. All futures
+            // here may be dropped at any await without losing anything.
             biased;
             event = self.client.next() => Happened::Event(event),
             Some(written) = self.writes.next() => Happened::Written(written),
@@ -186,6 +188,7 @@ impl<S: CustomState> Driver<S> {
     /// Passes a chunk on to the client or, after a detach, to the watchers of the run.
     pub(super) fn show(&mut self, signal: ChunkSignal) -> Option<AgentEvent> {
         let ChunkSignal { chunk, taken } = signal;
+        // A transform is user code: it does not run for a chunk that nobody can receive.
         let unheard = self.wire.is_silent() && !self.broadcast.wants();
         let transform = self.definition.stream_transform.as_ref();
         let shown = match chunk.filter(|_| !unheard) {
@@ -193,6 +196,7 @@ impl<S: CustomState> Driver<S> {
             None => Ok(None),
         };
         match shown {
+            // After a detach the wire is silent and chunks are for the watchers of the run.
             Ok(chunk) if self.wire.is_silent() => self.broadcast.queue(chunk.as_ref(), taken),
             Ok(chunk) => self.wire.queue(chunk, taken),
             Err(error) => return Some(self.hide(error)),
@@ -207,6 +211,7 @@ impl<S: CustomState> Driver<S> {
     }
 
     fn returned(&mut self, result: Result<AgentResult>) -> AgentEvent {
+        // The machine needs the outcome, not the result, which waits here for the output.
         let event = Event::Returned(result.as_ref().map(|_| ()).map_err(Clone::clone));
         self.result = Some(result);
         event
@@ -226,6 +231,7 @@ impl<S: CustomState> Driver<S> {
                 Event::PendingWritten
             }
             Written::Pending(Err(error)) => {
+                // The chunks that waited for the run's stream have no stream to go to.
                 self.broadcast.close();
                 Event::PendingFailed(error)
             }
@@ -239,6 +245,7 @@ impl<S: CustomState> Driver<S> {
                 Event::FinalizeFailed(error)
             }
             Written::Progress(progress) => {
+                // The recorded state holds these turns, so a takeover does not replay them.
                 if progress.is_written {
                     self.journals.begin();
                 }
@@ -299,6 +306,7 @@ impl<S: CustomState> Driver<S> {
             Command::RecordProgress { inputs } => self.record_progress(inputs),
             Command::StartHeartbeat => self.background.start_beats(),
             Command::StopHeartbeat => self.background.stop_beats(),
+            // The stream begins with the current status, so an abort from before the subscription is not missed.
             Command::SubscribeStatus => {
                 let statuses = self
                     .cursor
@@ -314,6 +322,7 @@ impl<S: CustomState> Driver<S> {
                 let output = self.output(resolution);
                 self.client.answer(output);
             }
+            // The function may have left tasks behind, which hold the session's outbox.
             Command::Release => {
                 self.outbox.silence();
                 self.outbox.end(Error::cancelled("the invocation is over"));
@@ -328,6 +337,7 @@ impl<S: CustomState> Driver<S> {
         let answer = match cursor.take_lock(&self.turns.reserve()) {
             Ok(LockAnswer::Granted) => Event::LockGranted,
             Ok(LockAnswer::Queued(turn)) => {
+                // Waiting is an event of its own: meanwhile the client may leave or detach.
                 self.lock_queue = Some(turn.wait().boxed());
                 return;
             }
@@ -349,6 +359,8 @@ impl<S: CustomState> Driver<S> {
         match taken {
             Ok(()) => Event::LockGranted,
             Err(error) => {
+                // The lock may have been granted before the state could not be loaded; keeping it would block the
+                // session.
                 self.release_lock();
                 Event::LockRefused(error)
             }

@@ -118,6 +118,7 @@ impl TurnEffect {
         F: FnOnce(EffectId) -> Fut,
         Fut: Future<Output = HandlerResult<T>>,
     {
+        // Without a journal there is nothing to replay; the identity is still unique.
         let Some(journal) = self.journal else {
             return Ok(work(EffectId::fresh()).await?);
         };
@@ -130,6 +131,7 @@ impl TurnEffect {
                 Reconciliation::Unknown => return Err(unknown(&self.name, &id)),
                 Reconciliation::Happened(output) => {
                     let outcome = finished(output);
+                    // Recorded like a live outcome, so that a further attempt does not reconcile again.
                     journal.ended(&id, &outcome).await?;
                     Some(outcome)
                 }
@@ -152,6 +154,7 @@ where
     Fut: Future<Output = HandlerResult<T>>,
 {
     journal.started(&id).await?;
+    // Generations inside the effect are part of it and need no journal of their own.
     let inside = journal.enter(&id, without_journal(context));
     match inside.scope(async { work(id.clone()).await }).await {
         Ok(output) => {
@@ -161,6 +164,7 @@ where
         }
         Err(error) => {
             let error = Error::from(error);
+            // The work itself reported the error, so the effect may be repeated.
             journal.failed(&id, &error, true).await;
             Err(error)
         }

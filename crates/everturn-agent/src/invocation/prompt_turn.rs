@@ -40,10 +40,12 @@ async fn prompt_turn<S: CustomState>(
     check_input(turn.input(), &history)?;
     let input = turn.prompt_input().unwrap_or(input);
     let session = turn.session().clone();
+    // A closure, so that the state is serialised only for templates that read it.
     let context = with_prompt_state(turn.context().clone(), move || session.custom_json());
     let observed = Arc::new(OnceLock::from(history.clone()));
     let context = ConversationObserver::install(&turn, &observed, context);
     let answers = answers(turn.input());
+    // Answers continue the interrupted turn, and so does an input without a message.
     let (conversation, since) = if answers.is_some() || turn.input().message.is_none() {
         at_the_interrupted_turn(&history)
     } else {
@@ -63,6 +65,7 @@ async fn prompt_turn<S: CustomState>(
         .emitter(turn.emitter())
         .allow_blocked();
     if let Some(answers) = answers {
+        // Before anything runs: a forged answer must not reach a tool.
         validate_answers(&history, answers)?;
         generate = generate.answers(answers.clone());
     }
@@ -92,6 +95,7 @@ fn check_input(input: &AgentInput, history: &History) -> Result<()> {
             message.role()
         )));
     }
+    // A tool response in a message would be a forged result.
     let is_tool_part =
         |part: &Part| matches!(part.kind(), PartKind::ToolRequest(_) | PartKind::ToolResponse(_));
     if message.content().iter().any(is_tool_part) {
@@ -142,6 +146,7 @@ pub(super) fn conversation_so_far<S: CustomState>(
 ) -> Messages {
     let mut conversation = conversation_of(request, history);
     let present = turn.messages();
+    // If the session's messages were replaced meanwhile, there is no common beginning to append after.
     if present.shared_prefix(history) == history.len() {
         conversation.extend(present.since(history.len()).cloned());
     }

@@ -84,12 +84,14 @@ impl Snapshots {
 impl<S: CustomState> Driver<S> {
     pub(super) fn commit_turn(&mut self) {
         let state = self.session.state();
+        // Without a store a failed invocation returns this state, from which the client continues.
         if self.cursor.is_none() {
             self.last_good = Some(state.clone());
         }
         match self.save(SnapshotEvent::TurnEnd, state) {
             Ok(true) => {}
             Ok(false) => {
+                // The next snapshot holds this turn too, so it is counted into that snapshot's turn index.
                 self.snapshots.unsaved_turns += 1;
                 if let Some(cursor) = &mut self.cursor {
                     cursor.turn_ended(true);
@@ -142,6 +144,7 @@ impl<S: CustomState> Driver<S> {
         let Some(cursor) = &self.cursor else {
             return Ok(false);
         };
+        // The cursor counts the turns of snapshots only.
         let next_turn = cursor.next_turn() + self.snapshots.unsaved_turns;
         let turn_index = match event {
             // The end of an invocation belongs to the turn before it, if there was one.
@@ -230,6 +233,8 @@ impl<S: CustomState> Driver<S> {
         };
         if let Some(cursor) = &mut self.cursor {
             cursor.wrote(&saved);
+            // The journal's guard expects the tip that the turn continued from, and this invocation itself has moved
+            // it.
             self.journals.tip_moved(cursor.tip_id());
         }
         let Saved { snapshot, is_new, .. } = *saved;
@@ -242,11 +247,13 @@ impl<S: CustomState> Driver<S> {
         }
         self.snapshots.written = snapshot.state;
         self.snapshots.unsaved_turns = 0;
+        // With content ids the snapshot may have existed before; then there is no new one to report.
         if is_new {
             self.report(&snapshot.snapshot_id, event);
         }
         match event {
             SnapshotEvent::TurnEnd => {
+                // The store dropped the records together with writing the snapshot.
                 self.journals.begin();
                 self.turns.committed(snapshot.snapshot_id);
                 Event::TurnCommitted(Commit::Snapshot)

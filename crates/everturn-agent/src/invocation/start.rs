@@ -36,10 +36,12 @@ pub(crate) async fn invoke<S: CustomState>(
     emitter: Emitter<AgentStreamChunk>,
     context: Context,
 ) -> Result<AgentOutput> {
+    // Nothing runs and nothing is written before the init was accepted.
     let opening = open(&definition, init, &context).await?;
     SpanRecorder::current().session_id(opening.session_id.as_str());
     let (answer, outcome) = oneshot::channel();
     let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer)?;
+    // In a task of its own: dropping the caller's future must not drop work that was detached.
     definition
         .invocations
         .spawn(driver.run().instrument(tracing::Span::current()));

@@ -65,6 +65,8 @@ impl KnownEffects {
                 let requests = response.message.iter().flat_map(Message::tool_requests);
                 for (position, request) in requests.enumerate() {
                     let call = call_of(request);
+                    // The occurrence is 0: a position in a reply occurs once, unlike a call that the turn's own code
+                    // may repeat.
                     let id = effect_id(&self.key, &call_fingerprint(Some(&effect), position, &call), 0);
                     note(&mut self.asked, call, id);
                 }
@@ -91,9 +93,11 @@ impl KnownEffects {
                 known.changes = changes;
             }
             Entry::Failed { effect } => {
+                // The tool said that nothing happened, so the call may be made again under the same identity.
                 self.calls.remove(&effect);
             }
             Entry::Abandoned => {
+                // The next attempt must ask the model again, because these replies led to the dead end.
                 self.replies.clear();
                 self.calls.retain(|_, known| known.must_not_repeat);
             }
@@ -124,6 +128,7 @@ impl KnownEffects {
                     call,
                     reply,
                     outcome,
+                    // The snapshot already holds these changes; making them again would double them.
                     changes: Vec::new(),
                 });
             }
@@ -135,6 +140,7 @@ impl KnownEffects {
     /// that the reply asked for, in the order in which these ended.
     pub(super) fn meet_model(&mut self, fingerprint: &str) -> (EffectId, Option<ModelResponse>, Vec<Change>) {
         let id = self.next(fingerprint);
+        // Moved out, not cloned: an attempt comes to an identity once.
         let Some(response) = self.replies.remove(&id) else {
             return (id, None, Vec::new());
         };
@@ -147,6 +153,7 @@ impl KnownEffects {
                 Some((*number, std::mem::take(&mut known.changes)))
             })
             .collect();
+        // Concurrent calls changed the session in the order in which they ended, which a replay has to repeat.
         ended.sort_by_key(|(number, _)| *number);
         let changes = ended.into_iter().flat_map(|(_, changes)| changes).collect();
         (id, Some(response), changes)
@@ -186,6 +193,7 @@ impl KnownEffects {
     /// path and does not reach that identity itself.
     fn begun_before(&self, own: &EffectId, call: &str) -> Option<EffectId> {
         let asked = self.asked.get(call)?;
+        // An earlier attempt asked for it under this very identity, so the attempts have not diverged.
         if asked.contains(own) {
             return None;
         }

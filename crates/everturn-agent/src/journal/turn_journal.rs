@@ -120,10 +120,12 @@ impl TurnJournal {
             }
             Ok(())
         };
+        // Once per attempt, however many effects begin at the same time; a failed reading is tried again by the next.
         self.taken_up.get_or_try_init(|| read).await.copied()
     }
 
     async fn append(&self, entry: Entry) -> Result<()> {
+        // Old journals are swept by turns that write, so that turns without tools cost nothing.
         let is_first = !self.writer.has_written();
         self.writer.append(entry).await?;
         if is_first {
@@ -165,6 +167,7 @@ impl TurnJournal {
             live.calls.insert(met.id.clone(), started);
             met
         };
+        // Outside the lock: the session has locks of its own.
         self.change_again(&changes)?;
         Ok((id, record))
     }
@@ -200,6 +203,8 @@ impl TurnJournal {
             return false;
         }
         let (status, by_tool) = if error.is(reason::TOOL_FAILED) {
+            // The generation reports every failed tool as `INTERNAL`; the tool's own status says whether a retry may
+            // help.
             (self.live().failure.unwrap_or(error.status()), true)
         } else {
             (error.status(), false)
@@ -228,10 +233,13 @@ impl EffectJournal for TurnJournal {
 
     async fn replied(&self, id: &EffectId, response: &ModelResponse) -> Result<()> {
         let mut requests = response.message.iter().flat_map(Message::tool_requests);
+        // A final reply without tools is committed with the turn's snapshot. It is recorded only after other records,
+        // so that their replay reaches the same end.
         if requests.next().is_none() && !self.writer.has_written() {
             return Ok(());
         }
         let response = ModelResponse {
+            // The request is known from the conversation and would store it a second time.
             request: None,
             ..response.clone()
         };
@@ -299,6 +307,7 @@ impl EffectJournal for TurnJournal {
             let call = live.calls.remove(id);
             call.is_some_and(|call| call.has_begun)
         };
+        // Nothing was recorded of a call that has not begun, and a call that was cut short may have taken effect.
         if !(has_begun && by_itself) {
             return;
         }

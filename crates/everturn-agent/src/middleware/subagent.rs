@@ -48,6 +48,7 @@ impl Errand<'_> {
         let key = ActionType::AGENT.key(self.agent);
         let action = self.registry.lookup(&key).await?;
         let action = action.ok_or_else(|| Error::not_found(format!("there is no agent '{}'", self.agent)))?;
+        // An agent with a store refuses a state, and has its own session for the task.
         let is_client_managed = action
             .descriptor()
             .metadata
@@ -63,6 +64,7 @@ impl Errand<'_> {
             ..AgentInit::default()
         };
         let input = AgentInput::message(self.task.clone());
+        // An agent that another plugin registered is reached through JSON.
         match downcast::<AgentAction>(action.clone()) {
             Some(agent) => {
                 let connection = agent.connect_in(init, context);
@@ -93,6 +95,7 @@ impl Errand<'_> {
                 content: self.inline.then(|| artifact.content_text()),
             })
             .collect();
+        // Kept under the run's own names, so that two runs of one agent do not replace each other's artifacts.
         if let Some(session) = SessionHandle::of(context) {
             session.add_artifacts(made);
         }

@@ -91,6 +91,7 @@ impl Target {
     fn copy_of(&mut self, path: &str) -> Result<Value, PatchError> {
         let source = self.read(path)?;
         let allowance = MAX_COPIED_BYTES - self.copied;
+        // Measured before the copy is made, because a hostile patch doubles the document with each copy.
         let cost = cost_within(source, allowance).ok_or(PatchError::TooLarge)?;
         let copy = source.clone();
         self.copied += cost;
@@ -129,6 +130,7 @@ impl Target {
 
     fn set(&mut self, path: &str, value: Value, placement: Placement) -> Result<(), PatchError> {
         let tokens = pointer::tokens(path)?;
+        // Before anything is built: dropping a value that is too deep would overflow the stack.
         if tokens.len() > MAX_DEPTH || !fits_within(&value, MAX_DEPTH - tokens.len()) {
             return Err(PatchError::TooDeep(path.to_owned()));
         }

@@ -25,6 +25,7 @@ impl LostRun {
     /// `DATA_LOSS` if the worker's notes cannot be read.
     pub(super) fn of(pending: PendingRun, agent: &str) -> Result<Option<Self>> {
         let run = pending.snapshot.background_run()?;
+        // The store may hold runs of other agents, and pending snapshots of other frameworks without these notes.
         let Some(run) = run.filter(|run| run.agent == agent).cloned() else {
             return Ok(None);
         };
@@ -101,6 +102,7 @@ impl TakenRun {
             None => None,
         };
         let begun_after = parent.as_ref().and_then(|parent| parent.state.clone());
+        // The recorded state wins: turns of the run may have ended since the parent.
         let state = match (snapshot.state.take().or(begun_after), &snapshot.parent_id) {
             (Some(state), _) => state,
             (None, None) => SessionState::default(),

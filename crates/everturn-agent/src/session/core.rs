@@ -135,6 +135,7 @@ impl<S: CustomState> Core<S> {
     pub(crate) fn reload(&self, mut state: SessionState) -> Result<()> {
         let custom = decode_custom(state.custom.as_deref())?;
         state.session_id = Some(self.session_id.clone());
+        // A user's change that is under way began on the old state and must not overwrite the new one.
         let _changing = (self.patcher.enter(CUSTOM), self.messages.enter(MESSAGES));
         *lock(&self.live) = Live {
             state,
@@ -180,6 +181,7 @@ impl<S: CustomState> Core<S> {
         let _changing = self.messages.enter(MESSAGES);
         let mut live = lock(&self.live);
         let present = &live.state.messages;
+        // Messages that were added since the snapshot are kept after the named one.
         if present.shared_prefix(saved) == saved.len() {
             let mut messages = named.clone();
             messages.extend(present.since(saved.len()).cloned());
@@ -220,12 +222,14 @@ impl<S: CustomState> Core<S> {
     /// Changes the custom state, all or nothing, and tells the client.
     pub(super) fn update_custom<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
         let mut patcher = self.patcher.enter(CUSTOM);
+        // A copy: if `change` panics, or its result is not JSON, the live state is untouched.
         let mut custom = self.custom();
         let answer = change(&mut custom);
         match serde_json::to_value(&custom) {
             Ok(document) => {
                 let state = {
                     let mut live = lock(&self.live);
+                    // A replay repeats the change as a patch, because it does not run the code that made it.
                     if let Some(changes) = Changes::current(&self.session_id) {
                         changes.note(Change::Custom(JsonPatch::diff(&live.document(), &document)));
                     }
@@ -243,6 +247,7 @@ impl<S: CustomState> Core<S> {
     }
 
     fn publish(&self, patcher: &mut Patcher, state: SessionState) {
+        // The transform is user code, which need not run for nobody.
         if self.publisher.is_silenced() {
             return;
         }
@@ -271,6 +276,7 @@ impl<S: CustomState> Core<S> {
                 changes.note(Change::Artifact(artifact.clone()));
             }
             put(Arc::make_mut(&mut live.state.artifacts), artifact.clone());
+            // Under the lock, so that chunks leave in the order of the changes. Posting never waits.
             self.publisher.post(AgentStreamChunk::artifact(artifact));
         }
     }
@@ -313,6 +319,7 @@ impl<S: CustomState> Core<S> {
         let mut patcher = self.patcher.enter(CUSTOM);
         let state = {
             let mut live = lock(&self.live);
+            // Relative to the live document, so that changes of other calls since then stay.
             let document = patch.apply(&live.document()).map_err(Error::foreign)?;
             live.custom = decode_custom(Some(&document))?;
             live.state.custom = Some(Arc::new(document));
@@ -332,6 +339,7 @@ impl<S> Live<S> {
             .ahead
             .messages
             .as_ref()
+            // Sharing with the turn's latest snapshot means that the next one stores only the messages after it.
             .filter(|ahead| shared_prefix(ahead, &wanted) > shared_prefix(present, &wanted));
         adopt(nearest.unwrap_or(present), &wanted)
     }
@@ -355,6 +363,7 @@ fn shared_prefix(current: &History, wanted: &Messages) -> usize {
                 let same = |(index, message): &(usize, &Message)| {
                     current
                         .get(kept + index)
+                        // By identity: comparing contents would cost the length of the conversation.
                         .is_some_and(|mine| mine.is_same(message))
                 };
                 (run.iter().enumerate().take_while(same).count(), run.len())
@@ -363,6 +372,7 @@ fn shared_prefix(current: &History, wanted: &Messages) -> usize {
                 history.shared_prefix(current).saturating_sub(from),
                 history.len() - from,
             ),
+            // A history that begins elsewhere shares nothing in place. The 1 ends the search.
             Segment::History { .. } => (0, 1),
         };
         kept += within;

@@ -100,6 +100,8 @@ impl Transition {
                 snapshot,
                 named_by_content,
             } => match current.filter(|_| *named_by_content) {
+                // The id is the hash of the state, so the stored snapshot is this one and nothing needs to be
+                // written.
                 Some(current) => check_same_state(current, snapshot).map(|()| None),
                 None => Ok(Some(Snapshot::clone(snapshot))),
             },
@@ -119,6 +121,7 @@ impl Transition {
                 Some(run) => finish(run, *lease, end, *now),
                 None => Ok(None),
             },
+            // An abort needs no lease: clients may abort a run whichever worker holds it.
             Self::Abort { now } => Ok(pending(current).map(|run| Snapshot {
                 status: SnapshotStatus::Aborted,
                 updated_at: Some(*now),
@@ -153,6 +156,7 @@ impl Transition {
                     .map(|snapshot| without_rewind(snapshot, *orphaned)))
             }
             Self::FinishRewind { rewind, orphaned } => match current {
+                // Another rewind may have been decided since, and must not be removed with this one.
                 Some(tip) if tip.unfinished_rewind()? == Some(rewind) => {
                     Ok(Some(without_rewind(tip, *orphaned)))
                 }
@@ -166,6 +170,7 @@ impl Transition {
                 if !annotation.write_on(&mut annotated)? {
                     return Ok(None);
                 }
+                // The clocks of processes differ: an annotation must not make a snapshot older than it was.
                 annotated.updated_at = current.updated_at.max(Some((*now).max(current.created_at)));
                 Ok(Some(annotated))
             }
@@ -195,6 +200,7 @@ fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option
     noted.attempts = 1;
     noted.turns = progress.turns;
     noted.inputs.clone_from(&progress.inputs);
+    // The first input that is left has not begun, so no journal belongs to it.
     noted.turn = None;
     let mut run = Snapshot {
         heartbeat_at: Some(now),
@@ -209,6 +215,7 @@ fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option
 fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<Option<Snapshot>> {
     let is_unfinished = match run.status {
         SnapshotStatus::Pending => true,
+        // An abort sets the status alone. The worker adds the finish reason once, when its function has returned.
         SnapshotStatus::Aborted => run.finish_reason != Some(AgentFinishReason::Aborted),
         _ => false,
     };
@@ -233,6 +240,7 @@ fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<
 }
 
 fn take_over(run: &Snapshot, lapsed: Lease, attempts: u32, now: Timestamp) -> Result<Option<Snapshot>> {
+    // Another worker may have been faster: then the lease is no longer the one that lapsed.
     let Some(noted) = run.background_run()?.filter(|noted| noted.lease == lapsed) else {
         return Ok(None);
     };
@@ -261,6 +269,7 @@ fn failed(run: &Snapshot, error: &Error, now: Timestamp) -> Snapshot {
         ..run.clone()
     };
     last.clear_background_run();
+    // Clearing the run removes the state that was kept for its next worker, and here it is the best result there is.
     last.state.clone_from(&run.state);
     last
 }

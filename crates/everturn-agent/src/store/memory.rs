@@ -100,6 +100,7 @@ impl MemoryStore {
         let mut scopes = self.tenants();
         let tenant = scopes.entry(scope.clone()).or_default();
         let existing = tenant.rows.get(id).map(AsRef::as_ref);
+        // The mutation runs under the lock. It must be pure, so it cannot wait or come back to the store.
         let Some(row) = mutation.apply(existing)? else {
             return Ok(None);
         };
@@ -130,6 +131,7 @@ impl Tenant {
     }
 
     fn write(&mut self, row: &Snapshot) {
+        // A rewrite may move the row in every index, so it is removed before it is inserted.
         self.unlink(&row.snapshot_id);
         let position = (row.created_at, row.snapshot_id.clone());
         if let Some(session) = &row.session_id {
@@ -142,6 +144,7 @@ impl Tenant {
             self.pending.insert(row.snapshot_id.clone());
         }
         if let Some(watched) = self.watched.get(&row.snapshot_id) {
+            // Heartbeats rewrite the row and must not wake its watchers.
             watched.send_if_modified(|status| std::mem::replace(status, row.status) != row.status);
         }
         self.rows.insert(row.snapshot_id.clone(), Box::new(row.clone()));
@@ -223,6 +226,7 @@ fn page<'a, T>(
     };
     let mut kept = positions.filter_map(|position| Some((position, take(position)?)));
     let page: Vec<_> = kept.by_ref().take(size).collect();
+    // One more item than the page is looked at, so that the last page has no cursor.
     let next = kept
         .next()
         .and_then(|_| page.last())

@@ -20,6 +20,7 @@ impl StoredSession {
     /// The store's own errors; `DATA_LOSS` if the unfinished rewind cannot be read.
     pub(crate) async fn tip(&self, detail: Detail) -> Result<Option<Snapshot>> {
         let tenant = self.tenant();
+        // After a rewind is finished the latest may be another snapshot, with a rewind of its own.
         loop {
             let latest = tenant.store().latest(tenant.scope(), self.id(), detail).await?;
             let Some(latest) = latest else {
@@ -39,6 +40,7 @@ impl StoredSession {
         let mut seen = HashSet::new();
         let mut next = Some(to.clone());
         let mut fork = None;
+        // Stored parents may form a cycle, which must not be followed for ever.
         while let Some(id) = next.take().filter(|id| seen.insert(id.clone())) {
             let Some(ancestor) = self.tenant().get(&id, Detail::Metadata).await? else {
                 break;
@@ -58,6 +60,7 @@ impl StoredSession {
     /// # Errors
     /// `ABORTED` if `tip` is not the latest snapshot any more; the store's own errors.
     pub(crate) async fn move_tip_to(&self, snapshot: &Snapshot, tip: &SnapshotId) -> Result<()> {
+        // Reading the tip also finishes an earlier rewind, of which two must not overlap.
         let latest = self.tip(Detail::Metadata).await?;
         let latest_id = latest.as_ref().map(|latest| &latest.snapshot_id);
         let Some(tip) = latest.as_ref().filter(|latest| latest.snapshot_id == *tip) else {
@@ -71,6 +74,7 @@ impl StoredSession {
             rewind: rewind.clone(),
             recovers,
         };
+        // Compared inside the commit: a turn elsewhere may have moved the tip since it was read.
         let at_tip = Precondition::Tip(Some(tip.snapshot_id.clone()));
         let decided = self
             .tenant()

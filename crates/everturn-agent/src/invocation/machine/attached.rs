@@ -75,6 +75,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
 
     pub(super) fn handle(self, event: Event<I, E>) -> Step<I, E> {
         match event {
+            // While a snapshot is in flight the function's events are only noted: each snapshot is the child of the
+            // one before, so the next one cannot be begun.
             Event::RoundEnded | Event::TurnEnded(_) | Event::NextInput | Event::Returned(_)
                 if matches!(self.function, Function::Saving(..)) =>
             {
@@ -169,6 +171,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         if !matches!(self.function, Function::Locking(_)) {
             return Step::to(self);
         }
+        // The turn loop waits for an answer in both cases.
         let told = Command::FailTurn(error.clone());
         self.function = Function::Between;
         if self.begun > 0 {
@@ -185,6 +188,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             return Step::to(self);
         }
         self.function = Function::Between;
+        // The turn did not begin. A later refusal of the lock may still be the invocation's first event.
         self.begun -= 1;
         self.queue.push_front(input);
         Step::to(self).emit(Command::ReleaseLock)
@@ -196,6 +200,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
                 self.function = Function::Saving(input, Saving::begin());
                 Step::to(self).emit(Command::CommitRound)
             }
+            // A generation outside a running turn cannot become a snapshot, and must not wait for one.
             _ => Step::to(self).emit(Command::SettleRound(Ok(()))),
         }
     }
@@ -214,6 +219,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         };
         self.function = Function::Between;
         let next = match turn {
+            // Rounds of concurrent generations get their snapshots one after the other.
             TurnMeanwhile::Running if waiting > 0 => {
                 let saving = Saving {
                     waiting: waiting - 1,
@@ -322,6 +328,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         if let Err(cause) = self.store.admit_detach() {
             return self.stop(cause);
         }
+        // Inputs that wait were accepted before the detach and become part of the run.
         self.queue.extend(inputs);
         let step = match self.function {
             Function::Between => Detaching::begin(Meanwhile::Running, self.queue),
@@ -331,6 +338,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             Function::Saving(input, saving) => Detaching::await_round(input, saving, self.queue),
             Function::Committing(meanwhile) => Detaching::await_commit(meanwhile, self.queue),
         };
+        // First of all: after a detach the client gets its output and no further chunk.
         step.preceded_by([Command::SuppressWire])
     }
 

@@ -45,6 +45,7 @@ impl<I: Clone> Background<I> {
 
     pub(super) fn handle<E>(mut self, event: Event<I, E>) -> Step<I, E> {
         match event {
+            // A request in any other state is being answered already.
             Event::NextInput if self.function == Function::Between => self.ask(),
             Event::ProgressRecorded if self.function == Function::Recording => self.feed(),
             Event::TurnRefused(input) if self.function == Function::InTurn => {
@@ -52,11 +53,13 @@ impl<I: Clone> Background<I> {
                 self.queue.push_front(input);
                 Step::to(self)
             }
+            // The outcome is not recorded: a failed turn ends the run only if the function returns its error.
             Event::TurnEnded(_) if self.function == Function::InTurn => {
                 self.function = Function::Between;
                 self.unrecorded = true;
                 Step::to(self).emit(Command::SettleTurn(Ok(())))
             }
+            // A run has one snapshot, so its rounds are not saved and the generation continues at once.
             Event::RoundEnded => Step::to(self).emit(Command::SettleRound(Ok(()))),
             Event::HeartbeatDue => Step::to(self).emit(Command::Beat),
             Event::AbortSeen => self.wind_down(WindingDown::Aborted),

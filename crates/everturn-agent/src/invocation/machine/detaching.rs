@@ -87,6 +87,7 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
             return Self::handle_while_saving(input, saving, self.queue, self.client_gone, event);
         }
         match (&mut self.awaits, event) {
+            // A background run has no snapshots inside its turns.
             (_, Event::RoundEnded) => {
                 return Step::to(self).emit(Command::SettleRound(Ok(())));
             }
@@ -103,6 +104,8 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
             (_, Event::NextInput) => self.function = Meanwhile::Asking,
             (_, Event::Returned(result)) => self.function = Meanwhile::Returned(result),
             (_, Event::ClientGone(_)) => self.client_gone = true,
+            // The turn gets no snapshot: the pending one lists its input, and progress is recorded before the next
+            // turn.
             (Awaits::Pending(turn @ TurnAtDetach::Running), Event::TurnEnded(_)) => {
                 *turn = TurnAtDetach::Ended;
                 return Step::to(self).emit(Command::SettleTurn(Ok(())));
@@ -172,6 +175,7 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
 
     fn write_pending(mut self, running: Option<I>) -> Step<I, E> {
         if let Meanwhile::Returned(_) = self.function {
+            // Nobody can run the inputs of a function that has returned.
             self.queue.clear();
         }
         let inputs = running.into_iter().chain(self.queue.iter().cloned()).collect();
@@ -184,6 +188,7 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
             Meanwhile::Running => Step::to(background),
             Meanwhile::Asking => background.ask(),
             Meanwhile::Returned(result) => {
+                // The client is answered first: its detach was accepted, whatever became of the work.
                 return Finalizing::begin(result.into())
                     .preceded_by([Command::Resolve(Resolution::Detached)]);
             }

@@ -82,6 +82,7 @@ impl<E: Clone> Stopping<E> {
                 let cancel = self.cancel();
                 Step::to(self)
                     .emit(cancel)
+                    // The turn loop waits for an answer and would never return without one.
                     .emit(Command::EndInput(EndOfInput::Cancelled))
             }
             Meanwhile::Returned(result) => {
@@ -103,6 +104,7 @@ impl<E: Clone> Stopping<E> {
             Event::NextInput => Step::to(self).emit(Command::EndInput(EndOfInput::Cancelled)),
             Event::RoundEnded => self.pass_round(),
             Event::TurnEnded(outcome) => self.end_turn(outcome),
+            // The input is discarded with the invocation.
             Event::TurnRefused(_) => Step::to(self).emit(Command::ReleaseLock),
             Event::TurnCommitted(_) | Event::RoundCommitted(_) | Event::EndCommitted(_) => {
                 self.settle(Ok(()))
@@ -131,6 +133,7 @@ impl<E: Clone> Stopping<E> {
             *ended = Some(outcome);
             return Step::to(self);
         }
+        // The turn is complete although its client left; the session keeps it.
         if outcome == TurnOutcome::Succeeded && self.writes_snapshots() {
             Step::to(self.with_commit_in_flight()).emit(Command::CommitTurn)
         } else {
@@ -184,6 +187,7 @@ impl<E: Clone> Stopping<E> {
 
     fn resolution(self, result: Result<(), E>) -> Resolution<E> {
         match (self.cause, result) {
+            // Its own error says more than that the client left.
             (Cause::ClientGone(_), Err(error)) => Resolution::Rejected(Cause::Function(error)),
             (cause @ (Cause::ClientGone(_) | Cause::LockRefused(_)), _) => Resolution::Rejected(cause),
             (cause, _) if self.client_gone => Resolution::Rejected(cause),
