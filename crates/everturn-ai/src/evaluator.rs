@@ -60,6 +60,7 @@ where
     F: Fn(EvalDataPoint, Option<Value>) -> Fut,
     Fut: Future<Output = HandlerResult<Evaluation>>,
 {
+    // Assigned here, because the span and the result both name the case.
     let id = case
         .test_case_id
         .get_or_insert_with(|| Uuid::new_v4().to_string())
@@ -72,6 +73,7 @@ where
         |_context, recorder| async move {
             recorder.input(&case);
             let evaluation =
+                // One case must not end the evaluation of the others.
                 catch_panic("the evaluator", async { Ok(function(case, options).await?) }).await?;
             recorder.output(&evaluation);
             Ok(evaluation)

@@ -73,6 +73,7 @@ impl History {
             .lineage
             .extend_at(self.up_to, lineage::Entry { message, total })
         {
+            // A fork of the empty history has nothing to share.
             let parent = (self.up_to > 0).then(|| self.clone());
             self.lineage = Arc::new(Lineage::started(parent, entry));
         }
@@ -119,6 +120,7 @@ impl History {
     pub fn shared_prefix(&self, other: &Self) -> usize {
         let (mut mine, mut theirs) = (self, other);
         while !Arc::ptr_eq(&mine.lineage, &theirs.lineage) {
+            // The deeper lineage cannot be an ancestor of the other, so its parent is compared next.
             let deeper = if mine.lineage.depth() >= theirs.lineage.depth() {
                 &mut mine
             } else {
@@ -157,6 +159,7 @@ impl History {
     pub fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
         let before = |len| self.tally_before(len).messages_with(feature);
         let seen = before(start.min(self.up_to));
+        // The running counts make this a binary search, and a miss costs one look.
         if before(self.up_to) == seen {
             return None;
         }
@@ -180,6 +183,7 @@ impl History {
     /// Returns the lineage that holds the last of the first `len` messages.
     fn lineage_at(&self, len: usize) -> &Arc<Lineage> {
         let mut position = self;
+        // A position in an ancestor belongs to the ancestor, so that a push there extends it if it is its tip.
         while len <= position.lineage.base()
             && let Some(parent) = position.lineage.parent()
         {

@@ -121,6 +121,7 @@ impl Messages {
 
     /// Replaces the messages in a range. A range that reaches too far is cut.
     pub fn splice(&mut self, range: Range<usize>, replacement: impl IntoIterator<Item = Message>) {
+        // Before the head replaces the sequence; both only refer to shared pieces.
         let tail = self.slice(range.end.max(range.start)..self.len);
         let mut spliced = self.slice(0..range.start);
         spliced.extend(replacement);
@@ -133,6 +134,7 @@ impl Messages {
         let Some((piece, offset)) = self.locate(index) else {
             return;
         };
+        // A shared history cannot be changed: it is split around the message instead.
         if let Err(message) = self.pieces[piece].replace(index - offset, message) {
             self.splice(index..index + 1, [message]);
         }

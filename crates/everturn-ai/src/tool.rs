@@ -177,11 +177,13 @@ impl Tool {
 
     /// Creates a tool from any action: a prompt, or a tool that a plugin implements directly.
     pub fn from_action(action: Arc<dyn DynAction>) -> Self {
+        // A tool of this crate keeps its types, its replay declaration and its requirements.
         if let Some(tool) = action::tool_behind(&action) {
             return tool;
         }
         let descriptor = action.descriptor().clone();
         let is_multipart = descriptor.action_type == ActionType::TOOL_V2;
+        // The schema of a `tool.v2` action describes the whole response, not the output.
         let output_schema = if is_multipart {
             None
         } else {
@@ -333,11 +335,13 @@ impl Tool {
             kind,
             context.context().clone(),
             |inner, recorder| async move {
+                // Before the check, so that a trace shows the input that was refused.
                 recorder.input(&input);
                 body::check_input(self, &input)?;
                 let context = context.within(inner);
                 let work = catch_panic(self.name(), function(input, context.clone()).err_into());
                 let mut response = context.context().guard(work).await?;
+                // Attachments are part of the response, so they come before its validation.
                 response.content.extend(context.take_attachments());
                 body::check_output(self, &response)?;
                 if self.is_multipart() {

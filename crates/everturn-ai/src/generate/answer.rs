@@ -35,6 +35,7 @@ impl Call {
 /// Returns whether the message is a finished answer, which must match the output's schema.
 fn is_finished(message: &Message, finish: Option<FinishReason>) -> bool {
     use FinishReason::{Aborted, Blocked, Interrupted, Other};
+    // `Length` is missing on purpose: a truncated output does not match its schema, and the caller must know.
     let is_cut_short = matches!(finish, Some(Blocked | Aborted | Interrupted | Other));
     !is_cut_short && message.tool_requests().next().is_none()
 }

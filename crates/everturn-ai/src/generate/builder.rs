@@ -152,10 +152,12 @@ impl<T> Generate<T> {
             output: PhantomData,
         };
         typed.edit(|plan| {
+            // A format that the caller named stays; one that came from an earlier type goes with that type.
             if plan.output.format.is_none() || plan.has_natural_format {
                 plan.output.format = format.map(str::to_owned);
                 plan.has_natural_format = true;
             }
+            // A schema of a bare string would make models quote their text.
             let is_text = plan.output.format.as_deref() == Some("text");
             plan.output.json_schema = (!is_text).then(|| schema.as_json().clone());
         })

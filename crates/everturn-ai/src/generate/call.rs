@@ -83,6 +83,7 @@ impl Call {
 
     /// Gives chunks from hooks without a role or an index those of the model's next message.
     fn with_defaults(&self, emitter: &Emitter<ModelResponseChunk>) -> Emitter<ModelResponseChunk> {
+        // Without hooks every chunk is stamped already.
         if self.chain.is_empty() {
             return emitter.clone();
         }

@@ -100,6 +100,7 @@ impl Accumulation {
                 ..Self::default()
             };
         }
+        // Chunks of tools are in the stream too, and are not output.
         let is_models = chunk.role == Some(Role::Model);
         let partial = self.partial.clone().filter(|_| is_models);
         if let Some(partial) = &partial {
@@ -107,6 +108,7 @@ impl Accumulation {
         }
         let text = self.keeps_text.then(|| {
             let mut text = locked(&self.text);
+            // Shared by all chunks of the message: each chunk remembers only its length.
             text.push_str(&self.added.added(&chunk));
             (Arc::clone(&self.text), text.len())
         });

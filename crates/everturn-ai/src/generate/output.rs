@@ -30,6 +30,7 @@ impl OutputPlan {
             .format
             .as_deref()
             .or_else(|| schema.is_some().then_some("json"));
+        // Media is the provider's business: it is passed on and nothing is parsed.
         let Some(name) = name.filter(|&name| name != MEDIA) else {
             let config = FormatConfig::default().resolve(asked);
             return Ok(Self {
@@ -67,6 +68,7 @@ impl OutputPlan {
             .map_err(|error| unreadable(&error))?;
         match &self.schema {
             Some(schema) => schema
+                // A message without output is validated as null, so that a schema which allows null accepts it.
                 .validate(&output.unwrap_or_default())
                 .map_err(|error| mismatch(&error)),
             None => Ok(()),

@@ -161,6 +161,7 @@ impl Plan {
         let (call, request) = self.resolve().await?;
         let call = Arc::new(call);
         let output = Arc::clone(&call.output);
+        // Consumers of the stream parse chunks by this plan.
         announce(&output);
         let round = call.opening(request, answers, &emitter, context);
         let response = match first {
@@ -223,15 +224,18 @@ impl Plan {
             .iter()
             .map(|source| source.make(&self.registry))
             .collect::<Result<_>>()?;
+        // After the middleware was made, because it brings tools of its own.
         let tools = ToolTable::resolve(self.tools, &chain, &self.registry).await?;
         let resources = resolve_resources(self.resources, &self.registry).await?;
         let output = OutputPlan::resolve(&self.registry, &self.output)?;
+        // Once, in the first request: later rounds continue with its messages.
         if let Some(instructions) = &output.instructions {
             inject_instructions(&mut messages, instructions);
         }
         let request = ModelRequest {
             messages,
             config: merged(reference, self.config?),
+            // Present even if empty, as other runtimes send it.
             tools: Some(tools.definitions()),
             tool_choice: self.tool_choice,
             output: Some(output.config.clone()),

@@ -35,10 +35,12 @@ impl Call {
         let (effect, known) = journal.asking(asked).await?;
         let response = if let Some(response) = known {
             tracing::debug!(%effect, "a model's reply is known and is not paid for again");
+            // The client may not have seen the chunks of the attempt that died.
             send_known(&response, round, index).await?;
             response
         } else {
             let response = self.ask_live(round, index).await?;
+            // Before any tool of the reply runs: a replay must come to the same calls.
             journal.replied(&effect, &response).await?;
             response
         };
@@ -111,6 +113,7 @@ impl Recording {
             ToolRecord::Started => match self.reconciled(&call).await? {
                 Reconciliation::NeverHappened => self.live(call, run).await,
                 Reconciliation::Happened(outcome) => {
+                    // Recorded like a live outcome, so that a further attempt does not reconcile again.
                     self.journal.ended(&self.id, &outcome).await?;
                     Ok(outcome)
                 }
@@ -128,6 +131,7 @@ impl Recording {
         let recording = Arc::new(self);
         let result = run(call, Arc::clone(&recording)).await;
         let (journal, id) = (&recording.journal, &recording.id);
+        // The journal's own error wins over the call's: what is not recorded must not be used.
         if let Some(fault) = recording.fault.get() {
             return Err(fault.clone());
         }
@@ -156,6 +160,7 @@ impl Recording {
     }
 
     fn circumstances(&self, call: ToolCall) -> ToolContext {
+        // Generations inside the tool have no journal: they are part of this effect.
         let context = self.journal.enter(&self.id, without_journal(call.context));
         ToolContext::for_request(context, call.part, call.emitter).with_effect(self.id.clone())
     }
@@ -192,5 +197,6 @@ fn is_the_tools_own(error: &Error, context: &Context) -> bool {
         || context
             .deadline()
             .is_some_and(|deadline| deadline <= tokio::time::Instant::now());
+    // After a panic or an invalid output the tool has run, and may have taken effect.
     !(cut_short || error.is(Reason::PANIC) || error.is(Reason::INVALID_OUTPUT))
 }

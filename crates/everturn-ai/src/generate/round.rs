@@ -48,6 +48,7 @@ impl Call {
         self: Arc<Self>,
         round: GenerateRound,
     ) -> BoxFuture<'static, Result<ModelResponse>> {
+        // Hooks stream through one emitter for all rounds, which finds the current index here.
         self.message_index.store(round.message_index, Ordering::Relaxed);
         let chain = Arc::clone(&self.chain);
         NextRound::around_round(&chain, move |round| Box::pin(Arc::clone(&self).step(round))).run(round)
@@ -55,9 +56,11 @@ impl Call {
 
     async fn step(self: Arc<Self>, mut round: GenerateRound) -> Result<ModelResponse> {
         if let Some(answers) = round.answers.take() {
+            // Large futures are boxed here and below: rounds nest, and each would hold the next one's by value.
             let following = Box::pin(self.settle(round, answers)).await?;
             return self.round(following).await;
         }
+        // In every round, because a tool's answer or a hook may have added a link.
         expand_resources(
             &mut round.request.messages,
             &self.resources,
@@ -70,6 +73,7 @@ impl Call {
         let Some(asking) = self.message_with_work(&response) else {
             return Ok(complete(response, round));
         };
+        // Only now: the round in which the model answers without tools does not count.
         if round.index >= self.max_rounds {
             return Err(too_many_rounds(self.max_rounds));
         }
@@ -86,9 +90,11 @@ impl Call {
     async fn deeper(self: Arc<Self>, round: GenerateRound) -> Result<ModelResponse> {
         let is_due = round.index.is_multiple_of(ROUNDS_PER_STACK);
         let work = self.round(round);
+        // Without a runtime the depth of a generation is bounded by the thread's stack.
         let Some(runtime) = Handle::try_current().ok().filter(|_| is_due) else {
             return work.await;
         };
+        // A task does not inherit the span and the subscriber of the code that spawns it.
         let work = runtime.spawn(work.in_current_span().with_current_subscriber());
         match AbortOnDropHandle::new(work).await {
             Ok(result) => result,
@@ -110,7 +116,7 @@ impl Call {
     }
 }
 
-/// Runs the round after the tools of `asking` have answered.
+/// Returns the round that follows the answers of the tools.
 async fn proceed(
     mut round: GenerateRound,
     asking: Message,
@@ -119,6 +125,7 @@ async fn proceed(
 ) -> Result<GenerateRound> {
     round.request.messages.push(asking);
     round.request.messages.push(answers.clone());
+    // Before the answers are streamed: a client never sees answers that could still be lost.
     round_end(&round.context, &round.request.messages).await?;
     send_answers(&round.emitter, &answers, index).await?;
     round.index += 1;
@@ -144,6 +151,7 @@ pub(super) async fn send_answers(
 
 /// Adds the request to the response, so that the two together are the whole conversation.
 fn complete(mut response: ModelResponse, round: GenerateRound) -> ModelResponse {
+    // Other runtimes have these two fields in every response.
     response.usage.get_or_insert_default();
     response.custom.get_or_insert_with(|| serde_json::json!({}));
     response.request = Some(Box::new(round.request));

@@ -38,6 +38,7 @@ impl Call {
         let answers = Message::tool(answers).with_metadata_entry(metadata::RESUMED, note);
 
         let last = round.request.messages.len() - 1;
+        // A copy in the request: the caller's history keeps the message with its interrupt.
         round.request.messages.replace(last, settled(&interrupted));
         round.request.messages.push(answers.clone());
         round_end(&round.context, &round.request.messages).await?;
@@ -63,6 +64,7 @@ impl Call {
     fn settlement(&self, part: &Part, respond: &[Part], restart: &[Part]) -> Result<Settlement> {
         let unresolved = || Error::internal("a part of a tool request is no tool request");
         let request = part.as_tool_request().ok_or_else(unresolved)?;
+        // A call that had finished is not run again, even if the client asks for it.
         if let Some(answer) = pending_answer(part) {
             return Ok(Settlement::Answered(answer));
         }
@@ -76,6 +78,7 @@ impl Call {
             let output = response
                 .as_tool_response()
                 .and_then(|response| response.output.as_ref());
+            // The client's output takes the place of the tool's, so it has to match the tool's schema.
             tool.check_answer(output.unwrap_or(&Value::Null))?;
             return Ok(Settlement::Answered(response.clone()));
         }
@@ -84,6 +87,7 @@ impl Call {
             again.is_some_and(|again| request.is_same_call(&again.name, again.reference.as_deref()))
         };
         let again = restart.iter().find(restarts).ok_or_else(|| unanswered(request))?;
+        // The client must not be able to invent an answered interrupt.
         let again = again.clone().without_metadata_entry(metadata::RESOLVED_INTERRUPT);
         // The interrupt's data is taken from the conversation and not from the client, so that the tool may trust it.
         Ok(Settlement::Restarted(match part.interrupt() {
@@ -105,6 +109,7 @@ impl Call {
             Settlement::Answered(_) => None,
         });
         let mut outcomes = self
+            // No reply asked for these calls: the journal identifies them by the restart alone.
             .run_requests(round, restarts.collect(), None, index)
             .await?
             .into_iter();

@@ -122,9 +122,11 @@ impl Call {
         reply: Option<&EffectId>,
         index: &ChunkIndex,
     ) -> Result<Vec<ToolOutcome>> {
+        // A child, so that a failing tool can cancel its siblings and nothing else.
         let context = unobserved(round.context.child());
         let emitter = index.stamping_one_by_one(&round.emitter);
         let mut calls = Vec::with_capacity(parts.len());
+        // All tools are found before the first one runs: an unknown name must not leave half of the calls done.
         for part in parts {
             let name = part
                 .as_tool_request()
@@ -139,6 +141,7 @@ impl Call {
                 registry: self.registry.clone(),
             });
         }
+        // In order, not at the same time: the journal numbers equal calls by the order in which it is told of them.
         let mut running = Vec::with_capacity(calls.len());
         for (position, call) in calls.into_iter().enumerate() {
             let recording = Recording::of(&call, reply, position).await?;
@@ -177,6 +180,7 @@ impl Call {
         recording: Option<Arc<Recording>>,
     ) -> Result<ToolOutcome> {
         let (tool, context) = (call.tool.clone(), call.context.clone());
+        // A hook may have answered in the tool's place, and then there is no span of the tool yet.
         let has_run = Arc::new(AtomicBool::new(false));
         let core = core(Arc::clone(&has_run), recording);
         let input = call.request().and_then(|request| request.input.clone());
@@ -187,6 +191,7 @@ impl Call {
         }
         match result {
             Ok(response) => Ok(ToolOutcome::Finished(response)),
+            // An interrupt travels as an error through the hooks and is an outcome outside of them.
             Err(error) => match interrupt_data(&error) {
                 Some(data) => Ok(ToolOutcome::Interrupted(data.clone())),
                 None => Err(error),
@@ -253,6 +258,7 @@ async fn in_order<T>(calls: Vec<BoxFuture<'static, Result<T>>>) -> Result<Vec<T>
     let mut handles = Vec::with_capacity(calls.len());
     let mut running = FuturesUnordered::new();
     for (position, call) in calls.into_iter().enumerate() {
+        // Abortable, because dropping a future out of the set by its position is not possible.
         let (call, handle) = abortable(call);
         handles.push(handle);
         running.push(async move { (position, call.await) });
@@ -264,6 +270,7 @@ async fn in_order<T>(calls: Vec<BoxFuture<'static, Result<T>>>) -> Result<Vec<T>
             Err(_aborted) => {}
             Ok(Ok(value)) => finished[position] = Some(value),
             Ok(Err(error)) if failed.as_ref().is_none_or(|(first, _)| position < *first) => {
+                // Calls before it go on: an earlier failure would win, so the result does not depend on timing.
                 handles[position..]
                     .iter()
                     .for_each(futures::future::AbortHandle::abort);

@@ -56,6 +56,7 @@ fn scan(text: &str, quotes_pair_up: bool) -> Option<Value> {
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
         match c {
+            // An escaped quote does not end a quotation.
             '\\' => at += text[at + 1..].chars().next().map_or(0, char::len_utf8),
             '"' => quoted = quotes_pair_up && !quoted,
             '{' | '[' if !quoted => match value_at(text, at) {
@@ -79,6 +80,8 @@ fn value_at(text: &str, at: usize) -> Result<Value, usize> {
     let value = parser.value();
     let malformed = parser.stop() == Some(Stop::Malformed);
     value
+        // A bracket in prose often parses as an empty list. Only a value with content is worth more than searching
+        // on.
         .filter(|value| !malformed || !is_empty(value))
         .ok_or(parser.position())
 }
@@ -95,6 +98,7 @@ fn is_empty(value: &Value) -> bool {
 ///
 /// A fence counts only at the beginning of a line, where the inside of a JSON string cannot put one.
 fn fenced(text: &str) -> Option<&str> {
+    // A text that begins with JSON may contain a fence inside one of its strings.
     if text.trim_start().starts_with(['{', '[']) {
         return None;
     }

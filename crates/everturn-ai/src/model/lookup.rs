@@ -21,6 +21,7 @@ pub(crate) enum ModelHandle {
 impl ModelHandle {
     /// Looks up the model with that name or key, or else the background model.
     pub(crate) async fn resolve(registry: &Registry, name: &str) -> Result<Self> {
+        // A key names its kind; a bare name may be either.
         let keys = if name.starts_with('/') {
             vec![name.to_owned()]
         } else {
@@ -38,6 +39,7 @@ impl ModelHandle {
     }
 
     fn of(action: Arc<dyn DynAction>) -> Self {
+        // A typed call moves the conversation as it is, without writing it as JSON.
         if let Some(model) = downcast::<ModelAction>(Arc::clone(&action)) {
             return Self::Typed(model);
         }
@@ -80,6 +82,7 @@ async fn call_json(
     let call = JsonCall {
         input: Some(serde_json::to_value(request)?),
         context,
+        // The model must see that nobody listens, so that it need not stream.
         emitter: chunks.is_streaming().then_some(chunks),
         ..JsonCall::default()
     };

@@ -24,6 +24,7 @@ pub(super) fn parse(
     let compiled = compiler(registry)
         .compile_named(file, source)
         .map_err(|error| template_error(name, error))?;
+    // The format demands this leniency; without the warning the mistake would go unnoticed.
     if let Some(error) = compiled.parsed().frontmatter_error() {
         tracing::warn!(prompt = name, "{error}; the whole file is taken as the template");
     }
@@ -44,6 +45,7 @@ pub(super) fn parse(
             .tools()
             .map(|tool| ToolReference::Name(tool.to_owned()))
             .collect(),
+        // The format does not define these keys, so they are read from the raw frontmatter.
         tool_choice: read.key("toolChoice")?,
         max_rounds: read.key("maxTurns")?,
         return_tool_requests: read.key("returnToolRequests")?,
@@ -70,6 +72,7 @@ pub(super) fn parse(
     Ok(Parts {
         settings: Arc::new(settings),
         system: None,
+        // A file is one template for all messages, with roles inside it.
         messages: Some(CompiledMessages::Template(compiled)),
         prompt: None,
     })

@@ -118,6 +118,7 @@ impl Files {
         let mut paths = fs::read_dir(folder)?
             .map(|entry| Ok(entry?.path()))
             .collect::<Result<Vec<_>>>()?;
+        // A folder lists its entries in no defined order, and errors should not depend on it.
         paths.sort_unstable();
         for path in paths {
             let Some(file_name) = path.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
@@ -180,6 +181,7 @@ impl FilePrompt {
 
     fn compile(&self, registry: &Registry) -> Result<Arc<Parts>> {
         if self.reload == Reload::WhenChanged {
+            // A changed partial is defined again before the prompts that include it are compiled.
             for partial in &self.partials.partials {
                 define_partial(registry, &partial.name, read(&partial.path)?);
             }
@@ -198,6 +200,7 @@ impl FilePrompt {
 
 impl PromptSource for FilePrompt {
     fn parts(&self, registry: &Registry) -> Result<Arc<Parts>> {
+        // Taken before the files are read: a change in between is noticed at the next use.
         let stamp = self.stamp();
         // Held during compilation, which never waits: two first uses at the same time compile once.
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);

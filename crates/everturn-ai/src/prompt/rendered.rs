@@ -149,6 +149,7 @@ pub(super) async fn render(
     registry: &Registry,
     context: Context,
 ) -> Result<RenderedPrompt> {
+    // Outside the span, which records the input that templates see.
     let input = with_defaults(input, parts.settings.input_default.as_ref());
     in_span(
         "render",
@@ -179,6 +180,7 @@ async fn render_slots(name: &str, parts: &Parts, scope: PromptScope) -> Result<R
         rendered.push_own(Message::system(content(name, "system", system, &scope).await?));
     }
     match &parts.messages {
+        // Without a messages slot the conversation stands between the system text and the user prompt.
         None => rendered.push_conversation(scope.conversation.clone()),
         Some(CompiledMessages::Template(template)) => {
             for piece in template_pieces(name, template, &scope)? {
@@ -252,8 +254,10 @@ fn template_pieces(
     template: &dotprompt::Prompt,
     scope: &PromptScope,
 ) -> Result<Vec<dotprompt::Piece>> {
+    // Serialising the session's state is the costly part of a rendering.
     let reads_state = template.variables().any(|variable| variable == "state");
     let state = reads_state.then(|| current_state(&scope.context)).flatten();
+    // A closure: the conversation becomes JSON only for templates that look at it.
     let describe = || serde_json::to_value(&scope.conversation).unwrap_or_default();
     let mut data = dotprompt::Data::new()
         .input(&scope.input)

@@ -57,6 +57,7 @@ fn find(uri: &str, at_hand: &[Resource], registry: &Registry) -> Result<(Resourc
             },
         ))
     };
+    // A call may replace a registered resource for itself.
     if let Some(found) = at_hand.iter().find_map(serve) {
         return Ok(found);
     }

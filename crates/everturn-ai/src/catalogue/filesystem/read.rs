@@ -76,6 +76,7 @@ impl Workspace {
             stamp: file.stamp,
             shown: Some(range),
         };
+        // The content is in the conversation already, and repeating it costs tokens.
         if self.seen().get(path) == Some(sighting) {
             return Ok(Reading {
                 answer: format!(
@@ -84,6 +85,7 @@ impl Workspace {
                 content: Vec::new(),
             });
         }
+        // Some lines of a large file may be small, so the limit on shown bytes applies to them alone.
         let (limit, advice) = if range.is_everything() {
             (
                 MAX_SHOWN_BYTES,
@@ -103,6 +105,7 @@ impl Workspace {
 fn describe(path: &WorkspacePath, text: &str, range: LineRange) -> Result<Reading> {
     let total = count_lines(text);
     let first = range.first();
+    // The first line of an empty file can be read.
     if first > total.max(1) {
         return Err(Error::out_of_range(format!(
             "'{path}' has {total} lines; there is no line {first}"

@@ -53,6 +53,7 @@ impl Workspace {
     /// outside the root, `INVALID_ARGUMENT` for a directory.
     pub(super) fn write(&self, input: &WriteFile) -> Result<String> {
         let path = WorkspacePath::file(&input.file_path)?;
+        // Held to the end, so that nothing comes between the check and the write.
         let mut seen = self.seen();
         let existing = self.open_file(&path, OpenOptions::new().read(true).write(true))?;
         let verb = if existing.is_some() { "Replaced" } else { "Created" };
@@ -101,11 +102,13 @@ impl Workspace {
         check_seen(&seen, &path, file.stamp)?;
         file.check_size(&path, MAX_FILE_BYTES, "it cannot be edited")?;
         let mut text = file.text(&path)?;
+        // In memory first: either all edits are made or none.
         for (index, edit) in edits.iter().enumerate() {
             text = apply(edit, &text)
                 .map_err(|error| error.context(format_args!("edit {} of '{path}'", index + 1)))?;
         }
         let stamp = file.replace(&path, &text)?;
+        // The new content was not shown to the model, so a read afterwards shows it.
         seen.record(&path, Sighting { stamp, shown: None });
         Ok(format!("Made {} edits in '{path}'.", edits.len()))
     }
