@@ -136,12 +136,14 @@ impl EventStream {
                 }
             };
             if matches!(event, Event::Chunk(_)) {
+                // This server started over; the consumer has this chunk already.
                 if self.repeated > 0 {
                     self.repeated -= 1;
                     continue;
                 }
                 self.delivered += 1;
             }
+            // Also if the event has none: then the position is unknown, and the server has to start over.
             self.last_event = id;
             self.failures = 0;
             return Ok(event);
@@ -167,6 +169,7 @@ impl EventStream {
 
     /// Reattaches and asks for the rest of the stream.
     async fn reconnect(&mut self, mut cause: Error) -> Result<()> {
+        // Sending the request again would do the work twice.
         let Some(id) = self.id.clone() else {
             return Err(cause.with_reason(STREAM_BROKEN));
         };

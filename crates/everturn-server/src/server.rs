@@ -216,10 +216,12 @@ impl Server {
             handle: self.handle.clone(),
             durable: self.durable(),
         });
+        // Collected by path first, because axum panics on a second route for one path and method.
         let mut paths: BTreeMap<String, Methods> = BTreeMap::new();
         let mut mounted = Vec::new();
         for route in &self.mounted_routes() {
             let action = self.action(route)?;
+            // Two routes may share a path with different methods: a turn is a POST and its stop a DELETE.
             let methods = paths.entry(checked(&route.path)?.to_owned()).or_default();
             let filter = MethodFilter::try_from(route.method.clone()).map_err(|_| {
                 Error::invalid_argument(format!("a route cannot answer to the method {}", route.method))
@@ -249,6 +251,8 @@ impl Server {
             }
         }
         let exposure = self.exposure;
+        // Paths are literal: without this, a name with a colon or a brace would be read as a parameter of another
+        // version.
         let mut router = Router::new().without_v07_checks();
         for (path, door) in &self.doors {
             let opened = Arc::new(Opened {
@@ -256,6 +260,7 @@ impl Server {
                 metrics: metrics.of(&Route::post(path, "")),
                 shared: Arc::clone(&shared),
             });
+            // A door answers every method of its path.
             if paths.contains_key(checked(path)?) {
                 return Err(Error::already_exists(format!(
                     "a route and a door are at {path}; give one of them another path"

@@ -195,6 +195,7 @@ impl<'a> Cache<'a> {
         let memory = &mut *guard;
         let mut gone = Vec::new();
         for (lineage, (history, grown)) in kept.histories {
+            // Another connection may have read a longer history meanwhile.
             if memory
                 .histories
                 .get(&lineage)
@@ -221,10 +222,12 @@ impl<'a> Cache<'a> {
                 .addresses
                 .get(&address)
                 .and_then(|key| memory.documents.get(key));
+            // The address may have been taken over by another document since.
             if held.is_none_or(|held| held.address() != address) {
                 memory.addresses.remove(&address);
             }
         }
+        // Histories and documents are large: they are dropped after the lock is released.
         drop(guard);
         drop((gone, forgotten));
     }

@@ -35,12 +35,14 @@ impl Writing<'_> {
         let rows = match deletion {
             Deletion::Snapshots(ids) => self.named(scope, ids)?,
             Deletion::Session(session) => {
+                // Also a session that has only journals: its first turn may have died before its first row.
                 self.clear_session(scope, session)?;
                 self.reading
                     .rows(&OF_SESSION, (scope.as_str(), session.as_str()))?
             }
         };
         let sessions: BTreeSet<i64> = rows.iter().map(|row| row.session).collect();
+        // Read before the rows are deleted, because the order of sessions is kept by them.
         let mut tips = Vec::new();
         for session in sessions {
             tips.push((session, self.reading.tip(session)?));
@@ -60,6 +62,7 @@ impl Writing<'_> {
                 self.delete_session(session)?;
             }
         }
+        // After all rows are gone: data that two of them shared is then in use by neither.
         self.release(rows.iter().filter_map(|row| row.state.as_ref()))?;
         Ok(rows.len() as u64)
     }
@@ -176,6 +179,7 @@ impl Writing<'_> {
             let patches: Vec<i64> = patches
                 .query_map([document], |row| row.get(0))?
                 .collect::<rusqlite::Result<_>>()?;
+            // Rows of later snapshots still need these documents.
             for patch in patches {
                 self.make_independent(patch)?;
             }

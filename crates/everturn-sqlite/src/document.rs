@@ -64,6 +64,7 @@ impl Reading<'_> {
             return Ok(text);
         }
         let mut value: Value = body::parse(&text)?;
+        // Collected from the newest to the base, so they apply in reverse.
         for patch in patches.iter().rev() {
             value = patch
                 .apply(&value)
@@ -109,6 +110,7 @@ impl Writing<'_> {
         own: Option<i64>,
         parent: Option<i64>,
     ) -> Outcome<i64> {
+        // The cache may know a document that was deleted since, by this process or another.
         if let Some(key) = self.reading.cache.document_like(document)
             && self.reading.document_depth(key)?.is_some()
         {
@@ -121,6 +123,7 @@ impl Writing<'_> {
             }
             Document::Artifacts(artifacts) => body::write(artifacts)?,
         };
+        // A state that came from another process is not in the cache: its text is compared with the two likely ones.
         for key in [own, parent].into_iter().flatten() {
             if self.reading.document_text(key)? == text {
                 self.reading.cache.learn_document(key, document, text.len());

@@ -89,6 +89,7 @@ impl Writing<'_> {
         check_id("scope", scope.as_str())?;
         check_id("session id", key.session().as_str())?;
         check_id("turn", key.turn())?;
+        // In the transaction of the append, so nothing can come between the check and the write.
         if let Some(guard) = guard {
             self.check(scope, key, guard)?;
         }
@@ -102,6 +103,7 @@ impl Writing<'_> {
             to_nanos(Timestamp::now())?,
             packed,
         ))?;
+        // `APPEND` ignores a conflict, so a taken number shows as no row written.
         if added == 0 {
             return Err(record_taken(key, record.sequence).into());
         }
@@ -112,6 +114,7 @@ impl Writing<'_> {
         let reserved = self
             .reading
             .get(scope.as_str(), guard.reserved.as_str(), Detail::Metadata)?;
+        // The tip matters only while the reserved row does not exist.
         let latest = match (&reserved, &guard.precondition) {
             (None, Precondition::Tip(_)) => {
                 self.reading

@@ -33,6 +33,7 @@ impl Reading<'_> {
         let mut position = at;
         let mut history = loop {
             if let Some(known) = self.cache.history(position.lineage) {
+                // The lineage has grown since it was read: only the rest is missing.
                 if known.len() < position.len {
                     missing.push((position.lineage, known.len(), position.len));
                 }
@@ -41,6 +42,7 @@ impl Reading<'_> {
             let line = self
                 .line(position.lineage)?
                 .ok_or_else(|| Fault::damaged("a lineage is missing"))?;
+            // A damaged chain could otherwise lead in a circle.
             if line.base >= position.len {
                 return Err(Fault::damaged("a lineage begins after its last message"));
             }
@@ -55,6 +57,7 @@ impl Reading<'_> {
                 None => break History::new(),
             }
         };
+        // From the root upwards, because a fork continues its parent's messages.
         for (lineage, from, to) in missing.into_iter().rev() {
             let bytes = self.extend(&mut history, lineage, from, to)?;
             self.cache.learn_history(lineage, &history, bytes);
@@ -74,6 +77,7 @@ impl Reading<'_> {
                 .next()?
                 .ok_or_else(|| Fault::damaged("a message is missing"))?;
             let key: i64 = row.get(0)?;
+            // A gap in the keys is a lost message, and skipping it would shift all later ones.
             if message_index(key) != index {
                 return Err(Fault::damaged("a message is missing"));
             }
@@ -184,6 +188,7 @@ impl Writing<'_> {
         let mut next = Some(history);
         while let Some(history) = next {
             if let Some(place) = self.reading.cache.place(history.lineage().id()) {
+                // The lineage may have grown in memory beyond the part that was saved.
                 let len = history.len().min(place.saved);
                 let found = self.reading.resolve(Position {
                     lineage: place.lineage,

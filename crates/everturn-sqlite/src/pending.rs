@@ -35,6 +35,7 @@ const SCOPE_NAME: usize = 22;
 impl Reading<'_> {
     pub(crate) fn pending(&self, query: &PendingQuery) -> Outcome<PendingPage> {
         let sql = pending(query.silent_since.is_some(), query.after.is_some());
+        // One more than the page, to know whether there is a next one.
         let limit = query.page_size() + 1;
         let silent_since = query.silent_since.map(|moment| nanos(moment.as_nanosecond()));
         let after = query.after.as_ref().map(place);

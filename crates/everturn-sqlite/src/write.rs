@@ -49,6 +49,7 @@ impl Writing<'_> {
                     session: stored.session,
                     state: stored.state.clone(),
                 };
+                // Whole, because a mutation may look at the state.
                 (Some(self.reading.snapshot(stored, Detail::Whole)?), Some(before))
             }
             None => (None, None),
@@ -58,6 +59,7 @@ impl Writing<'_> {
         };
         let row = admit(id, existing.as_ref(), row)?;
         self.write(scope, &row, before, precondition)?;
+        // Watchers are told of statuses only; heartbeats must not wake them.
         if existing.is_none_or(|existing| existing.status != row.status) {
             self.changed.push((scope.clone(), id.clone()));
         }
@@ -76,6 +78,7 @@ impl Writing<'_> {
         if let Some(parent) = &row.parent_id {
             check_id("parent id", parent.as_str())?;
         }
+        // New parts are stored before old ones are released, so that parts the two share survive.
         let own = before.as_ref().and_then(|before| before.state.as_ref());
         let state = row
             .state
@@ -128,6 +131,7 @@ impl Writing<'_> {
         let start = self.known_start(&state.messages)?;
         let documents = state.custom.is_some() || state.prompt_input.is_some() || !state.artifacts.is_empty();
         let parent = match &row.parent_id {
+            // Reading the parent is saved for most turns, which add messages to a known history and nothing else.
             Some(parent) if documents || start.is_none() => self
                 .reading
                 .find(scope.as_str(), parent.as_str())?
@@ -188,6 +192,7 @@ impl Writing<'_> {
             row.orphaned,
             Details::of(row)?,
             messages.map(|messages| messages.lineage),
+            // Null without a state, zero for a state without messages.
             state.map(|_| messages.map_or(0, |messages| messages.len)),
             state.and_then(|state| state.custom),
             state.and_then(|state| state.artifacts),

@@ -102,6 +102,7 @@ impl Writer {
             .spawn(move || thread.run(&queue))?;
         Ok(Self {
             jobs,
+            // Bounds the queue: without it a burst of saves would hold all its states in memory.
             room: Arc::new(Semaphore::new(QUEUE)),
         })
     }
@@ -135,6 +136,7 @@ impl Writer {
     }
 
     async fn send(&self, job: Job) -> Result<()> {
+        // The permit travels with the job and returns when the job is done.
         let room = Arc::clone(&self.room).acquire_owned().await?;
         self.jobs.send(Queued { job, _room: room }).map_err(|_| stopped())
     }
@@ -174,6 +176,8 @@ impl Thread {
 
     /// Runs a transaction of this part and of those that arrive meanwhile. Returns the first job that cannot join it.
     fn group(&mut self, first: Box<dyn Work>, queue: &Receiver<Queued>) -> Option<Queued> {
+        // Concurrent callers return together after a commit and come back together. Waiting a little for as many as last
+        // time lets them share the next one.
         let mut arrivals = Arrivals {
             queue,
             expected: self.last_groups[0].max(self.last_groups[1]),
@@ -192,6 +196,7 @@ impl Thread {
                 Vec::new()
             });
         self.last_groups = [group.len(), self.last_groups[0]];
+        // After the commit: a watcher that reads at once must find the new status.
         self.watchers.notice(changed);
         for (work, outcome) in group.into_iter().zip(outcomes) {
             work.settle(outcome.map_err(|fault| fault.into_error(&self.options.path)));
@@ -207,6 +212,7 @@ impl Thread {
         arrivals: &mut Arrivals<'_>,
     ) -> Outcome<Vec<Key>> {
         let db = &self.connection;
+        // `IMMEDIATE` takes the write lock at the start. A transaction that took it later could fail in its middle.
         retry(self.options.busy_timeout, || {
             Ok(db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?)
         })?;

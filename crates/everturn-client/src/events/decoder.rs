@@ -115,6 +115,7 @@ impl Assembly {
             self.close();
             return Ok(());
         }
+        // No field name begins with a brace, so this is an object without one.
         if line.starts_with(b"{") {
             self.close();
             self.open = Some((RecordKind::Data, line.to_vec()));
@@ -130,6 +131,7 @@ impl Assembly {
             b"id" => {
                 let id = std::str::from_utf8(value)
                     .ok()
+                    // An id that cannot be sent back in a header resets the position, as an empty one does.
                     .filter(|id| !id.is_empty() && !id.contains('\0'));
                 self.id = id.map(Arc::from);
                 Ok(())

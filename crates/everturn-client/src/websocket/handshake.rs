@@ -56,6 +56,7 @@ impl Settings {
         let request = self
             .http
             .get(url.clone())
+            // An upgrade does not exist in HTTP/2.
             .version(Version::HTTP_11)
             .headers(headers);
         let asking = self.head(url, request);
@@ -66,6 +67,7 @@ impl Settings {
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(self.not_opened(url, response).await);
         }
+        // A proxy may answer 101 on its own, or a server may speak another protocol.
         if !is_agreed(&response, &key) {
             return Err(refused(not_offered(url, "what it agreed to is something else")));
         }
@@ -84,6 +86,7 @@ impl Settings {
             code,
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::UPGRADE_REQUIRED
         );
+        // These codes say that there is no WebSocket here, not that this caller may not use it.
         if !is_other && !code.is_success() && !code.is_redirection() {
             return self.refused(response).await;
         }

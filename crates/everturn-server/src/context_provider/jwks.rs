@@ -110,6 +110,7 @@ impl Jwks {
         if let Some(key) = known(&keys) {
             return Ok(key);
         }
+        // The issuer may have rotated its keys since they were read.
         let keys = self.keys(UNKNOWN_KEY_PAUSE).await?;
         known(&keys)
             .ok_or_else(|| Error::unauthenticated("the token is signed with an unknown key").with_public())
@@ -125,6 +126,7 @@ impl Jwks {
             return Ok(cached.keys);
         }
         let _reading = self.reading.lock().await;
+        // Another caller may have read them while this one waited.
         if let Some(cached) = fresh(self.cached()) {
             return Ok(cached.keys);
         }
@@ -135,6 +137,7 @@ impl Jwks {
                 read: now,
                 tried: now,
             },
+            // An outage of the issuer must not lock out callers with valid tokens.
             (Err(error), Some(old)) if old.read.elapsed() < STALE_AFTER => {
                 tracing::warn!(%error, "the keys cannot be read again; those read before are used");
                 Cached { tried: now, ..old }

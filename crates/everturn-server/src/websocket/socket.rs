@@ -111,6 +111,7 @@ impl Socket {
         let mut talk = Talk::default();
         let mut is_draining = false;
         loop {
+            // An abort that was asked for is answered before the connection closes.
             if is_draining && talk.conversation.is_none() && talk.aborts.is_empty() {
                 return Ending::going_away();
             }
@@ -121,6 +122,7 @@ impl Socket {
                     // The running turn may end; no other begins.
                     talk.conversation.as_mut().map(Conversation::close);
                 }
+                // Backpressure: while inputs wait for the agent, the client's next frames stay in the network.
                 message = incoming.next(), if has_room && !talk.owes_pong => {
                     heard = Instant::now();
                     match self.hear(message, &mut talk) {
@@ -158,6 +160,7 @@ impl Socket {
                         // The client's frames are not being read now.
                         heard = Instant::now();
                     }
+                    // A client that vanished without closing would otherwise hold its turn for ever.
                     if heard.elapsed() > ping_every * MISSED_PINGS {
                         return Ending::silence("there was no answer to pings");
                     }
@@ -214,6 +217,7 @@ impl Socket {
                 "a conversation is under way: wait for its end before you open another",
             )),
             (ClientFrame::Init(init), none) => {
+                // A new context for each conversation: cancelling one must not reach the next.
                 let context = self.mounted.context(self.caller.clone());
                 let (action, exposure) = (self.mounted.action.as_ref(), self.mounted.shared.exposure);
                 *none = Some(Conversation::open(action, init, &context, exposure));

@@ -119,11 +119,13 @@ impl Live {
             return Err(refusal(end));
         }
         let bytes = state.bytes.saturating_add(chunk.as_str().len());
+        // The stream ends for its readers. Whether the work goes on is the writer's decision.
         if bytes > self.max_bytes {
             let error = too_large(self.max_bytes);
             state.end = Some(StreamEvent::Failed(StoredError::from(&error).into()));
             return Ok(Some(Pushed::TooLarge(error)));
         }
+        // The writer waits for the file, not for readers.
         if state.unwritten_bytes >= MAX_UNWRITTEN {
             return Ok(None);
         }
@@ -165,6 +167,7 @@ impl Live {
         state.kept += count;
         state.kept_bytes += bytes;
         state.unwritten_bytes -= bytes;
+        // Readers that are further behind read the file.
         while state.kept_bytes > MAX_KEPT {
             let Some(chunk) = state.tail.pop_front() else {
                 break;

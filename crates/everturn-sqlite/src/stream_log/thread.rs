@@ -124,10 +124,12 @@ impl Thread {
             let jobs = first
                 .into_iter()
                 .chain(queue.try_iter())
+                // A bound, so that the first caller of a burst does not wait for the last.
                 .take(MAX_GROUP)
                 .collect();
             let group = self.sort(jobs);
             let is_due = self.flush_at.is_some_and(|at| at <= Instant::now());
+            // Chunks alone wait for the flush interval, because many then share one row.
             if is_over || is_due || !group.is_empty() {
                 self.commit(group);
             }
@@ -169,6 +171,7 @@ impl Thread {
                         .get_or_insert_with(|| Instant::now() + self.shared.options.flush);
                 }
                 Job::Finish { live, end, reply } => {
+                    // Another process may have taken this one for dead and ended its streams.
                     if self.open.contains_key(&live.row) {
                         group.writes.push(Write::of(live, Some(end), reply));
                     } else if let Some(reply) = reply {
@@ -205,6 +208,7 @@ impl Thread {
         let options = &self.shared.options;
         let (now, expires_at) = (options.now(), options.in_future(options.keep_for));
         let db = begin(&self.db, options.busy_timeout)?;
+        // Ends that could not be written before are the first to be tried again.
         for (stream, end) in &self.broken {
             rows::end(&db, *stream, end, expires_at)?;
         }
@@ -227,6 +231,7 @@ impl Thread {
                 Some(writer) if rows::renew(&db, writer, lease_until)? => writer,
                 _ => rows::enlist(&db, lease_until)?,
             };
+            // Streams of dead processes are ended here too, so that their keys can be opened again.
             rows::bury(&db, Some(writer), now, expires_at)?;
             for (key, ..) in &group.opens {
                 rows::sweep(&db, key, now)?;
@@ -339,6 +344,7 @@ impl Thread {
     fn look(&mut self) -> Outcome<()> {
         let options = &self.shared.options;
         let version = rows::data_version(&self.db)?;
+        // The version changes with every commit of another connection, and is cheap to read.
         if version != self.version {
             self.version = version;
             let stopped = self.writer.map(|writer| rows::stopped(&self.db, writer));
