@@ -21,8 +21,9 @@ pub(crate) struct Installed {
     queues: Mutex<Queues>,
 }
 
-/// One lock per key that is being resolved. The caller that holds the lock asks the plugin; the others wait.
-type Queues = HashMap<String, Arc<tokio::sync::Mutex<()>>>;
+/// For each key that is being resolved, the number of callers and their lock. The caller that holds the lock asks the
+/// plugin; the others wait.
+type Queues = HashMap<String, (usize, Arc<tokio::sync::Mutex<()>>)>;
 
 impl Installed {
     pub(crate) fn new(plugin: Arc<dyn Plugin>) -> Self {
@@ -99,18 +100,24 @@ struct QueuePlace<'a> {
 
 impl<'a> QueuePlace<'a> {
     fn new(queues: &'a Mutex<Queues>, key: &'a str) -> Self {
-        let lock = Arc::clone(locked(queues).entry(key.to_owned()).or_default());
+        let mut table = locked(queues);
+        let (callers, lock) = table.entry(key.to_owned()).or_default();
+        *callers += 1;
+        let lock = Arc::clone(lock);
         Self { queues, key, lock }
     }
 }
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        let mut queues = locked(self.queues);
-        // Places are made and dropped under this lock. A count of two is the table's reference and this place's, so
-        // nobody else waits for the key.
-        if Arc::strong_count(&self.lock) == 2 {
-            queues.remove(self.key);
+        let mut table = locked(self.queues);
+        // Counted in the table, not by the lock's references: those go only after this body, when another thread may
+        // already have looked.
+        if let Some((callers, _)) = table.get_mut(self.key) {
+            *callers -= 1;
+            if *callers == 0 {
+                table.remove(self.key);
+            }
         }
     }
 }
@@ -168,5 +175,26 @@ mod tests {
 
         assert!(locked(&installed.queues).is_empty());
         assert!(installed.resolved().is_empty());
+    }
+
+    #[test]
+    fn callers_that_leave_at_the_same_time_leave_no_queue_behind() {
+        let queues = Mutex::default();
+        let keys: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
+        let step = std::sync::Barrier::new(2);
+
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    for key in &keys {
+                        let place = QueuePlace::new(&queues, key);
+                        step.wait();
+                        drop(place);
+                    }
+                });
+            }
+        });
+
+        assert!(locked(&queues).is_empty());
     }
 }
