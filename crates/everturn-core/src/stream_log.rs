@@ -48,6 +48,7 @@
 //! - **Durability** differs between logs; each log's documentation states it.
 
 mod entry;
+mod into_stream_log;
 mod json_text;
 mod key;
 mod memory;
@@ -60,6 +61,7 @@ use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
 pub use self::entry::{Entry, Position, StreamEvent};
+pub use self::into_stream_log::IntoStreamLog;
 pub use self::json_text::JsonText;
 pub use self::key::StreamKey;
 pub use self::memory::{MemoryStreamLog, MemoryStreamLogOptions};

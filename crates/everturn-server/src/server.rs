@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::routing::{MethodFilter, MethodRouter};
-use everturn_core::stream_log::StreamLog;
+use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{ActionType, Error, Exposure, ParsedKey, Registry, Result};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tower_http::cors::CorsLayer;
@@ -117,8 +117,8 @@ impl Server {
     /// Keeps streamed calls in a stream log, so that clients can reattach after they lost their connection.
     ///
     #[doc = include_str!("docs/durable_streams.md")]
-    pub fn stream_log(mut self, log: impl StreamLog) -> Self {
-        self.streams = Some(Arc::new(log));
+    pub fn stream_log(mut self, log: impl IntoStreamLog) -> Self {
+        self.streams = Some(log.into_stream_log());
         self
     }
 

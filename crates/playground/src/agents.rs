@@ -70,7 +70,7 @@ fn keep<S: CustomState, K: AgentKind<S>>(
 ) -> AgentBuilder<S, K> {
     agent
         .store(files.sessions.clone())
-        .run_log(Arc::new(files.streams.clone()))
+        .run_log(files.streams.clone())
         .scope(move |_| Scope::new(name))
         .heartbeat(HEARTBEAT)
 }

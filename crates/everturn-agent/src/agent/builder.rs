@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::stream_log::StreamLog;
+use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{Context, Error, HandlerResult, Registry, Result};
 use futures::TryFutureExt as _;
 use serde::Serialize;
@@ -384,11 +384,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
         })
     }
 
-    /// Sets where background runs keep their chunks for those who watch them; the default is this process's memory.
+    /// Sets the log in which background runs keep their chunks for watchers; by default it is in this process's memory.
     ///
     /// With a log that several processes share, a run can be watched from any of them, and on through a takeover.
-    pub fn run_log(self, log: Arc<dyn StreamLog>) -> Self {
-        self.set(|options| options.run_log = Some(log))
+    pub fn run_log(self, log: impl IntoStreamLog) -> Self {
+        self.set(|options| options.run_log = Some(log.into_stream_log()))
     }
 
     /// Sets how long cancelled work may take to clean up before it is dropped.

@@ -1,7 +1,6 @@
 //! Background runs are watched over HTTP: from the beginning, live, to the end, by their owners, from any process.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::{Agent, AgentSession, custom_agent};
@@ -53,7 +52,7 @@ impl Process {
         })
         .cancellation_grace(Duration::from_millis(10))
         .store(SqliteStore::open(folder.join("sessions.db")).await.unwrap())
-        .run_log(Arc::new(log))
+        .run_log(log)
         .define()
         .unwrap();
         let tokens = BearerTokens::new([("alice", "alice-token"), ("bob", "bob-token")]);
