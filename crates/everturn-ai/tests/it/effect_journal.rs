@@ -155,7 +155,7 @@ async fn a_known_result_is_used_and_the_tool_is_not_run() {
 
     beside(&notes, generate).await.unwrap();
 
-    let answer = &script.requests()[1]["messages"][2]["content"][0]["toolResponse"];
+    let answer = &script.json_requests()[1]["messages"][2]["content"][0]["toolResponse"];
     assert_eq!(answer["output"], "known");
     assert_eq!(answer["content"], json!([{"text": "and more"}]));
     assert!(!notes.told().iter().any(|line| line.starts_with("started")));
@@ -207,7 +207,7 @@ async fn a_tool_that_can_find_out_settles_it() {
         assert!(told.contains(&format!("ended act.m1.0 \"{output}\"")), "{told:?}");
         let ran = told.iter().filter(|line| line.starts_with("act under")).count();
         assert_eq!(ran, runs);
-        let answer = &script.requests()[1]["messages"][2]["content"][0]["toolResponse"];
+        let answer = &script.json_requests()[1]["messages"][2]["content"][0]["toolResponse"];
         assert_eq!(answer["output"], output);
     }
 }

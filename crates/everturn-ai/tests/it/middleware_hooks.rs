@@ -79,7 +79,7 @@ async fn an_edit_of_the_messages_stays_for_later_rounds_and_leaves_the_callers_a
     generate.emitter(chunks.emitter()).await.unwrap();
 
     let texts: Vec<usize> = script
-        .requests()
+        .json_requests()
         .iter()
         .map(|request| request["messages"].as_array().unwrap().len())
         .collect();
@@ -167,7 +167,7 @@ async fn a_tool_hook_may_answer_or_interrupt_in_the_tools_place() {
     let pause = tool_hook(|_call, _next| async { Err(interrupt(json!({ "ask": 1 })).into()) });
     let paused = generate.use_middleware(pause).await.unwrap();
 
-    let answered = script.requests()[1]["messages"][2]["content"][0]["toolResponse"]["output"].clone();
+    let answered = script.json_requests()[1]["messages"][2]["content"][0]["toolResponse"]["output"].clone();
     assert_eq!(answered, "instead");
     assert_eq!(paused.finish_reason(), FinishReason::Interrupted);
     assert_eq!(

@@ -64,11 +64,7 @@ async fn a_system_prompt_is_simulated_for_the_model_and_not_in_the_history() {
 
     let response = generate.system("You cook.").prompt("p").await.unwrap();
 
-    let roles: Vec<_> = script.raw_requests()[0]
-        .messages
-        .iter()
-        .map(Message::role)
-        .collect();
+    let roles: Vec<_> = script.requests()[0].messages.iter().map(Message::role).collect();
     assert_eq!(json!(roles), json!(["user", "model", "user"]));
     assert_eq!(response.messages().first(), Some(&Message::system("You cook.")));
 }

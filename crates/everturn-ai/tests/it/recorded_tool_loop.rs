@@ -59,7 +59,7 @@ async fn a_streamed_tool_loop() {
     // Rule: tool responses in the order of the requests. The recording has them in the order of completion.
     let recorded = in_request_order(recorded);
     assert_eq!(comparable(json!(response.into_response())), recorded["response"]);
-    assert_eq!(comparable(script.requests()), recorded["reqs"]);
+    assert_eq!(comparable(script.json_requests()), recorded["reqs"]);
     assert_eq!(comparable(chunks.all()), recorded["chunks"]);
 }
 

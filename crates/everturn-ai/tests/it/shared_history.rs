@@ -42,7 +42,7 @@ async fn through_a_round_of_tools() {
 
     assert!(
         script
-            .raw_requests()
+            .requests()
             .iter()
             .all(|request| shares(&request.messages, &history))
     );
@@ -77,7 +77,7 @@ async fn through_every_wrapper() {
         .await
         .unwrap();
 
-    let seen = &script.raw_requests()[0].messages;
+    let seen = &script.requests()[0].messages;
     assert!(shares(seen, &history));
     assert_eq!(seen.len(), 1000 + 3);
     assert!(seen.last().unwrap().text().contains("- [0]: d"));

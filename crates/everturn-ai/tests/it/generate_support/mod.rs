@@ -1,26 +1,40 @@
-//! A scripted model, recordings of the reference implementation, and what comparing with them takes.
+//! A scripted model, recordings of the reference implementation, and comparing with them.
 
 #![allow(
     clippy::needless_pass_by_value,
     reason = "scripts read better without borrows"
 )]
 
-use std::collections::VecDeque;
+mod script;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
-use everturn_ai::{
-    Generate, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, ModelSupports, Tool, ToolContext,
-    define_model,
-};
-use everturn_core::{Emitter, Error, HandlerResult, Registry, Schema};
+use everturn_ai::{Generate, ModelInfo, ModelResponseChunk, ModelSupports, Tool, ToolContext};
+use everturn_core::{Emitter, Error, Registry, Schema};
 use serde_json::{Map, Value, json};
 
-/// What a scripted model does in one call: streams these texts, then answers.
+use self::script::PROGRAMMABLE;
+pub(crate) use self::script::{Reply, Script};
+
+/// One reply of a scripted model, as JSON.
 pub(crate) struct Step {
     pub(crate) chunks: Vec<Value>,
     pub(crate) response: Value,
+}
+
+impl From<Step> for Reply {
+    fn from(step: Step) -> Self {
+        Self {
+            chunks: step
+                .chunks
+                .into_iter()
+                .map(|chunk| serde_json::from_value(chunk).expect("a chunk"))
+                .collect(),
+            result: serde_json::from_value(step.response).map_err(Error::from),
+        }
+    }
 }
 
 /// A step that streams nothing.
@@ -57,75 +71,6 @@ pub(crate) fn request(name: &str, reference: &str, input: Value) -> Value {
     json!({ "toolRequest": { "name": name, "ref": reference, "input": input } })
 }
 
-/// A model that plays its steps and remembers what it was asked.
-#[derive(Clone)]
-pub(crate) struct Script(Arc<State>);
-
-struct State {
-    steps: Mutex<VecDeque<Step>>,
-    seen: Mutex<Vec<ModelRequest>>,
-}
-
-impl Script {
-    pub(crate) fn define(
-        registry: &Registry,
-        info: ModelInfo,
-        steps: impl IntoIterator<Item = Step>,
-    ) -> Self {
-        let steps = Mutex::new(steps.into_iter().collect());
-        let script = Self(Arc::new(State {
-            steps,
-            seen: Mutex::default(),
-        }));
-        let playing = script.clone();
-        define_model(
-            registry,
-            "programmableModel",
-            info,
-            move |request, emitter, _context| playing.clone().play(request, emitter),
-        )
-        .expect("the model is registered once");
-        script
-    }
-
-    async fn play(
-        self,
-        request: ModelRequest,
-        emitter: Emitter<ModelResponseChunk>,
-    ) -> HandlerResult<ModelResponse> {
-        self.0.seen.lock().unwrap().push(request);
-        let step = self.0.steps.lock().unwrap().pop_front();
-        let step = step.ok_or_else(|| Error::internal("the script is over"))?;
-        for chunk in step.chunks {
-            emitter.send(serde_json::from_value(chunk)?).await?;
-        }
-        Ok(serde_json::from_value(step.response)?)
-    }
-
-    pub(crate) fn calls(&self) -> usize {
-        self.0.seen.lock().unwrap().len()
-    }
-
-    /// What the model was asked, as JSON.
-    pub(crate) fn requests(&self) -> Vec<Value> {
-        self.0
-            .seen
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|request| json!(request))
-            .collect()
-    }
-
-    pub(crate) fn raw_requests(&self) -> Vec<ModelRequest> {
-        self.0.seen.lock().unwrap().clone()
-    }
-
-    pub(crate) fn last_request(&self) -> Value {
-        self.requests().pop().expect("the model was asked")
-    }
-}
-
 /// A registry with a scripted model, and a generation that uses it.
 pub(crate) fn scripted(steps: impl IntoIterator<Item = Step>) -> (Registry, Script, Generate) {
     let supports = ModelSupports {
@@ -148,7 +93,7 @@ pub(crate) fn scripted_with(
 ) -> (Registry, Script, Generate) {
     let registry = Registry::new();
     let script = Script::define(&registry, info, steps);
-    let generate = Generate::new(&registry).model("programmableModel");
+    let generate = Generate::new(&registry).model(PROGRAMMABLE);
     (registry, script, generate)
 }
 

@@ -1,128 +1,17 @@
-//! A model that plays a script and remembers what it was asked, and tools to run a script against middleware.
+//! Running rounds of tool calls against middleware.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
-
-use everturn_ai::{
-    FinishReason, Generate, IntoMiddleware, Message, ModelInfo, ModelRequest, ModelResponse,
-    ModelResponseChunk, Part, Role, ToolRequest, define_model,
-};
-use everturn_core::{Emitter, Error, HandlerResult, Registry, Result};
+use everturn_ai::{Generate, IntoMiddleware, ModelRequest, Part, Role};
+use everturn_core::{Registry, Result};
 use serde_json::Value;
 
-/// One answer of a scripted model.
-pub(crate) struct Reply {
-    chunks: Vec<&'static str>,
-    result: Result<ModelResponse>,
-}
+pub(crate) use crate::generate_support::{Reply, Script};
 
-impl Reply {
-    pub(crate) fn text(text: &str) -> Self {
-        Self::from(Ok(ModelResponse::text_of(text)))
-    }
-
-    pub(crate) fn error(error: impl Into<Error>) -> Self {
-        Self::from(Err(error.into()))
-    }
-
-    /// Requests to tools, with the references `0`, `1`, ...
-    pub(crate) fn calls(calls: &[(&str, Value)]) -> Self {
-        let request = |(index, (name, input)): (usize, &(&str, Value))| {
-            Part::from(ToolRequest::new(*name, input.clone()).with_reference(index.to_string()))
-        };
-        let parts: Vec<Part> = calls.iter().enumerate().map(request).collect();
-        Self::from(Ok(
-            ModelResponse::new(Message::model(parts)).with_finish_reason(FinishReason::Stop)
-        ))
-    }
-
-    /// The same answer after these chunks.
-    pub(crate) fn after_chunks(self, chunks: impl IntoIterator<Item = &'static str>) -> Self {
-        Self {
-            chunks: chunks.into_iter().collect(),
-            ..self
-        }
-    }
-}
-
-impl From<Result<ModelResponse>> for Reply {
-    fn from(result: Result<ModelResponse>) -> Self {
-        Self {
-            chunks: Vec::new(),
-            result,
-        }
-    }
-}
-
-/// A model that plays a script.
-#[derive(Clone)]
-pub(crate) struct Script(Arc<State>);
-
-struct State {
-    replies: Mutex<VecDeque<Reply>>,
-    requests: Mutex<Vec<ModelRequest>>,
-}
-
-impl Script {
-    /// Registers a model that gives these replies, one for each call, and fails when there are no more.
-    pub(crate) fn register(
-        registry: &Registry,
-        name: &str,
-        replies: impl IntoIterator<Item = Reply>,
-    ) -> Self {
-        Self::register_with(registry, name, ModelInfo::default(), replies)
-    }
-
-    pub(crate) fn register_with(
-        registry: &Registry,
-        name: &str,
-        info: ModelInfo,
-        replies: impl IntoIterator<Item = Reply>,
-    ) -> Self {
-        let replies = Mutex::new(replies.into_iter().collect());
-        let script = Self(Arc::new(State {
-            replies,
-            requests: Mutex::default(),
-        }));
-        let playing = script.clone();
-        define_model(registry, name, info, move |request, emitter, _context| {
-            playing.clone().play(request, emitter)
-        })
-        .unwrap();
-        script
-    }
-
-    async fn play(
-        self,
-        request: ModelRequest,
-        emitter: Emitter<ModelResponseChunk>,
-    ) -> HandlerResult<ModelResponse> {
-        self.0.requests.lock().unwrap().push(request);
-        let reply = self.0.replies.lock().unwrap().pop_front();
-        let reply = reply.ok_or_else(|| Error::out_of_range("the script has ended"))?;
-        for chunk in reply.chunks {
-            emitter.send(ModelResponseChunk::from(chunk)).await?;
-        }
-        Ok(reply.result?)
-    }
-
-    /// What the model was asked so far.
-    pub(crate) fn requests(&self) -> Vec<ModelRequest> {
-        self.0.requests.lock().unwrap().clone()
-    }
-
-    /// How often the model was called.
-    pub(crate) fn calls(&self) -> usize {
-        self.0.requests.lock().unwrap().len()
-    }
-}
-
-/// What one round of tool calls brought.
+/// The result of one round of tool calls.
 #[derive(Debug)]
 pub(crate) struct Round {
     /// The tools' outputs, in the order of the calls.
     pub(crate) outputs: Vec<Value>,
-    /// What middleware showed the model after them.
+    /// The content that middleware showed the model after them.
     pub(crate) shown: Vec<Part>,
 }
 
@@ -139,7 +28,7 @@ impl Round {
     }
 }
 
-/// Has a model make rounds of tool calls with a middleware in use, and says what came of each.
+/// Lets a model make rounds of tool calls with a middleware in use, and returns the result of each.
 pub(crate) async fn run_rounds<const N: usize>(
     middleware: impl IntoMiddleware,
     rounds: [&[(&str, Value)]; N],
