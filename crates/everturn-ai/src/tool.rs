@@ -5,13 +5,12 @@
 //! pause the generation, hand typed data to the caller and continue later with a typed answer.
 //!
 //! A process may die while a tool acts on the world. A tool declares by [`Replay`] what may then be done with the call:
-//! run it again, run it again under the same key, or ask a function or a person what came of it.
+//! run it again, run it again under the same key, or ask a function or a person for its outcome.
 
 mod action;
 mod argument;
 mod body;
 mod context;
-mod definition;
 mod interrupt;
 mod reference;
 mod replay;

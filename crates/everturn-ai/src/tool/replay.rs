@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{Tool, ToolContext, body};
 use crate::{MultipartToolResponse, Reconciliation, Replay};
 
-/// A function that finds out what came of a call.
+/// A function that determines the outcome of a call.
 pub(super) type Reconcile =
     dyn Fn(Value, ToolContext) -> BoxFuture<'static, HandlerResult<Reconciliation<Value>>> + Send + Sync;
 
@@ -49,7 +49,7 @@ impl Tool {
         self.0.replay.unwrap_or_else(undeclared)
     }
 
-    /// Sets the function that finds out what came of a call whose process died.
+    /// Sets the function that determines the outcome of a call whose process died.
     ///
     /// It gets the call's input and context, including [`ToolContext::effect_id`]. It is called only for calls of a
     /// [`Replay::Once`] tool that began and whose end is unknown. If it fails, the turn fails with its error and can be
@@ -72,7 +72,7 @@ impl Tool {
         self.edit(|inner| inner.reconcile = Some(erased))
     }
 
-    /// Finds out what came of a call; the outcome stays unknown for a tool without a reconcile function.
+    /// Determines the outcome of a call; it stays unknown for a tool without a reconcile function.
     pub(crate) async fn reconcile(
         &self,
         input: Option<Value>,
