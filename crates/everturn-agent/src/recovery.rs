@@ -1,7 +1,7 @@
 //! Finding background runs whose worker was lost, and continuing them in this process.
 //!
 //! A worker polls the store for pending snapshots whose last heartbeat is older than their agent's expiry. It takes
-//! such a run over by replacing the lapsed lease with its own, in one atomic step that fails for all but one of the
+//! the run over by replacing the lapsed lease with its own, in one atomic step that fails for all but one of the
 //! workers that try. Then it starts the agent's function on the last state that was committed, with the inputs that are
 //! left, and without a client. A run that was begun too often is ended as failed instead.
 

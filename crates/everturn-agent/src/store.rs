@@ -43,7 +43,7 @@
 //!
 //! | method | answer of a store that cannot | what agents then lack |
 //! |---|---|---|
-//! | [`SessionStore::journal`] | `None` | a turn that is taken up again begins anew |
+//! | [`SessionStore::journal`] | `None` | a turn that runs again starts over |
 //! | [`SessionStore::watch`], [`SessionStore::can_watch`] | `None`, `false` | background runs |
 //! | [`SessionStore::pending`] | `Ok(None)` | takeover of lost background runs |
 //!
@@ -199,7 +199,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the store's journals.
     ///
-    /// A store that keeps none answers `None`; a turn that is taken up again then begins anew.
+    /// A store that keeps none answers `None`; a turn that runs again then starts over.
     fn journal(&self) -> Option<&dyn Journal>;
 
     /// Returns the statuses of a snapshot: the current one at once, then every later one or, if they come faster than

@@ -155,7 +155,7 @@ pub enum FinishReason {
     Unknown,
 }
 
-/// A long-running operation: where it stands and, once done, what came of it.
+/// A long-running operation: its state and, once it is done, its result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     /// The key of the action that started the operation.

@@ -1,6 +1,6 @@
 //! Stopping calls whose streams a server keeps.
 //!
-//! Such a call goes on when its client leaves. A client that wants it to end must ask for it.
+//! The call continues when its client leaves. A client that wants it to end must say so.
 
 use std::sync::Arc;
 

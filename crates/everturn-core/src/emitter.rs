@@ -22,7 +22,7 @@ type SendFn<S> = dyn Fn(S) -> Sending + Send + Sync;
 pub struct Emitter<S>(Option<Arc<SendFn<S>>>);
 
 /// The future of a chunk being sent; it completes when the receiver has taken or buffered the chunk.
-#[must_use = "whoever does not wait here does not wait for a slow receiver"]
+#[must_use = "a sender that does not await this does not wait for a slow receiver"]
 pub struct Sending(Progress);
 
 enum Progress {

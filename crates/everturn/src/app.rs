@@ -21,7 +21,7 @@ use everturn_core::{
 };
 use serde_json::Value;
 
-/// How often a serving application looks for background runs that were lost elsewhere: often enough to add little to the
+/// How often a serving application polls for background runs that other processes lost: often enough to add little to the
 /// usual lease of a minute.
 #[cfg(feature = "server")]
 const RECOVERY_INTERVAL: Duration = Duration::from_secs(15);
@@ -149,7 +149,7 @@ impl EverturnBuilder {
     }
 }
 
-/// Whether the environment says that somebody is working on the program.
+/// Returns whether the environment is a development environment.
 fn is_development() -> bool {
     ["EVERTURN_ENV", "GENKIT_ENV"]
         .iter()
@@ -205,7 +205,7 @@ impl Everturn {
         recover_all(&self.registry).await
     }
 
-    /// Looks for lost background runs at once and then at every interval, until the guard is stopped or dropped.
+    /// Polls for lost background runs at once and then at every interval, until the guard is stopped or dropped.
     ///
     /// A lost run goes on elsewhere at the latest an interval after its lease ([`Heartbeat::expiry`]) is over.
     ///

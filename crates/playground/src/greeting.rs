@@ -96,7 +96,7 @@ impl fmt::Display for Greeting {
         )?;
         writeln!(
             f,
-            "\nA run in the background, then a look at it:\n\n{}\n{}",
+            "\nA run in the background, then its snapshot:\n\n{}\n{}",
             self.detached("Plan the week"),
             self.look()
         )?;

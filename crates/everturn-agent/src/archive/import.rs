@@ -208,9 +208,9 @@ impl Archive {
         let id = intake
             .arrived()
             .get(base.entry)
-            .ok_or_else(|| unreadable(line, "it goes on from a snapshot that did not come before it"))?;
+            .ok_or_else(|| unreadable(line, "its base is not an earlier snapshot of the file"))?;
         let state = self.stored(id, Detail::Whole).await?.state;
-        state.ok_or_else(|| unreadable(line, "it goes on from a snapshot without a state"))
+        state.ok_or_else(|| unreadable(line, "its base is a snapshot without a state"))
     }
 }
 
@@ -268,7 +268,7 @@ fn check_entry(entry: &Entry, header: &Header) -> Result<(), &'static str> {
         return Err("a snapshot of another session");
     }
     if entry.base.is_some() && entry.snapshot.state.is_none() {
-        return Err("a snapshot without a state goes on from none");
+        return Err("a snapshot without a state has a base");
     }
     Ok(())
 }
@@ -280,7 +280,7 @@ fn whole(entry: Entry, base: Option<SessionState>) -> Result<Snapshot, &'static 
         return Ok(snapshot);
     };
     if base.messages > from.messages.len() {
-        return Err("it goes on from more messages than there are");
+        return Err("its base has fewer messages than it takes from it");
     }
     let mut messages = from.messages.truncate_to(base.messages);
     messages.extend(state.messages.iter().cloned());
@@ -293,7 +293,7 @@ fn whole(entry: Entry, base: Option<SessionState>) -> Result<Snapshot, &'static 
                 state.prompt_input.clone_from(&from.prompt_input);
             }
             // A field that is both shared and given has two values, and the file does not say which counts.
-            _ => return Err("it has and has not a part of its own"),
+            _ => return Err("a field is both its own and taken from its base"),
         }
     }
     Ok(snapshot)

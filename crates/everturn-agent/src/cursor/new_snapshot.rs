@@ -129,7 +129,7 @@ async fn continue_from_existing(
 /// records that marks are missing, and the next snapshot continues with them.
 fn is_finished(outcome: &Result<()>, tip: &SnapshotId) -> bool {
     if let Err(error) = outcome {
-        tracing::warn!(%tip, %error, "not every snapshot could be marked that a rewind leaves behind");
+        tracing::warn!(%tip, %error, "a rewind could not mark every orphaned snapshot; the next turn or listing continues it");
     }
     outcome.is_ok()
 }

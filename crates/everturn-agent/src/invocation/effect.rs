@@ -73,7 +73,7 @@ pub struct TurnEffect {
 
 impl TurnEffect {
     /// Creates an effect of the turn that a context belongs to, for a tool that does several things of which each must not
-    /// be done twice. Where the context belongs to no turn, nothing is written down.
+    /// be done twice. If the context belongs to no turn, nothing is recorded.
     ///
     /// As with [`Turn::effect`], effects of one name are told apart by their order; a tool makes its names unique with
     /// [`ToolContext::effect_id`](everturn_ai::ToolContext::effect_id).

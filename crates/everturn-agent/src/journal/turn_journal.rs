@@ -313,7 +313,7 @@ impl EffectJournal for TurnJournal {
         }
         let failed = Entry::Failed { effect: id.clone() };
         if let Err(error) = self.append(failed).await {
-            tracing::warn!(%error, "that a call failed could not be written down; its outcome counts as unknown");
+            tracing::warn!(%error, "the failure of a call could not be recorded; its outcome counts as unknown");
         }
     }
 

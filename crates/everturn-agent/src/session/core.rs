@@ -36,7 +36,7 @@ pub(crate) trait Publisher: Send + Sync {
 /// A session during an invocation.
 ///
 /// Locks are short and never held across an await. `live` alone guards the state, and no user's function runs under it:
-/// such a function may read the session. `patcher` and `messages` are each taken before `live` and span a whole change, so
+/// it may read the session. `patcher` and `messages` are each taken before `live` and span a whole change, so
 /// that two changes of one kind do not overlap. For the custom state this includes the patch: patches leave in the order
 /// in which the changes happened.
 pub(crate) struct Core<S> {
@@ -247,7 +247,7 @@ impl<S: CustomState> Core<S> {
     }
 
     fn publish(&self, patcher: &mut Patcher, state: SessionState) {
-        // The transform is user code, which need not run for nobody.
+        // The transform is user code, and there is no listener for its result.
         if self.publisher.is_silenced() {
             return;
         }

@@ -165,7 +165,7 @@ impl Recording {
         ToolContext::for_request(context, call.part, call.emitter).with_effect(self.id.clone())
     }
 
-    /// Asks the tool's reconcile function what came of the call.
+    /// Asks the tool's reconcile function for the outcome of the call.
     async fn reconciled(&self, call: &ToolCall) -> Result<Reconciliation<ToolOutcome>> {
         let input = call.request().and_then(|request| request.input.clone());
         let found = call.tool.reconcile(input, self.circumstances(call.clone())).await;
@@ -175,7 +175,7 @@ impl Recording {
             Err(error) => match interrupt_data(&error) {
                 Some(data) => Ok(Reconciliation::Happened(ToolOutcome::Interrupted(data.clone()))),
                 None => Err(error.context(format_args!(
-                    "it could not be found out what came of tool '{}'",
+                    "the outcome of tool '{}' could not be determined",
                     call.tool.name()
                 ))),
             },

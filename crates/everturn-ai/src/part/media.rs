@@ -15,7 +15,7 @@ pub struct Media {
     pub content_type: Option<String>,
     /// Where the file is: a `data:`, `https:` or provider-specific URL.
     pub url: String,
-    /// Fields this version does not know, kept for whoever does.
+    /// Unknown fields, which are written back unchanged.
     #[serde(flatten)]
     #[schemars(skip)]
     pub extra: JsonObject,
@@ -66,7 +66,7 @@ deserialize_from_object!(Media);
 pub struct ResourceLink {
     /// The resource's URI.
     pub uri: String,
-    /// Fields this version does not know, kept for whoever does.
+    /// Unknown fields, which are written back unchanged.
     #[serde(flatten)]
     #[schemars(skip)]
     pub extra: JsonObject,

@@ -25,7 +25,7 @@ pub struct ToolRequest {
     /// Whether the arguments are still being streamed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
-    /// Fields this version does not know, kept for whoever does.
+    /// Unknown fields, which are written back unchanged.
     #[serde(flatten)]
     #[schemars(skip)]
     pub extra: JsonObject,
@@ -99,7 +99,7 @@ pub struct ToolResponse {
     /// Further content, for instance media, that a multipart tool returned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<Part>,
-    /// Fields this version does not know, kept for whoever does.
+    /// Unknown fields, which are written back unchanged.
     #[serde(flatten)]
     #[schemars(skip)]
     pub extra: JsonObject,

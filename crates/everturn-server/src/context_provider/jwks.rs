@@ -86,7 +86,7 @@ impl Jwks {
         let is_local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
         if url.scheme() != "https" && !(url.scheme() == "http" && is_local) {
             return Err(Error::invalid_argument(format!(
-                "keys must be fetched over https, not from '{url}': whoever can change them can impersonate every caller"
+                "keys must be fetched over https, not from '{url}': an attacker who can change them can impersonate every caller"
             )));
         }
         let client = reqwest::Client::builder()

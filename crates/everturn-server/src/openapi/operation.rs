@@ -72,7 +72,7 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
             operation["requestBody"] = request_body(descriptor, components);
             answers("200", success(descriptor, components));
             if mounted.is_kept() {
-                let gone = "The stream to go on with is unknown, expired or somebody else's.";
+                let gone = "The stream to reattach to is unknown, expired or another caller's.";
                 answers("204", json!({ "description": gone }));
             }
         }
@@ -157,7 +157,7 @@ fn success(descriptor: &Descriptor, components: &mut Components) -> Value {
         },
         "x-event-schema": { "oneOf": [only("message", &chunk), only("result", &output), only("error", &error)] },
     });
-    json!({ "description": "What came of it; once streaming has begun, failures too.", "content": content })
+    json!({ "description": "The result; once streaming has begun, also failures.", "content": content })
 }
 
 fn failures(mounted: &Mounted) -> Map<String, Value> {

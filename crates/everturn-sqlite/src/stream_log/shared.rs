@@ -46,7 +46,7 @@ impl Shared {
 
     /// Removes a stream that this process has ceased to write.
     pub(super) fn end(&self, key: &StreamKey, live: &Live, event: StreamEvent) {
-        // Removed before the end is told, so that whoever has seen the end finds the stream in the file, where it can expire.
+        // Removed before the end is told, so that a reader which has seen the end finds the stream in the file, where it can expire.
         self.live().remove(key);
         live.end(event);
     }

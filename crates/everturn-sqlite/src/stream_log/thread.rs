@@ -312,7 +312,7 @@ impl Thread {
         if self.is_watching() && self.look_at <= now {
             self.look_at = now + self.shared.options.poll;
             let looked = self.look();
-            self.report(looked, "cannot look for what other processes did to streams");
+            self.report(looked, "cannot read the changes of other processes to streams");
         }
     }
 

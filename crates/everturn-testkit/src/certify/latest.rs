@@ -121,7 +121,7 @@ async fn an_orphan_is_never_the_latest(store: Arc<dyn SessionStore>) -> Verdict 
     save(&*store, orphaned("c", 3)).await?;
     expect(Some("b"), "a snapshot that was orphaned from the beginning").await?;
     save(&*store, orphaned("b", 2)).await?;
-    expect(Some("a"), "a snapshot that was left behind").await?;
+    expect(Some("a"), "a snapshot that was orphaned later").await?;
     let next = row("s", "d", 4);
     let tip = Precondition::Tip(Some("a".into()));
     let committed = store.save(&scope(), Some(&"d".into()), tip, put(next)).await;

@@ -28,7 +28,7 @@ pub(super) fn reply(request: &ModelRequest) -> String {
     } else if says(&["thanks", "thank"]) {
         "You are welcome.".to_owned()
     } else if says(&["bye", "goodbye"]) {
-        "Goodbye. What we said can be taken up again from here.".to_owned()
+        "Goodbye. This conversation can be resumed from here.".to_owned()
     } else {
         let position = user_texts(request).len();
         format!(

@@ -29,7 +29,7 @@ pub(crate) const HELP: [(&str, &str); 11] = [
     ("/agent NAME", "talk to another agent"),
     ("/new", "begin a new conversation"),
     ("/history", "the snapshots of this conversation, also /snapshots"),
-    ("/branch ID", "go on from an older snapshot, by number or id"),
+    ("/branch ID", "continue from an older snapshot, by number or id"),
     (
         "/resume ID",
         "take up a conversation again, by number or id; without an id, list them, the latest first",

@@ -2,7 +2,7 @@
 //!
 //! [`Machine::handle`] takes an [`Event`] (something happened) and gives the [`Command`]s that follow from it (something
 //! must be done). Nothing here waits, reads a clock, draws a random number or touches a store. One driver executes the
-//! commands and reports what came of them; it decides nothing. Inputs (`I`) and errors (`E`) pass through unread. Beside the
+//! commands and reports the results; it decides nothing. Inputs (`I`) and errors (`E`) pass through unread. Beside the
 //! machine, [`TakeoverPoint`] follows the same events and knows from which state a worker would continue a lost run.
 //!
 //! # Phases
