@@ -1,4 +1,4 @@
-//! The application: one registry with everything in it, and short ways to use it.
+//! The application: one registry with everything in it, and shortcuts to use it.
 
 use std::fmt;
 use std::future::Future;
@@ -45,10 +45,11 @@ pub struct Everturn {
     registry: Registry,
 }
 
-/// Registers a model or a tool once there is a registry.
+/// Registers a model or a tool once the registry exists.
 type SetUp = Box<dyn FnOnce(&Registry) -> Result<()> + Send>;
 
-/// The settings of an application. Plugins, models, tools and folders add up; one of the same name replaces the earlier one.
+/// The settings of an application. Plugins, models, tools and folders add up; one of the same name replaces the earlier
+/// one.
 #[must_use = "an application exists once it is built"]
 #[derive(Default)]
 pub struct EverturnBuilder {
@@ -59,7 +60,7 @@ pub struct EverturnBuilder {
     prompts: Vec<PathBuf>,
 }
 
-/// Adds a named thing, or puts it in the place of an earlier one of that name.
+/// Adds a named element, or replaces an earlier one of that name.
 fn add(things: &mut Vec<(String, SetUp)>, name: String, set_up: SetUp) {
     match things.iter_mut().find(|(earlier, _)| *earlier == name) {
         Some(earlier) => earlier.1 = set_up,
@@ -98,7 +99,7 @@ impl EverturnBuilder {
         self
     }
 
-    /// Sets the model that is asked where none is named.
+    /// Sets the model for requests that name none.
     pub fn default_model(mut self, model: impl Into<ModelReference>) -> Self {
         self.default_model = Some(model.into());
         self
@@ -115,11 +116,11 @@ impl EverturnBuilder {
         self
     }
 
-    /// Makes the application, and waits until its plugins are [set up](Plugin::set_up).
+    /// Builds the application, and waits until its plugins are [set up](Plugin::set_up).
     ///
     /// # Errors
-    /// What a plugin fails with, such as a key that is missing; `ALREADY_EXISTS` for two prompts of one name, `NOT_FOUND` for
-    /// a folder that does not exist, `INVALID_ARGUMENT` for a prompt that does not compile.
+    /// The error of a plugin, such as a missing key; `ALREADY_EXISTS` for two prompts of one name, `NOT_FOUND` for a
+    /// folder that does not exist, `INVALID_ARGUMENT` for a prompt that does not compile.
     pub async fn build(self) -> Result<Everturn> {
         let registry = Registry::new();
         for plugin in &self.plugins {
@@ -162,7 +163,7 @@ impl Everturn {
         EverturnBuilder::default()
     }
 
-    /// The registry that holds everything in the application by key.
+    /// Returns the registry that holds everything in the application by key.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -187,7 +188,8 @@ impl Everturn {
         everturn_agent::custom_agent(&self.registry, name, function)
     }
 
-    /// Defines an agent whose turn loop is `function`, under the earlier name of such agents; see [`everturn_agent::session_flow`].
+    /// Defines an agent whose turn loop is `function`, under the name of earlier designs; see
+    /// [`everturn_agent::session_flow`].
     pub fn session_flow<S, F, Fut>(&self, name: impl Into<String>, function: F) -> AgentBuilder<S>
     where
         S: CustomState,
@@ -197,17 +199,17 @@ impl Everturn {
         everturn_agent::session_flow(&self.registry, name, function)
     }
 
-    /// Looks once for background runs of every agent whose worker was lost, and takes them over.
+    /// Polls once for lost background runs of every agent, and takes them over.
     ///
-    /// Once the agents are defined, a program calls this at its start, or [`Everturn::recover_every`]: then work that was
-    /// accepted goes on although the process that accepted it is gone.
+    /// A program calls this, or [`Everturn::recover_every`], after it has defined its agents. Then accepted work
+    /// continues although the process that accepted it has died.
     pub async fn recover(&self) -> Recovery {
         recover_all(&self.registry).await
     }
 
     /// Polls for lost background runs at once and then at every interval, until the guard is stopped or dropped.
     ///
-    /// A lost run goes on elsewhere at the latest an interval after its lease ([`Heartbeat::expiry`]) is over.
+    /// A lost run continues at the latest one interval after its lease has lapsed ([`Heartbeat::expiry`]).
     ///
     /// ```
     /// use std::time::Duration;
@@ -229,23 +231,23 @@ impl Everturn {
         recover_every(&self.registry, interval)
     }
 
-    /// Returns a server of everything in the application, to be set up further: context providers, limits, other paths.
+    /// Returns a server of everything in the application, for further settings: context providers, limits, other paths.
     #[cfg(feature = "server")]
     pub fn server(&self) -> everturn_server::Server {
         everturn_server::Server::new(&self.registry)
     }
 
-    /// Serves every agent and flow over HTTP until the process is told to end (Ctrl-C or `SIGTERM`), then lets what is
-    /// under way finish.
+    /// Serves every agent and flow over HTTP until the process gets Ctrl-C or `SIGTERM`, then lets running calls
+    /// finish.
     ///
-    /// Meanwhile, background runs that other processes lost go on here, as with [`Everturn::recover_every`].
+    /// Meanwhile it takes over background runs that other processes lost, as with [`Everturn::recover_every`].
     ///
-    /// Agents are at `/agents/{name}`, flows at `/flows/{name}`; see [`everturn_server`] for what else there is.
-    /// Everybody who reaches the address may call: [`Everturn::server`] is the way to context providers, which say who
-    /// may.
+    /// Agents are at `/agents/{name}`, flows at `/flows/{name}`; see [`everturn_server`] for the other routes.
+    /// Everybody who reaches the address may call; use [`Everturn::server`] to add context providers, which identify
+    /// callers.
     ///
     /// # Errors
-    /// What the operating system says about the address.
+    /// The error of the operating system about the address.
     #[cfg(feature = "server")]
     pub async fn serve(&self, address: impl Into<std::net::SocketAddr>) -> Result<()> {
         let recovering = self.recover_every(RECOVERY_INTERVAL);
@@ -254,7 +256,8 @@ impl Everturn {
         served
     }
 
-    /// Everything in the application for MCP clients, to be set up further: what is exposed, and over which transport.
+    /// Returns an MCP server of everything in the application, for further settings: what is exposed, and over which
+    /// transport.
     #[cfg(feature = "mcp")]
     pub fn mcp_server(&self) -> everturn_mcp::McpServer {
         everturn_mcp::McpServer::new(&self.registry)

@@ -1,5 +1,5 @@
-//! AI agents whose conversations survive: multi-turn, streamed, snapshotted at every turn, resumable and branchable from
-//! any point, and able to go on in the background.
+//! AI agents whose conversations survive: multi-turn, streamed, snapshotted at every turn, resumable and branchable
+//! from any point, and able to continue in the background.
 //!
 //! ```
 //! use everturn::prelude::*;

@@ -1,4 +1,4 @@
-//! What is deleted is in no file any more, however often it was forked, copied and taken elsewhere before.
+//! Deleted data is in no file, however often it was forked, copied and exported before.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

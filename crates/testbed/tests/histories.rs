@@ -1,4 +1,4 @@
-//! Whatever is done to histories, every store has what a list of full snapshots has.
+//! Every store agrees with a list of full snapshots after any operations on histories.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

@@ -1,4 +1,4 @@
-//! A worker that was asleep while another took its run over can do no harm when it wakes up.
+//! A worker that was asleep while another took its run over does no harm when it wakes.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![cfg(unix)]
 

@@ -1,4 +1,4 @@
-//! What two snapshots do not have in common.
+//! The difference between two snapshots.
 
 use everturn_agent::archive::ArtifactChange;
 use everturn_agent::store::MemoryStore;

@@ -1,4 +1,4 @@
-//! How changes of the custom state reach the client.
+//! Changes of the custom state are streamed to the client as patches.
 
 use std::sync::Arc;
 

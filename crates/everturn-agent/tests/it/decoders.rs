@@ -1,4 +1,4 @@
-//! Whatever clients send as patches, inputs and states, reading it ends well.
+//! Reading any patch, input or state of a client returns a value or an error, and never panics.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What a failed turn leaves behind, and what its client gets.
+//! The session and the client after a failed turn.
 
 use std::sync::Arc;
 

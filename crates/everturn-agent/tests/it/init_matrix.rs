@@ -1,4 +1,4 @@
-//! What an invocation may start from, and what refuses it.
+//! The inits that an invocation accepts, and the errors of the others.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A turn of several tools that dies at any point is taken up again, and nothing in it happens twice.
+//! A turn of several tools that dies at any point runs again, and no effect happens twice.
 
 use std::sync::Arc;
 

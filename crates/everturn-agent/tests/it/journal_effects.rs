@@ -1,4 +1,4 @@
-//! What a turn does itself takes place as often as it says.
+//! Effects of a turn's own code take place as often as they declare.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is written down in a turn, when it is dropped, and what a turn that is taken up again does with it.
+//! The records of a turn, when they are dropped, and their replay when the turn runs again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Nothing is left behind.
+//! Invocations leave no task behind.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{AgentInit, AgentInput, Turn};

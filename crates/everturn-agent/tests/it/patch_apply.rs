@@ -1,4 +1,4 @@
-//! What a client makes of a patch, also of one that a careful server would not send.
+//! Applying patches, also those that a careful server would not send.
 
 use everturn_agent::patch::{JsonPatch, PatchError};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! A model that refuses to answer ends the turn, and the conversation can go on.
+//! A model that refuses to answer ends the turn, and the conversation can continue.
 
 use everturn_agent::{AgentFinishReason, agent};
 use everturn_ai::{FinishReason, Message, ModelResponse};

@@ -1,4 +1,4 @@
-//! Where a prompt puts the conversation, and what of it is kept.
+//! The place of the conversation in a prompt agent's request, and the messages that are kept.
 
 use everturn_agent::{AgentBuilder, InlinePrompt, agent};
 use everturn_ai::prompt::MessagesSlot;

@@ -1,4 +1,4 @@
-//! What no turn can be made of is refused before the model is asked.
+//! Invalid inputs are refused before the model is asked.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{AgentFinishReason, AgentInit, AgentInput, agent};

@@ -1,4 +1,4 @@
-//! A tool that asks a person stops the turn, and everybody learns what it asks.
+//! A tool that asks a person ends the turn, and the client gets the question.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{AgentFinishReason, SnapshotStatus, agent};

@@ -1,4 +1,4 @@
-//! What is kept after the model has answered.
+//! The messages that are kept after the model has answered.
 
 use everturn_agent::{AgentFinishReason, AgentInit, AgentReply, agent};
 use everturn_ai::prompt::MessagesSlot;

@@ -1,4 +1,4 @@
-//! What middleware adds to a request, and what of it is kept.
+//! The changes of middleware to a request, and those that are kept.
 
 use everturn_agent::agent;
 use everturn_ai::{Message, generate_hook, model_hook, place_system_part};

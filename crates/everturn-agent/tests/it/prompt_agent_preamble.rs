@@ -1,4 +1,4 @@
-//! What a prompt says is sent to the model and never becomes part of a conversation.
+//! A prompt's own messages are sent to the model and never become part of a conversation.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{agent, prompt_agent};

@@ -1,4 +1,4 @@
-//! What a prompt is rendered with: set when a conversation begins, kept with it.
+//! The prompt input is set when a conversation begins, and kept with it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a client sees of a turn while it happens.
+//! The chunks of a turn that a client sees.
 
 use everturn_agent::agent;
 use everturn_ai::{NoInput, Tool, ToolContext};

@@ -1,4 +1,4 @@
-//! What clients are shown, and that nothing else ever leaves.
+//! Transforms shape everything that clients see, and nothing leaves without them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

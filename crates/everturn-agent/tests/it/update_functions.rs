@@ -1,4 +1,4 @@
-//! What a function given to an `update` method may do with the session it changes.
+//! A function given to an `update` method may use the session that it changes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

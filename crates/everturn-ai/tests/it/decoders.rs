@@ -1,4 +1,4 @@
-//! Whatever models and peers send, reading it ends well.
+//! Reading any input of models and peers returns a value or an error, and never panics.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Where format instructions go in a request.
+//! The place of format instructions in a request.
 
 use everturn_ai::{
     History, Message, Messages, OutputInstructions, Part, Role,

@@ -1,4 +1,4 @@
-//! Whatever a model returns, each format gives valid output or an error, and never panics.
+//! Every format turns any answer of a model into valid output or an error, and never panics.
 
 use everturn_core::{Error, Reason, Schema, Status};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What is kept beside a lineage lives as long as it and is one per type.
+//! A lineage's companions are one per type and live as long as the lineage.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What is noted on a message, and taken off again.
+//! Setting and removing the metadata of a message.
 
 use everturn_ai::Message;
 

@@ -1,4 +1,4 @@
-//! How the contents of files reach the model, and how the tools share a call with others.
+//! The contents of files reach the model as messages, and the tools work beside others.
 
 use std::fs;
 use std::sync::{Arc, Mutex};

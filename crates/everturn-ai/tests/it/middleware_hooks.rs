@@ -1,4 +1,4 @@
-//! What hooks may do, and how they are found.
+//! The powers of hooks, and looking up middleware by name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

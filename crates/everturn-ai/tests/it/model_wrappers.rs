@@ -1,4 +1,4 @@
-//! What stands between a request and a provider.
+//! The wrappers between a request and a provider.
 
 use everturn_ai::{
     FetchedMedia, Generate, MediaDownload, MediaFetcher, Message, Model, ModelInfo, ModelRequest,

@@ -1,4 +1,4 @@
-//! What clients write by hand is checked for fields that do not exist.
+//! Unknown fields in the options of the generate action are refused.
 
 use everturn_ai::GenerateActionOptions;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What each built-in format makes of an answer, whole and streamed.
+//! The built-in formats parse whole and streamed answers.
 
 use std::sync::Arc;
 

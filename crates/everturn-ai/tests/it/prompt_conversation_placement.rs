@@ -1,4 +1,4 @@
-//! Where a prompt puts the conversation it is rendered around.
+//! The place of the conversation in a rendered prompt.
 
 use everturn_ai::prompt::{MessagesSlot, PromptDefinition, PromptPiece};
 use everturn_ai::{History, Message, Messages};

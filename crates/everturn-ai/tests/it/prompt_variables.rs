@@ -1,4 +1,4 @@
-//! What a template can print: input, defaults, context and state.
+//! The variables of a template: input, defaults, context and state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What is refused before a model is called.
+//! Invalid requests are refused before a model is called.
 
 use everturn_ai::{Generate, Part, reason, set_default_model};
 use everturn_core::{Registry, Status};

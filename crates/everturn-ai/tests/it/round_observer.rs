@@ -1,4 +1,4 @@
-//! Whoever keeps the conversation hears of it after each round of tools.
+//! An observer gets the conversation after each round.
 
 use std::sync::{Arc, Mutex};
 

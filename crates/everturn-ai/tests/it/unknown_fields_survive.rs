@@ -1,4 +1,4 @@
-//! What this version does not know is written back as it was read.
+//! Unknown fields and part kinds are written back as they were read.
 
 use everturn_ai::{JsonObject, Message, Part, PartKind};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! However the bytes of a stream are cut on their way, the same records come out.
+//! The records of a stream do not depend on the boundaries at which its bytes arrive.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What an agent on another machine keeps is read, and what it does in the background is watched and waited for.
+//! The snapshots of a remote agent are read, and its background runs are watched and waited for.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the client asks, and what it makes of plain answers.
+//! The requests of the client, and its reading of plain answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! An emitter that outlives its action holds nobody up.
+//! An emitter that outlives its action makes nobody wait.
 
 use std::sync::Arc;
 

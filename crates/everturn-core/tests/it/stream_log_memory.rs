@@ -1,4 +1,4 @@
-//! What the stream log in memory promises.
+//! The promises of the in-memory stream log.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Whatever is in the files of a store, using it ends well.
+//! Using a store with any bytes in its files returns results or errors, and never panics.
 
 use proptest::prelude::*;
 use tokio::runtime::Builder;

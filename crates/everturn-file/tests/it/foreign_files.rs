@@ -1,4 +1,4 @@
-//! What others left in the folder is read if it is a row, and in nobody's way if it is not.
+//! Rows that other programs wrote are read, and their other files are ignored.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

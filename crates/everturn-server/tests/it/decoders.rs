@@ -1,4 +1,4 @@
-//! Whatever bytes arrive where clients send theirs, reading them ends well.
+//! Reading any bytes of a client returns a value or an error, and never panics.
 
 use proptest::prelude::*;
 

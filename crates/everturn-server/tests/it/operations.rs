@@ -1,4 +1,4 @@
-//! What those who run a server see: health, metrics, and a document that is true.
+//! The routes for operators: health, metrics, and a document that is true.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a known caller left in the background goes on after its process, and stays the caller's.
+//! A caller's background run continues after its process died, and stays the caller's.
 
 use std::sync::Arc;
 use std::time::Duration;

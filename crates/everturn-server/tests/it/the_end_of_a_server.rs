@@ -1,4 +1,4 @@
-//! A server that is told to end: calls under way finish, are handed on or cancelled, and then it returns.
+//! When a server shuts down, running calls finish, are detached or cancelled, and then it returns.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whatever was acknowledged is there and whole after the process was killed, wherever it was.
+//! Every acknowledged save is there and complete after the process was killed at any point.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

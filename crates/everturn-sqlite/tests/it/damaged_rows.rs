@@ -1,4 +1,4 @@
-//! Whatever is in the rows of a database, using it ends well.
+//! Using a database with any values in its rows returns results or errors, and never panics.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;

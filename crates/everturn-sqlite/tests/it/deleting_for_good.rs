@@ -1,4 +1,4 @@
-//! What is deleted is gone: from every query at once, from every file after compaction.
+//! Deleted data is gone from every query at once, and from every file after compaction.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whatever is saved is read back, in this process and after reopening: known or not.
+//! Every saved field, known or not, is read back in this process and after reopening.
 
 use everturn_agent::{Snapshot, SnapshotStatus};
 use everturn_sqlite::{Durability, SqliteStore};

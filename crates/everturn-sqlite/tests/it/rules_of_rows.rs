@@ -1,4 +1,4 @@
-//! What no row may become.
+//! The changes of a row that are refused.
 
 use std::sync::Arc;
 

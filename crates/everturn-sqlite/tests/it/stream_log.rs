@@ -1,4 +1,4 @@
-//! What the stream log in SQLite promises, beyond one process and one life.
+//! The promises of the stream log in SQLite beyond one process and its life.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a recorder records, a replayer plays.
+//! A replayer plays the calls that a recorder recorded.
 
 use std::fs;
 use std::path::PathBuf;

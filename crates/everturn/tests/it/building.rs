@@ -1,4 +1,4 @@
-//! What `build` and `define` take, and what they refuse.
+//! The settings that `build` and `define` accept and refuse.
 
 use std::sync::Arc;
 

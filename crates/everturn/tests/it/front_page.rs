@@ -1,4 +1,4 @@
-//! What the front page of the README promises, step by step.
+//! The promises of the README's front page, step by step.
 
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};

@@ -1,4 +1,4 @@
-//! What every published crate has for docs.rs, and what users reach through this crate alone.
+//! Every published crate has metadata for docs.rs, and users reach all types through this crate.
 
 use std::fs;
 use std::path::Path;
