@@ -48,16 +48,29 @@ impl Call {
     }
 
     fn settlements(&self, interrupted: &Message, given: &Answers) -> Result<Vec<Settlement>> {
-        let Answers { respond, restart, .. } = given;
+        let Answers {
+            respond,
+            restart,
+            metadata: data,
+        } = given;
         if respond.iter().any(|part| part.as_tool_response().is_none()) {
             return Err(wrong_directive("respond", "tool responses"));
         }
         if restart.iter().any(|part| part.as_tool_request().is_none()) {
             return Err(wrong_directive("restart", "tool requests"));
         }
+        // The clients of other languages restart a call without an answer. The data of all answers stands in for it.
+        let plain = data.clone().map_or(Value::Bool(true), Value::Object);
+        let restart: Vec<Part> = restart
+            .iter()
+            .map(|part| match part.metadata_entry(metadata::RESUMED) {
+                Some(_) => part.clone(),
+                None => part.clone().with_metadata_entry(metadata::RESUMED, plain.clone()),
+            })
+            .collect();
         interrupted
             .tool_request_parts()
-            .map(|part| self.settlement(part, respond, restart))
+            .map(|part| self.settlement(part, respond, &restart))
             .collect()
     }
 

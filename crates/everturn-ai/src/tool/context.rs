@@ -93,7 +93,10 @@ impl ToolContext {
         self.answer_value().is_some()
     }
 
-    /// Returns the answer with which the caller restarted an interrupted call: `true`, or any other value.
+    /// Returns the answer with which the caller restarted an interrupted call: any value, or `true` if the caller sent none.
+    ///
+    /// The JavaScript client's `restart()` sends no answer, and Python's only with `resumed_metadata`. Such a restart is
+    /// answered by the `metadata` of the whole `resume`, if there is one, and else by `true`.
     pub fn answer_value(&self) -> Option<&Value> {
         self.entry(metadata::RESUMED)
     }
@@ -104,6 +107,33 @@ impl ToolContext {
     /// `INVALID_ARGUMENT` if the answer is not a `T`.
     pub fn answer<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         read(self.answer_value(), "the answer that the call was restarted with")
+    }
+
+    /// Like [`ToolContext::answer`], with `plain` in place of the answer if the caller restarted the call without one.
+    ///
+    /// ```
+    /// # use everturn_ai::ToolContext;
+    /// # use serde::Deserialize;
+    /// #[derive(Deserialize)]
+    /// struct Approval {
+    ///     limit: u32,
+    /// }
+    ///
+    /// # fn approval(cx: &ToolContext) -> everturn_core::Result<u32> {
+    /// // A caller who only says "go on" approves of the smallest sum.
+    /// let Some(approval) = cx.answer_or_else(|| Approval { limit: 10 })? else {
+    ///     return Err(cx.interrupt("How much may it cost?"));
+    /// };
+    /// # Ok(approval.limit) }
+    /// ```
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the answer is not a `T`.
+    pub fn answer_or_else<T: DeserializeOwned>(&self, plain: impl FnOnce() -> T) -> Result<Option<T>> {
+        match self.answer_value() {
+            Some(Value::Bool(true)) => Ok(Some(plain())),
+            _ => self.answer(),
+        }
     }
 
     /// Returns the data of the interrupt that a restarted call answers, as the conversation holds it; `None` if the
