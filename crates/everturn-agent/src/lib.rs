@@ -138,7 +138,7 @@ pub use self::timeline::Timeline;
 pub use self::turn_lock::{Concurrency, SESSION_BUSY};
 pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
-    AgentStreamChunk, GetSnapshotRequest, SnapshotCreated, StateManagement, TurnEnd,
+    AgentStreamChunk, GetSnapshotRequest, PlainProtocol, SnapshotCreated, StateManagement, TurnEnd,
 };
 pub use self::worker_loss::WorkerLoss;
 

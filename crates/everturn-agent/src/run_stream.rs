@@ -59,6 +59,7 @@ pub(crate) fn follow(run: Followed) -> RunChunks {
         ready: VecDeque::new(),
         expired_since: None,
         is_complete: false,
+        is_broken_off: false,
         over: false,
     };
     futures::stream::unfold(follower, |mut follower| async move {
@@ -78,6 +79,8 @@ struct Follower {
     expired_since: Option<Instant>,
     /// Whether the last stream was ended by its worker, not broken off.
     is_complete: bool,
+    /// Whether the last stream was broken off, which another worker or the end of the run explains.
+    is_broken_off: bool,
     over: bool,
 }
 
@@ -121,11 +124,7 @@ impl Follower {
             }
             StreamEvent::Failed(error) if error.is(WRITER_LOST) => {
                 self.entries = None;
-                // The next worker begins the turn anew, so this attempt at it ends here.
-                self.ready.push_back(AgentStreamChunk::turn_end(TurnEnd {
-                    snapshot_id: None,
-                    finish_reason: Some(AgentFinishReason::Aborted),
-                }));
+                self.is_broken_off = true;
             }
             StreamEvent::Failed(error) => return Err(error),
         }
@@ -146,12 +145,21 @@ impl Follower {
             // A worker that sent nothing has no stream, so an epoch may be missing.
             for epoch in self.epoch + 1..=latest {
                 if self.open(epoch).await? {
+                    if std::mem::take(&mut self.is_broken_off) {
+                        self.ready.push_back(AgentStreamChunk::taken_over());
+                    }
                     return Ok(());
                 }
             }
         }
         if is_over {
             self.over = true;
+            if std::mem::take(&mut self.is_broken_off) {
+                self.ready.push_back(AgentStreamChunk::turn_end(TurnEnd {
+                    snapshot_id: None,
+                    finish_reason: Some(AgentFinishReason::Aborted),
+                }));
+            }
             return Ok(());
         }
         tokio::time::sleep(POLL).await;

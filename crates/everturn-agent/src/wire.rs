@@ -2,12 +2,15 @@
 //!
 //! Requests of clients are strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
+mod plain_protocol;
+
 use everturn_ai::{Answers, Message, ModelResponseChunk};
 use everturn_core::{Error, Result, RuntimeError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::plain_protocol::PlainProtocol;
 use crate::patch::JsonPatch;
 use crate::{
     AgentFinishReason, Artifact, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus,
@@ -235,6 +238,10 @@ pub struct AgentStreamChunk {
     /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_created: Option<SnapshotCreated>,
+    /// Whether another worker took the background run over. It begins the turn under way anew, so the chunks of this turn
+    /// so far do not count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken_over: bool,
     /// The end of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_end: Option<TurnEnd>,
@@ -299,6 +306,14 @@ impl AgentStreamChunk {
     pub fn snapshot_created(snapshot: SnapshotCreated) -> Self {
         Self {
             snapshot_created: Some(snapshot),
+            ..Self::default()
+        }
+    }
+
+    /// Creates a chunk that reports a takeover of the background run.
+    pub fn taken_over() -> Self {
+        Self {
+            taken_over: true,
             ..Self::default()
         }
     }

@@ -8,6 +8,9 @@ use everturn_core::{Context, Error, HandlerResult, Result};
 use futures::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
+/// Asks an Everturn server for the fields that it adds to Genkit's protocol; other servers do not know it.
+const EXTENSIONS: HeaderName = HeaderName::from_static("x-everturn-extensions");
+
 type Provider = dyn Fn(Context) -> BoxFuture<'static, HandlerResult<HeaderMap>> + Send + Sync;
 
 /// The fixed headers, and the provider that is asked before each request.
@@ -56,6 +59,7 @@ impl Headers {
                 headers.append(name, value.clone());
             }
         }
+        headers.entry(EXTENSIONS).or_insert(HeaderValue::from_static("1"));
         Ok(headers)
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::frame::frames;
+pub(crate) use self::frame::{Reading, frames};
 pub(crate) use self::reattachment::{Reattachment, STREAM_ID, stream_id};
 use crate::call::Call;
 use crate::principal::Principal;

@@ -24,6 +24,7 @@ use crate::context_provider::{CallRequest, ContextProvider, Provided};
 use crate::durable::{Durable, STREAM_ID};
 use crate::envelope::{Envelope, check_content_type};
 use crate::error_body::{Refusal, json_response};
+use crate::extensions::AnswerForm;
 use crate::metrics::{CallMeter, RouteMetrics};
 use crate::permits::{Permit, Permits};
 use crate::running::Running;
@@ -122,6 +123,7 @@ impl Mounted {
     async fn answer(&self, request: Request, meter: CallMeter) -> Result<Response<Body>, Refusal> {
         let (head, body) = request.into_parts();
         let streams = streaming::is_wanted(&head.uri, &head.headers)?;
+        let form = AnswerForm::of(&head.headers, &self.action.descriptor().action_type)?;
         let envelope = self.read(&head, body).await?;
         let caller = self.identify(&head, &envelope).await?;
         let counted = Held {
@@ -138,18 +140,27 @@ impl Mounted {
         if streams {
             return match self.shared.durable.as_ref().filter(|_| self.is_kept()) {
                 Some(durable) => {
-                    logged_stream::answer(self, durable, &head.headers, principal.as_ref(), call, counted)
-                        .await
+                    let request = logged_stream::StreamRequest {
+                        headers: &head.headers,
+                        principal: principal.as_ref(),
+                        form,
+                    };
+                    logged_stream::answer(self, durable, request, call, counted).await
                 }
                 // The client wants to reattach. Running the action would do its work twice.
                 None if self.is_kept() && head.headers.contains_key(STREAM_ID) => {
                     Ok(logged_stream::unknown())
                 }
-                None => Ok(stream(call.start(self.shared.exposure), counted).await),
+                None => Ok(stream(call.start(self.shared.exposure), form, counted).await),
             };
         }
         let mut response = match call.run().await {
-            Ok(output) => json_response(StatusCode::OK, &Answer { result: output }),
+            Ok(output) => json_response(
+                StatusCode::OK,
+                &Answer {
+                    result: form.output(output),
+                },
+            ),
             Err(error) => Refusal::from(error).respond(self.shared.exposure),
         };
         trace.name_in(response.headers_mut());
@@ -202,10 +213,10 @@ fn deadline(time: Duration) -> Instant {
 }
 
 /// Answers with a stream: each event as it comes, at the pace of the reader.
-async fn stream(mut running: Running, mut held: Held) -> Response<Body> {
+async fn stream(mut running: Running, form: AnswerForm, mut held: Held) -> Response<Body> {
     held.meter.stream_opened();
     running.get_going().await;
-    let mut events = Events { running, held };
+    let mut events = Events { running, form, held };
     event_stream(Body::from_stream(futures::stream::poll_fn(move |cx| {
         events.poll_bytes(cx).map(|bytes| bytes.map(Ok::<_, Infallible>))
     })))
@@ -214,6 +225,7 @@ async fn stream(mut running: Running, mut held: Held) -> Response<Body> {
 /// The events of a call, with the values that are held until the last event was read.
 struct Events {
     running: Running,
+    form: AnswerForm,
     held: Held,
 }
 
@@ -224,6 +236,9 @@ impl Events {
         while bytes.len() < WRITTEN_TOGETHER {
             match self.running.poll_next(cx) {
                 Poll::Ready(Some(event)) => {
+                    let Some(event) = self.form.event(event) else {
+                        continue;
+                    };
                     if !event.is_last() {
                         self.held.meter.chunk();
                     }

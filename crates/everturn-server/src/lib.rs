@@ -11,6 +11,7 @@ mod durable;
 mod envelope;
 mod error_body;
 mod event;
+mod extensions;
 mod handler;
 mod hosts;
 mod layout;

@@ -7,7 +7,7 @@ use everturn_core::{Action, ActionType, BidiAction, Schema};
 use futures::TryFutureExt as _;
 use serde_json::{Map, Value};
 
-use crate::archive::{FORKED_FROM, GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
+use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
 use crate::invocation::{Definition, invoke};
 use crate::reading::not_found;
 use crate::{
@@ -74,7 +74,7 @@ pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -
         &definition.name,
         move |request, context| {
             let this = Arc::clone(&this);
-            async move { Ok(published(this.read_snapshot(request, &context).await?)) }
+            async move { Ok(this.read_snapshot(request, &context).await?) }
         },
     );
     let description = format!("Reads a snapshot of agent '{}'.", definition.name);
@@ -83,21 +83,6 @@ pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -
             .with_description(description)
             .with_output_schema(lenient::<Snapshot>()),
     )
-}
-
-/// Reduces a snapshot to the fields of Genkit's protocol, because some of its clients refuse unknown fields. Listings have
-/// the other fields.
-fn published(mut snapshot: Snapshot) -> Snapshot {
-    snapshot.extra.shift_remove(FORKED_FROM);
-    Snapshot {
-        index: None,
-        turn_index: None,
-        event: None,
-        orphaned: false,
-        labels: Vec::new(),
-        note: None,
-        ..snapshot
-    }
 }
 
 /// Creates the companion action if there is a store.

@@ -76,6 +76,12 @@ impl<S: CustomState> AgentChunk<S> {
         self.raw.snapshot_created.as_ref()
     }
 
+    /// Returns whether another worker took the background run over and begins the turn anew: the chunks of the turn before this one
+    /// do not count.
+    pub fn is_taken_over(&self) -> bool {
+        self.raw.taken_over
+    }
+
     /// Returns the end of the turn, if this chunk is it.
     pub fn turn_end(&self) -> Option<&TurnEnd> {
         self.raw.turn_end.as_ref()

@@ -42,6 +42,9 @@ impl<S> RunWatch<S> {
 
     fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S> {
         self.custom.take_in(&raw);
+        if raw.taken_over {
+            self.text.clear();
+        }
         if let Some(chunk) = &raw.model_chunk {
             if chunk.aggregated {
                 self.text.clear();

@@ -52,6 +52,8 @@ async fn all(watch: &mut RunWatch<Counter>) -> Vec<String> {
                 end.finish_reason.unwrap(),
                 chunk.accumulated_text()
             )
+        } else if chunk.is_taken_over() {
+            "taken over".to_owned()
         } else if chunk.raw().custom_patch.is_some() {
             format!("counter {}", chunk.custom().unwrap().unwrap().counter)
         } else {
@@ -144,7 +146,7 @@ async fn a_run_is_watched_on_while_another_worker_takes_it_over() {
     });
 
     let mut expected = WHOLE[..3].to_vec();
-    expected.push("end Aborted of 'leek '");
+    expected.push("taken over");
     expected.extend(WHOLE);
     assert_eq!(seen, expected);
     let late = all(&mut second.task(task.snapshot_id().clone()).attach().unwrap()).await;

@@ -6,12 +6,29 @@ use everturn_core::{Exposure, Result};
 use futures::{Stream, StreamExt};
 
 use crate::event::Event;
+use crate::extensions::AnswerForm;
 
-/// Encodes entries, each with whether it is a chunk. With `ids`, each event carries its position.
-pub(crate) fn frames(entries: Entries, ids: bool, exposure: Exposure) -> impl Stream<Item = (Bytes, bool)> {
-    entries.map(move |entry| {
-        let is_chunk = entry.as_ref().is_ok_and(|entry| !entry.event.is_end());
-        (frame(entry, ids, exposure), is_chunk)
+/// How one client reads a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// Whether each event carries its position.
+    pub(crate) ids: bool,
+    pub(crate) form: AnswerForm,
+    pub(crate) exposure: Exposure,
+}
+
+/// Encodes entries, each with whether it is a chunk. Entries that the client did not ask for are left out.
+pub(crate) fn frames(entries: Entries, reading: Reading) -> impl Stream<Item = (Bytes, bool)> {
+    let Reading { ids, form, exposure } = reading;
+    entries.filter_map(move |entry| {
+        let entry = match entry {
+            Ok(Entry { position, event }) => form.kept(event).map(|event| Ok(Entry { position, event })),
+            Err(error) => Some(Err(error)),
+        };
+        std::future::ready(entry.map(|entry| {
+            let is_chunk = entry.as_ref().is_ok_and(|entry| !entry.event.is_end());
+            (frame(entry, ids, exposure), is_chunk)
+        }))
     })
 }
 

@@ -11,31 +11,46 @@ use futures::StreamExt;
 
 use super::{Held, Mounted, event_stream};
 use crate::call::Call;
-use crate::durable::{Durable, Opened, Reattachment, STREAM_ID, frames, stream_id};
+use crate::durable::{Durable, Opened, Reading, Reattachment, STREAM_ID, frames, stream_id};
 use crate::envelope::Envelope;
 use crate::error_body::Refusal;
+use crate::extensions::AnswerForm;
 use crate::principal::Principal;
+
+/// Who asks for a stream, and how.
+pub(super) struct StreamRequest<'a> {
+    pub(super) headers: &'a HeaderMap,
+    pub(super) principal: Option<&'a Principal>,
+    pub(super) form: AnswerForm,
+}
 
 /// Answers a request for a stream: with a new stream, or with an existing one to reattach to.
 pub(super) async fn answer(
     mounted: &Mounted,
     durable: &Durable,
-    headers: &HeaderMap,
-    principal: Option<&Principal>,
+    request: StreamRequest<'_>,
     call: Call,
     held: Held,
 ) -> Result<Response<Body>, Refusal> {
-    let ids = Reattachment::wants_ids(headers);
+    let StreamRequest {
+        headers,
+        principal,
+        form,
+    } = request;
+    let reading = Reading {
+        ids: Reattachment::wants_ids(headers),
+        form,
+        exposure: mounted.shared.exposure,
+    };
     let Some(reattachment) = Reattachment::of(headers)? else {
         let Held { meter, permit } = held;
         let opened = durable.run(principal, call, permit).await?;
-        let reading = Held { meter, permit: None };
-        return Ok(respond(mounted, opened, ids, reading));
+        return Ok(respond(opened, reading, Held { meter, permit: None }));
     };
     let action = &mounted.route.key;
     Ok(match durable.replay(principal, action, &reattachment).await? {
         // Reattaching counts as a call: it takes a connection and reads from the log.
-        Some(opened) => respond(mounted, opened, ids, held),
+        Some(opened) => respond(opened, reading, held),
         None => unknown(),
     })
 }
@@ -76,9 +91,9 @@ fn no_content() -> Response<Body> {
 }
 
 /// Answers with the events of a stream. `held` is dropped when the client has read the last of them.
-fn respond(mounted: &Mounted, opened: Opened, ids: bool, mut held: Held) -> Response<Body> {
+fn respond(opened: Opened, reading: Reading, mut held: Held) -> Response<Body> {
     held.meter.stream_opened();
-    let frames = frames(opened.entries, ids, mounted.shared.exposure).map(move |(bytes, is_chunk)| {
+    let frames = frames(opened.entries, reading).map(move |(bytes, is_chunk)| {
         // Named as a whole, so that the closure captures all of it.
         let held = &held;
         if is_chunk {

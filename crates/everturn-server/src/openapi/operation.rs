@@ -1,5 +1,6 @@
 //! One route as an operation of the OpenAPI document.
 
+use everturn_agent::PlainProtocol;
 use everturn_core::Descriptor;
 use serde_json::{Map, Value, json};
 
@@ -99,6 +100,14 @@ fn parameters(mounted: &Mounted) -> Value {
         "description": "Whether to stream; so does 'Accept: text/event-stream'.",
         "schema": { "type": "boolean" },
     })];
+    if PlainProtocol::of(&mounted.action.descriptor().action_type).is_some() {
+        parameters.push(json!({
+            "name": "X-Everturn-Extensions",
+            "in": "header",
+            "description": "Whether to send the fields that Everturn adds to Genkit's protocol.",
+            "schema": { "enum": ["0", "1"] },
+        }));
+    }
     if !mounted.is_kept() {
         return parameters.into();
     }

@@ -10,12 +10,20 @@ use super::intake::Intake;
 use super::outgoing::Outgoing;
 use crate::call::told_to_its_sender;
 use crate::event::Event;
+use crate::extensions::AnswerForm;
 
 /// A conversation, from its `init` until its end is sent. Dropping it cancels the work that was not detached.
 pub(super) struct Conversation {
     state: State,
     key: String,
-    exposure: Exposure,
+    told: Told,
+}
+
+/// How the client is told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    pub(super) form: AnswerForm,
+    pub(super) exposure: Exposure,
 }
 
 enum State {
@@ -40,7 +48,7 @@ pub(super) enum Step {
 }
 
 impl Conversation {
-    pub(super) fn open(action: &dyn DynAction, init: Value, context: &Context, exposure: Exposure) -> Self {
+    pub(super) fn open(action: &dyn DynAction, init: Value, context: &Context, told: Told) -> Self {
         let state = match action.connect_json(Some(init).filter(|init| !init.is_null()), context) {
             Ok(connection) => State::Open {
                 intake: Intake::new(connection.sender()),
@@ -51,7 +59,7 @@ impl Conversation {
         Self {
             state,
             key: action.descriptor().key.clone(),
-            exposure,
+            told,
         }
     }
 
@@ -91,13 +99,13 @@ impl Conversation {
                 };
                 let error = told_to_its_sender(error.clone(), &self.key);
                 room.send(Outgoing::Frame(text(
-                    Event::Error(error.to_wire(self.exposure)).to_json(),
+                    Event::Error(error.to_wire(self.told.exposure)).to_json(),
                 )));
                 Step::Ended
             }
             State::Open { intake, connection } => tokio::select! {
                 () = intake.hand_over() => Step::HandedOver,
-                step = tell(connection, outgoing, &self.key, self.exposure) => step,
+                step = tell(connection, outgoing, &self.key, self.told) => step,
             },
         }
     }
@@ -108,21 +116,23 @@ async fn tell(
     connection: &mut JsonConnection,
     outgoing: &mpsc::Sender<Outgoing>,
     key: &str,
-    exposure: Exposure,
+    told: Told,
 ) -> Step {
     let Ok(room) = outgoing.reserve().await else {
         return Step::Gone;
     };
     if let Some(chunk) = connection.receive().next().await {
         let chunk = JsonText::of(&chunk).expect("a JSON value is JSON");
-        room.send(Outgoing::Frame(text(Event::Message(chunk).to_json())));
+        if let Some(event) = told.form.event(Event::Message(chunk)) {
+            room.send(Outgoing::Frame(text(event.to_json())));
+        }
         return Step::Told;
     }
     // Taking the output closes the input, so it is taken only once it is there.
     connection.done().await;
     let end = match connection.output().await {
-        Ok(output) => Event::Result(output),
-        Err(error) => Event::Error(told_to_its_sender(error, key).to_wire(exposure)),
+        Ok(output) => Event::Result(told.form.output(output)),
+        Err(error) => Event::Error(told_to_its_sender(error, key).to_wire(told.exposure)),
     };
     room.send(Outgoing::Frame(text(end.to_json())));
     Step::Ended

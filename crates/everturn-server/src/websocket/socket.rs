@@ -15,11 +15,12 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::Stream;
-use super::conversation::{Conversation, Step};
+use super::conversation::{Conversation, Step, Told};
 use super::frame::{ClientFrame, Ending, text};
 use super::options::WebSockets;
 use super::outgoing::{Outgoing, write};
 use crate::context_provider::Provided;
+use crate::extensions::AnswerForm;
 use crate::handler::Mounted;
 
 /// How many aborts may run at once.
@@ -36,6 +37,7 @@ pub(super) struct Socket {
     pub(super) mounted: Arc<Mounted>,
     pub(super) abort: Option<Arc<dyn DynAction>>,
     pub(super) caller: Provided,
+    pub(super) form: AnswerForm,
     pub(super) settings: WebSockets,
 }
 
@@ -219,8 +221,12 @@ impl Socket {
             (ClientFrame::Init(init), none) => {
                 // A new context for each conversation: cancelling one must not reach the next.
                 let context = self.mounted.context(self.caller.clone());
-                let (action, exposure) = (self.mounted.action.as_ref(), self.mounted.shared.exposure);
-                *none = Some(Conversation::open(action, init, &context, exposure));
+                let told = Told {
+                    form: self.form,
+                    exposure: self.mounted.shared.exposure,
+                };
+                let action = self.mounted.action.as_ref();
+                *none = Some(Conversation::open(action, init, &context, told));
                 *has_begun = true;
                 Ok(())
             }

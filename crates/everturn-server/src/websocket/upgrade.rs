@@ -17,6 +17,7 @@ use super::socket::Socket;
 use super::{PROTOCOL, Stream};
 use crate::envelope::Envelope;
 use crate::error_body::Refusal;
+use crate::extensions::AnswerForm;
 use crate::handler::{Held, Mounted};
 
 /// An agent and the path of its WebSocket.
@@ -43,6 +44,7 @@ impl Endpoint {
         let meter = self.mounted.metrics.call();
         let (mut head, _body) = request.into_parts();
         self.check_origin(&head.headers)?;
+        let form = AnswerForm::of(&head.headers, &self.mounted.action.descriptor().action_type)?;
         let handshake = Handshake::of(&mut head)?;
         let caller = self.mounted.identify(&head, &Envelope::default()).await?;
         let shared = &self.mounted.shared;
@@ -58,6 +60,7 @@ impl Endpoint {
             mounted: Arc::clone(&self.mounted),
             abort: self.abort.clone(),
             caller,
+            form,
             settings: self.settings.clone(),
         };
         let buffers = buffers(shared.limits.body_bytes);

@@ -18,6 +18,7 @@ mod operations;
 mod private_text_stays_inside;
 mod readers_and_leavers;
 mod recovered_runs;
+mod strict_clients;
 mod support;
 mod the_end_of_a_server;
 mod watching_runs;
