@@ -1,6 +1,9 @@
-//! The agents of the cases. Their names, tools and words are agreed between all implementations of the protocol.
+//! The agents of the cases, and agents that use what Everturn adds.
+//!
+//! The names, tools and words of the cases' agents are agreed between all implementations of the protocol.
 
 mod custom;
+mod extended;
 mod prompted;
 
 use std::sync::Arc;
@@ -27,5 +30,6 @@ pub fn watched_harness(store: impl IntoStore, run_log: Option<Arc<dyn StreamLog>
     let mut harness = Harness::empty(store, run_log)?;
     prompted::define(&mut harness)?;
     custom::define(&mut harness)?;
+    extended::define(&mut harness)?;
     Ok(harness)
 }

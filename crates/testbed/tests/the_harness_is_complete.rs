@@ -1,4 +1,4 @@
-//! The harness has every agent that the cases may name.
+//! The harness has every agent that the cases may name, and those that use what Everturn adds.
 
 use everturn_agent::store::MemoryStore;
 use testbed::{ProgrammableModel, harness};
@@ -19,7 +19,11 @@ fn every_agreed_agent_is_there_and_registered() {
             "customAgentWithCustomState",
             "customAgentWithCustomStateStore",
             "customAgentWithMultiCustomState",
+            "extendedAgent",
+            "extendedAgentWithStore",
+            "extendedPromptAgent",
             "promptAgent",
+            "promptAgentWithApproval",
             "promptAgentWithInterrupt",
             "promptAgentWithRestartTool",
             "promptAgentWithStore",

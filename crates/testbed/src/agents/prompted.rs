@@ -21,7 +21,7 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
 }
 
 /// Defines an agent with a system text, which shows that a prompt's own messages never become part of a conversation.
-fn prompted(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
+pub(super) fn prompted(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
     agent(registry, name)
         .model(ProgrammableModel::NAME)
         .system("You are part of a test.")

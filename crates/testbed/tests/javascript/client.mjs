@@ -176,6 +176,102 @@ test('an interrupt is answered with restart', async () => {
   ]);
 });
 
+test('an interrupt is answered with a restart as the client makes it, without data', async () => {
+  const chat = agent('promptAgentWithRestartTool').chat();
+  await program([asks('restartTool', { action: 'delete' }, 'r1')]);
+  const asked = await chat.send('do it');
+
+  await program([says('deleted')]);
+  const answered = await chat.resume({ restart: [asked.interrupts[0].restart()] });
+
+  assert.equal(answered.text, 'deleted');
+  assert.deepEqual(await toolAnswers('promptAgentWithRestartTool', answered.snapshotId), [
+    { name: 'restartTool', ref: 'r1', output: { result: 'confirmed: delete' } },
+  ]);
+});
+
+test('a tool takes the answer of a restart from the restart, from the metadata of all answers, or from none', async () => {
+  const answers = [
+    [(restart) => ({ restart: [{ ...restart, metadata: { resumed: { limit: 30 } } }] }), 'paid 30 of 30'],
+    [(restart) => ({ restart: [restart], metadata: { limit: 20 } }), 'paid 20 of 20'],
+    [(restart) => ({ restart: [restart] }), 'paid 10 of 10'],
+  ];
+  for (const [resume, output] of answers) {
+    const chat = agent('promptAgentWithApproval').chat();
+    await program([asks('pay', { sum: 50 }, 'p1')]);
+    const asked = await chat.send('pay');
+    await program([says('paid')]);
+    const answered = await chat.resume(resume(asked.interrupts[0].restart()));
+
+    const [answer] = await toolAnswers('promptAgentWithApproval', answered.snapshotId);
+    assert.equal(answer.output, output);
+  }
+});
+
+/** What only Everturn knows, in any of the objects that it is added to. */
+const ADDED = ['status', 'snapshotCreated', 'snapshotIds', 'takenOver', 'output', 'promptInput', 'index', 'event'];
+const added = (object) => ADDED.filter((field) => field in (object ?? {}));
+const extended = (name, headers) => remoteAgent({ url: `${server}/${name}`, headers });
+
+test('without the header, agents that use every addition look like any other', async () => {
+  for (const name of ['extendedAgentWithStore', 'extendedAgent']) {
+    const remote = extended(name);
+    const chat = remote.chat();
+
+    for (const dishes of [1, 2]) {
+      const turn = chat.sendStream('soup');
+      const chunks = await collect(turn.stream);
+      const response = await turn.response;
+
+      assert.deepEqual(chunks.flatMap((chunk) => added(chunk.raw)), [], name);
+      assert.deepEqual(added(response.raw), [], name);
+      assert.deepEqual(added(response.raw.state), [], name);
+      assert.equal(chat.state.dishes, dishes, name);
+      assert.equal(response.text, 'Leek soup.');
+    }
+  }
+  const remote = extended('extendedAgentWithStore');
+  const { snapshotId } = await remote.chat().send('soup');
+  const snapshot = await remote.getSnapshot(snapshotId);
+  assert.deepEqual([...added({ ...snapshot, status: undefined }), ...added(snapshot.state)], ['status']);
+});
+
+test('with the header, every addition arrives and the client goes on as before', async () => {
+  const remote = extended('extendedAgentWithStore', { 'x-everturn-extensions': '1' });
+  const chat = remote.chat();
+
+  const turn = chat.sendStream('soup');
+  const chunks = await collect(turn.stream);
+  const response = await turn.response;
+  const second = await chat.send('more');
+  const snapshot = await remote.getSnapshot(second.snapshotId);
+
+  const said = chunks.map((chunk) => chunk.raw.status).filter(Boolean);
+  assert.deepEqual(said, [{ step: 'chopping' }, { step: 'cooking' }]);
+  assert.equal(response.raw.snapshotIds.length, 2);
+  assert.equal(chunks.filter((chunk) => chunk.raw.snapshotCreated).length, 2);
+  assert.deepEqual(snapshot.state.promptInput, { tone: 'kind' });
+  assert.equal(snapshot.turnIndex, 1);
+  assert.equal(chat.state.dishes, 2);
+});
+
+test('a prompt agent with a prompt input and snapshots in its turns works with and without the header', async () => {
+  for (const headers of [{}, { 'x-everturn-extensions': '1' }]) {
+    const remote = extended('extendedPromptAgent', headers);
+    const chat = remote.chat();
+    await program([asks('taste', {}, 't1'), says('too salty')]);
+
+    const turn = chat.sendStream('well?');
+    const chunks = await collect(turn.stream);
+    const response = await turn.response;
+
+    assert.equal(response.text, 'too salty');
+    const taken = chunks.filter((chunk) => chunk.raw.snapshotCreated).length;
+    assert.equal(taken, Object.keys(headers).length ? 3 : 0);
+    assert.equal('promptInput' in (await remote.getSnapshot(response.snapshotId)).state, taken > 0);
+  }
+});
+
 test('a forged restart is refused', async () => {
   const chat = agent('promptAgentWithRestartTool').chat();
   await program([asks('restartTool', { action: 'safe' }, 'r1')]);

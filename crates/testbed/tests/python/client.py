@@ -138,6 +138,84 @@ class RemoteAgent(unittest.IsolatedAsyncioTestCase):
             [("restartTool", "r1", {"result": "confirmed: delete"})],
         )
 
+    async def test_an_interrupt_is_answered_with_a_restart_without_data(self):
+        agent = kept_by_server("promptAgentWithRestartTool")
+        chat = agent.chat()
+        await program([asks("restartTool", {"action": "delete"}, "r1")])
+        (interrupt,) = (await chat.send("do it")).interrupts
+
+        await program([says("deleted")])
+        answered = await chat.resume(restart=[interrupt.restart()])
+
+        self.assertEqual(answered.text, "deleted")
+        self.assertEqual(
+            await tool_answers(agent, answered.snapshot_id),
+            [("restartTool", "r1", {"result": "confirmed: delete"})],
+        )
+
+    async def test_a_tool_takes_the_answer_of_a_restart_from_wherever_the_client_puts_it(self):
+        answers = [
+            (lambda interrupt: {"restart": [interrupt.restart(resumed_metadata={"limit": 30})]}, "paid 30 of 30"),
+            (lambda interrupt: {"restart": [interrupt.restart()], "metadata": {"limit": 20}}, "paid 20 of 20"),
+            (lambda interrupt: {"restart": [interrupt.restart()]}, "paid 10 of 10"),
+        ]
+        for resume, output in answers:
+            agent = kept_by_server("promptAgentWithApproval")
+            chat = agent.chat()
+            await program([asks("pay", {"sum": 50}, "p1")])
+            (interrupt,) = (await chat.send("pay")).interrupts
+            await program([says("paid")])
+
+            answered = await chat.resume(**resume(interrupt))
+
+            self.assertEqual(await tool_answers(agent, answered.snapshot_id), [("pay", "p1", output)])
+
+    async def test_agents_that_use_every_addition_work_for_a_client_that_refuses_unknown_fields(self):
+        for agent in [kept_by_server("extendedAgentWithStore"), kept_by_client("extendedAgent")]:
+            chat = agent.chat()
+            for dishes in [1, 2]:
+                turn = chat.send_stream("soup")
+                texts_of_turn = [chunk.text async for chunk in turn.stream if chunk.text]
+                response = await turn.response
+
+                self.assertEqual(texts_of_turn, ["Leek ", "soup."])
+                self.assertEqual(response.text, "Leek soup.")
+                self.assertEqual(chat.state["dishes"], dishes)
+        agent = kept_by_server("extendedAgentWithStore")
+        first = await agent.chat().send("soup")
+        snapshot = await agent.get_snapshot(snapshot_id=first.snapshot_id)
+        self.assertEqual(snapshot.status, "completed")
+        self.assertEqual(snapshot.state.custom, {"dishes": 1})
+
+    async def test_a_prompt_agent_with_a_prompt_input_and_snapshots_in_its_turns_works(self):
+        agent = kept_by_server("extendedPromptAgent")
+        chat = agent.chat()
+        await program([asks("taste", {}, "t1"), says("too salty")])
+
+        answered = await chat.send("well?")
+        loaded = await agent.load_chat(session_id=answered.session_id)
+
+        self.assertEqual(answered.text, "too salty")
+        self.assertEqual(texts(loaded.messages)[-1], "too salty")
+
+    async def test_a_background_run_with_every_addition_is_waited_for(self):
+        chat = kept_by_server("extendedAgentWithStore").chat()
+
+        snapshot = await (await chat.detach("soup")).wait(interval=0.01)
+
+        self.assertEqual(snapshot.status, "completed")
+        self.assertEqual(texts(snapshot.state.messages), ["soup", "Leek soup."])
+
+    async def test_with_the_header_the_additions_are_sent_and_this_client_refuses_them(self):
+        agent = remote_agent(
+            f"{SERVER}/extendedAgentWithStore",
+            state_management="server",
+            headers={"x-everturn-extensions": "1"},
+        )
+
+        with self.assertRaisesRegex(Exception, "status|snapshotIds|snapshot_ids"):
+            await agent.chat().send("soup")
+
     async def test_a_detached_turn_goes_on_and_is_waited_for(self):
         chat = kept_by_server("promptAgentWithStore").chat()
         await program([says("in the background")])

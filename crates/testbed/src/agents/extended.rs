@@ -1,0 +1,88 @@
+//! Agents that use everything that Everturn adds to Genkit's protocol. No conformance case names them.
+
+use everturn_agent::{
+    AgentBuilder, AgentSession, Artifact, InlinePrompt, SnapshotPolicy, Turn, custom_agent,
+};
+use everturn_ai::{FinishReason, Message, NoInput, Tool, ToolContext};
+use everturn_core::{HandlerResult, Registry, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::prompted::prompted;
+use crate::Harness;
+
+pub(super) fn define(harness: &mut Harness) -> Result<()> {
+    let (registry, store) = (&harness.registry().clone(), harness.store());
+    harness.define(
+        cook(registry, "extendedAgentWithStore")
+            .snapshots(SnapshotPolicy::always())
+            .snapshot_id_in_messages()
+            .store(store.clone()),
+    )?;
+    harness.define(cook(registry, "extendedAgent"))?;
+    harness.define(
+        critic(registry, "extendedPromptAgent")
+            .snapshots(SnapshotPolicy::always())
+            .store(store.clone()),
+    )?;
+    harness.define(approving(registry, "promptAgentWithApproval").store(store))
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+struct Kitchen {
+    dishes: u32,
+}
+
+/// An agent that tells its status, changes its state, makes an artifact and has a prompt input.
+fn cook(registry: &Registry, name: &str) -> AgentBuilder<Kitchen> {
+    custom_agent(registry, name, |session: AgentSession<Kitchen>| async move {
+        session.run(dish).await?;
+        Ok(session.result())
+    })
+    .prompt_input(json!({ "tone": "kind" }))
+}
+
+async fn dish(turn: Turn<Kitchen>) -> HandlerResult<FinishReason> {
+    turn.send_status(json!({ "step": "chopping" })).await?;
+    turn.update_custom(|kitchen| kitchen.dishes += 1);
+    turn.send_chunk("Leek ").await?;
+    turn.send_status(json!({ "step": "cooking" })).await?;
+    turn.send_chunk("soup.").await?;
+    turn.send_artifact(Artifact::text("recipe", "Boil the leeks."))
+        .await?;
+    turn.add_message(Message::model("Leek soup."));
+    Ok(FinishReason::Stop)
+}
+
+/// An agent around a prompt with an input, whose snapshots are taken after every round of tools too.
+fn critic(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
+    let taste = Tool::new("taste", "Tastes.", |_: NoInput, _: ToolContext| async move {
+        Ok("salty")
+    });
+    prompted(registry, name)
+        .system("You are {{tone}}.")
+        .prompt_input(json!({ "tone": "kind" }))
+        .tool(taste)
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Sum {
+    sum: u32,
+}
+
+#[derive(Deserialize)]
+struct Approval {
+    limit: u32,
+}
+
+/// An agent whose tool asks for an approval with a limit, and takes a restart without an answer for a limit of ten.
+fn approving(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
+    let pay = Tool::new("pay", "Pays.", |input: Sum, cx: ToolContext| async move {
+        let Some(Approval { limit }) = cx.answer_or_else(|| Approval { limit: 10 })? else {
+            return Err(cx.interrupt(json!({ "approve": input.sum })).into());
+        };
+        Ok(format!("paid {} of {limit}", input.sum.min(limit)))
+    });
+    prompted(registry, name).tool(pay)
+}
