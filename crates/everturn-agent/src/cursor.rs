@@ -15,7 +15,9 @@ use crate::store::{
     Detail, JournalGuard, JournalKey, Precondition, Scope, StatusStream, drop_journals, tip_moved,
 };
 use crate::stored_session::StoredSession;
-use crate::turn_lock::{AwaitedLock, LockAnswer, QueuedTurn, TurnLock, TurnLockGuard};
+use crate::turn_lock::{
+    AwaitedLock, LockAnswer, LockPlace, QueuedTurn, Seen, SessionLocks, TurnLock, TurnLockGuard,
+};
 use crate::{
     AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
     SnapshotStatus, Timeline,
@@ -28,13 +30,20 @@ pub(crate) struct InvocationCursor {
     policy: Concurrency,
     timeline: Timeline,
     ids: SnapshotIds,
-    turn_lock: Arc<TurnLock>,
+    locks: Arc<SessionLocks>,
+    /// The lock that the next turn takes; `None` if it needs none.
+    turn_lock: Option<Arc<TurnLock>>,
     held: Option<TurnLockGuard>,
     /// The snapshot that the next one follows.
     last: Option<Predecessor>,
+    /// The successors that `last` has all the same: a run that the invocation passed over, or is itself.
+    beside: Vec<SnapshotId>,
     /// The session's latest snapshot as far as this invocation knows.
     tip: Option<Predecessor>,
-    /// Whether the next snapshot goes to the tip; otherwise it begins a branch.
+    /// Where the invocation stands under the turn lock.
+    seen: Seen,
+    /// Whether the snapshot that the next one follows has no successor; if it has, the next one begins a branch. On a
+    /// linear timeline, whether it is the tip.
     at_tip: bool,
     /// On a linear timeline, the rewind that the next snapshot carries out.
     rewind: Option<RewindDue>,
@@ -57,8 +66,10 @@ struct Predecessor {
 }
 
 impl Predecessor {
-    /// Reads the facts from a snapshot.
-    ///
+    fn position(&self) -> (Timestamp, &SnapshotId) {
+        (self.created_at, &self.id)
+    }
+
     /// # Errors
     /// `DATA_LOSS` if the snapshot's open turn cannot be read.
     fn of(snapshot: &Snapshot) -> Result<Self> {
@@ -75,17 +86,25 @@ impl Predecessor {
 
 impl InvocationCursor {
     pub(crate) fn new(session: StoredSession, policy: Concurrency, clock: Clock) -> Self {
-        let turn_lock = Arc::new(TurnLock::of(&session));
+        // Before anything of the session is read, so that no commit since is missed.
+        let locks = SessionLocks::of(&session);
+        let seen = Seen {
+            snapshot: None,
+            commits: locks.commits(),
+        };
         Self {
             session,
+            locks,
             clock,
             policy,
             timeline: Timeline::default(),
             ids: SnapshotIds::default(),
-            turn_lock,
+            turn_lock: None,
             held: None,
             last: None,
+            beside: Vec::new(),
             tip: None,
+            seen,
             at_tip: true,
             rewind: None,
             taken_up: None,
@@ -102,39 +121,74 @@ impl InvocationCursor {
         }
     }
 
-    /// Continues from exactly this snapshot, where `latest` is the session's latest: below it, that begins a branch or,
-    /// on a linear timeline, a rewind.
+    /// Begins the session.
+    pub(crate) fn begin(&mut self) {
+        self.watch_lock();
+    }
+
+    /// Continues from exactly this snapshot, where `latest` is the session's latest. If the snapshot is followed by
+    /// another, that begins a branch; on a linear timeline, going below the latest is a rewind.
     ///
     /// # Errors
-    /// `DATA_LOSS` if the snapshot's bookkeeping cannot be read.
-    pub(crate) fn resume_from(&mut self, snapshot: &Snapshot, latest: Option<&Snapshot>) -> Result<()> {
+    /// `DATA_LOSS` if what the framework noted in a snapshot cannot be read.
+    pub(crate) fn resume_from(
+        &mut self,
+        snapshot: &Snapshot,
+        latest: Option<&Snapshot>,
+        is_followed: bool,
+    ) -> Result<()> {
         self.tip = latest.map(Predecessor::of).transpose()?;
-        self.follow(Predecessor::of(snapshot)?);
+        self.follow(Predecessor::of(snapshot)?, is_followed);
         Ok(())
     }
 
-    /// Makes the next snapshot follow an earlier one, or the tip.
-    fn follow(&mut self, snapshot: Predecessor) {
-        self.at_tip = Some(&snapshot.id) == self.tip_id();
-        let rewinds = !self.at_tip && self.timeline == Timeline::Linear;
-        self.rewind = rewinds.then(|| RewindDue::To(snapshot.id.clone()));
+    /// Makes the next snapshot follow this one.
+    fn follow(&mut self, snapshot: Predecessor, is_followed: bool) {
+        let is_linear = self.timeline == Timeline::Linear;
+        let is_latest = Some(&snapshot.id) == self.tip_id();
+        self.at_tip = if is_linear { is_latest } else { !is_followed };
+        self.rewind = (is_linear && !is_latest).then(|| RewindDue::To(snapshot.id.clone()));
+        self.seen.snapshot = if is_linear {
+            self.tip_id().cloned()
+        } else {
+            Some(snapshot.id.clone())
+        };
+        self.beside.clear();
         self.last = Some(snapshot);
+        self.watch_lock();
     }
 
-    /// Continues after the session's latest snapshot. `good` is that snapshot, or the older one from which the session
-    /// continues if the latest cannot be resumed.
+    /// Continues after the session's latest snapshot. `good` is that snapshot, or an older one in its place if nothing
+    /// can continue from it; then `beside` are the successors that the older one has.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
-    pub(crate) fn resume_latest(&mut self, good: Option<&Snapshot>, latest: Option<&Snapshot>) -> Result<()> {
+    pub(crate) fn resume_latest(
+        &mut self,
+        good: Option<&Snapshot>,
+        latest: Option<&Snapshot>,
+        beside: Vec<SnapshotId>,
+    ) -> Result<()> {
         self.last = good.map(Predecessor::of).transpose()?;
         self.tip = latest.map(Predecessor::of).transpose()?;
+        self.seen.snapshot = self.tip_id().cloned();
+        self.beside = beside;
         self.at_tip = true;
+        self.watch_lock();
         Ok(())
     }
 
-    /// Continues the background run of the snapshot `run`, whose parent is `parent`, beginning with the turn that was
-    /// under way. Takes the session's turn lock if it is free.
+    /// Gets a handle on the lock that the next turn takes, so that it is known when another turn is faster.
+    fn watch_lock(&mut self) {
+        let place = match self.timeline {
+            Timeline::Linear => LockPlace::Session,
+            Timeline::Branching => LockPlace::Branch(self.seen.snapshot.clone()),
+        };
+        self.turn_lock = self.is_exclusive().then(|| Arc::new(self.locks.lock(place)));
+    }
+
+    /// Continues the background run behind `run`, whose parent is `parent`, beginning with the turn that was under way,
+    /// and keeps other invocations of this process from the session if none of them has it.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
@@ -149,7 +203,10 @@ impl InvocationCursor {
         self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
         self.tip = Some(Predecessor::of(run)?);
-        // The run writes only its own, existing snapshot, so nothing depends on the turn lock.
+        self.seen.snapshot = Some(run.snapshot_id.clone());
+        self.beside = vec![run.snapshot_id.clone()];
+        self.watch_lock();
+        // The run writes its own snapshot, which is there; so nothing depends on the turn lock.
         let _ = self.take_lock(&run.snapshot_id);
         Ok(())
     }
@@ -173,30 +230,29 @@ impl InvocationCursor {
         self.tip.as_ref().map(|tip| &tip.id)
     }
 
-    /// Returns whether the next snapshot must land at the tip. A rewind must: otherwise it could orphan a snapshot that
-    /// it never saw.
+    /// Whether no other turn may write what the next snapshot is written after. A rewind must be alone in its session, so
+    /// that it leaves behind nothing that it never saw.
     fn is_exclusive(&self) -> bool {
         (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
     }
 
-    /// Asks for the session's turn lock, for a turn or a background run of that id.
+    /// Asks for the turn lock, for a turn or a background run of that id.
     ///
     /// # Errors
-    /// `ABORTED` if the policy is to reject and another turn holds the session or has moved its tip.
+    /// `ABORTED` if the policy is to reject and another turn holds the lock or was faster.
     pub(crate) fn take_lock(&mut self, turn: &SnapshotId) -> Result<LockAnswer> {
-        if !self.is_exclusive() || self.held.is_some() {
+        let Some(lock) = self.turn_lock.as_ref().filter(|_| self.held.is_none()) else {
             return Ok(LockAnswer::Granted);
-        }
-        let taken = self
-            .turn_lock
+        };
+        let taken = lock
             .try_take(turn)
-            // This process may have committed a newer snapshot since the invocation opened: then the turn would fail
-            // at its commit, after all its work.
-            .and_then(|guard| match self.turn_lock.tip() {
-                Some(tip) if Some(&tip) != self.tip_id() => {
-                    Err(tip_moved(self.session_id(), self.tip_id(), Some(&tip)))
-                }
-                _ => Ok(guard),
+            .and_then(|guard| match lock.moved_since(&self.seen) {
+                Some(tip) => Err(tip_moved(
+                    self.session_id(),
+                    self.seen.snapshot.as_ref(),
+                    Some(&tip.id),
+                )),
+                None => Ok(guard),
             });
         match taken {
             Ok(guard) => {
@@ -205,9 +261,9 @@ impl InvocationCursor {
             }
             Err(_) if self.policy == Concurrency::Queue => Ok(LockAnswer::Queued(QueuedTurn {
                 session: self.session.clone(),
-                lock: Arc::clone(&self.turn_lock),
+                lock: Arc::clone(lock),
                 turn: turn.clone(),
-                known_tip: self.tip_id().cloned(),
+                seen: self.seen.clone(),
             })),
             Err(error) => Err(error),
         }
@@ -219,15 +275,22 @@ impl InvocationCursor {
     /// As [`InvocationCursor::resume_from`].
     pub(crate) fn keep_lock(&mut self, awaited: AwaitedLock) -> Result<Option<Snapshot>> {
         self.held = Some(awaited.guard);
+        self.seen.commits = awaited.commits;
         let Some(snapshot) = awaited.moved_to else {
             return Ok(None);
         };
-        self.tip = Some(Predecessor::of(&snapshot)?);
-        // A rewind returns to the requested snapshot, whatever came after it.
+        let moved_to = Predecessor::of(&snapshot)?;
+        self.seen.snapshot = Some(moved_to.id.clone());
+        let is_newer = |tip: &Predecessor| tip.position() < moved_to.position();
+        if self.timeline == Timeline::Linear || self.tip.as_ref().is_none_or(is_newer) {
+            self.tip = Some(moved_to.clone());
+        }
+        // A rewind goes back to where it was asked to, whatever came after.
         if self.rewind.is_some() {
             return Ok(None);
         }
-        self.last.clone_from(&self.tip);
+        self.beside.clear();
+        self.last = Some(moved_to);
         Ok(Some(snapshot))
     }
 
@@ -246,17 +309,21 @@ impl InvocationCursor {
         self.held = None;
     }
 
-    fn precondition(&self) -> Precondition {
-        if self.is_exclusive() {
-            // The tip and not the parent: a resumed session may continue from an older, completed snapshot.
-            Precondition::Tip(self.tip_id().cloned())
-        } else {
-            Precondition::None
+    /// The condition under which the next snapshot is written.
+    pub(crate) fn precondition(&self) -> Precondition {
+        match self.timeline {
+            _ if !self.is_exclusive() => Precondition::None,
+            Timeline::Linear => Precondition::Tip(self.tip_id().cloned()),
+            Timeline::Branching => Precondition::Unfollowed {
+                snapshot: self.last().cloned(),
+                beside: self.beside.clone(),
+            },
         }
     }
 
-    /// Creates a snapshot after the last one. It sorts after both its parent and the tip, regardless of the clocks of
-    /// other processes, so that the latest snapshot of a session is the one committed last.
+    /// A new snapshot after the last one. It sorts after both its parent and the tip that this invocation knows, whatever
+    /// the clocks of other processes say. So on one branch the latest snapshot is the one committed last; of branches
+    /// that grow at once the clocks decide.
     pub(crate) fn next_snapshot(&self, id: SnapshotId) -> Snapshot {
         let after = |earlier: &Predecessor| earlier.created_at.saturating_add(SignedDuration::from_micros(1));
         let floor = [&self.last, &self.tip]
@@ -348,6 +415,7 @@ impl InvocationCursor {
             precondition: self.precondition(),
             rewind: self.rewind.clone(),
             named_by_content,
+            as_of: self.locks.commits(),
             only_tip: only_tip.cloned(),
             snapshot,
             journals,
@@ -355,18 +423,41 @@ impl InvocationCursor {
         new.write()
     }
 
-    /// Moves to a saved snapshot: it is now the session's latest, unless it existed before and the session may branch.
+    /// Moves to a snapshot that was saved, which the next one follows. It has no successor, unless it was there before and
+    /// the session may branch.
     pub(crate) fn wrote(&mut self, saved: &Saved) {
         if !saved.is_tip {
-            return self.follow(saved.predecessor.clone());
+            self.seen.commits = saved.as_of;
+            return self.follow(saved.predecessor.clone(), saved.is_followed);
         }
+        let id = &saved.snapshot.snapshot_id;
         self.rewind = saved.unfinished.clone().map(RewindDue::Unfinished);
-        self.turn_lock.committed(&saved.snapshot.snapshot_id);
         self.tip = Some(saved.predecessor.clone());
+        if let Some(lock) = &self.turn_lock {
+            self.seen = lock.committed(id);
+        }
+        if saved.snapshot.status != SnapshotStatus::Completed {
+            return self.beside.push(id.clone());
+        }
+        self.last.clone_from(&self.tip);
+        self.beside.clear();
         self.at_tip = true;
-        // A pending snapshot is the tip, but the turns of its run still continue from its parent.
-        if saved.snapshot.status == SnapshotStatus::Completed {
-            self.last.clone_from(&self.tip);
+        if self.turn_lock.is_none() {
+            self.begin_branch(saved);
+        }
+    }
+
+    /// Takes note that the invocation has a branch of its own, which others may continue from now on. A turn that wrote
+    /// the snapshot in its middle holds the branch's lock.
+    fn begin_branch(&mut self, saved: &Saved) {
+        let id = &saved.snapshot.snapshot_id;
+        self.seen.snapshot = Some(id.clone());
+        self.watch_lock();
+        if let Some(lock) = &self.turn_lock {
+            self.seen = lock.committed(id);
+        }
+        if saved.snapshot.event == Some(SnapshotEvent::RoundEnd) {
+            self.held = self.turn_lock.as_ref().and_then(|lock| lock.try_take(id).ok());
         }
     }
 

@@ -6,14 +6,16 @@
 //!   step: commits of one session behave as if they ran one after the other (they are *serializable*), in every process
 //!   that shares the store. A commit that fails has written nothing.
 //! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any number of
-//!   commits that expect the same tip, one succeeds.
+//!   commits that continue one snapshot, one succeeds. Commits that continue other snapshots of the session do not
+//!   matter to it: branches grow side by side.
 //! - **Whole snapshots.** A reader sees a snapshot as it was before or after a commit, never a part of one and never one
 //!   that was not committed. A page of a list may mix moments; a snapshot that exists all along is on exactly one page.
 //! - **Read your writes, and everybody else's.** Once `commit` has returned, every later read in any process sees the
 //!   snapshot or a newer version of it, and the session's latest is that snapshot or a later one: reads and commits are
 //!   *linearizable*.
 //! - **An orphaned snapshot is never the tip.** Snapshots marked [`orphaned`](Snapshot::orphaned) are never a session's
-//!   latest, whether it is read, checked by a precondition, or listed. Once the mark is taken away they can be again.
+//!   latest, whether it is read, checked by a precondition, or listed, and never a successor that a precondition finds.
+//!   Once the mark is taken away they can be both again.
 //! - **A snapshot that is over keeps its status.** A commit that would change the status of a completed, failed or aborted
 //!   snapshot fails with `FAILED_PRECONDITION`, and so does a commit that would move a snapshot to another session.
 //! - **Tenants are apart.** A snapshot written under one [`Scope`] cannot be reached under another by any id.
@@ -54,12 +56,13 @@ mod into_store;
 mod journal;
 mod memory;
 mod pending;
+mod precondition;
 mod query;
 
 use std::fmt;
 
 use async_trait::async_trait;
-use everturn_core::{Error, Reason, Result};
+use everturn_core::{Error, Result};
 use futures::stream::BoxStream;
 
 pub use self::into_store::IntoStore;
@@ -68,6 +71,8 @@ pub use self::journal::{
 };
 pub use self::memory::MemoryStore;
 pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};
+pub(crate) use self::precondition::tip_moved;
+pub use self::precondition::{Precondition, TIP_MOVED};
 pub use self::query::{
     Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
 };
@@ -75,38 +80,8 @@ pub use crate::scope::Scope;
 pub use crate::snapshot::{Bookkeeping, Lease, Mutation};
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
-/// The reason of a commit that failed because the session's tip is no longer where the turn started.
-pub const TIP_MOVED: Reason = Reason::new("session-tip-moved");
-
 /// The statuses a snapshot goes through, the current one first; see [`SessionStore::watch`].
 pub type StatusStream = BoxStream<'static, SnapshotStatus>;
-
-/// A condition that a store checks in the same step as it writes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Precondition {
-    /// No condition.
-    #[default]
-    None,
-    /// The [latest](SessionStore::latest) snapshot of the session has this id; `None` means that the session has no
-    /// snapshot. It holds for new and for rewritten snapshots. Otherwise the commit fails with `ABORTED` and
-    /// [`TIP_MOVED`].
-    Tip(Option<SnapshotId>),
-}
-
-impl Precondition {
-    /// Checks the condition against the id of the session's latest snapshot, for a store that is locked meanwhile.
-    ///
-    /// # Errors
-    /// `ABORTED` with [`TIP_MOVED`] if the condition does not hold.
-    pub fn check(&self, session: &SessionId, latest: Option<&SnapshotId>) -> Result<()> {
-        match self {
-            Self::Tip(expected) if expected.as_ref() != latest => {
-                Err(tip_moved(session, expected.as_ref(), latest))
-            }
-            _ => Ok(()),
-        }
-    }
-}
 
 /// How much of a snapshot to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -135,7 +110,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>>;
 
     /// Reads the latest snapshot of a session: the one with the greatest creation time, and of those the one with the
-    /// greatest id, whatever its status. Orphaned snapshots are passed over.
+    /// greatest id, whatever its status. Orphaned snapshots are passed over. Where branches grow at once it is the newest
+    /// snapshot of any of them.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the session id is empty.
@@ -271,21 +247,4 @@ pub async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[Journal
             tracing::warn!(%error, "the journal of a turn that is over was not dropped");
         }
     }
-}
-
-/// Returns the error of a precondition that does not hold.
-pub(crate) fn tip_moved(
-    session: &SessionId,
-    expected: Option<&SnapshotId>,
-    found: Option<&SnapshotId>,
-) -> Error {
-    let place =
-        |id: Option<&SnapshotId>| id.map_or_else(|| "its beginning".to_owned(), |id| format!("'{id}'"));
-    Error::aborted(format!(
-        "session '{session}' has moved on: this turn started at {}, the latest is now {}; resume from there and retry",
-        place(expected),
-        place(found),
-    ))
-    .with_reason(TIP_MOVED)
-    .with_public()
 }

@@ -7,8 +7,8 @@ use everturn_core::Result;
 
 use crate::snapshot::Transition;
 use crate::store::{
-    Deletion, Detail, JournalKey, Page, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream,
+    Deletion, Detail, JournalKey, MAX_PAGE, Page, Precondition, Scope, SessionQuery, SessionStore,
+    SessionSummary, SnapshotQuery, StatusStream,
 };
 use crate::{SessionId, Snapshot, SnapshotId};
 
@@ -109,5 +109,43 @@ impl StoredSession {
 
     pub(crate) fn tenant(&self) -> &TenantStore {
         &self.tenant
+    }
+
+    /// Whether what continues this snapshot is a branch: another snapshot follows it, or it is orphaned.
+    pub(crate) async fn is_followed(&self, snapshot: &Snapshot) -> Result<bool> {
+        Ok(snapshot.orphaned || !self.successors(Some(snapshot)).await?.is_empty())
+    }
+
+    /// The successors of a snapshot, or of the session's beginning, as [`Precondition::Unfollowed`] defines them.
+    pub(crate) async fn successors(&self, of: Option<&Snapshot>) -> Result<Vec<SnapshotId>> {
+        let condition = Precondition::unfollowed(of.map(|snapshot| snapshot.snapshot_id.clone()));
+        let candidates = match of {
+            Some(snapshot) => {
+                let mut children = self.tenant.children(&snapshot.snapshot_id).await?;
+                let is_later = |child: &Snapshot| child.position() > snapshot.position();
+                children.retain(|child| child.session_id.as_ref() == Some(&self.id) && is_later(child));
+                children
+            }
+            None => self.snapshots().await?,
+        };
+        let counts = |snapshot: &Snapshot| {
+            !snapshot.orphaned && condition.counts(&snapshot.snapshot_id, snapshot.status)
+        };
+        let successors = candidates.into_iter().filter(counts);
+        Ok(successors.map(|snapshot| snapshot.snapshot_id).collect())
+    }
+
+    /// All snapshots of the session that are not orphaned, without their states.
+    async fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        let mut query = SnapshotQuery::of(self.id.clone()).limit(MAX_PAGE);
+        let mut found = Vec::new();
+        loop {
+            let page = self.tenant.list(&query).await?;
+            found.extend(page.items);
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return Ok(found),
+            }
+        }
     }
 }

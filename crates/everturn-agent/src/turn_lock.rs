@@ -1,11 +1,13 @@
-//! The turn lock: one turn at a time advances a session's tip in this process.
+//! The turn lock: one turn at a time continues a snapshot in this process.
 //!
-//! A turn that starts at a session's tip holds the session's turn lock until it has committed or failed. The lock makes a
-//! second turn fail at once, or wait, instead of doing its work for nothing. Correctness never rests on it: the store
-//! checks the tip again inside the commit. Beside the lock stands the newest snapshot that this process committed, so that
-//! a turn knows without asking the store whether the tip has moved.
+//! A turn that continues a snapshot without a successor holds a lock until it has committed or failed. The lock belongs to
+//! the branch that the turn extends: it goes on with every snapshot that is committed there, and turns elsewhere in the
+//! session's tree have locks of their own. On a linear timeline the session has one lock. The lock makes a second turn fail
+//! at once, or wait, instead of doing its work for nothing. Correctness never rests on it: the store checks again inside
+//! the commit. Beside the lock stands the newest snapshot that this process committed under it, so that a turn knows
+//! without asking the store whether its snapshot has been continued since it was read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use everturn_core::{Error, Reason, Result};
@@ -17,14 +19,21 @@ use crate::store::{Detail, Scope};
 use crate::stored_session::StoredSession;
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// What happens to a turn that starts while another turn runs on the same session.
+/// How many places a lock is found at, and how many locks without handles a session keeps. An invocation that read a
+/// snapshot as the end of a branch, just before another one continued it, then still finds the lock.
+const REMEMBERED: usize = 16;
+
+/// What happens to a turn that starts while another turn continues the same snapshot.
+///
+/// Turns that continue different snapshots of a session are branches, and run side by side under every policy. On a
+/// [linear timeline](crate::Timeline::Linear) there are no branches, and the policy is about any two turns of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Concurrency {
     /// The second turn fails at once with `ABORTED`; the error names the turn that holds the session.
     #[default]
     Reject,
-    /// The second turn waits, in order of arrival, and continues from where the first one left the session.
+    /// The second turn waits, in order of arrival, and continues from where the first one left the conversation.
     Queue,
     /// Both turns run, and the second becomes a branch.
     Fork,
@@ -36,10 +45,26 @@ pub const SESSION_BUSY: Reason = Reason::new("session-busy");
 /// A session of a store, which is known by its address.
 type Key = (usize, Scope, SessionId);
 
-/// The sessions with invocations in this process, and how many each has.
-type Sessions = HashMap<Key, (usize, Arc<Entry>)>;
+static SESSIONS: LazyLock<Mutex<HashMap<Key, Session>>> = LazyLock::new(Mutex::default);
 
-static SESSIONS: LazyLock<Mutex<Sessions>> = LazyLock::new(Mutex::default);
+/// A session with invocations in this process.
+#[derive(Debug, Default)]
+struct Session {
+    invocations: usize,
+    /// The number of snapshots that this process committed meanwhile.
+    commits: u64,
+    /// Every lock, and how many handles it has. Those that were used last are at the end.
+    locks: Vec<(usize, Arc<Entry>)>,
+}
+
+/// The part of a session that a turn lock is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LockPlace {
+    /// The branch that ends at this snapshot; `None` is the session's beginning.
+    Branch(Option<SnapshotId>),
+    /// The whole session.
+    Session,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -48,38 +73,62 @@ struct Entry {
     known: Mutex<Known>,
 }
 
-/// The facts about a session that this process knows.
+/// What this process knows of a branch, or of a session with one lock.
 #[derive(Debug, Default)]
 struct Known {
     /// The turn that holds the lock.
     holder: Option<SnapshotId>,
     /// The newest snapshot that this process committed.
-    tip: Option<SnapshotId>,
-}
-
-impl Default for Entry {
-    fn default() -> Self {
-        Self {
-            permit: Arc::new(Semaphore::new(1)),
-            known: Mutex::default(),
-        }
-    }
+    tip: Option<CommittedTip>,
+    /// Where the lock is found.
+    places: VecDeque<LockPlace>,
 }
 
 impl Entry {
+    fn at(place: LockPlace) -> Self {
+        Self {
+            permit: Arc::new(Semaphore::new(1)),
+            known: Mutex::new(Known {
+                places: VecDeque::from([place]),
+                ..Known::default()
+            }),
+        }
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         lock(&self.known)
     }
 }
 
-/// An invocation's handle on the turn lock of its session. The session's entry is removed with the last handle.
+/// A snapshot that this process committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommittedTip {
+    pub(crate) id: SnapshotId,
+    /// Its number among the commits to the session.
+    number: u64,
+}
+
+/// A snapshot at which an invocation stands, and how many commits to the session were made before it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) snapshot: Option<SnapshotId>,
+    pub(crate) commits: u64,
+}
+
+/// An invocation's presence in its session. Nothing is known of a session that has none.
+#[derive(Debug)]
+pub(crate) struct SessionLocks {
+    key: Key,
+}
+
+/// An invocation's handle on a turn lock.
 #[derive(Debug)]
 pub(crate) struct TurnLock {
-    key: Key,
+    session: Arc<SessionLocks>,
     entry: Arc<Entry>,
 }
 
-/// Holds the turn lock of a session until it is dropped.
+/// Holds a turn lock until it is dropped.
 #[derive(Debug)]
 pub(crate) struct TurnLockGuard {
     entry: Arc<Entry>,
@@ -99,34 +148,77 @@ pub(crate) struct QueuedTurn {
     pub(crate) session: StoredSession,
     pub(crate) lock: Arc<TurnLock>,
     pub(crate) turn: SnapshotId,
-    /// The session's tip as the turn's invocation knows it.
-    pub(crate) known_tip: Option<SnapshotId>,
+    /// Where the turn's invocation stands.
+    pub(crate) seen: Seen,
 }
 
 /// The lock after a wait for it.
 pub(crate) struct AwaitedLock {
     pub(crate) guard: TurnLockGuard,
-    /// The session's new tip, if it moved during the wait.
+    /// The number of commits to the session before the snapshot was read.
+    pub(crate) commits: u64,
+    /// The snapshot that the conversation came to during the wait, if it moved.
     pub(crate) moved_to: Option<Snapshot>,
 }
 
-fn sessions() -> MutexGuard<'static, Sessions> {
+fn sessions() -> MutexGuard<'static, HashMap<Key, Session>> {
     lock(&SESSIONS)
 }
 
-impl TurnLock {
-    /// Returns a handle on the session's lock. Two stores are the same if they are behind the same pointer.
-    pub(crate) fn of(session: &StoredSession) -> Self {
+impl SessionLocks {
+    /// Enters a session. Two stores are the same if they are behind the same pointer.
+    pub(crate) fn of(session: &StoredSession) -> Arc<Self> {
         let tenant = session.tenant();
         let store = Arc::as_ptr(tenant.store()).cast::<()>().addr();
         let key = (store, tenant.scope().clone(), session.id().clone());
-        let mut sessions = sessions();
-        let (handles, entry) = sessions.entry(key.clone()).or_default();
-        *handles += 1;
-        let entry = Arc::clone(entry);
-        Self { key, entry }
+        sessions().entry(key.clone()).or_default().invocations += 1;
+        Arc::new(Self { key })
     }
 
+    /// Returns how many snapshots this process committed to the session since its first invocation.
+    pub(crate) fn commits(&self) -> u64 {
+        self.with(|session| session.commits)
+    }
+
+    /// Returns a handle on the lock for this part of the session.
+    pub(crate) fn lock(self: &Arc<Self>, place: LockPlace) -> TurnLock {
+        let entry = self.with(|session| {
+            let locks = &mut session.locks;
+            let known = locks
+                .iter()
+                .position(|(_, entry)| entry.known().places.contains(&place));
+            let (handles, entry) = match known {
+                Some(index) => locks.remove(index),
+                None => (0, Arc::new(Entry::at(place))),
+            };
+            locks.push((handles + 1, Arc::clone(&entry)));
+            entry
+        });
+        TurnLock {
+            session: Arc::clone(self),
+            entry,
+        }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Session) -> T) -> T {
+        let mut sessions = sessions();
+        work(sessions.entry(self.key.clone()).or_default())
+    }
+}
+
+impl Drop for SessionLocks {
+    fn drop(&mut self) {
+        let mut sessions = sessions();
+        if let Some(session) = sessions.get_mut(&self.key) {
+            session.invocations -= 1;
+            if session.invocations == 0 {
+                sessions.remove(&self.key);
+            }
+        }
+    }
+}
+
+impl TurnLock {
     /// Takes the lock for a turn without waiting.
     ///
     /// # Errors
@@ -139,7 +231,7 @@ impl TurnLock {
                 known.holder = Some(turn.clone());
                 Ok(self.guard(permit))
             }
-            Err(_) => Err(busy(&self.key.2, known.holder.as_ref())),
+            Err(_) => Err(busy(&self.session.key.2, known.holder.as_ref())),
         }
     }
 
@@ -160,47 +252,82 @@ impl TurnLock {
         }
     }
 
-    /// Returns the newest snapshot that this process committed to the session since the first handle was made.
-    pub(crate) fn tip(&self) -> Option<SnapshotId> {
-        self.entry.known().tip.clone()
+    /// Returns the newest snapshot that this process committed under the lock, if an invocation that stands at `seen` does
+    /// not know of it.
+    pub(crate) fn moved_since(&self, seen: &Seen) -> Option<CommittedTip> {
+        let tip = self.entry.known().tip.clone()?;
+        // A commit from before the snapshot was read is over and done with: the store says what became of it.
+        let is_news = tip.number > seen.commits && Some(&tip.id) != seen.snapshot.as_ref();
+        Some(tip).filter(|_| is_news)
     }
 
-    /// Notes that this process committed a snapshot to the session.
-    pub(crate) fn committed(&self, snapshot: &SnapshotId) {
-        self.entry.known().tip = Some(snapshot.clone());
+    /// Notes that this process committed a snapshot under the lock. A branch now ends there. Returns the place of an
+    /// invocation that stands there.
+    pub(crate) fn committed(&self, snapshot: &SnapshotId) -> Seen {
+        let number = self.session.with(|session| {
+            session.commits += 1;
+            session.commits
+        });
+        let mut known = self.entry.known();
+        known.tip = Some(CommittedTip {
+            id: snapshot.clone(),
+            number,
+        });
+        if !known.places.contains(&LockPlace::Session) {
+            known.places.push_back(LockPlace::Branch(Some(snapshot.clone())));
+            if known.places.len() > REMEMBERED {
+                known.places.pop_front();
+            }
+        }
+        Seen {
+            snapshot: Some(snapshot.clone()),
+            commits: number,
+        }
+    }
+
+    /// Reads the snapshot that the conversation under the lock has come to, `tip`.
+    async fn read_tip(&self, session: &StoredSession, tip: &SnapshotId) -> Result<Option<Snapshot>> {
+        if self.entry.known().places.contains(&LockPlace::Session) {
+            return session.tip(Detail::Whole).await;
+        }
+        session.tenant().get(tip, Detail::Whole).await
     }
 }
 
 impl QueuedTurn {
-    /// Waits for the lock, then reads the session's tip if it moved during the wait.
+    /// Waits for the lock, then reads where the conversation has come to if it moved during the wait.
     ///
     /// # Errors
-    /// The store's error; `FAILED_PRECONDITION` if the session cannot be resumed from its new tip.
+    /// The store's error; `FAILED_PRECONDITION` if the conversation cannot be resumed from there.
     pub(crate) async fn wait(self) -> Result<AwaitedLock> {
         let guard = self.lock.take_in_order(&self.turn).await;
-        let moved = self
-            .lock
-            .tip()
-            .is_some_and(|tip| Some(&tip) != self.known_tip.as_ref());
-        let moved_to = if moved {
-            let tip = self.session.tip(Detail::Whole).await?;
-            tip.map(resumable).transpose()?
-        } else {
-            None
+        let commits = self.lock.session.commits();
+        let moved_to = match self.lock.moved_since(&self.seen) {
+            Some(tip) => self.lock.read_tip(&self.session, &tip.id).await?,
+            None => None,
         };
-        Ok(AwaitedLock { guard, moved_to })
+        Ok(AwaitedLock {
+            guard,
+            commits,
+            moved_to: moved_to.map(resumable).transpose()?,
+        })
     }
 }
 
 impl Drop for TurnLock {
     fn drop(&mut self) {
-        let mut sessions = sessions();
-        if let Some((handles, _)) = sessions.get_mut(&self.key) {
-            *handles -= 1;
-            if *handles == 0 {
-                sessions.remove(&self.key);
+        self.session.with(|session| {
+            let locks = &mut session.locks;
+            for (handles, entry) in locks.iter_mut() {
+                *handles -= usize::from(Arc::ptr_eq(entry, &self.entry));
             }
-        }
+            let mut surplus = locks.iter().filter(|(handles, _)| *handles == 0).count();
+            locks.retain(|(handles, _)| {
+                let goes = *handles == 0 && surplus > REMEMBERED;
+                surplus -= usize::from(goes);
+                !goes
+            });
+        });
     }
 }
 
@@ -230,11 +357,14 @@ mod tests {
         TenantStore::new(Arc::new(MemoryStore::new()), Scope::default()).session("s".into())
     }
 
+    fn at(snapshot: &str) -> LockPlace {
+        LockPlace::Branch(Some(snapshot.into()))
+    }
+
     #[tokio::test]
     async fn a_refused_turn_is_told_which_turn_holds_the_session() {
-        let session = session();
-        let one = TurnLock::of(&session);
-        let two = TurnLock::of(&session);
+        let locks = SessionLocks::of(&session());
+        let (one, two) = (locks.lock(at("a")), locks.lock(at("a")));
 
         let held = one.try_take(&"turn-1".into()).unwrap();
         let refused = two.try_take(&"turn-2".into()).unwrap_err();
@@ -248,8 +378,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_turns_take_the_lock_in_order_of_arrival() {
-        let session = session();
-        let lock = TurnLock::of(&session);
+        let lock = SessionLocks::of(&session()).lock(at("a"));
         let held = lock.try_take(&"turn-0".into()).unwrap();
         let served = Mutex::new(Vec::new());
         let wait = async |turn: &str| {
@@ -267,14 +396,73 @@ mod tests {
 
     #[test]
     fn a_session_without_invocations_is_forgotten() {
-        let session = session();
-        let lock = TurnLock::of(&session);
+        let locks = SessionLocks::of(&session());
+        let lock = locks.lock(LockPlace::Branch(None));
         lock.committed(&"snapshot".into());
-        let key = lock.key.clone();
-        assert_eq!(lock.tip(), Some("snapshot".into()));
+        let key = locks.key.clone();
 
-        drop(lock);
+        drop((lock, locks));
 
         assert!(!sessions().contains_key(&key));
+    }
+
+    #[test]
+    fn turns_on_two_branches_have_locks_of_their_own() {
+        let locks = SessionLocks::of(&session());
+        let (trunk, branch) = (locks.lock(at("tip")), locks.lock(at("leaf")));
+
+        let held = trunk.try_take(&"turn-1".into()).unwrap();
+        let beside = branch.try_take(&"turn-2".into());
+
+        assert!(beside.is_ok());
+        drop(held);
+    }
+
+    #[test]
+    fn a_lock_goes_on_with_its_branch() {
+        let locks = SessionLocks::of(&session());
+        let lock = locks.lock(at("a"));
+        lock.committed(&"b".into());
+
+        let held = lock.try_take(&"turn-1".into()).unwrap();
+        let refused = ["a", "b"].map(|place| {
+            let same = locks.lock(at(place));
+            same.try_take(&"turn-2".into()).unwrap_err()
+        });
+
+        assert!(refused.iter().all(|error| error.is(SESSION_BUSY)));
+        drop(held);
+    }
+
+    #[test]
+    fn a_turn_that_came_and_went_since_a_snapshot_was_read_is_noticed() {
+        let late = SessionLocks::of(&session());
+        let seen = |locks: &SessionLocks, snapshot: &str| Seen {
+            snapshot: Some(snapshot.into()),
+            commits: locks.commits(),
+        };
+        let before = seen(&late, "a");
+
+        let stands = late.lock(at("a")).committed(&"b".into());
+
+        let lock = late.lock(at("a"));
+        let moved = lock.moved_since(&before).map(|tip| tip.id);
+        assert_eq!(moved, Some("b".into()));
+        assert_eq!(lock.moved_since(&stands), None);
+        // Read after the commit: the store says that nothing follows "a" any more.
+        assert_eq!(lock.moved_since(&seen(&late, "a")), None);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let locks = SessionLocks::of(&session());
+        let lock = locks.lock(at("first"));
+        for turn in 0..100 {
+            lock.committed(&format!("turn-{turn}").as_str().into());
+            drop(locks.lock(at(&format!("branch-{turn}"))));
+        }
+
+        assert_eq!(lock.entry.known().places.len(), REMEMBERED);
+        assert_eq!(locks.with(|session| session.locks.len()), REMEMBERED + 1);
     }
 }

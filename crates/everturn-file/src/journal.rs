@@ -85,12 +85,12 @@ impl Journals {
         let lock = files.lock()?;
         if let Some(guard) = guard {
             let reserved = files.read(&guard.reserved, Detail::Metadata)?;
-            let tip = match (&reserved, &guard.precondition) {
-                (None, Precondition::Tip(_)) => files.tip(key.session())?,
-                _ => None,
+            let found = match &guard.precondition {
+                Precondition::None => None,
+                _ if reserved.is_some() => None,
+                precondition => files.found(key.session(), precondition, &guard.reserved)?,
             };
-            let tip = tip.as_ref().map(|tip| &tip.snapshot_id);
-            guard.check(key.session(), reserved.as_ref(), tip)?;
+            guard.check(key.session(), reserved.as_ref(), found.as_ref())?;
         }
         if self.disk.list(&folder)?.is_empty() {
             self.disk.create_folder(&folder)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everturn_agent::store::Detail;
+use everturn_agent::store::{Detail, Precondition};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 use jiff::Timestamp;
@@ -77,6 +77,47 @@ impl Files {
             let _ = self.point(session, &greatest.snapshot_id, greatest.created_at);
         }
         Ok(greatest)
+    }
+
+    /// Returns the row that a precondition asks for, for callers that hold the lock. `written` is the row that they write.
+    pub(crate) fn found(
+        &self,
+        session: &SessionId,
+        precondition: &Precondition,
+        written: &SnapshotId,
+    ) -> Result<Option<SnapshotId>> {
+        let Some(tip) = self.tip(session)? else {
+            return Ok(None);
+        };
+        let continued = match precondition {
+            Precondition::None | Precondition::Tip(_) => return Ok(Some(tip.snapshot_id.clone())),
+            // Nothing comes after the tip, so it has no successor and no other file is looked at.
+            Precondition::Unfollowed {
+                snapshot: Some(id), ..
+            } if *id == tip.snapshot_id => return Ok(Some(id.clone())),
+            Precondition::Unfollowed { snapshot, .. } => snapshot.as_ref(),
+        };
+        let mut kept = self.headers(session)?;
+        kept.retain(|header| !header.orphaned);
+        let continued = match continued {
+            Some(id) => match kept.iter().find(|header| header.snapshot_id == *id) {
+                Some(continued) => Some(Arc::clone(continued)),
+                None => return Ok(None),
+            },
+            None => None,
+        };
+        let follows = |header: &Header| {
+            continued.as_ref().is_none_or(|continued| {
+                header.parent_id.as_ref() == Some(&continued.snapshot_id)
+                    && header.position() > continued.position()
+            })
+        };
+        let successor = kept.into_iter().find(|header| {
+            header.snapshot_id != *written
+                && precondition.counts(&header.snapshot_id, header.status)
+                && follows(header)
+        });
+        Ok(successor.or(continued).map(|header| header.snapshot_id.clone()))
     }
 
     /// Returns the id in the session's pointer, unless no row can have that id.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everturn_agent::store::{Detail, Mutation, Precondition, admit};
-use everturn_agent::{Snapshot, SnapshotId};
+use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 use serde::Serialize;
 use uuid::Uuid;
@@ -106,8 +106,8 @@ impl Files {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
+        self.check(session, row, precondition)?;
         let tip = self.tip(session)?;
-        precondition.check(session, tip.as_ref().map(|tip| &tip.snapshot_id))?;
         if !row.orphaned && tip.is_none_or(|tip| row.position() > tip.position()) {
             self.point(session, &row.snapshot_id, row.created_at)?;
         }
@@ -120,10 +120,7 @@ impl Files {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
-        if *precondition != Precondition::None {
-            let tip = self.tip(session)?;
-            precondition.check(session, tip.as_ref().map(|tip| &tip.snapshot_id))?;
-        }
+        self.check(session, row, precondition)?;
         if before.orphaned == row.orphaned {
             return Ok(());
         }
@@ -132,6 +129,14 @@ impl Files {
             self.disk.remove(&pointer)?;
         }
         Ok(())
+    }
+
+    fn check(&self, session: &SessionId, row: &Snapshot, precondition: &Precondition) -> Result<()> {
+        if *precondition == Precondition::None {
+            return Ok(());
+        }
+        let found = self.found(session, precondition, &row.snapshot_id)?;
+        precondition.check(session, found.as_ref())
     }
 
     /// Deletes the ancestors of a row beyond the newest `max_chain` snapshots, counted from the row.

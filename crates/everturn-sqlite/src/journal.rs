@@ -91,7 +91,7 @@ impl Writing<'_> {
         check_id("turn", key.turn())?;
         // In the transaction of the append, so nothing can come between the check and the write.
         if let Some(guard) = guard {
-            self.check(scope, key, guard)?;
+            self.check_guard(scope, key, guard)?;
         }
         let text = body::write(&record.body)?;
         let packed = self.encoder.pack(&text)?;
@@ -110,20 +110,21 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn check(&mut self, scope: &Scope, key: &JournalKey, guard: &JournalGuard) -> Outcome<()> {
+    fn check_guard(&mut self, scope: &Scope, key: &JournalKey, guard: &JournalGuard) -> Outcome<()> {
         let reserved = self
             .reading
             .get(scope.as_str(), guard.reserved.as_str(), Detail::Metadata)?;
-        // The tip matters only while the reserved row does not exist.
-        let latest = match (&reserved, &guard.precondition) {
-            (None, Precondition::Tip(_)) => {
-                self.reading
-                    .latest(scope.as_str(), key.session().as_str(), Detail::Metadata)?
-            }
-            _ => None,
+        let session = match (&reserved, &guard.precondition) {
+            (Some(_), _) | (_, Precondition::None) => None,
+            _ => self.reading.session_key(scope.as_str(), key.session().as_str())?,
         };
-        let latest = latest.as_ref().map(|row| &row.snapshot_id);
-        Ok(guard.check(key.session(), reserved.as_ref(), latest)?)
+        let found = match session {
+            Some(session) => self
+                .reading
+                .found(session, &guard.precondition, &guard.reserved)?,
+            None => None,
+        };
+        Ok(guard.check(key.session(), reserved.as_ref(), found.as_ref())?)
     }
 
     pub(crate) fn clear(&self, scope: &Scope, key: &JournalKey) -> Outcome<()> {

@@ -114,6 +114,23 @@ fn a_page_of_sessions_is_a_range_of_the_tips() {
 }
 
 #[test]
+fn a_precondition_costs_the_same_at_every_length() {
+    assert_searches(
+        read::KEPT_ROW,
+        &["SEARCH snapshot USING INDEX sqlite_autoindex_snapshot_1 (scope=? AND id=?)"],
+    );
+    assert_searches(
+        read::CHILDREN_AFTER,
+        &["SEARCH snapshot USING INDEX snapshot_by_parent (scope=? AND parent=?)"],
+    );
+    assert_searches(
+        read::KEPT_ROWS,
+        &["SEARCH snapshot USING INDEX snapshot_by_position (session=?)"],
+    );
+    assert_searches(read::SESSION_KEY, &[SCOPE, SESSION]);
+}
+
+#[test]
 fn children_are_found_by_their_parent() {
     assert_searches(
         &read::CHILDREN,

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use everturn_agent::store::Detail;
+use everturn_agent::store::{Detail, Precondition};
 use everturn_agent::{SessionState, Snapshot, SnapshotId, SnapshotStatus};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params};
@@ -47,7 +47,22 @@ pub(crate) static CHILDREN: LazyLock<String> = LazyLock::new(|| {
 pub(crate) const TIP: &str = "SELECT created_at, id FROM snapshot WHERE session = ?1 AND orphaned = 0 \
     ORDER BY created_at DESC, id DESC LIMIT 1";
 
+/// Asks when a row that is not orphaned was created.
+pub(crate) const KEPT_ROW: &str = "SELECT created_at FROM snapshot \
+    WHERE scope = (SELECT scope FROM session WHERE key = ?1) AND id = ?2 AND session = ?1 AND orphaned = 0";
+
+/// Asks for the kept rows after one that name it as their parent. A row has few children, so these are looked through.
+pub(crate) const CHILDREN_AFTER: &str = "SELECT id, status FROM snapshot INDEXED BY snapshot_by_parent \
+    WHERE scope = (SELECT scope FROM session WHERE key = ?1) AND parent = ?2 AND session = ?1 AND orphaned = 0 \
+    AND (created_at, id) > (?3, ?2)";
+
+pub(crate) const KEPT_ROWS: &str = "SELECT id, status FROM snapshot WHERE session = ?1 AND orphaned = 0 \
+    ORDER BY created_at DESC, id DESC";
+
 pub(crate) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM snapshot WHERE session = ?1)";
+
+pub(crate) const SESSION_KEY: &str =
+    "SELECT key FROM session WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND name = ?2";
 
 pub(crate) const STATUS: &str =
     "SELECT status FROM snapshot WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND id = ?2";
@@ -96,6 +111,65 @@ impl Reading<'_> {
             .optional()?;
         tip.map(|(created_at, id)| Ok((to_time(created_at)?, id.into())))
             .transpose()
+    }
+
+    /// Returns the row that a precondition asks for, where the row `written` is being written.
+    pub(crate) fn found(
+        &self,
+        session: i64,
+        precondition: &Precondition,
+        written: &SnapshotId,
+    ) -> Outcome<Option<SnapshotId>> {
+        match precondition {
+            Precondition::None => Ok(None),
+            Precondition::Tip(_) => Ok(self.tip(session)?.map(|(_, id)| id)),
+            Precondition::Unfollowed { snapshot: None, .. } => {
+                self.successor(KEPT_ROWS, [session], precondition, written)
+            }
+            Precondition::Unfollowed {
+                snapshot: Some(id), ..
+            } => {
+                let created_at: Option<i64> = self
+                    .db
+                    .prepare_cached(KEPT_ROW)?
+                    .query_row((session, id.as_str()), |row| row.get(0))
+                    .optional()?;
+                let Some(created_at) = created_at else {
+                    return Ok(None);
+                };
+                let place = (session, id.as_str(), created_at);
+                let successor = self.successor(CHILDREN_AFTER, place, precondition, written)?;
+                Ok(successor.or_else(|| Some(id.clone())))
+            }
+        }
+    }
+
+    /// Returns the first of some rows that a precondition counts as a successor.
+    fn successor(
+        &self,
+        sql: &str,
+        params: impl Params,
+        precondition: &Precondition,
+        written: &SnapshotId,
+    ) -> Outcome<Option<SnapshotId>> {
+        let mut statement = self.db.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        while let Some(row) = rows.next()? {
+            let id = SnapshotId::from(row.get::<_, String>(0)?);
+            let status = crate::row::from_word(&row.get::<_, String>(1)?)?;
+            if id != *written && precondition.counts(&id, status) {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the key of a session, if it has one.
+    pub(crate) fn session_key(&self, scope: &str, session: &str) -> Outcome<Option<i64>> {
+        let mut statement = self.db.prepare_cached(SESSION_KEY)?;
+        Ok(statement
+            .query_row((scope, session), |row| row.get(0))
+            .optional()?)
     }
 
     /// Returns whether a session has any rows, orphaned ones included.

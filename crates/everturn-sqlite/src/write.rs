@@ -89,7 +89,7 @@ impl Writing<'_> {
             None => self.create(scope, session_id, row, state.as_ref(), precondition),
             Some(before) => {
                 let tip = self.reading.tip(before.session)?;
-                precondition.check(session_id, tip.as_ref().map(|(_, id)| id))?;
+                self.check_precondition(before.session, session_id, row, precondition)?;
                 self.execute(UPDATE, row, state.as_ref(), before.key, before.session)?;
                 self.move_tip(
                     before.session,
@@ -112,12 +112,23 @@ impl Writing<'_> {
         let scope = self.scope(scope.as_str())?;
         let session = self.session(scope, session_id.as_str())?;
         let tip = self.reading.tip(session)?;
-        precondition.check(session_id, tip.as_ref().map(|(_, id)| id))?;
+        self.check_precondition(session, session_id, row, precondition)?;
         self.execute(INSERT, row, state, scope, session)?;
         let own = (row.created_at, row.snapshot_id.clone());
         let is_ahead = !row.orphaned && tip.as_ref().is_none_or(|tip| *tip < own);
         let latest = if is_ahead { Some(&own) } else { tip.as_ref() };
         self.move_tip(session, tip.as_ref(), latest)
+    }
+
+    fn check_precondition(
+        &self,
+        session: i64,
+        session_id: &SessionId,
+        row: &Snapshot,
+        precondition: &Precondition,
+    ) -> Outcome<()> {
+        let found = self.reading.found(session, precondition, &row.snapshot_id)?;
+        Ok(precondition.check(session_id, found.as_ref())?)
     }
 
     /// Stores the new parts of a state and returns references to all parts.

@@ -219,7 +219,7 @@ impl Tables {
     }
 
     /// The rows of a tenant. A database reads those of one session from an index on scope, session and creation time.
-    fn rows_of(&self, scope: &Scope) -> impl Iterator<Item = (Cursor, &Row)> {
+    fn rows_of(&self, scope: &Scope) -> impl Iterator<Item = (Cursor, &Row)> + Clone {
         let own = self.rows.iter().filter(move |((tenant, _), _)| tenant == scope);
         own.map(|((_, id), row)| (cursor(id, row), row))
     }
@@ -231,6 +231,36 @@ impl Tables {
             .map(|(cursor, _)| cursor)
             .max_by(|one, other| one.position().cmp(&other.position()))
             .map(|tip| tip.snapshot_id)
+    }
+
+    /// The snapshot that a precondition asks for, where `written` is being written. A database finds a snapshot's children by
+    /// an index on scope and parent.
+    fn found(
+        &self,
+        scope: &Scope,
+        session: &SessionId,
+        precondition: &Precondition,
+        written: &SnapshotId,
+    ) -> Option<SnapshotId> {
+        let Precondition::Unfollowed { snapshot, .. } = precondition else {
+            return self.tip(scope, session);
+        };
+        let mut kept = self
+            .rows_of(scope)
+            .filter(|(_, row)| row.session == *session && !row.orphaned);
+        let continued = match snapshot {
+            Some(id) => Some(kept.clone().find(|(place, _)| place.snapshot_id == *id)?.0),
+            None => None,
+        };
+        let successor = kept.find(|(place, row)| {
+            let follows = continued.as_ref().is_none_or(|continued| {
+                row.parent.as_ref() == Some(&continued.snapshot_id) && place.position() > continued.position()
+            });
+            let id = &place.snapshot_id;
+            follows && id != written && precondition.counts(id, row.status)
+        });
+        let found = successor.map(|(place, _)| place).or(continued);
+        found.map(|place| place.snapshot_id)
     }
 
     /// Sorts the places of rows, cuts a page from them and reads it.
@@ -351,7 +381,8 @@ impl SessionStore for TableStore {
         };
         let snapshot = admit(&key.1, existing.as_ref(), snapshot)?;
         if let Some(session) = &snapshot.session_id {
-            precondition.check(session, tables.tip(scope, session).as_ref())?;
+            let found = tables.found(scope, session, &precondition, &key.1);
+            precondition.check(session, found.as_ref())?;
             tables.write(&key, session, &snapshot)?;
         }
         for journal in journals {
@@ -490,8 +521,8 @@ impl Journal for TableStore {
         let mut tables = self.tables();
         if let Some(guard) = guard {
             let reserved = tables.read(&(scope.clone(), guard.reserved.clone()), Detail::Metadata)?;
-            let tip = tables.tip(scope, key.session());
-            guard.check(key.session(), reserved.as_ref(), tip.as_ref())?;
+            let found = tables.found(scope, key.session(), &guard.precondition, &guard.reserved);
+            guard.check(key.session(), reserved.as_ref(), found.as_ref())?;
         }
         let journal = tables.journals.entry((scope.clone(), key.clone())).or_default();
         if journal.records.contains_key(&record.sequence) {

@@ -22,6 +22,7 @@
 //! [`streams`] is the kit for stream logs.
 
 mod atomicity;
+mod branches;
 mod crash;
 pub mod defects;
 mod documents;
@@ -68,6 +69,7 @@ fn promises() -> Vec<(&'static str, Check)> {
         documents::promises(),
         identity::promises(),
         latest::promises(),
+        branches::promises(),
         atomicity::promises(),
         listing::promises(),
         pending::promises(),

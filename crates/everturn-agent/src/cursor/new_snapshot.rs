@@ -16,6 +16,8 @@ pub(super) struct NewSnapshot {
     pub(super) rewind: Option<RewindDue>,
     /// Whether its id is the hash of its state, so that a stored snapshot with this id is the same one.
     pub(super) named_by_content: bool,
+    /// The number of commits to the session as it is written.
+    pub(super) as_of: u64,
     /// The session's tip, if the session may not branch.
     pub(super) only_tip: Option<SnapshotId>,
     pub(super) snapshot: Snapshot,
@@ -31,8 +33,12 @@ pub(crate) struct Saved {
     pub(crate) is_new: bool,
     /// The rewind that came with it, if that could not be finished.
     pub(super) unfinished: Option<Rewind>,
-    /// Whether it is the session's latest.
+    /// Whether the next snapshot follows it without a doubt: it is new, or the session's only tip.
     pub(super) is_tip: bool,
+    /// Whether another snapshot follows it, or it is orphaned: what comes next is a branch.
+    pub(super) is_followed: bool,
+    /// The number of commits to the session before that was found out.
+    pub(super) as_of: u64,
 }
 
 /// A rewind that the next snapshot carries out.
@@ -51,6 +57,7 @@ impl NewSnapshot {
             precondition,
             rewind,
             named_by_content,
+            as_of,
             only_tip,
             snapshot,
             journals,
@@ -72,7 +79,8 @@ impl NewSnapshot {
         };
         let saved = session.tenant().commit(&id, precondition, create, &journals);
         if saved.await?.is_none() {
-            return Box::pin(continue_from_existing(&session, snapshot, only_tip, &journals)).await;
+            let existing = continue_from_existing(&session, snapshot, only_tip, &journals);
+            return Box::pin(existing).await.map(|saved| Saved { as_of, ..saved });
         }
         let unfinished = match rewind {
             Some(rewind) => {
@@ -87,6 +95,8 @@ impl NewSnapshot {
             is_new: true,
             unfinished,
             is_tip: true,
+            is_followed: false,
+            as_of,
         })
     }
 }
@@ -108,7 +118,7 @@ async fn continue_from_existing(
     if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
         session.move_tip_to(&found, tip).await?;
     }
-    // Nothing was written, so the store has not dropped the journals of the turns that the snapshot holds.
+    let is_followed = tip.is_none() && session.is_followed(&found).await?;
     if let Some(journal) = tenant.store().journal() {
         drop_journals(journal, tenant.scope(), journals).await;
     }
@@ -122,6 +132,8 @@ async fn continue_from_existing(
         is_new: false,
         unfinished: None,
         is_tip: tip.is_some(),
+        is_followed,
+        as_of: 0,
     })
 }
 

@@ -224,7 +224,7 @@ impl<S: CustomState> Driver<S> {
             Written::Pending(Ok(saved)) => {
                 if let Some(cursor) = &mut self.cursor {
                     cursor.wrote(&saved);
-                    self.journals.tip_moved(cursor.tip_id());
+                    self.journals.moved_on(cursor.precondition());
                 }
                 self.snapshots.note_created(&saved.snapshot.snapshot_id);
                 self.go_to_background(saved.snapshot.snapshot_id, Lease::first());

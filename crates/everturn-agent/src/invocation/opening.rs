@@ -11,7 +11,9 @@ use crate::cursor::InvocationCursor;
 use crate::reading::{check_owner, not_found, resumable};
 use crate::store::Detail;
 use crate::stored_session::TenantStore;
-use crate::{AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
+use crate::{
+    AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline,
+};
 
 /// The session and the state from which an invocation starts.
 pub(crate) struct Opening {
@@ -113,7 +115,8 @@ impl<S> Stored<'_, S> {
 
     fn begin(&self) -> Opening {
         let session_id = SessionId::fresh();
-        let cursor = self.cursor(session_id.clone());
+        let mut cursor = self.cursor(session_id.clone());
+        cursor.begin();
         resumed(session_id, None, cursor)
     }
 
@@ -127,27 +130,55 @@ impl<S> Stored<'_, S> {
         let session_id = snapshot.session_id.clone().unwrap_or_else(SessionId::fresh);
         let mut cursor = self.cursor(session_id.clone());
         let latest = self.latest(&session_id, Detail::Metadata).await?;
-        cursor.resume_from(&snapshot, latest.as_ref())?;
+        let is_latest = latest
+            .as_ref()
+            .is_some_and(|latest| latest.snapshot_id == snapshot.snapshot_id);
+        // Nothing follows the latest snapshot, and a linear timeline asks for nothing else.
+        let is_followed = !is_latest
+            && self.definition.timeline == Timeline::Branching
+            && read(
+                self.tenant
+                    .session(session_id.clone())
+                    .is_followed(&snapshot)
+                    .await,
+            )?;
+        cursor.resume_from(&snapshot, latest.as_ref(), is_followed)?;
         Ok(resumed(session_id, Some(snapshot), cursor))
     }
 
     async fn resume_latest(&self, session_id: SessionId) -> Result<Opening> {
         let mut cursor = self.cursor(session_id.clone());
-        let latest = self.latest(&session_id, Detail::Whole).await?;
-        let snapshot = match &latest {
-            Some(latest) => {
-                check_answer(latest, &session_id)?;
-                match resumable(latest.clone()) {
-                    Err(_) if self.definition.resume_past_failures => {
-                        last_completed(&self.tenant, latest).await?
+        loop {
+            let latest = self.latest(&session_id, Detail::Whole).await?;
+            let (good, beside) = match &latest {
+                Some(latest) => {
+                    check_answer(latest, &session_id)?;
+                    match resumable(latest.clone()) {
+                        Err(_) if self.definition.resume_past_failures => {
+                            let good = last_completed(&self.tenant, latest).await?;
+                            let session = self.tenant.session(session_id.clone());
+                            let beside = read(session.successors(good.as_ref()).await)?;
+                            (good, beside)
+                        }
+                        snapshot => (Some(snapshot?), Vec::new()),
                     }
-                    snapshot => Some(snapshot?),
                 }
+                None => (None, Vec::new()),
+            };
+            if !beside.is_empty() && self.has_moved(&session_id, latest.as_ref()).await? {
+                // A turn that was faster is none to be passed over.
+                continue;
             }
-            None => None,
-        };
-        cursor.resume_latest(snapshot.as_ref(), latest.as_ref())?;
-        Ok(resumed(session_id, snapshot, cursor))
+            cursor.resume_latest(good.as_ref(), latest.as_ref(), beside)?;
+            return Ok(resumed(session_id, good, cursor));
+        }
+    }
+
+    /// Whether the session's latest snapshot is no longer this one.
+    async fn has_moved(&self, session_id: &SessionId, latest: Option<&Snapshot>) -> Result<bool> {
+        let now = self.latest(session_id, Detail::Metadata).await?;
+        let id = |snapshot: &Snapshot| snapshot.snapshot_id.clone();
+        Ok(now.as_ref().map(id) != latest.map(id))
     }
 }
 

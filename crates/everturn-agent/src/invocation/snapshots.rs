@@ -14,7 +14,7 @@ use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::cursor::Saved;
 use crate::journal::TurnJournal;
 use crate::snapshot::OpenTurn;
-use crate::store::JournalKey;
+use crate::store::{JournalKey, Precondition};
 use crate::{
     AgentInput, AgentStreamChunk, CustomState, Session, SessionState, Snapshot, SnapshotCreated,
     SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment,
@@ -233,9 +233,7 @@ impl<S: CustomState> Driver<S> {
         };
         if let Some(cursor) = &mut self.cursor {
             cursor.wrote(&saved);
-            // The journal's guard expects the tip that the turn continued from, and this invocation itself has moved
-            // it.
-            self.journals.tip_moved(cursor.tip_id());
+            self.journals.moved_on(cursor.precondition());
         }
         let Saved { snapshot, is_new, .. } = *saved;
         if let Some(named) = snapshot.state.as_ref().map(|state| &state.messages) {
@@ -318,10 +316,10 @@ impl Journals {
         self.0.last()?.so_far()
     }
 
-    /// Notes that the invocation wrote a snapshot, after which `tip` is the session's latest.
-    pub(super) fn tip_moved(&self, tip: Option<&SnapshotId>) {
+    /// The invocation wrote a snapshot; the next one is written under this condition.
+    pub(super) fn moved_on(&self, precondition: Precondition) {
         if let Some(journal) = self.0.last() {
-            journal.tip_moved(tip);
+            journal.moved_on(precondition);
         }
     }
 

@@ -18,8 +18,8 @@ use super::writer::{JournalLocation, Writer};
 use crate::lock::lock;
 use crate::session::{Change, Changes};
 use crate::snapshot::OpenTurn;
-use crate::store::JournalKey;
-use crate::{SessionHandle, SessionId, SnapshotId};
+use crate::store::{JournalKey, Precondition};
+use crate::{SessionHandle, SessionId};
 
 /// One turn's journal. The store is first read when the turn's first effect is due.
 pub(crate) struct TurnJournal {
@@ -99,9 +99,9 @@ impl TurnJournal {
         Some(OpenTurn::new(key.turn(), self.writer.records()))
     }
 
-    /// Notes that the invocation wrote a snapshot while the turn ran; `to` is now the session's tip.
-    pub(crate) fn tip_moved(&self, to: Option<&SnapshotId>) {
-        self.writer.tip_moved(to);
+    /// The invocation wrote a snapshot while the turn ran; the next one is written under this condition.
+    pub(crate) fn moved_on(&self, precondition: Precondition) {
+        self.writer.moved_on(precondition);
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {

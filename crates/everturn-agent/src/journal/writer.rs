@@ -9,7 +9,6 @@ use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
 use super::entry::{Batch, Entry};
-use crate::SnapshotId;
 use crate::lock::lock;
 use crate::store::{
     Journal, JournalGuard, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER,
@@ -91,11 +90,9 @@ impl Writer {
         &self.location
     }
 
-    /// Notes that the invocation wrote a snapshot while the turn ran: it is now the tip that the turn continues.
-    pub(super) fn tip_moved(&self, to: Option<&SnapshotId>) {
-        if let Precondition::Tip(tip) = &mut lock(&self.guard).precondition {
-            *tip = to.cloned();
-        }
+    /// The invocation wrote a snapshot while the turn ran: from now on the turn continues from that one.
+    pub(super) fn moved_on(&self, precondition: Precondition) {
+        lock(&self.guard).precondition = precondition;
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {

@@ -88,9 +88,9 @@ impl JournalGuard {
         }
     }
 
-    /// Checks the guard, for a store that is locked meanwhile. `reserved` is the reserved snapshot of the `session`,
-    /// if it exists, as [`Detail::Metadata`](super::Detail::Metadata) reads it; `latest` is the id of the session's
-    /// latest snapshot.
+    /// Checks the guard, for a store that holds still meanwhile. `reserved` is the reserved snapshot of the `session`,
+    /// if it exists, as [`Detail::Metadata`](super::Detail::Metadata) reads it; `found` is the snapshot that
+    /// [`Precondition::check`] asks for.
     ///
     /// # Errors
     /// `ABORTED` with [`TURN_TAKEN_OVER`] if the reserved snapshot is not this worker's; as [`Precondition::check`];
@@ -99,10 +99,10 @@ impl JournalGuard {
         &self,
         session: &SessionId,
         reserved: Option<&Snapshot>,
-        latest: Option<&SnapshotId>,
+        found: Option<&SnapshotId>,
     ) -> Result<()> {
         match reserved {
-            None => self.precondition.check(session, latest),
+            None => self.precondition.check(session, found),
             Some(run) if run.status == SnapshotStatus::Pending && self.lease.holds(run)? => Ok(()),
             Some(run) => Err(turn_over(run)),
         }

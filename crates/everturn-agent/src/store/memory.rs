@@ -127,7 +127,38 @@ impl Tenant {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
-        precondition.check(session, self.tip(session).map(|(_, id)| id))
+        precondition.check(session, self.found(session, precondition, &row.snapshot_id))
+    }
+
+    /// The row that a precondition asks for, where `written` is being written.
+    fn found(
+        &self,
+        session: &SessionId,
+        precondition: &Precondition,
+        written: &SnapshotId,
+    ) -> Option<&SnapshotId> {
+        let counts = |row: &Snapshot| {
+            !row.orphaned && row.snapshot_id != *written && precondition.counts(&row.snapshot_id, row.status)
+        };
+        match precondition {
+            Precondition::None => None,
+            Precondition::Tip(_) => self.tip(session).map(|(_, id)| id),
+            Precondition::Unfollowed { snapshot: None, .. } => {
+                let kept = self.sessions.get(session)?.kept.iter();
+                kept.map(|(_, id)| id).find(|id| counts(&self.rows[*id]))
+            }
+            Precondition::Unfollowed {
+                snapshot: Some(id), ..
+            } => {
+                let is_own = |row: &Snapshot| row.session_id.as_ref() == Some(session);
+                let continued = self.rows.get(id).filter(|row| is_own(row) && !row.orphaned)?;
+                let successor = self.children_of(id).find(|child| {
+                    let child = &self.rows[*child];
+                    is_own(child) && counts(child) && child.position() > continued.position()
+                });
+                Some(successor.unwrap_or(&continued.snapshot_id))
+            }
+        }
     }
 
     fn write(&mut self, row: &Snapshot) {
@@ -401,8 +432,8 @@ impl Journal for MemoryStore {
         let tenant = scopes.entry(scope.clone()).or_default();
         if let Some(guard) = guard {
             let reserved = tenant.rows.get(&guard.reserved).map(AsRef::as_ref);
-            let tip = tenant.tip(key.session()).map(|(_, id)| id);
-            guard.check(key.session(), reserved, tip)?;
+            let found = tenant.found(key.session(), &guard.precondition, &guard.reserved);
+            guard.check(key.session(), reserved, found)?;
         }
         let journal = tenant.journals.entry(key.clone()).or_default();
         match journal.records.entry(record.sequence) {

@@ -255,38 +255,6 @@ async fn a_queued_turn_whose_client_leaves_gives_up_its_place() {
 }
 
 #[tokio::test]
-async fn a_turn_below_the_tip_is_a_branch_and_never_in_the_way() {
-    let store = Arc::new(MemoryStore::new());
-    let (agent, gate) = gated(Concurrency::Reject, &store);
-    let first = agent.chat().resume("s").run("one").await.unwrap();
-    agent.chat().resume("s").run("two").await.unwrap();
-    let mut holder = agent.connect(AgentInit::session("s"));
-    holder.send("slow").await.unwrap();
-    holder.next().await.unwrap();
-
-    let branch = agent
-        .chat()
-        .snapshot(first.snapshot_id().unwrap().clone())
-        .run("aside")
-        .await
-        .unwrap();
-    gate.add_permits(1);
-    let overtaken = holder.output().await.unwrap();
-
-    let snapshot = agent
-        .get_snapshot(branch.snapshot_id().unwrap().clone())
-        .await
-        .unwrap();
-    assert_eq!(snapshot.parent_id.as_ref(), first.snapshot_id());
-    assert_eq!(
-        texts(&snapshot.state.unwrap().messages),
-        ["one", "re: one", "aside", "re: aside"]
-    );
-    // The branch is the session's latest now, so the turn that started at the old tip cannot commit there.
-    assert_eq!(overtaken.error.unwrap().status, Some(Status::Aborted));
-}
-
-#[tokio::test]
 async fn two_processes_are_told_apart_at_the_commit() {
     // Two agents with stores behind different pointers know nothing of each other's claims, like two processes.
     let shared = MemoryStore::new();

@@ -19,6 +19,7 @@ mod background_races;
 mod background_runs;
 mod cancellation;
 mod chat;
+mod concurrent_branches;
 mod concurrent_turns;
 mod content_addressed_snapshots;
 mod crashes_inside_a_turn;

@@ -27,8 +27,8 @@ list_promises! {
     "of an abort and a completion one wins permanently" => one_ending_wins,
 }
 
-/// Runs all writers at the same time, each in a task of its own.
-async fn at_once<F, Fut, T>(store: &Arc<dyn SessionStore>, work: F) -> Result<Vec<T>, String>
+/// Runs writers at once, in tasks of their own.
+pub(super) async fn at_once<F, Fut, T>(store: &Arc<dyn SessionStore>, work: F) -> Result<Vec<T>, String>
 where
     F: Fn(u64, Arc<dyn SessionStore>) -> Fut,
     Fut: Future<Output = T> + Send + 'static,

@@ -21,6 +21,14 @@ pub enum Defect {
     LockThatDoesNotExclude,
     /// Checks a precondition only for new snapshots.
     UncheckedRewrite,
+    /// Refuses a turn as soon as its row is not the session's latest any more.
+    DemandsTheLatest,
+    /// Lets two turns follow one row.
+    BlindToSuccessors,
+    /// Takes every child of a row for its successor.
+    CountsEveryChild,
+    /// Looks for the successors of a row before it takes its turn instead of inside it.
+    SuccessorSoughtEarly,
     /// Leaves out the end of a long conversation.
     TornWrite,
     /// Tells watchers the current status and no later one.
@@ -59,10 +67,14 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 24] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
+        Self::DemandsTheLatest,
+        Self::BlindToSuccessors,
+        Self::CountsEveryChild,
+        Self::SuccessorSoughtEarly,
         Self::TornWrite,
         Self::DroppedNotification,
         Self::WrongLatest,
@@ -88,6 +100,10 @@ impl Defect {
             Self::LostUpdate => "no update is lost under concurrent writers",
             Self::LockThatDoesNotExclude => "of many commits at one tip exactly one succeeds",
             Self::UncheckedRewrite => "a precondition holds for rewrites as well",
+            Self::DemandsTheLatest => "a branch is not in the way of a turn elsewhere",
+            Self::BlindToSuccessors => "of two turns that continue one snapshot the second is refused",
+            Self::CountsEveryChild => "a snapshot that is orphaned, failed or aborted follows no other",
+            Self::SuccessorSoughtEarly => "of many turns that continue one snapshot exactly one succeeds",
             Self::TornWrite => "a state is never torn",
             Self::DroppedNotification => "a watcher is told of the last change",
             Self::WrongLatest => "the latest snapshot is the one created last",
@@ -158,7 +174,18 @@ impl DefectiveStore {
         }
     }
 
-    /// Wraps the mutation so that the defect applies to its result.
+    /// The precondition as the defect understands it.
+    fn misread(&self, precondition: Precondition) -> Precondition {
+        match (self.defect, precondition) {
+            (Defect::DemandsTheLatest, Precondition::Unfollowed { snapshot, .. }) => {
+                Precondition::Tip(snapshot)
+            }
+            (Defect::BlindToSuccessors, Precondition::Unfollowed { .. }) => Precondition::None,
+            (_, precondition) => precondition,
+        }
+    }
+
+    /// The mutation, with the defect's damage done to what it returns.
     fn damaging(&self, mutation: Mutation) -> Mutation {
         let defect = self.defect;
         Mutation::new(move |existing| Ok(mutation.apply(existing)?.map(|row| defect.damaged(row))))
@@ -172,6 +199,7 @@ impl DefectiveStore {
         mutation: Mutation,
     ) -> Result<Option<Snapshot>> {
         let scope = self.scope(scope);
+        let precondition = self.misread(precondition);
         match (self.defect, id) {
             (Defect::LostUpdate, Some(id)) => {
                 let seen = self.store.get(&scope, id, Detail::Whole).await?;
@@ -211,6 +239,27 @@ impl DefectiveStore {
                 let is_new = self.store.get(&scope, id, Detail::Metadata).await?.is_none();
                 let checked = if is_new { precondition } else { Precondition::None };
                 self.store.save(&scope, Some(id), checked, mutation).await
+            }
+            (Defect::CountsEveryChild | Defect::SuccessorSoughtEarly, Some(id)) => {
+                let Precondition::Unfollowed {
+                    snapshot: Some(continued),
+                    ..
+                } = &precondition
+                else {
+                    return self.store.save(&scope, Some(id), precondition, mutation).await;
+                };
+                let children = self.store.children(&scope, continued).await?;
+                let counts = |child: &&Snapshot| {
+                    self.defect == Defect::CountsEveryChild
+                        || precondition.counts(&child.snapshot_id, child.status)
+                };
+                let found = children.iter().find(counts).map(|child| &child.snapshot_id);
+                let session = children.first().and_then(|child| child.session_id.clone());
+                precondition.check(&session.unwrap_or("s".into()), found.or(Some(continued)))?;
+                Self::dawdle().await;
+                self.store
+                    .save(&scope, Some(id), Precondition::None, mutation)
+                    .await
             }
             (Defect::MutableEnding, Some(id)) => {
                 let before = self.store.get(&scope, id, Detail::Whole).await?;

@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, join_all};
 use serde::{Deserialize, Serialize};
 
 use super::atomicity::{self, ROUNDS, WRITERS};
+use super::branches;
 use super::row::{get, row, save, scope};
 use super::watching::next;
 use super::worker::{Role, Worker, next_order, report};
@@ -16,13 +17,17 @@ use super::{Certificate, Verdict, ensure, examine};
 
 type Check = for<'a> fn(&'a mut Crew<'_>) -> BoxFuture<'a, Verdict>;
 
-const PROMISES: [(&str, Check); 6] = [
+const PROMISES: [(&str, Check); 7] = [
     ("no update of many processes is lost", |crew| {
         Box::pin(no_update_is_lost(crew))
     }),
     (
         "of many processes' commits at one tip exactly one succeeds",
         |crew| Box::pin(one_commit_at_a_tip_succeeds(crew)),
+    ),
+    (
+        "of many processes' turns that continue one snapshot exactly one succeeds",
+        |crew| Box::pin(one_turn_succeeds(crew)),
     ),
     ("a state is never torn for another process", |crew| {
         Box::pin(a_state_is_never_torn(crew))
@@ -108,6 +113,11 @@ enum Order {
         round: u64,
         tip: SnapshotId,
     },
+    Continue {
+        writer: u64,
+        round: u64,
+        tip: SnapshotId,
+    },
     Rewrite {
         writer: u64,
     },
@@ -156,6 +166,10 @@ async fn follow(store: &Arc<dyn SessionStore>, order: Order) -> Report {
             let known = latest == tip || latest.as_str().starts_with(&format!("tip-{round}-"));
             ensure!(known, "the tip was '{tip}' and another process sees '{latest}'");
             let committed = atomicity::commit(&**store, writer, round, tip).await;
+            Ok(committed.is_ok())
+        }
+        Order::Continue { writer, round, tip } => {
+            let committed = branches::continue_or_branch(&**store, writer, round, tip).await;
             Ok(committed.is_ok())
         }
         Order::Rewrite { writer } => atomicity::rewrite(&**store, writer).await.map(|()| true),
@@ -230,6 +244,22 @@ async fn one_commit_at_a_tip_succeeds(crew: &mut Crew<'_>) -> Verdict {
 
         let winners = won.iter().filter(|won| **won).count();
         ensure!(winners == 1, "{winners} processes committed at one tip");
+    }
+    Ok(())
+}
+
+async fn one_turn_succeeds(crew: &mut Crew<'_>) -> Verdict {
+    let mut tip = branches::begin_branching(&*crew.store).await?;
+    for round in 1..=ROUNDS {
+        let done = crew
+            .all(|writer| Order::Continue {
+                writer,
+                round,
+                tip: tip.clone(),
+            })
+            .await?;
+
+        tip = branches::judge(round, done.into_iter())?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use everturn_agent::{
 use everturn_ai::{FinishReason, Message};
 use everturn_core::{HandlerResult, Registry};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 /// Returns the user's text of a turn.
 pub(super) fn said(text: u8) -> String {
@@ -49,20 +50,43 @@ fn answer(said: &str, custom: &Value) -> Answer {
     }
 }
 
+/// Keeps a turn inside until it may leave.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) entered: Semaphore,
+    pub(super) leave: Semaphore,
+}
+
+impl Gate {
+    pub(super) fn closed() -> Arc<Self> {
+        Arc::new(Self {
+            entered: Semaphore::new(0),
+            leave: Semaphore::new(0),
+        })
+    }
+}
+
 pub(super) fn agent(
     store: Arc<dyn SessionStore>,
     clock: Clock,
     ids: SnapshotIds,
     timeline: Timeline,
+    gate: Option<Arc<Gate>>,
 ) -> Agent {
-    let agent = custom_agent(
-        &Registry::new(),
-        "rehearsed",
-        |session: AgentSession| async move {
-            session.run(turn).await?;
+    let agent = custom_agent(&Registry::new(), "rehearsed", move |session: AgentSession| {
+        let gate = gate.clone();
+        async move {
+            let gated = async |at: Turn| {
+                if let Some(gate) = &gate {
+                    gate.entered.add_permits(1);
+                    gate.leave.acquire().await?.forget();
+                }
+                turn(at).await
+            };
+            session.run(gated).await?;
             Ok(session.result())
-        },
-    );
+        }
+    });
     agent
         .store(store)
         .clock(clock)

@@ -53,6 +53,24 @@ impl Model {
             .rfind(|snapshot| !snapshot.orphaned)
     }
 
+    /// Returns whether a turn from this snapshot is a branch.
+    pub(super) fn is_followed(&self, id: &SnapshotId) -> bool {
+        let Some(parent) = self.find(id) else {
+            return false;
+        };
+        let follows = |snapshot: &&Snapshot| {
+            snapshot.parent_id.as_ref() == Some(id)
+                && snapshot.session_id == parent.session_id
+                && snapshot.position() > parent.position()
+                && matches!(
+                    snapshot.status,
+                    SnapshotStatus::Completed | SnapshotStatus::Pending
+                )
+        };
+        let kept = self.snapshots.iter().filter(|snapshot| !snapshot.orphaned);
+        parent.orphaned || kept.filter(follows).count() > 0
+    }
+
     /// Returns the snapshot that a turn from `parent` writes, except for its id.
     pub(super) fn turn(
         &self,

@@ -15,7 +15,7 @@ use everturn_agent::{
 use everturn_core::{Error, Status};
 use jiff::{SignedDuration, Timestamp};
 
-use super::agent::{agent, said};
+use super::agent::{Gate, agent, said};
 use super::model::{Model, Rules};
 use super::step::{Return, Step};
 use crate::certify::ensure;
@@ -29,6 +29,9 @@ pub(super) struct Stage {
     agent: Agent,
     /// The agent that rewinds when it resumes an earlier snapshot.
     rewinding: Agent,
+    /// Like `agent`, with turns that stay inside until the gate lets them go.
+    lingering: Agent,
+    gate: Arc<Gate>,
     ids_by: SnapshotIds,
     archive: Archive,
     seconds: Arc<AtomicI64>,
@@ -54,10 +57,13 @@ impl Stage {
             let seconds = Arc::clone(&seconds);
             move || moment(seconds.load(Ordering::SeqCst))
         });
-        let on = |timeline| agent(Arc::clone(&store), clock.clone(), ids, timeline);
+        let on = |timeline, gate| agent(Arc::clone(&store), clock.clone(), ids, timeline, gate);
+        let gate = Gate::closed();
         Self {
-            agent: on(Timeline::Branching),
-            rewinding: on(Timeline::Linear),
+            agent: on(Timeline::Branching, None),
+            rewinding: on(Timeline::Linear, None),
+            lingering: on(Timeline::Branching, Some(Arc::clone(&gate))),
+            gate,
             ids_by: ids,
             archive: Archive::of(Arc::clone(&store), Scope::default()).with_clock(clock),
             store,
@@ -110,6 +116,11 @@ impl Stage {
                 self.took_turn(reply, expected).map(drop)
             }
             Step::Resume { snapshot, text } => self.resume(snapshot, text, Timeline::Branching).await,
+            Step::Overlap {
+                snapshot,
+                beside,
+                text,
+            } => self.overlap(snapshot, beside, text).await,
             Step::Rewind { snapshot, text } => self.resume(snapshot, text, Timeline::Linear).await,
             Step::Pend { session } => self.pend(session).await,
             Step::Fork { snapshot } => self.fork(snapshot).await,
@@ -170,12 +181,8 @@ impl Stage {
             _ => &self.agent,
         };
         let reply = agent.chat().snapshot(id.clone()).run(said(text)).await;
-        let parent = self.model.find(&id);
-        let session = parent.and_then(|parent| parent.session_id.clone());
-        let expected = match (parent, &session) {
-            (Some(parent), Some(session)) => self.model.turn(session, Some(parent), text, self.now()),
-            _ => Err(Status::NotFound),
-        };
+        let expected = self.turn_from(&id, text);
+        let session = self.model.find(&id).and_then(|parent| parent.session_id.clone());
         let is_tip = session.is_some_and(|session| {
             let latest = self.model.latest(&session);
             latest.is_some_and(|latest| latest.snapshot_id == id)
@@ -187,6 +194,55 @@ impl Stage {
             Some(Taken::To(snapshot)) => self.model.rewind(&snapshot, &snapshot),
             Some(Taken::New(tip)) if !is_tip => self.model.rewind(&id, &tip),
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the snapshot that a turn from a snapshot writes, except for its id.
+    fn turn_from(&self, id: &SnapshotId, text: u8) -> Result<Snapshot, Status> {
+        let parent = self.model.find(id).ok_or(Status::NotFound)?;
+        let session = parent.session_id.as_ref().ok_or(Status::NotFound)?;
+        self.model.turn(session, Some(parent), text, self.now())
+    }
+
+    /// Continues from two snapshots at once.
+    async fn overlap(&mut self, snapshot: usize, beside: usize, text: u8) -> Played {
+        let (id, other) = (self.snapshot(snapshot), self.snapshot(beside));
+        let other_expected = self.turn_from(&other, text);
+        let only_one = id == other && other_expected.is_ok() && !self.model.is_followed(&id);
+
+        let chat = self.lingering.chat().snapshot(id.clone());
+        let mut running = tokio::spawn(async move { chat.run(said(text)).await });
+        let over = tokio::select! {
+            reply = &mut running => Some(reply),
+            entered = self.gate.entered.acquire() => {
+                entered.map_err(|error| error.to_string())?.forget();
+                None
+            }
+        };
+        let meanwhile = self.agent.chat().snapshot(other).run(said(text)).await;
+        // The turn under way knows nothing of the other, and ends later.
+        self.seconds.fetch_add(1, Ordering::SeqCst);
+        let expected = self.turn_from(&id, text);
+        let reply = if let Some(reply) = over {
+            reply
+        } else {
+            self.gate.leave.add_permits(1);
+            running.await
+        };
+        let reply = reply.map_err(|error| error.to_string())?;
+
+        let refused = |reply: &Result<AgentReply, Error>| matches!(reply, Err(error) if only_one && error.status() == Status::Aborted);
+        let (first, second) = (refused(&meanwhile), refused(&reply));
+        ensure!(
+            first != second || !only_one,
+            "of two turns that continue one snapshot, refused are {first} and {second}"
+        );
+        if !first {
+            self.took_turn(meanwhile, other_expected)?;
+        }
+        if !second {
+            self.took_turn(reply, expected)?;
         }
         Ok(())
     }

@@ -12,11 +12,21 @@ pub enum Step {
         /// The text of the user.
         text: u8,
     },
-    /// Continues from a snapshot: a branch, unless it is the latest.
+    /// Continues from a snapshot: a branch, if another snapshot follows it.
     Resume {
         /// The number of the snapshot.
         snapshot: usize,
         /// The text of the user.
+        text: u8,
+    },
+    /// Continues from two snapshots at once: the second turn runs while the first is under way. If nothing follows a
+    /// snapshot, only one turn can.
+    Overlap {
+        /// The snapshot of the turn that takes longer.
+        snapshot: usize,
+        /// The snapshot of the turn that runs meanwhile.
+        beside: usize,
+        /// What is said in both turns.
         text: u8,
     },
     /// Rewinds to a snapshot and continues from it, orphaning the snapshots after it.
@@ -107,7 +117,7 @@ impl Step {
     /// Returns the step for a random number. Turns are the most frequent, so that the other steps have snapshots to
     /// work on.
     pub fn from_random(number: u64) -> Self {
-        let [kind, detail, flags, _, pick, ..] = number.to_le_bytes();
+        let [kind, detail, flags, _, pick, second, ..] = number.to_le_bytes();
         let (snapshot, session) = (usize::from(pick), usize::from(pick));
         let rule = |value: u8, given: u8| (flags & given != 0).then_some(value);
         match kind % 32 {
@@ -116,8 +126,13 @@ impl Step {
                 // So few texts that some are repeated.
                 text: detail % 64,
             },
-            10..=12 => Self::Resume {
+            10 | 11 => Self::Resume {
                 snapshot,
+                text: detail % 16,
+            },
+            12 => Self::Overlap {
+                snapshot,
+                beside: usize::from(second),
                 text: detail % 16,
             },
             13..=15 => Self::Rewind {

@@ -14,6 +14,16 @@ fn program() -> Vec<Step> {
         turn(0, 0),
         turn(0, 1),
         Step::Resume { snapshot: 0, text: 2 },
+        Step::Overlap {
+            snapshot: 1,
+            beside: 2,
+            text: 9,
+        },
+        Step::Overlap {
+            snapshot: 3,
+            beside: 3,
+            text: 10,
+        },
         Step::Label {
             snapshot: 0,
             label: 1,
@@ -89,7 +99,7 @@ async fn a_store_that_only_says_it_deleted_is_caught() {
 
     let found = rehearse(store, SnapshotIds::Uuid, &program()).await.unwrap_err();
 
-    assert_eq!(found.step, 8, "{found}");
+    assert_eq!(found.step, 10, "{found}");
 }
 
 #[tokio::test]
@@ -98,5 +108,5 @@ async fn a_store_that_forgets_where_a_fork_came_from_is_caught() {
 
     let found = rehearse(store, SnapshotIds::Uuid, &program()).await.unwrap_err();
 
-    assert_eq!(found.step, 5, "{found}");
+    assert_eq!(found.step, 7, "{found}");
 }

@@ -1,0 +1,105 @@
+//! Preconditions: what must hold of a session for a snapshot to be written.
+
+use everturn_core::{Error, Reason, Result};
+
+use crate::{SessionId, SnapshotId, SnapshotStatus};
+
+/// The reason of a commit that failed because another snapshot follows the one that the turn continues.
+pub const TIP_MOVED: Reason = Reason::new("session-tip-moved");
+
+/// A condition that a store checks in the same step as it writes. It holds for new and for rewritten snapshots alike;
+/// where it does not hold, the commit fails with `ABORTED` and [`TIP_MOVED`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Precondition {
+    /// No condition: a branch may begin at any snapshot, whatever follows it.
+    #[default]
+    None,
+    /// The snapshot that a turn continues still has no successor. Snapshots elsewhere in the session do not matter, so a
+    /// branch that is committed meanwhile is not in the turn's way.
+    ///
+    /// | `snapshot` | the condition holds if |
+    /// |---|---|
+    /// | `Some(id)` | the session has this snapshot, it is not orphaned, and it has no successor |
+    /// | `None`, the turn begins the session | no snapshot of the session counts as a successor, whatever its parent |
+    ///
+    /// A **successor** is another snapshot of the session that names `id` as its parent and
+    ///
+    /// - is not orphaned,
+    /// - is completed or pending: a turn or a run that failed or was aborted leaves its place to others,
+    /// - comes later than the snapshot in the order of [`latest`](super::SessionStore::latest), so that a session's
+    ///   latest snapshot never has one,
+    /// - is not the snapshot that the commit writes, and is not named in `beside`.
+    Unfollowed {
+        /// The snapshot that the turn continues; `None` if it begins the session.
+        snapshot: Option<SnapshotId>,
+        /// The successors that were there when the turn started, if it started all the same: it passed over a run that
+        /// is not over.
+        beside: Vec<SnapshotId>,
+    },
+    /// The [latest](super::SessionStore::latest) snapshot of the session has this id; `None` means that the session has
+    /// no snapshot. Turns on a [linear timeline](crate::Timeline::Linear) need it, and imports: nothing at all may have
+    /// happened to the session meanwhile.
+    Tip(Option<SnapshotId>),
+}
+
+impl Precondition {
+    /// The condition of a turn that continues this snapshot, or begins the session.
+    pub fn unfollowed(snapshot: Option<SnapshotId>) -> Self {
+        Self::Unfollowed {
+            snapshot,
+            beside: Vec::new(),
+        }
+    }
+
+    /// Returns whether a snapshot of this id and status can be a successor. The store itself looks for those of the
+    /// session that are not orphaned and have the right parent and place.
+    pub fn counts(&self, id: &SnapshotId, status: SnapshotStatus) -> bool {
+        let Self::Unfollowed { beside, .. } = self else {
+            return false;
+        };
+        matches!(status, SnapshotStatus::Completed | SnapshotStatus::Pending) && !beside.contains(id)
+    }
+
+    /// Checks the condition against the snapshot that the session has come to, for a store that holds still meanwhile.
+    ///
+    /// | condition | `found` |
+    /// |---|---|
+    /// | [`None`](Self::None) | anything |
+    /// | [`Unfollowed`](Self::Unfollowed) | a successor of the snapshot; the snapshot itself if it has none; `None` if it is orphaned or not in the session |
+    /// | `Unfollowed` with `snapshot: None` | any snapshot that counts; `None` if there is none |
+    /// | [`Tip`](Self::Tip) | the session's latest snapshot |
+    ///
+    /// # Errors
+    /// `ABORTED` with [`TIP_MOVED`] if the condition does not hold.
+    pub fn check(&self, session: &SessionId, found: Option<&SnapshotId>) -> Result<()> {
+        match self {
+            Self::Unfollowed {
+                snapshot: expected, ..
+            }
+            | Self::Tip(expected)
+                if expected.as_ref() != found =>
+            {
+                Err(tip_moved(session, expected.as_ref(), found))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the error of a precondition that does not hold.
+pub(crate) fn tip_moved(
+    session: &SessionId,
+    expected: Option<&SnapshotId>,
+    found: Option<&SnapshotId>,
+) -> Error {
+    let start = expected.map_or_else(|| "its beginning".to_owned(), |id| format!("'{id}'"));
+    let advice = match found {
+        Some(found) => format!("and is followed by '{found}' now; resume from there and retry"),
+        None => "which is not there any more; resume from another snapshot".to_owned(),
+    };
+    Error::aborted(format!(
+        "session '{session}' has moved on: this turn started at {start}, {advice}"
+    ))
+    .with_reason(TIP_MOVED)
+    .with_public()
+}
