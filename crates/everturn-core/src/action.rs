@@ -254,6 +254,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     }
 
     async fn invoke_json(&self, call: JsonCall) -> Result<Value> {
+        // A silently ignored `init` would start in another state than the caller asked for.
         if call.init.is_some_and(|init| !init.is_null()) {
             let error = not_bidirectional(&self.descriptor);
             return Err(refused(
@@ -274,6 +275,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
             |context, recorder| {
                 catch_panic(&self.descriptor.key, async move {
                     let input = Admitted::new(&self.descriptor, Entrance::Input, input)?;
+                    // After admission, so that a trace never holds a value that is too deep to be dropped.
                     recorder.input(input.value());
                     let output = self.invoke(input.decode()?, context, emitter).await?;
                     let output = boundary::encode(&self.descriptor, &output)?;

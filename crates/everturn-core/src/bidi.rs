@@ -168,9 +168,11 @@ where
                     });
                     let refusal = Refusal::new(&context);
                     let inputs = self.decode_inputs(inputs, refusal.clone());
+                    // Releases the decoder, which holds its inputs open until the action has ended.
                     let _over = refusal.over.clone().drop_guard();
                     let work = self.invoke(init, inputs, emitter, refusal.context.clone());
                     let result = refusal.context.clone().scope(work).await;
+                    // The invalid input is the cause, whatever the action made of its cancellation.
                     if let Some(error) = refusal.error.get() {
                         return Err(Error::clone(error));
                     }
@@ -196,6 +198,7 @@ where
                 }
             }
         });
+        // Fused, because the stream is polled again after its end.
         Inputs::from_stream(decoded.fuse())
     }
 
@@ -222,6 +225,7 @@ where
             .decode_init(call.init)
             .map_err(|error| self.refused(&call.context, error))?;
         let input = call.input.unwrap_or(Value::Null);
+        // A call with `init` alone looks like an attempt to open a session.
         if init.is_some() && input.is_null() {
             let error = Error::invalid_argument(format!(
                 "a single call of '{}' needs an input; to open it without one, use a streaming session",

@@ -229,6 +229,7 @@ where
     async fn settle(&mut self) {
         self.close();
         if let Outcome::Pending(outcome) = &mut self.outcome {
+            // An action that streams completes only if its chunks are taken.
             while self.chunks.next().await.is_some() {}
             let result = outcome.await.unwrap_or_else(|_| Err(lost()));
             self.outcome = Outcome::Settled(result);
@@ -259,6 +260,7 @@ impl<I: Send + 'static> Sender<I> {
             .with_reason(Reason::CONNECTION_CLOSED));
         };
         tokio::select! {
+            // Completion first: an input that still fits into the channel would never be read.
             biased;
             () = self.completed.cancelled() => Err(completed()),
             // Fails if the action has dropped its inputs and still runs: it will not read this one.

@@ -125,6 +125,7 @@ impl Registry {
     }
 
     async fn lookup_here(&self, key: &str) -> Result<Option<Arc<dyn DynAction>>> {
+        // A child's own actions and plugins come before its parent's.
         let own = |key: &str| self.0.actions.pin().get(key).cloned();
         if let Some(action) = own(key) {
             return Ok(Some(action));
@@ -139,6 +140,7 @@ impl Registry {
             return Ok(None);
         };
         self.initialise(&installed).await?;
+        // Initialising the plugin may have registered it.
         if let Some(action) = own(key) {
             return Ok(Some(action));
         }
@@ -184,6 +186,7 @@ impl Registry {
                         .into_iter()
                         .map(|descriptor| (descriptor.key.clone(), descriptor)),
                 );
+                // After the offers, because a resolved action describes itself more fully.
                 all.extend(
                     installed
                         .resolved()

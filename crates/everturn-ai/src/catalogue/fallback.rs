@@ -123,11 +123,14 @@ impl Middleware for Fallback {
             result => return Ok(result?),
         };
         for model in &self.models {
+            // Nobody waits for another model's answer.
             if call.context.is_cancelled() {
                 break;
             }
             tracing::warn!(failed = call.model, %error, fallback = model.name, "asking another model");
             error = match self.ask(model, call.clone()).await {
+                // `NOT_FOUND` may be a status to fall back on, but a model that is not registered is a mistake in the
+                // configuration.
                 Err(error) if error.is(reason::MODEL_NOT_FOUND) => {
                     return Err(error.context("falling back on another model").into());
                 }

@@ -142,12 +142,14 @@ impl Middleware for Retry {
             emitter: counted(&call.emitter, &streamed),
             ..call
         };
+        // The last attempt is after the loop: its error is returned as it is.
         for retry in 1..=self.max_retries {
             let error = match next.run(call.clone()).await {
                 Err(error) if self.is_worth_retrying(&error) => error,
                 result => return Ok(result?),
             };
             let delay = backoff.next_delay(wished_delay(&error));
+            // The model's own error says more than that the time is over.
             if !pause(&call.context, delay).await {
                 return Err(error.into());
             }
@@ -190,6 +192,7 @@ async fn pause(context: &Context, delay: Duration) -> bool {
         return false;
     }
     tokio::select! {
+        // With a pause of zero both may be ready, and a cancelled call must not be made again.
         biased;
         _ = context.ended() => false,
         () = tokio::time::sleep(delay) => true,

@@ -93,6 +93,7 @@ fn next_item(text: &str, cursor: &mut ItemCursor) -> Next {
         (Some(Value::Bool(_) | Value::Null), None) if parser.rest().is_empty() => Next::NotYet,
         (Some(item), None) => {
             *cursor = ItemCursor {
+                // Moved only past complete items, so that an incomplete one is parsed again with more text.
                 position: parser.position(),
                 place: Place::AfterItem,
             };

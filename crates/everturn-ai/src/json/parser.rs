@@ -59,6 +59,7 @@ impl<'a> Parser<'a> {
             if rest.starts_with("//") {
                 self.skip_while(|c| c != '\n');
             } else if let Some(comment) = rest.strip_prefix("/*") {
+                // The four bytes are both delimiters; an unclosed comment hides the rest.
                 self.at += comment.find("*/").map_or(rest.len(), |length| length + 4);
             } else {
                 return rest.chars().next();
@@ -97,6 +98,7 @@ impl<'a> Parser<'a> {
                 break;
             }
             self.pass(':');
+            // A key whose value was cut off is dropped: its value is not known.
             if let Some(value) = self.value_at(depth + 1) {
                 object.insert(key, value);
             }
@@ -147,10 +149,12 @@ impl<'a> Parser<'a> {
         match self.peek_token() {
             Some(quote @ ('"' | '\'')) => {
                 let key = self.string(quote);
+                // A key that the text cuts off could still become another one.
                 self.stop.is_none().then_some(key)
             }
             Some(c) if is_bare(c) => {
                 let key = self.skip_while(is_bare).to_owned();
+                // A bare key at the very end could still grow.
                 if self.rest().is_empty() {
                     self.fail()
                 } else {
@@ -174,10 +178,12 @@ impl<'a> Parser<'a> {
     fn number(&mut self) -> Option<Value> {
         let start = self.at;
         let digits = self.skip_while(|c| c.is_alphanumeric() || matches!(c, '-' | '+' | '.'));
+        // A number at the very end could still get more digits, so it is not reported yet.
         if self.rest().is_empty() {
             return self.fail();
         }
         number(digits).map(Value::Number).or_else(|| {
+            // Back to the beginning, so that the caller knows where the text stopped being JSON.
             self.at = start;
             self.fail()
         })
@@ -253,6 +259,7 @@ fn number(digits: &str) -> Option<Number> {
     if !magnitude.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
+    // Integers stay integers: a double would lose digits beyond 2^53.
     match unsigned.parse::<i64>() {
         Ok(integer) => Some(integer.into()),
         Err(_) => Number::from_f64(unsigned.parse().ok()?),

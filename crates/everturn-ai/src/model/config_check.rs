@@ -37,6 +37,7 @@ impl ConfigCheck {
     fn check_version(&self, config: &Value) -> Result<()> {
         let version = match config.get(VERSION) {
             None | Some(Value::Null) => return Ok(()),
+            // A model that lists no versions takes any.
             Some(_) if self.versions.is_empty() => return Ok(()),
             Some(version) => version,
         };
@@ -58,6 +59,7 @@ impl ConfigCheck {
             return Ok(());
         };
         let mut given = config.clone();
+        // The version is this framework's setting, and the provider's schema may forbid unknown ones.
         if let (Value::Object(members), false) = (&mut given, self.versions.is_empty()) {
             members.shift_remove(VERSION);
         }

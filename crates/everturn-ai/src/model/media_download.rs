@@ -91,6 +91,7 @@ impl MediaDownload {
     }
 
     async fn inlined(&self, message: &Message) -> Result<Message> {
+        // The parts of one message at the same time; messages one after the other, which bounds the memory.
         let content = try_join_all(message.content().iter().map(|part| self.inlined_part(part))).await?;
         Ok(message.clone().with_content(content))
     }
@@ -103,6 +104,7 @@ impl MediaDownload {
         let fetched = fetched.map_err(|error| {
             Error::from(error).context(format_args!("cannot download media '{}'", media.url))
         })?;
+        // The author of the message knows better than a server that guesses.
         let content_type = media
             .content_type
             .clone()

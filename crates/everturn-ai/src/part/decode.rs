@@ -19,6 +19,7 @@ impl TryFrom<JsonObject> for Part {
         let metadata = take_object(&mut object, "metadata")?;
         let kind = match known_kind(&mut object)? {
             Some(kind) => kind,
+            // Some runtimes leave out an empty text.
             None if object.is_empty() => PartKind::Text(String::new()),
             None => PartKind::Unknown(Box::new(std::mem::take(&mut object))),
         };
@@ -48,6 +49,7 @@ fn known_kind(object: &mut JsonObject) -> Result<Option<PartKind>, InvalidPart> 
     if let Some(custom) = take_object(object, "custom")? {
         return Ok(Some(PartKind::Custom(Box::new(custom))));
     }
+    // Before `data` and `text`, which some runtimes write beside it.
     if !is_blank(object.get("reasoning")) {
         return Ok(take_string(object, "reasoning")?.map(PartKind::Reasoning));
     }
@@ -57,6 +59,7 @@ fn known_kind(object: &mut JsonObject) -> Result<Option<PartKind>, InvalidPart> 
     if let Some(text) = take_string(object, "text")? {
         return Ok(Some(PartKind::Text(text)));
     }
+    // An empty reasoning part, once nothing else decides.
     Ok(take_string(object, "reasoning")?.map(PartKind::Reasoning))
 }
 
