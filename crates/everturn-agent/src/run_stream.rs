@@ -85,7 +85,7 @@ struct Follower {
 }
 
 /// The state of a run.
-enum Standing {
+enum RunState {
     Pending { epoch: u64 },
     Over,
 }
@@ -133,13 +133,13 @@ impl Follower {
 
     /// Finds the next stream of the run, or its end.
     async fn find(&mut self) -> Result<()> {
-        let (latest, is_over) = match self.standing().await? {
-            Standing::Pending { epoch } => {
+        let (latest, is_over) = match self.state().await? {
+            RunState::Pending { epoch } => {
                 self.is_complete = false;
                 (epoch, false)
             }
             // The snapshot of a run that is over no longer holds the epoch.
-            Standing::Over => (MOST_EPOCHS, true),
+            RunState::Over => (MOST_EPOCHS, true),
         };
         if !(is_over && self.is_complete) {
             // A worker that sent nothing has no stream, so an epoch may be missing.
@@ -181,12 +181,12 @@ impl Follower {
         }
     }
 
-    async fn standing(&mut self) -> Result<Standing> {
+    async fn state(&mut self) -> Result<RunState> {
         let Followed { tenant, id, .. } = &self.run;
         let snapshot = tenant.get(id, Detail::Metadata).await?;
         let snapshot = snapshot.ok_or_else(|| not_found(id))?;
         if snapshot.status.is_final() {
-            return Ok(Standing::Over);
+            return Ok(RunState::Over);
         }
         if !self.run.liveness.is_expired(&snapshot) {
             self.expired_since = None;
@@ -194,7 +194,7 @@ impl Follower {
             return Err(Error::unavailable(format!("the worker of run '{id}' went silent")).with_public());
         }
         match snapshot.lease()? {
-            Some(lease) => Ok(Standing::Pending { epoch: lease.epoch() }),
+            Some(lease) => Ok(RunState::Pending { epoch: lease.epoch() }),
             None => Err(Error::failed_precondition(format!(
                 "run '{id}' was begun by a worker that shows nothing"
             ))

@@ -54,7 +54,7 @@ impl EventStream {
     }
 
     /// Starts a streamed call that may be repeated.
-    pub(crate) async fn look(
+    pub(crate) async fn start_repeatable(
         settings: &Arc<Settings>,
         url: &Url,
         body: &impl Serialize,

@@ -53,13 +53,13 @@ impl Call {
             emitter,
         };
         let outcome = action.run_json(call).await;
-        outcome.map_err(|error| told_to_its_sender(error, &action.descriptor().key))
+        outcome.map_err(|error| public_to_its_sender(error, &action.descriptor().key))
     }
 }
 
 /// Makes the error of an invalid input public, because the caller sent the input and the schema is public too. An error
 /// about the input of another action that ran inside stays private.
-pub(crate) fn told_to_its_sender(error: Error, key: &str) -> Error {
+pub(crate) fn public_to_its_sender(error: Error, key: &str) -> Error {
     let own = error
         .find_source::<RefusedBy>()
         .is_some_and(|refused| refused.key() == key);

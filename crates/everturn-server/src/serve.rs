@@ -119,11 +119,11 @@ impl Bound {
     /// As [`Bound::run`]; `INTERNAL` if the operating system refuses a signal handler.
     pub async fn run_until_shutdown(self) -> Result<()> {
         let handle = self.handle();
-        let mut told = std::pin::pin!(told_to_end());
+        let mut signal = std::pin::pin!(shutdown_signal());
         let mut serving = std::pin::pin!(self.run());
         tokio::select! {
             ended = serving.as_mut() => return ended,
-            told = told.as_mut() => told?,
+            ended = signal.as_mut() => ended?,
         }
         tracing::info!("shutting down: waiting for running calls");
         handle.shut_down();
@@ -185,7 +185,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 }
 
 /// Waits for Ctrl-C or, where there is one, `SIGTERM`.
-async fn told_to_end() -> Result<()> {
+async fn shutdown_signal() -> Result<()> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

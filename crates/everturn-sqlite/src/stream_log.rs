@@ -161,7 +161,7 @@ impl StreamLog for SqliteStreamLog {
             let row = self.query(move |db| rows::find(db, &key, now)).await?;
             let row = row.ok_or_else(not_found)?;
             let stranger = Stranger::new(&self.0.shared);
-            self.send(Job::Look)?;
+            self.send(Job::Poll)?;
             Reader::elsewhere(self.clone(), row, stranger, after)
         };
         Ok(futures::stream::unfold(reader, Reader::step).boxed())

@@ -31,7 +31,7 @@ const DATABASE: &str = "everturn.db";
 
 /// The requested action.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Wish {
+pub(crate) enum Mode {
     Help,
     /// Serves at an address; at the default one if none is given.
     Serve {
@@ -45,7 +45,7 @@ pub(crate) enum Wish {
     },
 }
 
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wish, lexopt::Error> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mode, lexopt::Error> {
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut address = None;
     let mut database = PathBuf::from(DATABASE);
@@ -56,15 +56,15 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wis
             Long("addr") => address = Some(parser.value()?.parse()?),
             Long("database") => database = parser.value()?.into(),
             Long("model") => model = Some(parser.value()?.string()?),
-            Long("help") | Short('h') => return Ok(Wish::Help),
+            Long("help") | Short('h') => return Ok(Mode::Help),
             Value(name) if name == "chat" && !is_chat => is_chat = true,
             other => return Err(other.unexpected()),
         }
     }
     match (is_chat, address) {
         (true, Some(_)) => Err("a chat listens nowhere: leave out '--addr'".into()),
-        (true, None) => Ok(Wish::Chat { database, model }),
-        (false, address) => Ok(Wish::Serve {
+        (true, None) => Ok(Mode::Chat { database, model }),
+        (false, address) => Ok(Mode::Serve {
             address,
             database,
             model,
@@ -76,13 +76,13 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wis
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Wish, lexopt::Error> {
+    fn parsed(line: &str) -> Result<Mode, lexopt::Error> {
         parse(line.split_whitespace().map(OsString::from))
     }
 
     #[test]
     fn without_a_word_it_serves_at_the_usual_places() {
-        let expected = Wish::Serve {
+        let expected = Mode::Serve {
             address: None,
             database: "everturn.db".into(),
             model: None,
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn options_may_stand_before_and_after_the_command() {
-        let expected = Wish::Chat {
+        let expected = Mode::Chat {
             database: "a.db".into(),
             model: Some("ollama/qwen3".to_owned()),
         };

@@ -60,7 +60,7 @@ impl Greeting {
         self.curl("", "/agents/planner", &body)
     }
 
-    fn look(&self) -> String {
+    fn read_snapshot(&self) -> String {
         let body = json!({ "data": { "sessionId": self.week() } });
         self.curl("", "/agents/planner/getSnapshot", &body)
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Greeting {
             f,
             "\nA run in the background, then its snapshot:\n\n{}\n{}",
             self.detached("Plan the week"),
-            self.look()
+            self.read_snapshot()
         )?;
         writeln!(
             f,

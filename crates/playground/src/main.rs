@@ -11,21 +11,21 @@ mod serve;
 
 use std::process::ExitCode;
 
-use self::arguments::Wish;
+use self::arguments::Mode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let done = match arguments::parse(std::env::args_os().skip(1)) {
-        Ok(Wish::Help) => {
+        Ok(Mode::Help) => {
             print!("{}", arguments::HELP);
             return ExitCode::SUCCESS;
         }
-        Ok(Wish::Serve {
+        Ok(Mode::Serve {
             address,
             database,
             model,
         }) => serve::serve(address, &database, model).await,
-        Ok(Wish::Chat { database, model }) => chat::chat(&database, model).await,
+        Ok(Mode::Chat { database, model }) => chat::chat(&database, model).await,
         Err(error) => {
             eprintln!("playground: {error}\n\n{}", arguments::HELP);
             return ExitCode::from(2);

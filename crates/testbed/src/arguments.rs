@@ -16,7 +16,7 @@ usage: testbed [--addr ADDRESS] [--store STORE] [--forget-streams]
 ";
 
 /// The requested action.
-pub(crate) enum Wish {
+pub(crate) enum Mode {
     Help,
     Serve(Arguments),
 }
@@ -36,7 +36,7 @@ pub(crate) enum StoreChoice {
     Sqlite(PathBuf),
 }
 
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wish, lexopt::Error> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mode, lexopt::Error> {
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut serve = Arguments {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -48,11 +48,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Wis
             Long("addr") => serve.address = parser.value()?.parse()?,
             Long("store") => serve.store = parser.value()?.parse_with(store)?,
             Long("forget-streams") => serve.keeps_streams = false,
-            Long("help") | Short('h') => return Ok(Wish::Help),
+            Long("help") | Short('h') => return Ok(Mode::Help),
             other => return Err(other.unexpected()),
         }
     }
-    Ok(Wish::Serve(serve))
+    Ok(Mode::Serve(serve))
 }
 
 fn store(text: &str) -> Result<StoreChoice, &'static str> {

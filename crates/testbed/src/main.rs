@@ -18,7 +18,7 @@ use std::time::Duration;
 use everturn_core::{Exposure, Result};
 use everturn_server::{Bound, Layout, Limits, Server};
 
-use self::arguments::{Arguments, Wish};
+use self::arguments::{Arguments, Mode};
 
 /// How long the model thinks, so that concurrent turns really overlap.
 const THINKING: Duration = Duration::from_millis(5);
@@ -29,8 +29,8 @@ const IDLE: Duration = Duration::from_mins(5);
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = match arguments::parse(std::env::args_os().skip(1)) {
-        Ok(Wish::Serve(arguments)) => arguments,
-        Ok(Wish::Help) => {
+        Ok(Mode::Serve(arguments)) => arguments,
+        Ok(Mode::Help) => {
             print!("{}", arguments::HELP);
             return ExitCode::SUCCESS;
         }

@@ -53,7 +53,7 @@ async fn ask(routes: &Routes, id: SnapshotId, context: &Context) -> Result<Box<E
         data: &request,
         init: None,
     };
-    EventStream::look(&routes.client.0, &url, &envelope, context)
+    EventStream::start_repeatable(&routes.client.0, &url, &envelope, context)
         .await
         .map(Box::new)
 }

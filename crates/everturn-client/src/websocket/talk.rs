@@ -112,9 +112,9 @@ impl Talk {
         let mut heard = Instant::now();
         loop {
             tokio::select! {
-                wish = next_wish(&mut self.commands, self.conversation.as_ref(), outgoing) => match wish {
-                    Some((Wish::Command(command), room)) => self.obey(command, room),
-                    Some((Wish::Cancel, room)) => self.cancel(room),
+                next = next_outgoing(&mut self.commands, self.conversation.as_ref(), outgoing) => match next {
+                    Some((Outgoing::Command(command), room)) => self.obey(command, room),
+                    Some((Outgoing::Cancel, room)) => self.cancel(room),
                     None => return Ending::Unused,
                 },
                 message = hear(self.conversation.as_ref(), incoming) => {
@@ -247,18 +247,18 @@ impl Talk {
 }
 
 /// The next thing to send.
-enum Wish {
+enum Outgoing {
     Command(Command),
     /// A cancellation of the abandoned conversation.
     Cancel,
 }
 
 /// Returns the next thing to send once there is room for it; `None` after the last.
-async fn next_wish<'a>(
+async fn next_outgoing<'a>(
     commands: &mut mpsc::Receiver<Command>,
     current: Option<&Current>,
     outgoing: &'a mpsc::Sender<Message>,
-) -> Option<(Wish, mpsc::Permit<'a, Message>)> {
+) -> Option<(Outgoing, mpsc::Permit<'a, Message>)> {
     // The room is reserved before a command is taken, so a command that was taken is always sent: this future may be
     // dropped at either wait without losing one.
     let Ok(room) = outgoing.reserve().await else {
@@ -266,8 +266,8 @@ async fn next_wish<'a>(
         return std::future::pending().await;
     };
     tokio::select! {
-        command = commands.recv() => Some((Wish::Command(command?), room)),
-        () = abandoned(current) => Some((Wish::Cancel, room)),
+        command = commands.recv() => Some((Outgoing::Command(command?), room)),
+        () = abandoned(current) => Some((Outgoing::Cancel, room)),
     }
 }
 

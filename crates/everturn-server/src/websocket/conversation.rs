@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::frame::text;
 use super::intake::Intake;
 use super::outgoing::Outgoing;
-use crate::call::told_to_its_sender;
+use crate::call::public_to_its_sender;
 use crate::event::Event;
 use crate::extensions::AnswerForm;
 
@@ -97,7 +97,7 @@ impl Conversation {
                 let Ok(room) = outgoing.reserve().await else {
                     return Step::Gone;
                 };
-                let error = told_to_its_sender(error.clone(), &self.key);
+                let error = public_to_its_sender(error.clone(), &self.key);
                 room.send(Outgoing::Frame(text(
                     Event::Error(error.to_wire(self.told.exposure)).to_json(),
                 )));
@@ -132,7 +132,7 @@ async fn tell(
     connection.done().await;
     let end = match connection.output().await {
         Ok(output) => Event::Result(told.form.output(output)),
-        Err(error) => Event::Error(told_to_its_sender(error, key).to_wire(told.exposure)),
+        Err(error) => Event::Error(public_to_its_sender(error, key).to_wire(told.exposure)),
     };
     room.send(Outgoing::Frame(text(end.to_json())));
     Step::Ended

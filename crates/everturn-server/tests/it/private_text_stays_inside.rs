@@ -99,7 +99,7 @@ async fn errors_do_not_reveal_how_an_agent_is_configured() {
 }
 
 #[tokio::test]
-async fn the_fault_of_an_input_is_told_to_its_sender_only() {
+async fn the_fault_of_an_input_is_public_to_its_sender_only() {
     let registry = Registry::new();
     let inner = registry
         .define_flow("inner", |n: u8| async move { Ok(n) })

@@ -55,7 +55,7 @@ impl State {
 }
 
 /// The next event for a reader.
-pub(super) enum Look {
+pub(super) enum Next {
     /// The next event.
     Here(Entry),
     /// The next event is no longer in memory.
@@ -187,23 +187,23 @@ impl Live {
     }
 
     /// Returns the event after a position.
-    pub(super) fn look(&self, after: Position) -> Look {
+    pub(super) fn next_after(&self, after: Position) -> Next {
         let state = self.state();
         let Some(index) = after.number().checked_sub(state.before) else {
-            return Look::InFile;
+            return Next::InFile;
         };
         let chunk = usize::try_from(index)
             .ok()
             .and_then(|index| state.tail.get(index));
         if let Some(chunk) = chunk {
-            return Look::Here(Entry {
+            return Next::Here(Entry {
                 position: after.next(),
                 event: StreamEvent::Chunk(chunk.clone()),
             });
         }
         match &state.end {
-            None => Look::NotYet,
-            Some(end) => Look::Here(Entry {
+            None => Next::NotYet,
+            Some(end) => Next::Here(Entry {
                 position: Position::new(state.total()).next(),
                 event: end.clone(),
             }),
@@ -243,9 +243,9 @@ mod tests {
         live.written(chunks.len());
 
         assert_eq!((first, chunks.len()), (Position::new(1), 100));
-        assert!(matches!(live.look(Position::START), Look::InFile));
-        assert!(matches!(live.look(Position::new(99)), Look::Here(_)));
-        assert!(matches!(live.look(Position::new(100)), Look::NotYet));
+        assert!(matches!(live.next_after(Position::START), Next::InFile));
+        assert!(matches!(live.next_after(Position::new(99)), Next::Here(_)));
+        assert!(matches!(live.next_after(Position::new(100)), Next::NotYet));
         let state = live.state();
         assert!(state.kept_bytes <= MAX_KEPT && state.unwritten_bytes == 0);
         assert_eq!(state.total(), 100);

@@ -7,7 +7,7 @@ use everturn_core::Result;
 use everturn_core::stream_log::{Entry, JsonText, Position, StreamEvent, not_found};
 use tokio::sync::watch;
 
-use super::live::{Live, Look};
+use super::live::{Live, Next};
 use super::rows::Found;
 use super::shared::{Change, Stranger};
 use super::{SqliteStreamLog, stopped};
@@ -77,12 +77,12 @@ impl Reader {
                 });
             }
             match &mut self.source {
-                Source::Here(live, news) => match live.look(self.seen) {
-                    Look::Here(entry) => return Ok(entry),
-                    Look::InFile => {
+                Source::Here(live, news) => match live.next_after(self.seen) {
+                    Next::Here(entry) => return Ok(entry),
+                    Next::InFile => {
                         self.read_file().await?;
                     }
-                    Look::NotYet => {
+                    Next::NotYet => {
                         // The live stream owns the sender, so the channel cannot close.
                         let _ = news.changed().await;
                     }

@@ -45,7 +45,7 @@ pub(super) enum Job {
         reply: oneshot::Sender<Result<bool>>,
     },
     /// A reader of another process's stream has arrived.
-    Look,
+    Poll,
 }
 
 type Opening = (
@@ -89,7 +89,7 @@ pub(super) struct Thread {
     /// Streams with chunks to write.
     unwritten: Vec<Arc<Live>>,
     flush_at: Option<Instant>,
-    look_at: Instant,
+    poll_at: Instant,
     renew_at: Instant,
     version: i64,
     /// Streams that ended because they could not be written, and whose end is yet to be written.
@@ -107,7 +107,7 @@ impl Thread {
             open: HashMap::new(),
             unwritten: Vec::new(),
             flush_at: None,
-            look_at: now,
+            poll_at: now,
             renew_at: now,
             broken: Vec::new(),
         })
@@ -144,8 +144,8 @@ impl Thread {
     /// Returns how long the thread may sleep without a request.
     fn patience(&self) -> Option<Duration> {
         let renew_at = self.is_obliged().then_some(self.renew_at);
-        let look_at = self.is_watching().then_some(self.look_at);
-        let next = [self.flush_at, renew_at, look_at].into_iter().flatten().min()?;
+        let poll_at = self.is_watching().then_some(self.poll_at);
+        let next = [self.flush_at, renew_at, poll_at].into_iter().flatten().min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 
@@ -179,7 +179,7 @@ impl Thread {
                         let _ = reply.send(Err(live.refusal().unwrap_or_else(writer_lost)));
                     }
                 }
-                Job::Look => {}
+                Job::Poll => {}
             }
         }
         group
@@ -309,10 +309,10 @@ impl Thread {
             let renewed = self.renew();
             self.report(renewed, "cannot show that this process is alive");
         }
-        if self.is_watching() && self.look_at <= now {
-            self.look_at = now + self.shared.options.poll;
-            let looked = self.look();
-            self.report(looked, "cannot read the changes of other processes to streams");
+        if self.is_watching() && self.poll_at <= now {
+            self.poll_at = now + self.shared.options.poll;
+            let polled = self.poll();
+            self.report(polled, "cannot read the changes of other processes to streams");
         }
     }
 
@@ -341,7 +341,7 @@ impl Thread {
         Ok(())
     }
 
-    fn look(&mut self) -> Outcome<()> {
+    fn poll(&mut self) -> Outcome<()> {
         let options = &self.shared.options;
         let version = rows::data_version(&self.db)?;
         // The version changes with every commit of another connection, and is cheap to read.

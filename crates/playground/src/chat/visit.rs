@@ -101,12 +101,12 @@ impl Visit {
                 self.wait().await;
                 Ok(())
             }
-            looking => self.look(&looking).await,
+            reading => self.show(&reading).await,
         }
     }
 
     /// Executes the commands that change nothing.
-    async fn look(&mut self, command: &Command) -> Result<()> {
+    async fn show(&mut self, command: &Command) -> Result<()> {
         let Self {
             conversations,
             screen,

@@ -17,7 +17,7 @@ use super::expectation::{ExpectedError, ExpectedOutput, ExpectedSnapshot};
 use crate::ProgrammableModel;
 
 /// How often a run is polled if its status is not pushed.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
@@ -207,7 +207,7 @@ async fn settled(agent: &dyn AgentTransport, id: &SnapshotId) -> Result<Snapshot
         };
         if !is_pushed {
             statuses = None;
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
