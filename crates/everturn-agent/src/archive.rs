@@ -145,7 +145,7 @@ fn named_session(session: impl Into<SessionId>) -> Result<SessionId> {
     session
         .into()
         .given()
-        .ok_or_else(|| Error::invalid_argument("an empty session id names nothing").with_public())
+        .ok_or_else(|| Error::invalid_argument("the session id is empty").with_public())
 }
 
 /// Checks the id of a snapshot.
@@ -156,7 +156,7 @@ fn named_snapshot(snapshot: impl Into<SnapshotId>) -> Result<SnapshotId> {
     snapshot
         .into()
         .given()
-        .ok_or_else(|| Error::invalid_argument("an empty snapshot id names nothing").with_public())
+        .ok_or_else(|| Error::invalid_argument("the snapshot id is empty").with_public())
 }
 
 impl fmt::Debug for Archive {

@@ -69,11 +69,7 @@ impl AgentInit {
 
     /// Refuses an init that cannot start any invocation, before an agent is asked.
     pub(crate) fn check(&self) -> Result<()> {
-        let empty = |what: &str| {
-            Err(Error::invalid_argument(format!(
-                "an empty {what} id names nothing"
-            )))
-        };
+        let empty = |what: &str| Err(Error::invalid_argument(format!("the {what} id is empty")));
         if self.session_id.as_ref().is_some_and(|id| id.as_str().is_empty()) {
             return empty("session");
         }

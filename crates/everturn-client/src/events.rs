@@ -61,7 +61,7 @@ impl Event {
 }
 
 fn not_an_event(problem: impl std::fmt::Display) -> Error {
-    Error::internal(format!("the server sent what is not an event: {problem}"))
+    Error::internal(format!("the server sent an invalid event: {problem}"))
 }
 
 #[cfg(test)]

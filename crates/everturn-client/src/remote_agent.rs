@@ -195,9 +195,7 @@ impl Routes {
                 break;
             }
         }
-        last.ok_or_else(|| {
-            Error::failed_precondition("an agent elsewhere is reached by an input, and there was none")
-        })
+        last.ok_or_else(|| Error::failed_precondition("a remote agent needs an input, and none was sent"))
     }
 
     async fn turn(

@@ -215,7 +215,7 @@ pub(crate) fn too_large(max_bytes: usize) -> Error {
 
 /// Returns the `result` of a reply; null if it has none, because JavaScript leaves out undefined values.
 pub(crate) fn result_in(body: &[u8]) -> Result<Value> {
-    let wrong = |problem: String| Error::internal(format!("the server sent what is not a reply: {problem}"));
+    let wrong = |problem: String| Error::internal(format!("the server sent an invalid reply: {problem}"));
     match serde_json::from_slice(body) {
         Ok(Value::Object(mut fields)) => {
             match fields.shift_remove("error").filter(|error| !error.is_null()) {
@@ -230,7 +230,11 @@ pub(crate) fn result_in(body: &[u8]) -> Result<Value> {
 
 /// Parses a reply as the expected type.
 pub(crate) fn decoded<T: DeserializeOwned>(value: Value) -> Result<T> {
-    T::deserialize(value).map_err(|error| Error::internal(format!("the server sent something else: {error}")))
+    T::deserialize(value).map_err(|error| {
+        Error::internal(format!(
+            "the server sent a value of another type than expected: {error}"
+        ))
+    })
 }
 
 /// Returns the innermost cause of an error; the outer ones only say that there was an error.

@@ -112,7 +112,7 @@ async fn write(
         biased;
         () = stop.cancelled() => Err(Error::cancelled("the stream was stopped").with_public()),
         () = over.cancelled() => {
-            Err(Error::unavailable("the server ended before the stream did").with_public())
+            Err(Error::unavailable("the server shut down before the stream ended").with_public())
         }
         outcome = record(writer.as_ref(), &mut connection) => outcome,
     };

@@ -44,7 +44,7 @@ pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
                 Ok(tokio::select! {
                     shown = showing => shown,
                     // The server shuts down, so there is nothing to wait for: another process may continue the run.
-                    () = HandOff::requested(&context) => Err(Error::unavailable("the server ends: watch the run again").with_public()),
+                    () = HandOff::requested(&context) => Err(Error::unavailable("the server is shutting down: watch the run again").with_public()),
                 }?)
             }
         },

@@ -112,8 +112,11 @@ async fn continue_from_existing(
     let tenant = session.tenant();
     let id = snapshot.snapshot_id;
     let found = tenant.get(&id, Detail::Metadata).await?;
-    let found = found
-        .ok_or_else(|| Error::aborted(format!("snapshot '{id}' was deleted as it was to be saved again")))?;
+    let found = found.ok_or_else(|| {
+        Error::aborted(format!(
+            "snapshot '{id}' was deleted while this turn was saved: retry the turn"
+        ))
+    })?;
     // On a linear timeline the existing snapshot has to become the tip, even if it was orphaned.
     if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
         session.move_tip_to(&found, tip).await?;

@@ -92,7 +92,8 @@ impl FunctionTask {
         };
         self.task = None;
         Report::Returned(
-            joined.unwrap_or_else(|_| Err(Error::cancelled("the work was cancelled and did not end"))),
+            joined
+                .unwrap_or_else(|_| Err(Error::cancelled("the work was cancelled and did not end in time"))),
         )
     }
 }

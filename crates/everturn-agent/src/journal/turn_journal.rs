@@ -138,7 +138,7 @@ impl TurnJournal {
     fn change_again(&self, changes: &[Change]) -> Result<()> {
         self.session
             .change_again(changes)
-            .map_err(|error| error.context("a change of the session cannot be made again"))
+            .map_err(|error| error.context("a recorded change of the session no longer applies"))
     }
 
     /// Returns the identity of an effect of the turn's own code, and its record.

@@ -220,6 +220,6 @@ mod milliseconds {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let milliseconds = f64::deserialize(deserializer)?;
         Duration::try_from_secs_f64(milliseconds / 1000.0)
-            .map_err(|_| D::Error::custom(format!("{milliseconds} is not a number of milliseconds to wait")))
+            .map_err(|_| D::Error::custom(format!("{milliseconds} is not a valid number of milliseconds")))
     }
 }

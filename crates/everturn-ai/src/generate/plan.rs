@@ -175,8 +175,11 @@ impl Plan {
     async fn resolve(self: Box<Self>) -> Result<(Call, ModelRequest)> {
         self.check_messages()?;
         let model = self.model.clone().or_else(|| default_model(&self.registry));
-        let model = model
-            .ok_or_else(|| Error::invalid_argument("no model was named, and there is no default model"))?;
+        let model = model.ok_or_else(|| {
+            Error::invalid_argument(
+                "no model was named, and there is no default model: name one, or set a default",
+            )
+        })?;
         let handle = ModelHandle::resolve(&self.registry, &model.name).await?;
         let registry = self.registry.clone();
         let max_rounds = self.max_rounds.unwrap_or(DEFAULT_MAX_ROUNDS);

@@ -59,7 +59,7 @@ impl ServerFrame {
     /// `INTERNAL` if it is not of this protocol.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let wrong = |problem: &dyn std::fmt::Display| {
-            Error::internal(format!("the server sent what is not a frame: {problem}"))
+            Error::internal(format!("the server sent an invalid frame: {problem}"))
         };
         let mut envelope: Map<String, Value> = serde_json::from_str(text).map_err(|error| wrong(&error))?;
         match envelope.shift_remove("aborted") {

@@ -69,7 +69,7 @@ impl Settings {
         }
         // A proxy may answer 101 on its own, or a server may speak another protocol.
         if !is_agreed(&response, &key) {
-            return Err(refused(not_offered(url, "what it agreed to is something else")));
+            return Err(refused(not_offered(url, "it agreed to another protocol")));
         }
         let upgraded = response.upgrade().await;
         let upgraded = upgraded.map_err(|error| refused(not_offered(url, &error.to_string())))?;
