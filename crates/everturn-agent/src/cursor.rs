@@ -23,7 +23,7 @@ use crate::{
     SnapshotStatus, Timeline,
 };
 
-/// Where an invocation stands among the snapshots of its session.
+/// The position of an invocation among the snapshots of its session.
 pub(crate) struct InvocationCursor {
     session: StoredSession,
     clock: Clock,
@@ -36,11 +36,11 @@ pub(crate) struct InvocationCursor {
     held: Option<TurnLockGuard>,
     /// The snapshot that the next one follows.
     last: Option<Predecessor>,
-    /// The successors that `last` has all the same: a run that the invocation passed over, or is itself.
+    /// Successors of `last` that do not count: a run that the invocation passed over, or the invocation's own.
     beside: Vec<SnapshotId>,
     /// The session's latest snapshot as far as this invocation knows.
     tip: Option<Predecessor>,
-    /// Where the invocation stands under the turn lock.
+    /// The snapshot and the number of commits that the invocation has seen under the turn lock.
     seen: Seen,
     /// Whether the snapshot that the next one follows has no successor; if it has, the next one begins a branch. On a
     /// linear timeline, whether it is the tip.
@@ -70,6 +70,8 @@ impl Predecessor {
         (self.created_at, &self.id)
     }
 
+    /// Reads the facts from a snapshot.
+    ///
     /// # Errors
     /// `DATA_LOSS` if the snapshot's open turn cannot be read.
     fn of(snapshot: &Snapshot) -> Result<Self> {
@@ -86,7 +88,7 @@ impl Predecessor {
 
 impl InvocationCursor {
     pub(crate) fn new(session: StoredSession, policy: Concurrency, clock: Clock) -> Self {
-        // Before anything of the session is read, so that no commit since is missed.
+        // Entered before anything of the session is read, so that no later commit is missed.
         let locks = SessionLocks::of(&session);
         let seen = Seen {
             snapshot: None,
@@ -126,11 +128,11 @@ impl InvocationCursor {
         self.watch_lock();
     }
 
-    /// Continues from exactly this snapshot, where `latest` is the session's latest. If the snapshot is followed by
-    /// another, that begins a branch; on a linear timeline, going below the latest is a rewind.
+    /// Continues from exactly this snapshot, where `latest` is the session's latest. If another snapshot follows it,
+    /// this begins a branch; on a linear timeline, resuming a snapshot before the latest is a rewind.
     ///
     /// # Errors
-    /// `DATA_LOSS` if what the framework noted in a snapshot cannot be read.
+    /// `DATA_LOSS` if the snapshot's bookkeeping cannot be read.
     pub(crate) fn resume_from(
         &mut self,
         snapshot: &Snapshot,
@@ -158,8 +160,8 @@ impl InvocationCursor {
         self.watch_lock();
     }
 
-    /// Continues after the session's latest snapshot. `good` is that snapshot, or an older one in its place if nothing
-    /// can continue from it; then `beside` are the successors that the older one has.
+    /// Continues after the session's latest snapshot. `good` is that snapshot, or the older one from which the session
+    /// continues if the latest cannot be resumed; then `beside` lists the older one's successors.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
@@ -178,7 +180,7 @@ impl InvocationCursor {
         Ok(())
     }
 
-    /// Gets a handle on the lock that the next turn takes, so that it is known when another turn is faster.
+    /// Gets a handle on the lock of the next turn, so that a faster turn is noticed.
     fn watch_lock(&mut self) {
         let place = match self.timeline {
             Timeline::Linear => LockPlace::Session,
@@ -187,8 +189,8 @@ impl InvocationCursor {
         self.turn_lock = self.is_exclusive().then(|| Arc::new(self.locks.lock(place)));
     }
 
-    /// Continues the background run behind `run`, whose parent is `parent`, beginning with the turn that was under way,
-    /// and keeps other invocations of this process from the session if none of them has it.
+    /// Continues the background run of the snapshot `run`, whose parent is `parent`, beginning with the turn that was
+    /// under way. Takes the turn lock if it is free.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
@@ -206,7 +208,7 @@ impl InvocationCursor {
         self.seen.snapshot = Some(run.snapshot_id.clone());
         self.beside = vec![run.snapshot_id.clone()];
         self.watch_lock();
-        // The run writes its own snapshot, which is there; so nothing depends on the turn lock.
+        // The run writes only its own, existing snapshot, so nothing depends on the turn lock.
         let _ = self.take_lock(&run.snapshot_id);
         Ok(())
     }
@@ -230,8 +232,8 @@ impl InvocationCursor {
         self.tip.as_ref().map(|tip| &tip.id)
     }
 
-    /// Whether no other turn may write what the next snapshot is written after. A rewind must be alone in its session, so
-    /// that it leaves behind nothing that it never saw.
+    /// Returns whether no other turn may follow the snapshot that the next one follows. A rewind must be alone in its
+    /// session: otherwise it could orphan a snapshot that it never saw.
     fn is_exclusive(&self) -> bool {
         (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
     }
@@ -285,7 +287,7 @@ impl InvocationCursor {
         if self.timeline == Timeline::Linear || self.tip.as_ref().is_none_or(is_newer) {
             self.tip = Some(moved_to.clone());
         }
-        // A rewind goes back to where it was asked to, whatever came after.
+        // A rewind returns to the requested snapshot, whatever came after it.
         if self.rewind.is_some() {
             return Ok(None);
         }
@@ -309,7 +311,7 @@ impl InvocationCursor {
         self.held = None;
     }
 
-    /// The condition under which the next snapshot is written.
+    /// Returns the condition under which the next snapshot is written.
     pub(crate) fn precondition(&self) -> Precondition {
         match self.timeline {
             _ if !self.is_exclusive() => Precondition::None,
@@ -321,9 +323,9 @@ impl InvocationCursor {
         }
     }
 
-    /// A new snapshot after the last one. It sorts after both its parent and the tip that this invocation knows, whatever
-    /// the clocks of other processes say. So on one branch the latest snapshot is the one committed last; of branches
-    /// that grow at once the clocks decide.
+    /// Creates a snapshot after the last one. It sorts after both its parent and the tip that this invocation knows,
+    /// regardless of the clocks of other processes. So on one branch the latest snapshot is the one committed last;
+    /// among branches that grow at the same time the clocks decide.
     pub(crate) fn next_snapshot(&self, id: SnapshotId) -> Snapshot {
         let after = |earlier: &Predecessor| earlier.created_at.saturating_add(SignedDuration::from_micros(1));
         let floor = [&self.last, &self.tip]
@@ -423,8 +425,8 @@ impl InvocationCursor {
         new.write()
     }
 
-    /// Moves to a snapshot that was saved, which the next one follows. It has no successor, unless it was there before and
-    /// the session may branch.
+    /// Moves to a saved snapshot, which the next one follows. It has no successor, unless it existed before and the
+    /// session may branch.
     pub(crate) fn wrote(&mut self, saved: &Saved) {
         if !saved.is_tip {
             self.seen.commits = saved.as_of;
@@ -447,8 +449,8 @@ impl InvocationCursor {
         }
     }
 
-    /// Takes note that the invocation has a branch of its own, which others may continue from now on. A turn that wrote
-    /// the snapshot in its middle holds the branch's lock.
+    /// Notes that the invocation has begun a branch, which others may continue from now on. If the snapshot is from the
+    /// middle of a turn, the turn holds the branch's lock.
     fn begin_branch(&mut self, saved: &Saved) {
         let id = &saved.snapshot.snapshot_id;
         self.seen.snapshot = Some(id.clone());

@@ -111,12 +111,13 @@ impl StoredSession {
         &self.tenant
     }
 
-    /// Whether what continues this snapshot is a branch: another snapshot follows it, or it is orphaned.
+    /// Returns whether continuing this snapshot begins a branch: another snapshot follows it, or it is orphaned.
     pub(crate) async fn is_followed(&self, snapshot: &Snapshot) -> Result<bool> {
         Ok(snapshot.orphaned || !self.successors(Some(snapshot)).await?.is_empty())
     }
 
-    /// The successors of a snapshot, or of the session's beginning, as [`Precondition::Unfollowed`] defines them.
+    /// Returns the successors of a snapshot, or of the session's beginning, as [`Precondition::Unfollowed`] defines
+    /// them.
     pub(crate) async fn successors(&self, of: Option<&Snapshot>) -> Result<Vec<SnapshotId>> {
         let condition = Precondition::unfollowed(of.map(|snapshot| snapshot.snapshot_id.clone()));
         let candidates = match of {
@@ -135,7 +136,7 @@ impl StoredSession {
         Ok(successors.map(|snapshot| snapshot.snapshot_id).collect())
     }
 
-    /// All snapshots of the session that are not orphaned, without their states.
+    /// Returns all snapshots of the session that are not orphaned, without their states.
     async fn snapshots(&self) -> Result<Vec<Snapshot>> {
         let mut query = SnapshotQuery::of(self.id.clone()).limit(MAX_PAGE);
         let mut found = Vec::new();

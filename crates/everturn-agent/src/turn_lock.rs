@@ -1,11 +1,11 @@
 //! The turn lock: one turn at a time continues a snapshot in this process.
 //!
-//! A turn that continues a snapshot without a successor holds a lock until it has committed or failed. The lock belongs to
-//! the branch that the turn extends: it goes on with every snapshot that is committed there, and turns elsewhere in the
-//! session's tree have locks of their own. On a linear timeline the session has one lock. The lock makes a second turn fail
-//! at once, or wait, instead of doing its work for nothing. Correctness never rests on it: the store checks again inside
-//! the commit. Beside the lock stands the newest snapshot that this process committed under it, so that a turn knows
-//! without asking the store whether its snapshot has been continued since it was read.
+//! A turn that continues a snapshot without a successor holds a lock until it has committed or failed. The lock belongs
+//! to the branch that the turn extends and moves along with every snapshot committed there; turns elsewhere in the
+//! session's tree have locks of their own. On a linear timeline the session has one lock. The lock makes a second turn
+//! fail at once, or wait, instead of doing its work for nothing. Correctness never rests on it: the store checks again
+//! inside the commit. The lock also remembers the newest snapshot that this process committed under it, so that a turn
+//! knows without reading the store whether its snapshot has been continued since it was read.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
@@ -19,8 +19,8 @@ use crate::store::{Detail, Scope};
 use crate::stored_session::StoredSession;
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// How many places a lock is found at, and how many locks without handles a session keeps. An invocation that read a
-/// snapshot as the end of a branch, just before another one continued it, then still finds the lock.
+/// How many places of a lock are remembered, and how many locks without handles a session keeps. They let an invocation
+/// find the lock although another one has continued the snapshot that it read as the end of a branch.
 const REMEMBERED: usize = 16;
 
 /// What happens to a turn that starts while another turn continues the same snapshot.
@@ -73,14 +73,14 @@ struct Entry {
     known: Mutex<Known>,
 }
 
-/// What this process knows of a branch, or of a session with one lock.
+/// The facts about a branch, or about a session with one lock, that this process knows.
 #[derive(Debug, Default)]
 struct Known {
     /// The turn that holds the lock.
     holder: Option<SnapshotId>,
     /// The newest snapshot that this process committed.
     tip: Option<CommittedTip>,
-    /// Where the lock is found.
+    /// The places at which the lock is found.
     places: VecDeque<LockPlace>,
 }
 
@@ -108,14 +108,14 @@ pub(crate) struct CommittedTip {
     number: u64,
 }
 
-/// A snapshot at which an invocation stands, and how many commits to the session were made before it was read.
+/// A snapshot that an invocation has seen, and the number of commits to the session before it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) snapshot: Option<SnapshotId>,
     pub(crate) commits: u64,
 }
 
-/// An invocation's presence in its session. Nothing is known of a session that has none.
+/// An invocation's presence in its session. A session without one is forgotten.
 #[derive(Debug)]
 pub(crate) struct SessionLocks {
     key: Key,
@@ -148,7 +148,7 @@ pub(crate) struct QueuedTurn {
     pub(crate) session: StoredSession,
     pub(crate) lock: Arc<TurnLock>,
     pub(crate) turn: SnapshotId,
-    /// Where the turn's invocation stands.
+    /// The snapshot that the turn's invocation has seen.
     pub(crate) seen: Seen,
 }
 
@@ -252,17 +252,16 @@ impl TurnLock {
         }
     }
 
-    /// Returns the newest snapshot that this process committed under the lock, if an invocation that stands at `seen` does
-    /// not know of it.
+    /// Returns the newest snapshot that this process committed under the lock, if it is newer than `seen`.
     pub(crate) fn moved_since(&self, seen: &Seen) -> Option<CommittedTip> {
         let tip = self.entry.known().tip.clone()?;
-        // A commit from before the snapshot was read is over and done with: the store says what became of it.
+        // A commit from before the snapshot was read is settled: the store has taken it into account.
         let is_news = tip.number > seen.commits && Some(&tip.id) != seen.snapshot.as_ref();
         Some(tip).filter(|_| is_news)
     }
 
-    /// Notes that this process committed a snapshot under the lock. A branch now ends there. Returns the place of an
-    /// invocation that stands there.
+    /// Notes that this process committed a snapshot under the lock, which is now the end of the branch. Returns it as
+    /// seen by the invocation.
     pub(crate) fn committed(&self, snapshot: &SnapshotId) -> Seen {
         let number = self.session.with(|session| {
             session.commits += 1;
@@ -285,7 +284,7 @@ impl TurnLock {
         }
     }
 
-    /// Reads the snapshot that the conversation under the lock has come to, `tip`.
+    /// Reads `tip`, the snapshot at the end of the branch or session of this lock.
     async fn read_tip(&self, session: &StoredSession, tip: &SnapshotId) -> Result<Option<Snapshot>> {
         if self.entry.known().places.contains(&LockPlace::Session) {
             return session.tip(Detail::Whole).await;
@@ -295,7 +294,7 @@ impl TurnLock {
 }
 
 impl QueuedTurn {
-    /// Waits for the lock, then reads where the conversation has come to if it moved during the wait.
+    /// Waits for the lock, then reads the new end of the branch if it moved during the wait.
     ///
     /// # Errors
     /// The store's error; `FAILED_PRECONDITION` if the conversation cannot be resumed from there.

@@ -1,6 +1,6 @@
 //! Deciding which callers are sent the fields that Everturn adds to Genkit's protocol.
 //!
-//! Kept streams hold every field. What a caller did not ask for is left out here, on its way to that caller.
+//! Kept streams hold every field. Fields that a caller did not ask for are removed here, on their way to that caller.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use everturn_agent::PlainProtocol;

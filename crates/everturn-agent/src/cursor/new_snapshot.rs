@@ -16,7 +16,7 @@ pub(super) struct NewSnapshot {
     pub(super) rewind: Option<RewindDue>,
     /// Whether its id is the hash of its state, so that a stored snapshot with this id is the same one.
     pub(super) named_by_content: bool,
-    /// The number of commits to the session as it is written.
+    /// The number of commits to the session when it is written.
     pub(super) as_of: u64,
     /// The session's tip, if the session may not branch.
     pub(super) only_tip: Option<SnapshotId>,
@@ -33,11 +33,11 @@ pub(crate) struct Saved {
     pub(crate) is_new: bool,
     /// The rewind that came with it, if that could not be finished.
     pub(super) unfinished: Option<Rewind>,
-    /// Whether the next snapshot follows it without a doubt: it is new, or the session's only tip.
+    /// Whether the next snapshot follows it for certain: it is new, or the session's only tip.
     pub(super) is_tip: bool,
-    /// Whether another snapshot follows it, or it is orphaned: what comes next is a branch.
+    /// Whether another snapshot follows it, or it is orphaned: then the next one begins a branch.
     pub(super) is_followed: bool,
-    /// The number of commits to the session before that was found out.
+    /// The number of commits to the session before this was read.
     pub(super) as_of: u64,
 }
 

@@ -166,7 +166,7 @@ impl<S> Stored<'_, S> {
                 None => (None, Vec::new()),
             };
             if !beside.is_empty() && self.has_moved(&session_id, latest.as_ref()).await? {
-                // A turn that was faster is none to be passed over.
+                // A faster turn is not passed over: the search starts again.
                 continue;
             }
             cursor.resume_latest(good.as_ref(), latest.as_ref(), beside)?;
@@ -174,7 +174,7 @@ impl<S> Stored<'_, S> {
         }
     }
 
-    /// Whether the session's latest snapshot is no longer this one.
+    /// Returns whether the session's latest snapshot is no longer this one.
     async fn has_moved(&self, session_id: &SessionId, latest: Option<&Snapshot>) -> Result<bool> {
         let now = self.latest(session_id, Detail::Metadata).await?;
         let id = |snapshot: &Snapshot| snapshot.snapshot_id.clone();

@@ -1,4 +1,4 @@
-//! Preconditions: what must hold of a session for a snapshot to be written.
+//! Preconditions of writing a snapshot.
 
 use everturn_core::{Error, Reason, Result};
 
@@ -7,15 +7,15 @@ use crate::{SessionId, SnapshotId, SnapshotStatus};
 /// The reason of a commit that failed because another snapshot follows the one that the turn continues.
 pub const TIP_MOVED: Reason = Reason::new("session-tip-moved");
 
-/// A condition that a store checks in the same step as it writes. It holds for new and for rewritten snapshots alike;
-/// where it does not hold, the commit fails with `ABORTED` and [`TIP_MOVED`].
+/// A condition that a store checks in the same step as it writes. It applies to new and to rewritten snapshots. If it
+/// does not hold, the commit fails with `ABORTED` and [`TIP_MOVED`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Precondition {
     /// No condition: a branch may begin at any snapshot, whatever follows it.
     #[default]
     None,
-    /// The snapshot that a turn continues still has no successor. Snapshots elsewhere in the session do not matter, so a
-    /// branch that is committed meanwhile is not in the turn's way.
+    /// The snapshot that a turn continues still has no successor. Snapshots elsewhere in the session do not matter, so
+    /// a branch that is committed meanwhile does not fail the turn.
     ///
     /// | `snapshot` | the condition holds if |
     /// |---|---|
@@ -25,25 +25,24 @@ pub enum Precondition {
     /// A **successor** is another snapshot of the session that names `id` as its parent and
     ///
     /// - is not orphaned,
-    /// - is completed or pending: a turn or a run that failed or was aborted leaves its place to others,
+    /// - is completed or pending: a failed or aborted turn or run leaves its place to others,
     /// - comes later than the snapshot in the order of [`latest`](super::SessionStore::latest), so that a session's
     ///   latest snapshot never has one,
     /// - is not the snapshot that the commit writes, and is not named in `beside`.
     Unfollowed {
         /// The snapshot that the turn continues; `None` if it begins the session.
         snapshot: Option<SnapshotId>,
-        /// The successors that were there when the turn started, if it started all the same: it passed over a run that
-        /// is not over.
+        /// Successors that do not count, because they existed when the turn started: it passed over an unfinished run.
         beside: Vec<SnapshotId>,
     },
     /// The [latest](super::SessionStore::latest) snapshot of the session has this id; `None` means that the session has
-    /// no snapshot. Turns on a [linear timeline](crate::Timeline::Linear) need it, and imports: nothing at all may have
-    /// happened to the session meanwhile.
+    /// no snapshot. Turns on a [linear timeline](crate::Timeline::Linear) and imports need it: the session must not
+    /// have changed at all.
     Tip(Option<SnapshotId>),
 }
 
 impl Precondition {
-    /// The condition of a turn that continues this snapshot, or begins the session.
+    /// Creates the condition of a turn that continues this snapshot, or begins the session.
     pub fn unfollowed(snapshot: Option<SnapshotId>) -> Self {
         Self::Unfollowed {
             snapshot,
@@ -51,8 +50,8 @@ impl Precondition {
         }
     }
 
-    /// Returns whether a snapshot of this id and status can be a successor. The store itself looks for those of the
-    /// session that are not orphaned and have the right parent and place.
+    /// Returns whether a snapshot with this id and status can be a successor. The store itself selects the snapshots of
+    /// the session that are not orphaned and have the right parent and position.
     pub fn counts(&self, id: &SnapshotId, status: SnapshotStatus) -> bool {
         let Self::Unfollowed { beside, .. } = self else {
             return false;
@@ -60,7 +59,7 @@ impl Precondition {
         matches!(status, SnapshotStatus::Completed | SnapshotStatus::Pending) && !beside.contains(id)
     }
 
-    /// Checks the condition against the snapshot that the session has come to, for a store that holds still meanwhile.
+    /// Checks the condition against the snapshot that the store found, for a store that is locked meanwhile.
     ///
     /// | condition | `found` |
     /// |---|---|
@@ -86,7 +85,7 @@ impl Precondition {
     }
 }
 
-/// Returns the error of a precondition that does not hold.
+/// Creates the error of a precondition that does not hold.
 pub(crate) fn tip_moved(
     session: &SessionId,
     expected: Option<&SnapshotId>,

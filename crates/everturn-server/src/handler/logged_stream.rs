@@ -17,7 +17,7 @@ use crate::error_body::Refusal;
 use crate::extensions::AnswerForm;
 use crate::principal::Principal;
 
-/// Who asks for a stream, and how.
+/// A request for a stream: its caller, its headers and its form.
 pub(super) struct StreamRequest<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) principal: Option<&'a Principal>,

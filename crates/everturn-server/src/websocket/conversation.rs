@@ -19,7 +19,7 @@ pub(super) struct Conversation {
     told: Told,
 }
 
-/// How the client is told.
+/// The form in which the client is answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told {
     pub(super) form: AnswerForm,

@@ -31,7 +31,7 @@ pub(super) fn buffers(max_message: usize) -> WebSocketConfig {
         .max_frame_size(Some(max_message))
 }
 
-/// A wish of the side that talks to the side that writes.
+/// A request of the side that talks to the side that writes.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     Frame(Message),

@@ -1,4 +1,4 @@
-//! That a turn is refused if another follows the row it continues, and for nothing else.
+//! Checks that a turn is refused if another follows the snapshot it continues, and for no other reason.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ fn named(id: &str) -> Option<SnapshotId> {
     (!id.is_empty()).then(|| id.into())
 }
 
-/// A row that follows another, or begins the session if that is empty.
+/// Creates a snapshot that follows another, or begins the session if `parent` is empty.
 fn after(parent: &str, id: &str, seconds: i64) -> Snapshot {
     let mut row = row("s", id, seconds);
     row.parent_id = named(parent);
     row
 }
 
-/// The condition of a turn that continues this row, or begins the session if the id is empty.
+/// Creates the condition of a turn that continues this snapshot, or begins the session if the id is empty.
 fn continuing(id: &str) -> Precondition {
     Precondition::unfollowed(named(id))
 }
@@ -47,7 +47,7 @@ async fn commit(
     store.save(&scope(), Some(&id), precondition, put(row)).await
 }
 
-/// Commits a turn after the row it continues.
+/// Commits a turn after the snapshot it continues.
 async fn take_turn(store: &dyn SessionStore, parent: &str, id: &str, seconds: i64) -> Verdict {
     let committed = commit(store, after(parent, id, seconds), continuing(parent)).await;
     ensure!(
@@ -64,7 +64,7 @@ async fn refuse_turn(store: &dyn SessionStore, parent: &str, id: &str, seconds: 
         .is_err_and(|error| error.status() == Status::Aborted && error.is(TIP_MOVED));
     ensure!(told, "'{id}' must not follow '{parent}' any more: {refused:?}");
     let read = store.get(&scope(), &id.into(), Detail::Metadata).await;
-    ensure!(matches!(read, Ok(None)), "a refused row is there: {read:?}");
+    ensure!(matches!(read, Ok(None)), "a refused snapshot is there: {read:?}");
     Ok(())
 }
 
@@ -75,7 +75,7 @@ async fn a_branch_is_not_in_the_way(store: Arc<dyn SessionStore>) -> Verdict {
     let branch = commit(&*store, after("a", "c", 3), Precondition::None).await;
     ensure!(
         matches!(branch, Ok(Some(_))),
-        "a branch at an earlier row: {branch:?}"
+        "a branch at an earlier snapshot: {branch:?}"
     );
 
     take_turn(&*store, "b", "d", 4).await?;
@@ -105,7 +105,7 @@ async fn the_second_turn_is_refused(store: Arc<dyn SessionStore>) -> Verdict {
     save(&*store, row("other", "foreign", 1)).await?;
     refuse_turn(&*store, "foreign", "astray", 3).await?;
 
-    // A run that is under way follows like a turn that is over.
+    // An unfinished run counts as a successor like a finished turn.
     let mut run = after("b", "run", 4);
     run.status = SnapshotStatus::Pending;
     let begun = commit(&*store, run, continuing("b")).await;
@@ -128,7 +128,10 @@ async fn the_second_turn_is_refused(store: Arc<dyn SessionStore>) -> Verdict {
 
     let deletion = Deletion::Snapshots(vec!["c".into(), "run".into()]);
     let deleted = store.delete(&scope(), &deletion).await;
-    ensure!(matches!(deleted, Ok(2)), "two rows were deleted: {deleted:?}");
+    ensure!(
+        matches!(deleted, Ok(2)),
+        "two snapshots were deleted: {deleted:?}"
+    );
     take_turn(&*store, "b", "anew", 7).await?;
     let deletion = Deletion::Session("s".into());
     store
@@ -172,7 +175,7 @@ async fn only_kept_rows_follow(store: Arc<dyn SessionStore>) -> Verdict {
     save(&*store, orphaned).await?;
     refuse_turn(&*store, "orphaned", "d", 6).await?;
     take_turn(&*store, "a", "e", 6).await?;
-    // A row is not in its own way when it is written again.
+    // A snapshot that is written again does not count as its own successor.
     take_turn(&*store, "a", "e", 6).await
 }
 
@@ -190,13 +193,14 @@ async fn one_turn_succeeds(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-/// Writes a row to begin branches at and the tip that follows it, which it returns.
+/// Writes a snapshot to begin branches at and the tip that follows it, which it returns.
 pub(super) async fn begin_branching(store: &dyn SessionStore) -> Result<SnapshotId, String> {
     save(store, row("s", "root", 0)).await?;
     Ok(save(store, after("root", "turn-0", 1)).await?.snapshot_id)
 }
 
-/// One writer's part in a round: every other one continues the tip, and the rest begin branches at the first row.
+/// Makes one writer's commit of a round: every other writer continues the tip, and the rest begin branches at the first
+/// snapshot.
 pub(super) async fn continue_or_branch(
     store: &dyn SessionStore,
     writer: u64,
@@ -230,7 +234,7 @@ pub(super) fn judge(round: u64, succeeded: impl Iterator<Item = bool>) -> Result
     ensure!(branches == begun, "of {begun} branches {branches} were kept");
     match winners[..] {
         [winner] => Ok(turn_id(round, winner).as_str().into()),
-        _ => Err(format!("{} turns continued one row", winners.len())),
+        _ => Err(format!("{} turns continued one snapshot", winners.len())),
     }
 }
 

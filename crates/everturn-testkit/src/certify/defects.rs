@@ -21,13 +21,13 @@ pub enum Defect {
     LockThatDoesNotExclude,
     /// Checks a precondition only for new snapshots.
     UncheckedRewrite,
-    /// Refuses a turn as soon as its row is not the session's latest any more.
+    /// Refuses a turn as soon as its snapshot is no longer the session's latest.
     DemandsTheLatest,
-    /// Lets two turns follow one row.
+    /// Lets two turns follow one snapshot.
     BlindToSuccessors,
-    /// Takes every child of a row for its successor.
+    /// Counts every child of a snapshot as its successor.
     CountsEveryChild,
-    /// Looks for the successors of a row before it takes its turn instead of inside it.
+    /// Searches for the successors of a snapshot before it takes its lock instead of under it.
     SuccessorSoughtEarly,
     /// Leaves out the end of a long conversation.
     TornWrite,
@@ -174,7 +174,7 @@ impl DefectiveStore {
         }
     }
 
-    /// The precondition as the defect understands it.
+    /// Returns the precondition as the defect misreads it.
     fn misread(&self, precondition: Precondition) -> Precondition {
         match (self.defect, precondition) {
             (Defect::DemandsTheLatest, Precondition::Unfollowed { snapshot, .. }) => {
@@ -185,7 +185,7 @@ impl DefectiveStore {
         }
     }
 
-    /// The mutation, with the defect's damage done to what it returns.
+    /// Wraps the mutation so that the defect applies to its result.
     fn damaging(&self, mutation: Mutation) -> Mutation {
         let defect = self.defect;
         Mutation::new(move |existing| Ok(mutation.apply(existing)?.map(|row| defect.damaged(row))))

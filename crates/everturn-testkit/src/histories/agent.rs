@@ -50,7 +50,7 @@ fn answer(said: &str, custom: &Value) -> Answer {
     }
 }
 
-/// Keeps a turn inside until it may leave.
+/// Holds a turn back until the test lets it end.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) entered: Semaphore,

@@ -29,7 +29,7 @@ pub(super) struct Stage {
     agent: Agent,
     /// The agent that rewinds when it resumes an earlier snapshot.
     rewinding: Agent,
-    /// Like `agent`, with turns that stay inside until the gate lets them go.
+    /// Like `agent`, with turns that wait at the gate before they end.
     lingering: Agent,
     gate: Arc<Gate>,
     ids_by: SnapshotIds,
@@ -205,7 +205,7 @@ impl Stage {
         self.model.turn(session, Some(parent), text, self.now())
     }
 
-    /// Continues from two snapshots at once.
+    /// Continues from two snapshots at the same time.
     async fn overlap(&mut self, snapshot: usize, beside: usize, text: u8) -> Played {
         let (id, other) = (self.snapshot(snapshot), self.snapshot(beside));
         let other_expected = self.turn_from(&other, text);

@@ -19,14 +19,14 @@ pub enum Step {
         /// The text of the user.
         text: u8,
     },
-    /// Continues from two snapshots at once: the second turn runs while the first is under way. If nothing follows a
-    /// snapshot, only one turn can.
+    /// Continues from two snapshots at the same time: the second turn runs while the first is under way. If both
+    /// continue a snapshot without a successor, only one turn succeeds.
     Overlap {
         /// The snapshot of the turn that takes longer.
         snapshot: usize,
         /// The snapshot of the turn that runs meanwhile.
         beside: usize,
-        /// What is said in both turns.
+        /// The text of the user in both turns.
         text: u8,
     },
     /// Rewinds to a snapshot and continues from it, orphaning the snapshots after it.
