@@ -1,5 +1,6 @@
 //! Connections to the database file, and the pool that reads share.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,12 +16,39 @@ use crate::fault::{Fault, Outcome};
 use crate::options::{Durability, SqliteStoreOptions};
 use crate::read::Reading;
 use crate::schema::SESSIONS;
+use crate::writer::closed;
 
 /// How many statements stay prepared per connection; more than there are.
 const STATEMENTS: usize = 128;
 
 /// How often SQLite retries a lock before it reports that it is busy; about a tenth of a second in all.
 const BUSY_TRIES: i32 = 100;
+
+thread_local! {
+    /// Until when the current thread waits for a lock; `None` for the short default.
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Returns the moment at which an operation that is asked for now fails if a lock is still held.
+pub(crate) fn deadline_after(timeout: Duration) -> Instant {
+    let now = Instant::now();
+    // A timeout beyond the range of the clock is as good as a year.
+    now.checked_add(timeout)
+        .unwrap_or_else(|| now + Duration::from_hours(24 * 365))
+}
+
+/// Runs `work`, whose statements wait for locks until the deadline.
+pub(crate) fn with_deadline<T>(deadline: Instant, work: impl FnOnce() -> T) -> T {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            DEADLINE.set(None);
+        }
+    }
+    DEADLINE.set(Some(deadline));
+    let _reset = Reset;
+    work()
+}
 
 /// Opens the database for writing, creating or migrating it. Fails if it is another program's.
 pub(crate) fn open_writer(options: &SqliteStoreOptions) -> Outcome<Connection> {
@@ -75,13 +103,23 @@ pub(crate) fn open(path: &Path, patience: Duration) -> Outcome<Connection> {
 
 /// Waits briefly for a lock: writers hold it for about as long as one sync takes.
 fn wait_for_lock(tries: i32) -> bool {
-    std::thread::sleep(Duration::from_micros(if tries < 10 { 200 } else { 1_000 }));
-    tries < BUSY_TRIES
+    let may_wait = match DEADLINE.get() {
+        Some(deadline) => Instant::now() < deadline,
+        None => tries < BUSY_TRIES,
+    };
+    if may_wait {
+        std::thread::sleep(Duration::from_micros(if tries < 10 { 200 } else { 1_000 }));
+    }
+    may_wait
 }
 
 /// Retries an operation while another process holds a lock, for as long as `patience` lasts.
-pub(crate) fn retry<T>(patience: Duration, mut attempt: impl FnMut() -> Outcome<T>) -> Outcome<T> {
-    let deadline = Instant::now() + patience;
+pub(crate) fn retry<T>(patience: Duration, attempt: impl FnMut() -> Outcome<T>) -> Outcome<T> {
+    retry_until(deadline_after(patience), attempt)
+}
+
+/// Retries an operation while another process holds a lock, until the deadline.
+pub(crate) fn retry_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Outcome<T>) -> Outcome<T> {
     loop {
         match attempt() {
             Err(fault) if fault.is_busy() && Instant::now() < deadline => {
@@ -130,6 +168,7 @@ pub(crate) struct Pool<C> {
     open: Box<dyn Fn() -> Outcome<C> + Send + Sync>,
     idle: Mutex<Vec<C>>,
     permits: Semaphore,
+    size: u32,
 }
 
 impl<C> Pool<C> {
@@ -139,12 +178,13 @@ impl<C> Pool<C> {
             idle: Mutex::new(vec![open()?]),
             open: Box::new(open),
             permits: Semaphore::new(size),
+            size: u32::try_from(size).unwrap_or(u32::MAX),
         })
     }
 
     /// Waits until one more read may start.
     pub(crate) async fn permit(&self) -> Result<SemaphorePermit<'_>> {
-        Ok(self.permits.acquire().await?)
+        self.permits.acquire().await.map_err(|_| closed())
     }
 
     /// Runs `work` on a connection; the caller holds a permit.
@@ -154,6 +194,15 @@ impl<C> Pool<C> {
         let outcome = work(&mut connection);
         self.idle().push(connection);
         outcome
+    }
+
+    /// Waits for the reads under way, closes all connections and refuses further reads.
+    pub(crate) async fn close(&self) {
+        // Without permits the pool is closed already.
+        if let Ok(_all) = self.permits.acquire_many(self.size).await {
+            self.permits.close();
+            self.close_idle();
+        }
     }
 
     /// Closes the connections that are not in use.

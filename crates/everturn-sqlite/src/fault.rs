@@ -1,9 +1,12 @@
 //! Failures inside the store, and how they become errors: by meaning, with advice.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use everturn_core::{Error, Status};
+use everturn_core::{Error, Status, lock_holder};
 use rusqlite::ErrorCode;
+
+/// The byte of the shared memory file that a writer locks, by the file format of SQLite.
+const WRITE_LOCK: u64 = 120;
 
 pub(crate) type Outcome<T> = std::result::Result<T, Fault>;
 
@@ -26,12 +29,7 @@ impl Fault {
     /// Returns whether another writer held a lock, so that a retry may succeed.
     pub(crate) fn is_busy(&self) -> bool {
         match self {
-            Self::Sqlite(error) => {
-                matches!(
-                    error.sqlite_error_code(),
-                    Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-                )
-            }
+            Self::Sqlite(error) => is_busy(error),
             _ => false,
         }
     }
@@ -43,6 +41,15 @@ impl Fault {
             Self::Damaged(what) => Error::data_loss(format!(
                 "the session database '{place}' is damaged: {what}; run verify() and restore a backup"
             )),
+            Self::Sqlite(error) if is_busy(&error) => {
+                let holder = lock_holder(&shared_memory(path), WRITE_LOCK);
+                let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
+                Error::unavailable(format!(
+                    "the session database '{place}' is busy: {holder} holds its write lock; retry, continue or end that \
+                     process, or allow a longer busy_timeout ({error})"
+                ))
+                .with_source(error)
+            }
             Self::Sqlite(error) => {
                 let (status, advice) = meaning(error.sqlite_error_code());
                 Error::new(
@@ -74,12 +81,22 @@ impl From<Error> for Fault {
     }
 }
 
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
+/// Returns the file through which processes share a write-ahead log, and on which they lock.
+fn shared_memory(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-shm");
+    name.into()
+}
+
 fn meaning(code: Option<ErrorCode>) -> (Status, &'static str) {
     match code {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
-            Status::Unavailable,
-            "is busy: another process holds its write lock; retry, or allow a longer busy_timeout",
-        ),
         Some(ErrorCode::DatabaseCorrupt) => {
             (Status::DataLoss, "is damaged: run verify() and restore a backup")
         }

@@ -32,6 +32,8 @@
 //! | consistency | saves are serializable; once a save has returned, every reader in every process sees it |
 //! | what survives a crash of the process | every save that has returned |
 //! | what survives a loss of power | with [`Durability::Full`], every save that has returned; with [`Durability::Normal`], all but the last moments, and never half a save |
+//! | what a save waits for | for another process that holds the write lock, up to [`busy_timeout`](SqliteStoreOptions::busy_timeout) from the moment it was asked for, then `UNAVAILABLE` with the name of that process; reads do not wait for writers |
+//! | what a clean end leaves | one complete file, after [`SqliteStore::close`] or when the last handle is dropped |
 //! | when watchers hear | at once for changes made in this process, within 100 ms for those of others |
 //! | what a deletion leaves | nothing that a query can reach; after [`SqliteStore::vacuum`], no byte of it in any file |
 //!

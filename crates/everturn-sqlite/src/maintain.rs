@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use everturn_core::{Error, Result};
 use rusqlite::Connection;
 
 use crate::SqliteStore;
-use crate::connection::{open, retry};
+use crate::connection::{deadline_after, open, retry_until};
 use crate::fault::{Fault, Outcome};
 
 impl SqliteStore {
@@ -20,14 +21,13 @@ impl SqliteStore {
     /// `UNAVAILABLE` if another process keeps reading or writing, `RESOURCE_EXHAUSTED` if the disk is full.
     pub async fn vacuum(&self) -> Result<()> {
         self.close_idle_readers();
-        let patience = self.settings().busy_timeout;
-        let work = move |connection: &mut Connection| -> Outcome<()> {
+        let work = move |connection: &mut Connection, deadline: Instant| -> Outcome<()> {
             // The copy may be larger than memory.
             connection.pragma_update(None, "temp_store", "DEFAULT")?;
-            let rebuilt = retry(patience, || Ok(connection.execute_batch("VACUUM")?));
+            let rebuilt = retry_until(deadline, || Ok(connection.execute_batch("VACUUM")?));
             connection.pragma_update(None, "temp_store", "MEMORY")?;
             rebuilt?;
-            retry(patience, || empty_log(connection))
+            retry_until(deadline, || empty_log(connection))
         };
         self.writer()
             .alone(work)
@@ -37,13 +37,15 @@ impl SqliteStore {
 
     /// Moves the content of the write-ahead log into the database file and empties the log.
     ///
-    /// SQLite does this itself while it writes. Call it before the file alone is inspected or copied.
+    /// SQLite does this itself while it writes, and [`SqliteStore::close`] at the end. To copy a store that is in use, use
+    /// [`SqliteStore::backup`].
     ///
     /// # Errors
     /// `UNAVAILABLE` if another process keeps reading or writing.
     pub async fn checkpoint(&self) -> Result<()> {
-        let patience = self.settings().busy_timeout;
-        let work = move |connection: &mut Connection| retry(patience, || empty_log(connection));
+        let work = move |connection: &mut Connection, deadline: Instant| {
+            retry_until(deadline, || empty_log(connection))
+        };
         self.writer()
             .alone(work)
             .await?
@@ -52,7 +54,8 @@ impl SqliteStore {
 
     /// Writes a consistent copy of the database to a new file. Reads and saves continue meanwhile.
     ///
-    /// [`SqliteStore::open`] opens the copy. If `backup` fails, there is no copy; if it succeeds, the copy is complete and
+    /// This is the way to copy a store that is in use. A copy of the file alone lacks what is in the write-ahead log, and a
+    /// copy of both files may be of two moments. [`SqliteStore::open`] opens the copy. If `backup` fails, there is no copy; if it succeeds, the copy is complete and
     /// on the device.
     ///
     /// # Errors
@@ -60,8 +63,9 @@ impl SqliteStore {
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<()> {
         let (options, to) = (self.settings().clone(), to.as_ref().to_owned());
         let work = move || {
+            let deadline = deadline_after(options.busy_timeout);
             let source = open(&options.path, options.busy_timeout)?;
-            retry(options.busy_timeout, || copy(&source, &to))
+            retry_until(deadline, || copy(&source, &to))
         };
         tokio::task::spawn_blocking(work)
             .await?
@@ -69,8 +73,8 @@ impl SqliteStore {
     }
 }
 
-/// Reads the result of a checkpoint, whose first column says whether another connection was in the way.
-fn empty_log(connection: &Connection) -> Outcome<()> {
+/// Empties the write-ahead log. Reads the result of the checkpoint, whose first column says whether another connection was in the way.
+pub(crate) fn empty_log(connection: &Connection) -> Outcome<()> {
     let busy: bool = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     if busy {
         let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);

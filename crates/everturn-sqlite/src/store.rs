@@ -13,7 +13,7 @@ use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 
 use crate::cache::Memory;
-use crate::connection::{Pool, Reader};
+use crate::connection::{Pool, Reader, deadline_after, with_deadline};
 use crate::fault::Outcome;
 use crate::options::SqliteStoreOptions;
 use crate::read::Reading;
@@ -22,8 +22,8 @@ use crate::writer::Writer;
 
 /// A session store in a SQLite database.
 ///
-/// A clone is another handle to the same store. The database is closed when the last handle is dropped. Other processes may
-/// have it open at the same time. The store's guarantees are listed in the [crate's documentation](crate).
+/// A clone is another handle to the same store. Dropping the last handle closes the database as [`SqliteStore::close`] does,
+/// and blocks meanwhile. Other processes may have it open at the same time. The store's guarantees are listed in the [crate's documentation](crate).
 #[derive(Clone)]
 pub struct SqliteStore(Arc<Inner>);
 
@@ -33,6 +33,21 @@ struct Inner {
     readers: Pool<Reader>,
     writer: Writer,
     watchers: Arc<Watchers>,
+}
+
+impl Inner {
+    /// Closes every connection, the writer's last: it moves the log into the file. Blocks.
+    fn close(&self) {
+        self.watchers.close();
+        self.readers.close_idle();
+        self.writer.close();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 impl SqliteStoreOptions {
@@ -91,6 +106,20 @@ impl SqliteStore {
         })))
     }
 
+    /// Closes the database: finishes the saves and reads under way, moves everything into the database file and removes the
+    /// write-ahead log.
+    ///
+    /// Saves that wait for another process fail with `UNAVAILABLE`. Afterwards every method of every handle fails with
+    /// `FAILED_PRECONDITION`, and watches end. While another process has the database open, the log stays.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the runtime is shutting down.
+    pub async fn close(&self) -> Result<()> {
+        self.0.readers.close().await;
+        let inner = Arc::clone(&self.0);
+        Ok(tokio::task::spawn_blocking(move || inner.close()).await?)
+    }
+
     /// Returns the file of the store.
     pub fn path(&self) -> &Path {
         &self.0.options.path
@@ -113,9 +142,13 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&mut Reading<'_>) -> Outcome<T> + Send + 'static,
     ) -> Result<T> {
+        let deadline = deadline_after(self.0.options.busy_timeout);
         let _permit = self.0.readers.permit().await?;
         let inner = Arc::clone(&self.0);
-        let read = move || inner.readers.with(|reader| reader.read(&inner.memory, work));
+        let read = move || {
+            let read = || inner.readers.with(|reader| reader.read(&inner.memory, work));
+            with_deadline(deadline, read)
+        };
         let outcome = tokio::task::spawn_blocking(read).await?;
         outcome.map_err(|fault| fault.into_error(self.path()))
     }

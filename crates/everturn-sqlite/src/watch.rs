@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use everturn_agent::store::{Scope, StatusStream};
@@ -35,6 +36,7 @@ enum Seen {
 pub(crate) struct Watchers {
     shared: Arc<Shared>,
     options: SqliteStoreOptions,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -64,6 +66,7 @@ impl Watchers {
         Self {
             shared: Arc::default(),
             options,
+            thread: Mutex::default(),
         }
     }
 
@@ -84,6 +87,9 @@ impl Watchers {
     pub(crate) fn watch(&self, key: Key) -> StatusStream {
         let (sender, receiver) = watch::channel(Seen::NotYet);
         let mut state = self.shared.state();
+        if state.closed {
+            return futures::stream::empty().boxed();
+        }
         state.rows.entry(key.clone()).or_default().push(sender);
         state.changed.insert(key);
         if !state.running {
@@ -106,16 +112,36 @@ impl Watchers {
             state.running = false;
             state.rows.clear();
         });
-        thread
-            .inspect_err(|error| tracing::warn!(%error, "cannot start a thread to watch session rows"))
-            .is_ok()
+        match thread {
+            Ok(thread) => {
+                *self.thread() = Some(thread);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot start a thread to watch session rows");
+                false
+            }
+        }
+    }
+
+    /// Ends every watch, and waits until the thread has closed its connection. Blocks.
+    pub(crate) fn close(&self) {
+        self.shared.state().closed = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread().take() {
+            // A thread that panicked has closed its connection too.
+            let _ = thread.join();
+        }
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Watchers {
     fn drop(&mut self) {
-        self.shared.state().closed = true;
-        self.shared.wake.notify_one();
+        self.close();
     }
 }
 

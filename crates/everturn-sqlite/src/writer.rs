@@ -1,12 +1,17 @@
 //! The thread that writes.
 //!
-//! Saves that arrive while a transaction is open join it, and saves that arrive while it is being made durable share the
-//! next one. Each save has a savepoint of its own, so a failed save does not affect the others. Callers are answered after
-//! the commit.
+//! Saves that arrive at about the same time share a transaction, and so the cost of making it durable. Each save has a
+//! savepoint of its own, so a failed save does not affect the others. Callers are answered after the commit.
+//!
+//! Every job has a deadline from the moment it was asked for. While another process holds the write lock, the thread keeps
+//! accepting jobs and answers each at its own deadline, so no job waits for the waits of those before it.
 
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use everturn_core::{Error, Result, panic_error};
@@ -15,8 +20,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::body::{Decoder, Encoder};
 use crate::cache::{Cache, Memory};
-use crate::connection::{open_writer, retry};
+use crate::connection::{deadline_after, open_writer};
 use crate::fault::{Fault, Outcome};
+use crate::maintain::empty_log;
 use crate::options::SqliteStoreOptions;
 use crate::read::Reading;
 use crate::watch::{Key, Watchers};
@@ -33,20 +39,32 @@ const MAX_PATIENCE: Duration = Duration::from_millis(2);
 
 /// A handle to the thread.
 pub(crate) struct Writer {
-    jobs: Sender<Queued>,
+    jobs: Mutex<Option<Sender<Queued>>>,
     room: Arc<Semaphore>,
+    busy_timeout: Duration,
+    closing: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Queued {
     job: Job,
+    /// When the job fails if another process still holds the lock.
+    deadline: Instant,
     _room: OwnedSemaphorePermit,
 }
 
 enum Job {
     /// Work that shares a transaction with others.
     Grouped(Box<dyn Work>),
-    /// Work that needs the connection outside any transaction.
-    Alone(Box<dyn FnOnce(&mut Connection) + Send>),
+    /// Work that needs the connection outside any transaction, and keeps the deadline itself.
+    Alone(Box<dyn FnOnce(&mut Connection, Instant) + Send>),
+}
+
+/// A save that waits for its transaction.
+struct Part {
+    work: Box<dyn Work>,
+    deadline: Instant,
+    _room: OwnedSemaphorePermit,
 }
 
 /// A part of a transaction, with the caller that waits for its result.
@@ -87,6 +105,7 @@ impl Writer {
         let connection = open_writer(&options).map_err(|fault| fault.into_error(&options.path))?;
         let encoder = Encoder::new(options.blob_threshold, options.compress_over)?;
         let (jobs, queue) = channel();
+        let (busy_timeout, closing) = (options.busy_timeout, Arc::<AtomicBool>::default());
         let thread = Thread {
             connection,
             encoder,
@@ -94,16 +113,21 @@ impl Writer {
             options,
             memory,
             watchers,
+            closing: Arc::clone(&closing),
+            alone: VecDeque::new(),
             last_groups: [1; 2],
             last_sync: Duration::ZERO,
         };
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("everturn-write".to_owned())
             .spawn(move || thread.run(&queue))?;
         Ok(Self {
-            jobs,
+            jobs: Mutex::new(Some(jobs)),
             // Bounds the queue: without it a burst of saves would hold all its states in memory.
             room: Arc::new(Semaphore::new(QUEUE)),
+            busy_timeout,
+            closing,
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -119,31 +143,74 @@ impl Writer {
             reply,
         })))
         .await?;
-        answer.await.map_err(|_| stopped())?
+        answer.await.map_err(|_| self.stopped())?
     }
 
-    /// Runs `work` on the connection, between two transactions.
+    /// Runs `work` on the connection, between two transactions. `work` is told until when it may wait for a lock.
     pub(crate) async fn alone<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Connection) -> T + Send + 'static,
+        work: impl FnOnce(&mut Connection, Instant) -> T + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        let job = Job::Alone(Box::new(move |connection| {
-            let _ = reply.send(work(connection));
+        let job = Job::Alone(Box::new(move |connection, deadline| {
+            let _ = reply.send(work(connection, deadline));
         }));
         self.send(job).await?;
-        answer.await.map_err(|_| stopped())
+        answer.await.map_err(|_| self.stopped())
     }
 
     async fn send(&self, job: Job) -> Result<()> {
+        let deadline = deadline_after(self.busy_timeout);
         // The permit travels with the job and returns when the job is done.
         let room = Arc::clone(&self.room).acquire_owned().await?;
-        self.jobs.send(Queued { job, _room: room }).map_err(|_| stopped())
+        let queued = Queued {
+            job,
+            deadline,
+            _room: room,
+        };
+        let jobs = held(&self.jobs);
+        let sent = jobs.as_ref().map(|jobs| jobs.send(queued));
+        sent.and_then(std::result::Result::ok)
+            .ok_or_else(|| self.stopped())
+    }
+
+    /// Ends the thread after the jobs that were sent, and waits until it has closed the database. Blocks.
+    ///
+    /// Jobs that would have to wait for another process fail instead.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        held(&self.jobs).take();
+        let thread = held(&self.thread).take();
+        // A job that owns the last handle drops it on the thread itself, which then ends by itself.
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            // A panic of the thread has been reported to its callers.
+            let _ = thread.join();
+        }
+    }
+
+    fn stopped(&self) -> Error {
+        if self.closing.load(Ordering::Relaxed) {
+            closed()
+        } else {
+            Error::internal("the thread that writes the session database has stopped: open the store again")
+        }
     }
 }
 
-fn stopped() -> Error {
-    Error::internal("the thread that writes the session database has stopped: open the store again")
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Returns the error of a store that was closed.
+pub(crate) fn closed() -> Error {
+    Error::failed_precondition("the session store is closed: open it again")
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change is a single assignment.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Thread {
@@ -153,69 +220,124 @@ struct Thread {
     options: SqliteStoreOptions,
     memory: Arc<Mutex<Memory>>,
     watchers: Arc<Watchers>,
+    closing: Arc<AtomicBool>,
+    /// Jobs that arrived among saves and run after them.
+    alone: VecDeque<(Box<dyn FnOnce(&mut Connection, Instant) + Send>, Instant)>,
     /// The sizes of the last two transactions, and how long it took to make the last one durable.
     last_groups: [usize; 2],
     last_sync: Duration,
 }
 
 impl Thread {
-    /// Works until the last handle is dropped and the queue is empty.
+    /// Works until the last handle is dropped and the queue is empty, then closes the database.
     fn run(mut self, queue: &Receiver<Queued>) {
-        let mut next = queue.recv().ok();
-        while let Some(queued) = next.take() {
-            match queued.job {
-                Job::Grouped(work) => next = self.group(work, queue),
-                Job::Alone(work) => {
-                    // The caller learns of it from the dropped reply.
-                    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| work(&mut self.connection)));
-                }
+        while let Ok(queued) = queue.recv() {
+            let mut parts = Vec::new();
+            self.accept(queued, &mut parts);
+            if !parts.is_empty() {
+                self.gather(&mut parts, queue);
+                self.group(parts, queue);
             }
-            next = next.or_else(|| queue.recv().ok());
+            while let Some((work, deadline)) = self.alone.pop_front() {
+                // The caller learns of it from the dropped reply.
+                let _ = std::panic::catch_unwind(AssertUnwindSafe(|| work(&mut self.connection, deadline)));
+            }
+        }
+        // Another process that is using the database may be in the way; then its last connection empties the log.
+        let _ = empty_log(&self.connection);
+    }
+
+    fn accept(&mut self, queued: Queued, parts: &mut Vec<Part>) {
+        let Queued { job, deadline, _room } = queued;
+        match job {
+            Job::Grouped(work) => parts.push(Part {
+                work,
+                deadline,
+                _room,
+            }),
+            Job::Alone(work) => self.alone.push_back((work, deadline)),
         }
     }
 
-    /// Runs a transaction of this part and of those that arrive meanwhile. Returns the first job that cannot join it.
-    fn group(&mut self, first: Box<dyn Work>, queue: &Receiver<Queued>) -> Option<Queued> {
-        // Concurrent callers return together after a commit and come back together. Waiting a little for as many as last
-        // time lets them share the next one.
-        let mut arrivals = Arrivals {
-            queue,
-            expected: self.last_groups[0].max(self.last_groups[1]),
-            patience: (self.last_sync / 2).min(MAX_PATIENCE),
-            leftover: None,
+    /// Waits for the saves that probably follow, before the lock is taken.
+    ///
+    /// The callers of the last transactions were answered a moment ago, so the next saves of their sessions are likely to
+    /// arrive. Waiting for them, for a fraction of what making a transaction durable takes, is cheaper than another
+    /// transaction.
+    fn gather(&mut self, parts: &mut Vec<Part>, queue: &Receiver<Queued>) {
+        let expected = self.last_groups[0].max(self.last_groups[1]).min(MAX_GROUP);
+        let patience = (self.last_sync / 2).min(MAX_PATIENCE);
+        while parts.len() < expected && self.alone.is_empty() {
+            match queue.recv_timeout(patience) {
+                Ok(queued) => self.accept(queued, parts),
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Runs a transaction of these parts and of those that arrive meanwhile, and answers their callers.
+    fn group(&mut self, parts: Vec<Part>, queue: &Receiver<Queued>) {
+        let Some(mut parts) = self.begin(parts, queue) else {
+            return;
         };
-        let (mut group, mut outcomes) = (vec![first], Vec::new());
+        let mut outcomes = Vec::new();
         let changed = self
-            .transact(&mut group, &mut outcomes, &mut arrivals)
+            .transact(&mut parts, &mut outcomes, queue)
             .unwrap_or_else(|fault| {
                 // A part that failed by itself keeps its own error.
                 for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
                     *outcome = Err(fault.clone());
                 }
-                outcomes.resize(group.len(), Err(fault));
+                outcomes.resize(parts.len(), Err(fault));
                 Vec::new()
             });
-        self.last_groups = [group.len(), self.last_groups[0]];
-        // After the commit: a watcher that reads at once must find the new status.
+        self.last_groups = [parts.len(), self.last_groups[0]];
         self.watchers.notice(changed);
-        for (work, outcome) in group.into_iter().zip(outcomes) {
-            work.settle(outcome.map_err(|fault| fault.into_error(&self.options.path)));
+        for (part, outcome) in parts.into_iter().zip(outcomes) {
+            part.work
+                .settle(outcome.map_err(|fault| fault.into_error(&self.options.path)));
         }
-        arrivals.leftover
     }
 
-    /// Runs parts in one transaction until no more arrive. Records the outcome of each, and returns the changed rows.
+    /// Begins a transaction once no other process holds the write lock. Returns the parts that are still due.
+    ///
+    /// Meanwhile more saves arrive, and each is answered at its own deadline. A save is tried at least once, also if its
+    /// deadline passed while this process was stopped.
+    fn begin(&mut self, mut parts: Vec<Part>, queue: &Receiver<Queued>) -> Option<Vec<Part>> {
+        while !parts.is_empty() {
+            let begun = self.connection.prepare_cached("BEGIN IMMEDIATE");
+            let begun = begun.and_then(|mut begin| begin.execute([])).map_err(Fault::from);
+            let now = Instant::now();
+            let (fault, failed): (Fault, Vec<Part>) = match begun {
+                Ok(_) => return Some(parts),
+                Err(fault) if fault.is_busy() => {
+                    let closing = self.closing.load(Ordering::Relaxed);
+                    let is_over = |part: &mut Part| closing || part.deadline <= now;
+                    (fault, parts.extract_if(.., is_over).collect())
+                }
+                Err(fault) => (fault, std::mem::take(&mut parts)),
+            };
+            if !failed.is_empty() {
+                let error = fault.into_error(&self.options.path);
+                for part in failed {
+                    part.work.settle(Err(error.clone()));
+                }
+            }
+            while let Ok(queued) = queue.try_recv() {
+                self.accept(queued, &mut parts);
+            }
+        }
+        None
+    }
+
+    /// Runs parts in the open transaction until no more are there. Records the outcome of each, and returns the changed rows.
     fn transact(
         &mut self,
-        group: &mut Vec<Box<dyn Work>>,
+        parts: &mut Vec<Part>,
         outcomes: &mut Vec<Outcome<()>>,
-        arrivals: &mut Arrivals<'_>,
+        queue: &Receiver<Queued>,
     ) -> Outcome<Vec<Key>> {
         let db = &self.connection;
-        // `IMMEDIATE` takes the write lock at the start. A transaction that took it later could fail in its middle.
-        retry(self.options.busy_timeout, || {
-            Ok(db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?)
-        })?;
         let transaction = Open(db);
         let reading = Reading {
             db,
@@ -227,15 +349,29 @@ impl Thread {
             encoder: &mut self.encoder,
             changed: Vec::new(),
         };
-        while let Some(work) = group.get_mut(outcomes.len()) {
-            let outcome = savepoint(&mut writing, work.as_mut());
+        while let Some(part) = parts.get_mut(outcomes.len()) {
+            let outcome = savepoint(&mut writing, part.work.as_mut());
             // Some failures, such as a full disk, make SQLite roll back the whole transaction.
             if db.is_autocommit() {
                 let fault = outcome.err();
                 return Err(fault.unwrap_or_else(|| Fault::damaged("the transaction ended by itself")));
             }
             outcomes.push(outcome);
-            group.extend(arrivals.next(group.len()));
+            // Saves that are there already join without a wait: other processes wait for this transaction.
+            if outcomes.len() == parts.len()
+                && parts.len() < MAX_GROUP
+                && self.alone.is_empty()
+                && let Ok(Queued { job, deadline, _room }) = queue.try_recv()
+            {
+                match job {
+                    Job::Grouped(work) => parts.push(Part {
+                        work,
+                        deadline,
+                        _room,
+                    }),
+                    Job::Alone(work) => self.alone.push_back((work, deadline)),
+                }
+            }
         }
         let start = Instant::now();
         transaction.commit()?;
@@ -243,41 +379,6 @@ impl Thread {
         let Writing { reading, changed, .. } = writing;
         reading.cache.publish();
         Ok(changed)
-    }
-}
-
-/// The saves that may still join an open transaction.
-///
-/// The callers of the last transactions were answered a moment ago, so the next saves of their sessions are likely to
-/// arrive. Waiting for them, for a fraction of what making a transaction durable takes, is cheaper than another transaction.
-struct Arrivals<'a> {
-    queue: &'a Receiver<Queued>,
-    expected: usize,
-    patience: Duration,
-    leftover: Option<Queued>,
-}
-
-impl Arrivals<'_> {
-    /// Returns the next part for a transaction of this size; `None` if it is time to commit.
-    fn next(&mut self, size: usize) -> Option<Box<dyn Work>> {
-        if size >= MAX_GROUP || self.leftover.is_some() {
-            return None;
-        }
-        let patience = if size < self.expected {
-            self.patience
-        } else {
-            Duration::ZERO
-        };
-        match self.queue.recv_timeout(patience).ok()? {
-            Queued {
-                job: Job::Grouped(work),
-                ..
-            } => Some(work),
-            other => {
-                self.leftover = Some(other);
-                None
-            }
-        }
     }
 }
 

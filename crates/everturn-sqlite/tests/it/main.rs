@@ -4,12 +4,14 @@
 
 mod atomic_saves;
 mod behaves_like_the_memory_store;
+mod closing;
 mod contract;
 mod crashes;
 mod damaged_rows;
 mod deleting_for_good;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
+mod held_lock;
 mod journals;
 mod latest_of_a_session;
 mod listing;
