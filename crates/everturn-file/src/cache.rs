@@ -38,7 +38,11 @@ impl<T> Cache<T> {
         if let Some(known) = version.and_then(|version| self.known(path, version)) {
             return Ok(known.content);
         }
-        let content = disk.read(path)?;
+        let content = match disk.read(path) {
+            // A pipe, a device or a file beyond any bound is of another kind.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+            content => content?,
+        };
         let content = content.and_then(|content| parse(path, &content)).map(Arc::new);
         match version {
             Some(version) => self.keep(

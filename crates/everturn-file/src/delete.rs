@@ -1,49 +1,82 @@
 //! Deleting rows for good.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use everturn_agent::SnapshotId;
 use everturn_agent::store::Deletion;
+use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::Result;
 
-use crate::files::Files;
-use crate::journal::Journals;
+use crate::files::{Files, Lock};
 
 impl Files {
-    /// Deletes rows, and a deleted session's journals with them. Returns the ids of the rows that existed.
-    pub(crate) fn delete(&self, deletion: Deletion, journals: &Journals) -> Result<Vec<SnapshotId>> {
-        let ids = match deletion {
-            Deletion::Snapshots(ids) => ids,
+    /// Returns the ids of the rows to delete.
+    pub(crate) fn to_delete(&self, deletion: Deletion) -> Result<Vec<SnapshotId>> {
+        match deletion {
+            Deletion::Snapshots(ids) => Ok(ids),
             Deletion::Session(session) => {
-                journals.delete_session(self, &session)?;
                 let headers = self.headers(&session)?;
-                headers.iter().map(|header| header.snapshot_id.clone()).collect()
+                let mut ids: Vec<_> = headers.iter().map(|header| header.snapshot_id.clone()).collect();
+                // Names a row that is missing or damaged and so has no header.
+                let pointed = self.pointer(&session)?.map(|pointer| pointer.current_snapshot_id);
+                ids.extend(pointed.filter(|pointed| !ids.contains(pointed)));
+                Ok(ids)
             }
-        };
-        self.delete_rows(&ids)
+        }
     }
 
-    /// Deletes rows and the pointers that name them.
-    fn delete_rows(&self, ids: &[SnapshotId]) -> Result<Vec<SnapshotId>> {
-        self.disk.create_folder(&self.folder.pointers())?;
-        let _lock = self.lock()?;
-        let mut deleted = Vec::new();
+    /// Deletes rows and the pointers that name them. Returns the ids of the rows that existed.
+    pub(crate) fn delete_rows(&self, ids: &[SnapshotId], lock: &Lock) -> Result<Vec<SnapshotId>> {
+        let (mut existing, mut sessions) = (Vec::new(), BTreeSet::new());
         for id in ids {
             let path = self.folder.row(id)?;
-            let Some(header) = self.header_in(&path)? else {
-                continue;
+            let session = match self.header_in(&path)? {
+                Some(header) => header.session_id.clone(),
+                None => self.session_pointing_at(id)?,
             };
-            self.remove(&path)?;
-            self.unmark(id);
-            deleted.push(id.clone());
-            if let Some(session) = &header.session_id
-                && self.pointer(session)?.as_ref() == Some(id)
-            {
+            if self.exists(&path)? {
+                existing.push((id.clone(), path));
+            }
+            sessions.extend(session);
+        }
+        // A pointer without its row would say that the row was lost.
+        for session in &sessions {
+            let pointer = self.pointer(session)?;
+            if pointer.is_some_and(|pointer| ids.contains(&pointer.current_snapshot_id)) {
                 self.disk.remove(&self.folder.pointer(session)?)?;
             }
         }
+        self.disk.sync_folder(&self.folder.pointers())?;
+        for (id, path) in &existing {
+            self.remove(path)?;
+            self.unmark(id);
+        }
         self.disk.sync_folder(self.folder.path())?;
-        Ok(deleted)
+        for session in &sessions {
+            // If the pointer cannot be written, the next look-up scans.
+            let _ = self.tip(session, lock);
+        }
+        Ok(existing.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// Returns whether there is a file of that name, whatever is in it.
+    fn exists(&self, path: &Path) -> Result<bool> {
+        match self.disk.read(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Ok(true),
+            content => Ok(content?.is_some()),
+        }
+    }
+
+    /// Returns the session whose pointer names a row that cannot be read.
+    fn session_pointing_at(&self, id: &SnapshotId) -> Result<Option<SessionId>> {
+        for path in self.disk.list(&self.folder.pointers())? {
+            let pointer = self.pointer_in(&path)?;
+            if pointer.is_some_and(|pointer| pointer.current_snapshot_id == *id) {
+                let session = path.file_stem().and_then(|name| name.to_str());
+                return Ok(session.map(SessionId::from));
+            }
+        }
+        Ok(None)
     }
 
     /// Removes the file of a row.

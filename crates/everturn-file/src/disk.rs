@@ -4,19 +4,25 @@
 //! yet forced to the device, and look at what is left.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::version::Version;
 
-/// The file operations that a store uses. All methods block.
+/// The greatest length of a file, in bytes, that a store reads or writes: 256 MiB.
+pub const MAX_FILE: u64 = 256 * 1024 * 1024;
+
+/// The file operations that a store uses. All methods block, but none waits for another process.
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Creates a folder and those above it, readable by their owner only, and forces their names to the device.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
     /// Returns the content of a file; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] for anything but a regular file of at most [`MAX_FILE`] bytes, which is not opened.
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
 
     /// Returns the version of a file, if it can be told without reading the file.
@@ -58,8 +64,9 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Lists the subfolders of a folder; empty if the folder does not exist.
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Waits for the exclusive lock behind a path, across processes, and holds it until the guard is dropped.
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>>;
+    /// Takes the exclusive lock behind a path, across processes, and holds it until the guard is dropped. Returns `None` at
+    /// once if another holds it.
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send>>>;
 }
 
 /// The operating system's file system.
@@ -87,7 +94,17 @@ impl Disk for RealDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        match fs::read(path) {
+        let content = || {
+            // Opening a pipe would wait for its writer.
+            check_kind(&fs::metadata(path)?)?;
+            let mut content = Vec::new();
+            File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut content)?;
+            if content.len() as u64 > MAX_FILE {
+                return Err(too_large());
+            }
+            Ok(content)
+        };
+        match content() {
             Ok(content) => Ok(Some(content)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -155,16 +172,54 @@ impl Disk for RealDisk {
         entries(path, fs::FileType::is_dir)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send>>> {
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .open(path)?;
         // Released when the file is closed, also by the death of the process.
-        file.lock()?;
-        Ok(Box::new(file))
+        match file.try_lock() {
+            // Whoever comes next locks the file of that name, so a file that was removed or replaced excludes nobody.
+            Ok(()) if is_same_file(&file.metadata()?, fs::metadata(path).ok().as_ref()) => {
+                Ok(Some(Box::new(file)))
+            }
+            Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
+}
+
+#[cfg(unix)]
+fn is_same_file(locked: &fs::Metadata, named: Option<&fs::Metadata>) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    named.is_some_and(|named| (locked.dev(), locked.ino()) == (named.dev(), named.ino()))
+}
+
+#[cfg(not(unix))]
+fn is_same_file(_: &fs::Metadata, named: Option<&fs::Metadata>) -> bool {
+    named.is_some()
+}
+
+fn check_kind(file: &fs::Metadata) -> io::Result<()> {
+    if !file.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is not a regular file",
+        ));
+    }
+    if file.len() > MAX_FILE {
+        return Err(too_large());
+    }
+    Ok(())
+}
+
+fn too_large() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("it is larger than {MAX_FILE} bytes"),
+    )
 }
 
 /// Lists the entries of a folder that are of the wanted kind; empty if the folder does not exist.

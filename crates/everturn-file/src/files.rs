@@ -12,6 +12,7 @@ use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::layout::Folder;
 use crate::row::Header;
+use crate::threads::Threads;
 
 /// The files of one scope.
 #[derive(Debug, Clone)]
@@ -20,18 +21,32 @@ pub(crate) struct Files {
     pub(crate) scope: Scope,
     pub(crate) folder: Folder,
     pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) max_chain: Option<usize>,
     pub(crate) headers: Cache<Header>,
     pub(crate) queues: Queues,
+    pub(crate) threads: Threads,
 }
 
 impl Files {
-    /// Waits for the scope's lock, which excludes the writers of all processes.
-    pub(crate) fn lock(&self) -> io::Result<Lock> {
-        let place = self.queues.of(&self.folder).blocking_lock_owned();
-        Ok(Lock {
-            _file: self.disk.lock(&self.folder.lock())?,
-            _place: place,
+    /// Takes the scope's lock if nobody holds it or waits for it.
+    pub(crate) fn lock_if_free(&self) -> io::Result<Option<Lock>> {
+        match self.queues.of(&self.folder).try_lock_owned() {
+            Ok(place) => Ok(self.lock_from(place)?.ok()),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Takes the scope's lock, which excludes the writers of all processes, unless another process holds it. The place in
+    /// the queue of this process is then given back.
+    pub(crate) fn lock_from(
+        &self,
+        place: OwnedMutexGuard<()>,
+    ) -> io::Result<std::result::Result<Lock, OwnedMutexGuard<()>>> {
+        Ok(match self.disk.try_lock(&self.folder.lock())? {
+            Some(file) => Ok(Lock {
+                _file: file,
+                _place: place,
+            }),
+            None => Err(place),
         })
     }
 }
@@ -46,13 +61,13 @@ pub(crate) struct Lock {
 /// One queue per folder, in which the writers of this process wait for each other before one of them waits for other
 /// processes. Shared by all handles of a store.
 ///
-/// The lock file excludes threads too, but releasing it wakes all waiting threads and lets chance decide between them. A
-/// queue is first come, first served.
+/// The lock file excludes threads too, but lets chance decide between those that wait. A queue is first come, first served,
+/// so whoever has waited longest is served first.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Queues(Arc<Mutex<HashMap<Folder, Weak<Queue<()>>>>>);
 
 impl Queues {
-    fn of(&self, folder: &Folder) -> Arc<Queue<()>> {
+    pub(crate) fn of(&self, folder: &Folder) -> Arc<Queue<()>> {
         let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = queues.get(folder).and_then(Weak::upgrade) {
             return queue;

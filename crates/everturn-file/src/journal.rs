@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;
@@ -19,8 +20,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::FileStore;
+use crate::checksum::Seal;
 use crate::disk::Disk;
-use crate::files::Files;
+use crate::files::{Files, Lock};
 use crate::layout::hashed_name;
 use crate::options::FileStoreOptions;
 use crate::write::{Staged, encode, temporary_name};
@@ -62,42 +64,64 @@ impl Journals {
             .join(self.prefix(key.session()) + &hashed_name([key.turn()]))
     }
 
-    fn append(
-        &self,
-        files: &Files,
-        key: &JournalKey,
-        record: &JournalRecord,
-        guard: Option<&JournalGuard>,
-    ) -> Result<()> {
+    /// Writes a record to the device under a temporary name, and creates the journal's folder.
+    fn stage(&self, files: &Files, key: &JournalKey, record: &JournalRecord) -> Result<Staged> {
         self.disk.create_folder(files.folder.path())?;
         self.disk.create_folder(&self.folder)?;
-        let name = format!("{:012}.json", record.sequence);
         let written = Written {
             session_id: key.session().clone(),
             added_at: Timestamp::now(),
             body: record.body.clone(),
         };
         let folder = self.of_turn(key);
-        let path = folder.join(&name);
-        // Staged beside the journal's folder, which may not exist yet.
-        let staged = Staged::beside(&self.disk, &folder.with_extension(&name), &encode(&written)?)?;
+        if self.disk.list(&folder)?.is_empty() {
+            self.create(&folder)?;
+        }
+        // Staged beside the journal's folder, which is renamed when the journal is dropped.
+        Staged::beside(
+            &self.disk,
+            &folder.with_extension(name_of(record)),
+            &encode(&written)?,
+        )
+    }
 
-        let lock = files.lock()?;
+    /// Creates the folder of a journal, whose name is then on the device.
+    fn create(&self, folder: &Path) -> Result<()> {
+        self.disk.create_folder(folder)?;
+        if let Some(root) = self.folder.parent() {
+            self.disk.sync_folder(root)?;
+        }
+        Ok(self.disk.sync_folder(&self.folder)?)
+    }
+
+    /// Gives a staged record its name.
+    fn append(
+        &self,
+        files: &Files,
+        key: &JournalKey,
+        record: &JournalRecord,
+        staged: Staged,
+        guard: Option<&JournalGuard>,
+        lock: Lock,
+    ) -> Result<()> {
+        let folder = self.of_turn(key);
+        let path = folder.join(name_of(record));
         if let Some(guard) = guard {
             let reserved = files.read(&guard.reserved, Detail::Metadata)?;
             let found = match &guard.precondition {
                 Precondition::None => None,
                 _ if reserved.is_some() => None,
-                precondition => files.found(key.session(), precondition, &guard.reserved)?,
+                precondition => files.found(key.session(), precondition, &guard.reserved, &lock)?,
             };
-            guard.check(key.session(), reserved.as_ref(), found.as_ref())?;
+            if let Err(refusal) = guard.check(key.session(), reserved.as_ref(), found.as_ref()) {
+                // Removed only if no record is in it.
+                let _ = self.disk.remove_folder(&folder);
+                return Err(refusal);
+            }
         }
         if self.disk.list(&folder)?.is_empty() {
+            // The journal may have been dropped since its folder was created.
             self.disk.create_folder(&folder)?;
-            if let Some(root) = self.folder.parent() {
-                self.disk.sync_folder(root)?;
-            }
-            self.disk.sync_folder(&self.folder)?;
         }
         if self.disk.read(&path)?.is_some() {
             return Err(record_taken(key, record.sequence));
@@ -124,15 +148,23 @@ impl Journals {
     }
 
     fn record(&self, path: &Path) -> Result<Option<Written>> {
-        let Some(content) = self.disk.read(path)? else {
-            return Ok(None);
-        };
-        let record = serde_json::from_slice(&content).map_err(|error| {
+        let damaged = |why: &dyn std::fmt::Display| {
             Error::data_loss(format!(
-                "'{}' is not a record of a journal: {error}",
+                "'{}' is not a record of a journal: {why}; restore it from a backup",
                 path.display()
             ))
+        };
+        let content = self.disk.read(path).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => damaged(&error),
+            _ => error.into(),
         })?;
+        let Some(content) = content else {
+            return Ok(None);
+        };
+        if Seal::of(&content) == Seal::Broken {
+            return Err(damaged(&"its content is not what its checksum says"));
+        }
+        let record = serde_json::from_slice(&content).map_err(|error| damaged(&error))?;
         Ok(Some(record))
     }
 
@@ -168,7 +200,7 @@ impl Journals {
     }
 
     /// Deletes the journals of a session.
-    pub(crate) fn delete_session(&self, files: &Files, session: &SessionId) -> Result<()> {
+    pub(crate) fn delete_session(&self, session: &SessionId, lock: Lock) -> Result<()> {
         let prefix = self.prefix(session);
         let is_own = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
@@ -179,11 +211,6 @@ impl Journals {
         }
         let mut own = self.disk.folders(&self.folder)?;
         own.retain(is_own);
-        if own.is_empty() {
-            return Ok(());
-        }
-        self.disk.create_folder(files.folder.path())?;
-        let lock = files.lock()?;
         let dropped = own.iter().map(|folder| self.drop_journal(folder));
         let dropped = dropped.collect::<Result<Vec<_>>>()?;
         drop(lock);
@@ -216,6 +243,11 @@ impl Journals {
     }
 }
 
+/// Returns the name of a record's file.
+fn name_of(record: &JournalRecord) -> String {
+    format!("{:012}.json", record.sequence)
+}
+
 /// Returns whether a folder is a dropped journal whose removal a crash interrupted.
 fn is_dropped(folder: &Path) -> bool {
     folder.extension().is_some_and(|extension| extension == "tmp")
@@ -230,35 +262,51 @@ impl Journal for FileStore {
         record: JournalRecord,
         guard: Option<&JournalGuard>,
     ) -> Result<()> {
+        let asked = Instant::now();
         let (journals, key, guard) = (Journals::of(&self.options, scope), key.clone(), guard.cloned());
-        self.on_files(scope, move |files| {
-            journals.append(&files, &key, &record, guard.as_ref())
+        let files = self.files(scope)?;
+        let work = move || {
+            let staged = journals.stage(&files, &key, &record)?;
+            Ok((journals, key, record, staged))
+        };
+        let (journals, key, record, staged) = self.prepare(scope, asked, work).await?;
+        self.under_lock(scope, asked, move |files, lock| {
+            journals.append(files, &key, &record, staged, guard.as_ref(), lock)
         })
         .await
     }
 
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
         let (journals, key) = (Journals::of(&self.options, scope), key.clone());
-        self.on_files(scope, move |_| journals.read(&key)).await
+        self.threads.read(move || journals.read(&key)).await
     }
 
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
-        let (journals, key) = (Journals::of(&self.options, scope), key.clone());
-        self.on_files(scope, move |files| {
-            let folder = journals.of_turn(&key);
-            if journals.disk.list(&folder)?.is_empty() {
-                return Ok(());
-            }
-            let lock = files.lock()?;
-            let dropped = journals.drop_journal(&folder)?;
-            drop(lock);
-            journals.remove(&dropped)
-        })
-        .await
+        self.clear_journal(scope, key, Instant::now()).await
     }
 
     async fn sweep(&self, before: Timestamp) -> Result<u64> {
         let journals = Journals::of(&self.options, &Scope::default());
-        tokio::task::spawn_blocking(move || journals.sweep(before)).await?
+        self.threads.write(move || journals.sweep(before)).await
+    }
+}
+
+impl FileStore {
+    /// Drops a journal, by the deadline of an operation that was asked for at that moment.
+    pub(crate) async fn clear_journal(&self, scope: &Scope, key: &JournalKey, asked: Instant) -> Result<()> {
+        let (journals, key) = (Journals::of(&self.options, scope), key.clone());
+        let look = move || {
+            let is_empty = journals.disk.list(&journals.of_turn(&key))?.is_empty();
+            Ok((!is_empty).then_some((journals, key)))
+        };
+        let Some((journals, key)) = self.threads.read(look).await? else {
+            return Ok(());
+        };
+        self.under_lock(scope, asked, move |_, lock| {
+            let dropped = journals.drop_journal(&journals.of_turn(&key))?;
+            drop(lock);
+            journals.remove(&dropped)
+        })
+        .await
     }
 }

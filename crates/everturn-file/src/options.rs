@@ -12,6 +12,9 @@ use crate::disk::{Disk, RealDisk};
 /// The default interval at which files are polled for changes made by other processes.
 const DEFAULT_POLL: Duration = Duration::from_secs(2);
 
+/// The default time that a save waits for another process.
+const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The settings of a [`FileStore`].
 ///
 /// ```no_run
@@ -28,6 +31,7 @@ pub struct FileStoreOptions {
     pub(crate) root: PathBuf,
     pub(crate) max_chain: Option<usize>,
     pub(crate) poll: Option<Duration>,
+    pub(crate) busy_timeout: Duration,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
@@ -37,6 +41,7 @@ impl FileStoreOptions {
             root: root.to_owned(),
             max_chain: None,
             poll: Some(DEFAULT_POLL),
+            busy_timeout: DEFAULT_BUSY_TIMEOUT,
             disk: Arc::new(RealDisk),
         }
     }
@@ -57,6 +62,13 @@ impl FileStoreOptions {
     /// Turns polling off: watchers hear only of changes made in this process.
     pub fn without_polling(mut self) -> Self {
         self.poll = None;
+        self
+    }
+
+    /// Sets how long a save waits for another process that holds the lock, from the moment it is asked for, before it fails
+    /// with `UNAVAILABLE`; 10 s by default. Reads do not wait.
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
         self
     }
 

@@ -51,9 +51,17 @@ impl Files {
         let _ = self.disk.remove(&path(&self.root, &self.scope, id));
     }
 
-    /// Removes a marker if its row is not pending. Takes the lock, so that no save of the row is under way.
+    /// Returns whether a row has a marker.
+    pub(crate) fn is_marked(&self, id: &SnapshotId) -> Result<bool> {
+        Ok(self.disk.read(&path(&self.root, &self.scope, id))?.is_some())
+    }
+
+    /// Removes a marker if its row is not pending. Needs the lock, so that no save of the row is under way; if the lock is
+    /// not free, the marker is left for the next reader.
     pub(crate) fn unmark_stale(&self, id: &SnapshotId) -> Result<()> {
-        let _lock = self.lock()?;
+        let Some(_lock) = self.lock_if_free()? else {
+            return Ok(());
+        };
         let pending = self
             .header(id)?
             .is_some_and(|row| row.status == SnapshotStatus::Pending);

@@ -1,92 +1,160 @@
 //! Reading rows, their headers and the pointers to tips.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everturn_agent::store::{Detail, Precondition};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
-use everturn_core::Result;
+use everturn_core::{Error, Result, Status};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::files::Files;
+use crate::checksum::Seal;
+use crate::files::{Files, Lock};
 use crate::row::{self, Header};
 
+/// How often a reader starts over because the session changed while it was read.
+const ATTEMPTS: usize = 16;
+
 /// The file that names a session's tip.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Pointer {
-    current_snapshot_id: SnapshotId,
+pub(crate) struct Pointer {
+    pub(crate) current_snapshot_id: SnapshotId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    current_created_at: Option<Timestamp>,
+    pub(crate) current_created_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    updated_at: Option<Timestamp>,
+    pub(crate) updated_at: Option<Timestamp>,
+    /// The name of the file that becomes the row, or an empty one if the row was there before the pointer.
+    ///
+    /// While that file exists, the save has not ended. Afterwards the row exists until it is deleted, and the pointer before
+    /// it; so a row that is missing then was lost. Other runtimes leave this out and promise nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) staged_as: Option<String>,
 }
+
+/// Where the pointer of a session leads.
+enum Pointed<T> {
+    /// To the session's tip.
+    Tip(T),
+    /// Nowhere: there is no pointer, its save has not ended, its row is orphaned, or it is another runtime's and stale.
+    Nowhere,
+    /// To a row that was there and is missing or damaged.
+    Lost(Error),
+}
+
+/// A row that a pointer leads to, with its session and whether it is orphaned.
+type Target<T> = (T, Option<SessionId>, bool);
 
 impl Files {
     /// Reads the row of an id.
     pub(crate) fn read(&self, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
         let path = self.folder.row(id)?;
-        let content = self.disk.read(&path)?;
-        content
-            .map(|content| row::parse(&path, &content, detail))
-            .transpose()
-    }
-
-    /// Reads the session's tip, for callers that do not hold the lock.
-    ///
-    /// A pointer that names no kept row of the session may belong to a save that is under way. It is therefore checked again,
-    /// and repaired, only under the lock: a reader that repaired it earlier would hide the new row from the next writer.
-    pub(crate) fn latest(&self, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
-        let pointer = self.pointer(session)?;
-        if let Some(id) = &pointer
-            && let Some(row) = self.read(id, detail)?
-            && row.session_id.as_ref() == Some(session)
-            && !row.orphaned
-        {
-            return Ok(Some(row));
-        }
-        // Fills the cache of headers before the lock is taken, so that writers wait less.
-        let seen = self.greatest(session)?;
-        if pointer.is_none() && seen.is_none() {
+        let Some(content) = self.content(&path)? else {
             return Ok(None);
-        }
-        let read = |latest: Option<Arc<Header>>| {
-            latest.map_or(Ok(None), |latest| self.read(&latest.snapshot_id, detail))
         };
-        match self.lock() {
-            Ok(_lock) => read(self.tip(session)?),
-            // There is no folder yet, or it is read-only.
-            Err(_) => read(seen),
+        let row = row::parse(&path, &content, detail)?;
+        if row.snapshot_id != *id {
+            let other = format!("it holds snapshot '{}' instead of '{id}'", row.snapshot_id);
+            return Err(row::damaged(&path, other));
         }
+        Ok(Some(row))
     }
 
-    /// Returns the header of the session's tip, for callers that hold the lock. A pointer that does not name the tip is
-    /// repaired.
-    pub(crate) fn tip(&self, session: &SessionId) -> Result<Option<Arc<Header>>> {
-        if let Some(id) = self.pointer(session)?
-            && let Some(row) = self.header(&id)?
-            && row.session_id.as_ref() == Some(session)
-            && !row.orphaned
-        {
-            return Ok(Some(row));
+    /// Returns the content of a row's file.
+    ///
+    /// # Errors
+    /// `DATA_LOSS` if it is not a file that can be a row's.
+    pub(crate) fn content(&self, path: &Path) -> Result<Option<Vec<u8>>> {
+        self.disk.read(path).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => row::damaged(path, error),
+            _ => error.into(),
+        })
+    }
+
+    /// Reads the session's tip, for callers that do not hold the lock and do not wait for it.
+    ///
+    /// A pointer whose save has not ended is left alone: a reader that repaired it would hide the new row from the next
+    /// writer. Other stale pointers are repaired if the lock is free.
+    pub(crate) fn latest(&self, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
+        for attempt in 0..ATTEMPTS {
+            let pointer = self.pointer(session)?;
+            let target = |id: &SnapshotId| {
+                let row = self.read(id, detail)?;
+                Ok(row.map(|row| (row.clone(), row.session_id, row.orphaned)))
+            };
+            match self.follow(session, pointer.as_ref(), target)? {
+                Pointed::Tip(row) => return Ok(Some(row)),
+                // A save or a deletion may be under way; then the next attempt finds something else.
+                Pointed::Lost(error) if attempt > 1 && self.pointer(session)? == pointer => {
+                    return Err(error);
+                }
+                Pointed::Lost(_) => continue,
+                Pointed::Nowhere => {}
+            }
+            let seen = self.greatest(session)?;
+            if pointer.is_none() && seen.is_none() {
+                return Ok(None);
+            }
+            // There may be no folder yet, or it is read-only: then nothing is repaired.
+            let lock = self.lock_if_free().ok().flatten();
+            let tip = match &lock {
+                Some(lock) => self.tip(session, lock)?,
+                None if self.pointer(session)? != pointer => continue,
+                None => seen,
+            };
+            let Some(tip) = tip else {
+                return Ok(None);
+            };
+            if let Some(row) = self.read(&tip.snapshot_id, detail)? {
+                return Ok(Some(row));
+            }
+        }
+        Err(Error::unavailable(format!(
+            "session '{session}' changed whenever it was read: retry"
+        )))
+    }
+
+    /// Returns the header of the session's tip. A pointer that does not name the tip is repaired.
+    ///
+    /// # Errors
+    /// `DATA_LOSS` if the tip is missing or damaged.
+    pub(crate) fn tip(&self, session: &SessionId, _lock: &Lock) -> Result<Option<Arc<Header>>> {
+        let pointer = self.pointer(session)?;
+        let target = |id: &SnapshotId| {
+            let row = self.header(id)?;
+            Ok(row.map(|row| (Arc::clone(&row), row.session_id.clone(), row.orphaned)))
+        };
+        match self.follow(session, pointer.as_ref(), target)? {
+            Pointed::Tip(row) => return Ok(Some(row)),
+            Pointed::Lost(error) => return Err(error),
+            Pointed::Nowhere => {}
         }
         let greatest = self.greatest(session)?;
-        if let Some(greatest) = &greatest {
-            // A pointer only saves a scan: if it cannot be repaired, the next reader scans again.
-            let _ = self.point(session, &greatest.snapshot_id, greatest.created_at);
+        let repaired = match &greatest {
+            Some(greatest) => self.repair(session, greatest),
+            None => self.unpoint(session, pointer.as_ref()),
+        };
+        // A pointer only saves a scan: if it cannot be repaired, the next reader scans again.
+        if repaired.is_ok()
+            && let Some(staged) = pointer.as_ref().and_then(|pointer| self.staged(pointer))
+        {
+            // The process that wrote it is dead, and no pointer names it any more.
+            let _ = self.disk.remove(&staged);
         }
         Ok(greatest)
     }
 
-    /// Returns the row that a precondition asks for, for callers that hold the lock. `written` is the row that they write.
+    /// Returns the row that a precondition asks for. `written` is the row that the caller writes.
     pub(crate) fn found(
         &self,
         session: &SessionId,
         precondition: &Precondition,
         written: &SnapshotId,
+        lock: &Lock,
     ) -> Result<Option<SnapshotId>> {
-        let Some(tip) = self.tip(session)? else {
+        let Some(tip) = self.tip(session, lock)? else {
             return Ok(None);
         };
         let continued = match precondition {
@@ -120,13 +188,64 @@ impl Files {
         Ok(successor.or(continued).map(|header| header.snapshot_id.clone()))
     }
 
-    /// Returns the id in the session's pointer, unless no row can have that id.
-    pub(crate) fn pointer(&self, session: &SessionId) -> Result<Option<SnapshotId>> {
-        let content = self.disk.read(&self.folder.pointer(session)?)?;
-        // A pointer that cannot be parsed is as good as none.
-        let pointer: Option<Pointer> = content.and_then(|content| serde_json::from_slice(&content).ok());
-        let id = pointer.map(|pointer| pointer.current_snapshot_id);
-        Ok(id.filter(|id| self.folder.row(id).is_ok()))
+    fn follow<T>(
+        &self,
+        session: &SessionId,
+        pointer: Option<&Pointer>,
+        target: impl FnOnce(&SnapshotId) -> Result<Option<Target<T>>>,
+    ) -> Result<Pointed<T>> {
+        let Some(pointer) = pointer else {
+            return Ok(Pointed::Nowhere);
+        };
+        let id = &pointer.current_snapshot_id;
+        let lost = |why: String| {
+            Ok(Pointed::Lost(Error::data_loss(format!(
+                "session '{session}' has lost its latest snapshot '{id}': {why}; restore the file from a backup, or delete \
+                 the snapshot to continue from the one before"
+            ))))
+        };
+        match target(id) {
+            Ok(Some((row, of, orphaned))) if of.as_ref() == Some(session) => Ok(if orphaned {
+                Pointed::Nowhere
+            } else {
+                Pointed::Tip(row)
+            }),
+            Err(error) if error.status() == Status::DataLoss => lost(error.message().to_owned()),
+            Err(error) => Err(error),
+            Ok(_) if pointer.staged_as.is_none() => Ok(Pointed::Nowhere),
+            Ok(Some((_, of, _))) => {
+                let of = of.map_or_else(|| "no session".to_owned(), |of| format!("session '{of}'"));
+                lost(format!("its file belongs to {of}"))
+            }
+            Ok(None) => match self.staged(pointer) {
+                Some(staged) if self.disk.read(&staged)?.is_some() => Ok(Pointed::Nowhere),
+                _ => lost(format!("'{}' is missing", self.folder.row(id)?.display())),
+            },
+        }
+    }
+
+    /// Returns the file that the save of a pointer turns into the row.
+    fn staged(&self, pointer: &Pointer) -> Option<PathBuf> {
+        let name = pointer.staged_as.as_deref().filter(|name| !name.is_empty())?;
+        // A name that leads elsewhere is not one of ours.
+        let is_name = Path::new(name).file_name() == Some(name.as_ref());
+        is_name.then(|| self.folder.path().join(name))
+    }
+
+    /// Returns the session's pointer, unless no row can have the id in it.
+    pub(crate) fn pointer(&self, session: &SessionId) -> Result<Option<Pointer>> {
+        let pointer = self.pointer_in(&self.folder.pointer(session)?)?;
+        Ok(pointer.filter(|pointer| self.folder.row(&pointer.current_snapshot_id).is_ok()))
+    }
+
+    /// Returns the pointer in a file. One that is damaged is as good as none: the tip is then found by scanning.
+    pub(crate) fn pointer_in(&self, path: &Path) -> Result<Option<Pointer>> {
+        let content = match self.disk.read(path) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+            content => content?,
+        };
+        let whole = content.filter(|content| Seal::of(content) != Seal::Broken);
+        Ok(whole.and_then(|content| serde_json::from_slice(&content).ok()))
     }
 
     /// Returns the header of the session's last row that is not orphaned, by scanning.
@@ -168,12 +287,24 @@ impl Files {
         Ok(self.headers.read(&*self.disk, path, parse)?)
     }
 
-    /// Points the session at a row.
-    pub(crate) fn point(&self, session: &SessionId, id: &SnapshotId, created_at: Timestamp) -> Result<()> {
+    /// Removes the pointer of a session that has no tip.
+    fn unpoint(&self, session: &SessionId, pointer: Option<&Pointer>) -> Result<()> {
+        if pointer.is_some() {
+            self.disk.remove(&self.folder.pointer(session)?)?;
+            self.disk.sync_folder(&self.folder.pointers())?;
+        }
+        Ok(())
+    }
+
+    /// Points the session at a row that exists.
+    fn repair(&self, session: &SessionId, row: &Header) -> Result<()> {
+        // The row's name must be on the device before the pointer says that the row exists.
+        self.disk.sync_folder(self.folder.path())?;
         let pointer = Pointer {
-            current_snapshot_id: id.clone(),
-            current_created_at: Some(created_at),
+            current_snapshot_id: row.snapshot_id.clone(),
+            current_created_at: Some(row.created_at),
             updated_at: Some(Timestamp::now()),
+            staged_as: Some(String::new()),
         };
         self.put(&self.folder.pointer(session)?, &pointer)
     }

@@ -11,15 +11,26 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::checksum::Seal;
 use crate::layout::Folder;
 
 /// Parses the content of a row's file. With [`Detail::Metadata`] the conversation is scanned but no message is built.
 ///
 /// # Errors
-/// `DATA_LOSS` if the content is not a snapshot.
+/// `DATA_LOSS` if the content is not a snapshot, or not the one that was written.
 pub(crate) fn parse(path: &Path, content: &[u8], detail: Detail) -> Result<Snapshot> {
-    let row = deserialize(content, detail);
-    row.map_err(|error| Error::data_loss(format!("'{}' is not a snapshot: {error}", path.display())))
+    if Seal::of(content) == Seal::Broken {
+        return Err(damaged(path, "its content is not what its checksum says"));
+    }
+    deserialize(content, detail).map_err(|error| damaged(path, error))
+}
+
+/// Returns the error of a file that does not hold what it must.
+pub(crate) fn damaged(path: &Path, why: impl fmt::Display) -> Error {
+    Error::data_loss(format!(
+        "'{}' is not a snapshot: {why}; restore it from a backup",
+        path.display()
+    ))
 }
 
 fn deserialize(content: &[u8], detail: Detail) -> serde_json::Result<Snapshot> {

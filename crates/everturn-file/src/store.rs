@@ -2,23 +2,27 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, drop_journals, id_to_save,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, id_to_save,
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 
 use crate::cache::Cache;
-use crate::files::{Files, Queues};
+use crate::files::{Files, Lock, Queues};
 use crate::journal::Journals;
 use crate::layout::Folder;
+use crate::locked::LastHolder;
 use crate::options::FileStoreOptions;
 use crate::pending::{self, Marker};
 use crate::row::Header;
+use crate::threads::Threads;
 use crate::watch::Watchers;
+use crate::write::Saved;
 
 /// A session store that keeps each snapshot as one readable JSON file.
 ///
@@ -50,6 +54,8 @@ pub struct FileStore {
     pub(crate) headers: Cache<Header>,
     pub(crate) markers: Cache<Marker>,
     pub(crate) queues: Queues,
+    pub(crate) threads: Threads,
+    pub(crate) holder: LastHolder,
     watchers: Watchers,
 }
 
@@ -74,6 +80,8 @@ impl FileStore {
             headers: Cache::default(),
             markers: Cache::default(),
             queues: Queues::default(),
+            threads: Threads::default(),
+            holder: LastHolder::default(),
             watchers: Watchers::default(),
         })
     }
@@ -87,27 +95,49 @@ impl FileStore {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the scope's name cannot be a folder's.
-    fn files(&self, scope: &Scope) -> Result<Files> {
+    pub(crate) fn files(&self, scope: &Scope) -> Result<Files> {
         let options = &self.options;
         Ok(Files {
             root: options.root.clone(),
             scope: scope.clone(),
             folder: Folder::of(&options.root, scope)?,
             disk: options.disk.clone(),
-            max_chain: options.max_chain,
             headers: self.headers.clone(),
             queues: self.queues.clone(),
+            threads: self.threads.clone(),
         })
     }
 
-    /// Runs blocking work on a scope's files on a thread that may block.
+    /// Reads a scope's files on a thread that may block.
     pub(crate) async fn on_files<T: Send + 'static>(
         &self,
         scope: &Scope,
         work: impl FnOnce(Files) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let files = self.files(scope)?;
-        tokio::task::spawn_blocking(move || work(files)).await?
+        self.threads.read(move || work(files)).await
+    }
+}
+
+impl FileStore {
+    /// Removes what a saved row makes obsolete, as far as that is possible by the save's deadline. The rest is removed later.
+    async fn tidy(&self, scope: &Scope, asked: Instant, saved: Saved) -> Result<Snapshot> {
+        let Saved { row, ends } = saved;
+        if ends {
+            let (files, id) = (self.files(scope)?, row.snapshot_id.clone());
+            let unmark = self.threads.write(move || files.unmark_stale(&id));
+            // A marker that stays is removed when it is next read.
+            let _ = unmark.await;
+        }
+        let Some(max_chain) = self.options.max_chain else {
+            return Ok(row);
+        };
+        let last = row.clone();
+        let prune = move |files: &Files, lock: Lock| files.prune(&last, max_chain, &lock);
+        if let Err(error) = self.under_lock(scope, asked, prune).await {
+            tracing::warn!(%error, "snapshots beyond max_chain were not deleted; the next save tries again");
+        }
+        Ok(row)
     }
 }
 
@@ -132,17 +162,27 @@ impl SessionStore for FileStore {
         mutation: Mutation,
         journals: &[JournalKey],
     ) -> Result<Option<Snapshot>> {
-        let id = id_to_save(id);
-        let watchers = self.watchers.clone();
-        let saved = self
-            .on_files(scope, move |files| {
-                files.save(&id, &precondition, &mutation, &watchers)
-            })
-            .await?;
-        if saved.is_some() {
-            drop_journals(self, scope, journals).await;
+        let asked = Instant::now();
+        let (id, files, watchers) = (id_to_save(id), self.files(scope)?, self.watchers.clone());
+        let work = move || {
+            files.folder.row(&id)?;
+            files.disk.create_folder(&files.folder.pointers())?;
+            let draft = files.draft(&id, &mutation);
+            Ok((id, draft, mutation))
+        };
+        let (id, draft, mutation) = self.prepare(scope, asked, work).await?;
+        let publish = move |files: &Files, lock: Lock| {
+            files.publish(&id, draft, &precondition, &mutation, &watchers, lock)
+        };
+        let Some(saved) = self.under_lock(scope, asked, publish).await? else {
+            return Ok(None);
+        };
+        for key in journals {
+            if let Err(error) = self.clear_journal(scope, key, asked).await {
+                tracing::warn!(%error, "the journal of a turn that is over was not dropped");
+            }
         }
-        Ok(saved)
+        Ok(Some(self.tidy(scope, asked, saved).await?))
     }
 
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
@@ -161,10 +201,25 @@ impl SessionStore for FileStore {
     }
 
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
-        let (deletion, watchers) = (deletion.clone(), self.watchers.clone());
-        let journals = Journals::of(&self.options, scope);
-        self.on_files(scope, move |files| {
-            let deleted = files.delete(deletion, &journals)?;
+        let asked = Instant::now();
+        let (files, deletion, watchers) = (self.files(scope)?, deletion.clone(), self.watchers.clone());
+        let journals = match &deletion {
+            Deletion::Session(session) => Some((Journals::of(&self.options, scope), session.clone())),
+            Deletion::Snapshots(_) => None,
+        };
+        let find = move || {
+            files.disk.create_folder(&files.folder.pointers())?;
+            files.to_delete(deletion)
+        };
+        let ids = self.threads.write(find).await?;
+        if let Some((journals, session)) = journals {
+            self.under_lock(scope, asked, move |_, lock| {
+                journals.delete_session(&session, lock)
+            })
+            .await?;
+        }
+        self.under_lock(scope, asked, move |files, lock| {
+            let deleted = files.delete_rows(&ids, &lock)?;
             for id in &deleted {
                 watchers.tell(&files.folder, id, None);
             }
@@ -175,12 +230,13 @@ impl SessionStore for FileStore {
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
         let (store, query) = (self.clone(), query.clone());
-        tokio::task::spawn_blocking(move || {
+        let threads = store.threads.clone();
+        let find = move || {
             let FileStoreOptions { disk, root, .. } = &store.options;
             let markers = pending::read_markers(&store.markers, &**disk, root)?;
             Ok(Some(pending::page(&markers, |scope| store.files(scope), &query)))
-        })
-        .await?
+        };
+        threads.read(find).await
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

@@ -109,8 +109,9 @@ async fn poll_file(watched: Weak<Watched>, files: Files, id: SnapshotId, interva
 }
 
 async fn current(files: Files, id: SnapshotId) -> Result<Option<SnapshotStatus>> {
+    let threads = files.threads.clone();
     let read = move || Ok(files.header(&id)?.map(|row| row.status));
-    tokio::task::spawn_blocking(read).await?
+    threads.read(read).await
 }
 
 /// Returns the statuses as they change. The stream ends when the row does not exist.

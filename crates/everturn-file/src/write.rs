@@ -1,9 +1,12 @@
 //! Writing: one atomic read-modify-write of a row, and files that are staged before they get their names.
 //!
-//! The scope's lock is held as briefly as possible, because every writer waits for it. A row is computed and forced to the
-//! device before the lock is taken, and computed again if the file has changed by then. The row gets its name under the
-//! lock, and the name is forced to the device afterwards. A writer that builds on the row in between forces the same folder
-//! before it returns.
+//! The scope's lock is held as briefly as possible, because every writer waits for it. A row and the pointer to it are
+//! computed and forced to the device before the lock is taken, and computed again if the row has changed by then. They get
+//! their names under the lock, the pointer first. The row's name is forced to the device afterwards; a writer that builds on
+//! the row in between forces the same folder before it returns.
+//!
+//! The pointer names the staged file of its row. So whoever finds a pointer without its row can tell a save that has not
+//! ended, whose staged file is still there, from a row that was lost.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,13 +15,16 @@ use std::sync::Arc;
 use everturn_agent::store::{Detail, Mutation, Precondition, admit};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
+use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::disk::Disk;
-use crate::files::Files;
+use crate::checksum;
+use crate::disk::{Disk, MAX_FILE};
+use crate::files::{Files, Lock};
 use crate::pending;
-use crate::row;
+use crate::read::Pointer;
+use crate::row::{self, Header};
 use crate::watch::Watchers;
 
 /// How deeply a file may be nested. The parser stops at 128 levels, and the innermost one may be empty and written without
@@ -26,42 +32,101 @@ use crate::watch::Watchers;
 const MAX_DEPTH: usize = 126;
 
 /// The result of a mutation, and the file content that it was computed from.
-struct Draft {
+pub(crate) struct Draft {
     found: Option<Vec<u8>>,
     before: Option<Snapshot>,
     /// `None` if there is nothing to write.
-    after: Option<(Snapshot, Staged)>,
+    after: Option<After>,
+}
+
+/// A row to write, on the device under a temporary name.
+struct After {
+    row: Snapshot,
+    staged: Staged,
+    /// The pointer to the row, if the row is new and may become the tip.
+    pointer: Option<Staged>,
+}
+
+/// A row that was written.
+pub(crate) struct Saved {
+    pub(crate) row: Snapshot,
+    /// Whether the row was pending and is not any more, so that its marker is stale.
+    pub(crate) ends: bool,
 }
 
 impl Files {
-    /// Reads a row, applies `mutation` and writes the result, atomically. Returns the written row, or `None` if the mutation
-    /// wrote nothing.
-    pub(crate) fn save(
+    /// Computes the row to write from the stored one, and stages it.
+    pub(crate) fn draft(&self, id: &SnapshotId, mutation: &Mutation) -> Result<Draft> {
+        let path = self.folder.row(id)?;
+        let found = self.content(&path)?;
+        let before = match &found {
+            Some(content) => Some(row::parse(&path, content, Detail::Whole)?),
+            None => None,
+        };
+        let after = match mutation.apply(before.as_ref())? {
+            Some(row) => Some(self.stage(&path, before.as_ref(), admit(id, before.as_ref(), row)?)?),
+            None => None,
+        };
+        Ok(Draft { found, before, after })
+    }
+
+    fn stage(&self, path: &Path, before: Option<&Snapshot>, row: Snapshot) -> Result<After> {
+        let staged = Staged::beside(&self.disk, path, &encode(&row)?)?;
+        let pointer = match &row.session_id {
+            Some(session) if before.is_none() && !row.orphaned => {
+                // The staged name must be on the device before a pointer refers to it.
+                self.disk.sync_folder(self.folder.path())?;
+                let pointer = Pointer {
+                    current_snapshot_id: row.snapshot_id.clone(),
+                    current_created_at: Some(row.created_at),
+                    updated_at: Some(Timestamp::now()),
+                    staged_as: Some(staged.name()),
+                };
+                let path = self.folder.pointer(session)?;
+                Some(Staged::beside(&self.disk, &path, &encode(&pointer)?)?)
+            }
+            _ => None,
+        };
+        if pending::changes(before, &row).0 {
+            self.mark(&row.snapshot_id)?;
+        }
+        Ok(After { row, staged, pointer })
+    }
+
+    /// Writes the row that a mutation returns, atomically. Returns `None` if the mutation writes nothing.
+    pub(crate) fn publish(
         &self,
         id: &SnapshotId,
+        draft: Result<Draft>,
         precondition: &Precondition,
         mutation: &Mutation,
         watchers: &Watchers,
-    ) -> Result<Option<Snapshot>> {
+        lock: Lock,
+    ) -> Result<Option<Saved>> {
         let path = self.folder.row(id)?;
-        self.disk.create_folder(&self.folder.pointers())?;
-        let draft = self.draft(id, &path, mutation);
-
-        let lock = self.lock()?;
         let draft = match draft {
-            Ok(draft) if self.disk.read(&path)? == draft.found => draft,
+            Ok(draft) if self.content(&path)? == draft.found => draft,
             // The file changed since; an error of the mutation may not hold any more either.
-            _ => self.draft(id, &path, mutation)?,
+            _ => self.draft(id, mutation)?,
         };
-        let Some((row, staged)) = draft.after else {
+        let Some(After {
+            row,
+            mut staged,
+            pointer,
+        }) = draft.after
+        else {
             return Ok(None);
         };
-        match &draft.before {
-            None => self.advance(&row, precondition)?,
-            Some(before) => self.change(before, &row, precondition)?,
-        }
+        let is_repointed = match &draft.before {
+            None => {
+                self.advance(&row, &mut staged, pointer, precondition, &lock)?;
+                false
+            }
+            Some(before) => self.change(before, &row, precondition, &lock)?,
+        };
         let (begins, ends) = pending::changes(draft.before.as_ref(), &row);
-        if begins {
+        if begins && !self.is_marked(id)? {
+            // Another process took the marker for a stale one meanwhile.
             self.mark(id)?;
         }
         staged.publish(&path)?;
@@ -69,32 +134,14 @@ impl Files {
         if draft.before.is_none_or(|before| before.status != row.status) {
             watchers.tell(&self.folder, id, Some(row.status));
         }
+        if let Some(session) = row.session_id.as_ref().filter(|_| is_repointed) {
+            // If the pointer cannot be written, the next look-up scans.
+            let _ = self.tip(session, &lock);
+        }
         drop(lock);
 
         self.disk.sync_folder(self.folder.path())?;
-        if ends {
-            // A marker that stays is removed when it is next read.
-            let _ = self.unmark_stale(id);
-        }
-        self.prune(&row)?;
-        Ok(Some(row))
-    }
-
-    fn draft(&self, id: &SnapshotId, path: &Path, mutation: &Mutation) -> Result<Draft> {
-        let found = self.disk.read(path)?;
-        let before = found
-            .as_deref()
-            .map(|content| row::parse(path, content, Detail::Whole));
-        let before = before.transpose()?;
-        let after = match mutation.apply(before.as_ref())? {
-            Some(row) => {
-                let row = admit(id, before.as_ref(), row)?;
-                let staged = Staged::beside(&self.disk, path, &encode(&row)?)?;
-                Some((row, staged))
-            }
-            None => None,
-        };
-        Ok(Draft { found, before, after })
+        Ok(Some(Saved { row, ends }))
     }
 
     /// Moves the session's pointer to a new row if the row becomes the tip.
@@ -102,49 +149,66 @@ impl Files {
     /// The pointer is written before the row. If the process dies in between, the pointer names a row that does not exist,
     /// and the next look-up finds the tip by scanning. In the other order the row could exist, and be built upon, while no
     /// look-up by session ever finds it.
-    fn advance(&self, row: &Snapshot, precondition: &Precondition) -> Result<()> {
+    fn advance(
+        &self,
+        row: &Snapshot,
+        staged: &mut Staged,
+        pointer: Option<Staged>,
+        precondition: &Precondition,
+        lock: &Lock,
+    ) -> Result<()> {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
-        self.check(session, row, precondition)?;
-        let tip = self.tip(session)?;
-        if !row.orphaned && tip.is_none_or(|tip| row.position() > tip.position()) {
-            self.point(session, &row.snapshot_id, row.created_at)?;
+        self.check(session, row, precondition, lock)?;
+        let tip = self.tip(session, lock)?;
+        if let Some(pointer) = pointer
+            && tip.is_none_or(|tip| row.position() > tip.position())
+        {
+            // If the save fails from here on, the staged file tells that it did not end.
+            staged.is_kept = true;
+            pointer.publish(&self.folder.pointer(session)?)?;
+            self.disk.sync_folder(&self.folder.pointers())?;
         }
         Ok(())
     }
 
-    /// Prepares for rewriting an existing row. If the rewrite orphans or recovers the row, the session's pointer is removed and
-    /// the next look-up finds the tip by scanning.
-    fn change(&self, before: &Snapshot, row: &Snapshot, precondition: &Precondition) -> Result<()> {
+    /// Prepares for rewriting an existing row. If the rewrite orphans or recovers the row, the session's pointer is removed.
+    /// Returns whether a new one is needed.
+    fn change(
+        &self,
+        before: &Snapshot,
+        row: &Snapshot,
+        precondition: &Precondition,
+        lock: &Lock,
+    ) -> Result<bool> {
         let Some(session) = &row.session_id else {
-            return Ok(());
+            return Ok(false);
         };
-        self.check(session, row, precondition)?;
+        self.check(session, row, precondition, lock)?;
         if before.orphaned == row.orphaned {
-            return Ok(());
+            return Ok(false);
         }
-        let pointer = self.folder.pointer(session)?;
-        if self.disk.read(&pointer)?.is_some() {
-            self.disk.remove(&pointer)?;
-        }
-        Ok(())
+        self.disk.remove(&self.folder.pointer(session)?)?;
+        Ok(true)
     }
 
-    fn check(&self, session: &SessionId, row: &Snapshot, precondition: &Precondition) -> Result<()> {
+    fn check(
+        &self,
+        session: &SessionId,
+        row: &Snapshot,
+        precondition: &Precondition,
+        lock: &Lock,
+    ) -> Result<()> {
         if *precondition == Precondition::None {
             return Ok(());
         }
-        let found = self.found(session, precondition, &row.snapshot_id)?;
+        let found = self.found(session, precondition, &row.snapshot_id, lock)?;
         precondition.check(session, found.as_ref())
     }
 
     /// Deletes the ancestors of a row beyond the newest `max_chain` snapshots, counted from the row.
-    fn prune(&self, row: &Snapshot) -> Result<()> {
-        let Some(max_chain) = self.max_chain else {
-            return Ok(());
-        };
-        let _lock = self.lock()?;
+    pub(crate) fn prune(&self, row: &Snapshot, max_chain: usize, _lock: &Lock) -> Result<()> {
         let mut seen = std::collections::HashSet::from([row.snapshot_id.clone()]);
         let mut next = row.parent_id.clone();
         while let Some(id) = &next
@@ -157,12 +221,21 @@ impl Files {
             let Some(ancestor) = self.header_in(&path)? else {
                 break;
             };
-            if seen.len() > max_chain {
+            // A row that is older by its time than by its parents may be the tip all the same.
+            if seen.len() > max_chain && !self.is_pointed_at(&ancestor)? {
                 self.remove(&path)?;
             }
             next.clone_from(&ancestor.parent_id);
         }
         Ok(())
+    }
+
+    fn is_pointed_at(&self, row: &Header) -> Result<bool> {
+        let Some(session) = &row.session_id else {
+            return Ok(false);
+        };
+        let pointer = self.pointer(session)?;
+        Ok(pointer.is_some_and(|pointer| pointer.current_snapshot_id == row.snapshot_id))
     }
 
     /// Writes a file atomically and forces it to the device.
@@ -175,12 +248,12 @@ impl Files {
     }
 }
 
-/// A file whose content is on the device under a temporary name. It is removed on drop unless it was published.
+/// A file whose content is on the device under a temporary name. It is removed on drop unless it was published or is kept.
 #[derive(Debug)]
 pub(crate) struct Staged {
     disk: Arc<dyn Disk>,
     temporary: PathBuf,
-    is_published: bool,
+    is_kept: bool,
 }
 
 impl Staged {
@@ -189,7 +262,7 @@ impl Staged {
         let staged = Self {
             disk: Arc::clone(disk),
             temporary: temporary_name(path),
-            is_published: false,
+            is_kept: false,
         };
         let written = disk.write(&staged.temporary, content);
         written
@@ -198,18 +271,24 @@ impl Staged {
         Ok(staged)
     }
 
+    /// Returns the file's temporary name.
+    fn name(&self) -> String {
+        let name = self.temporary.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// Renames the file to `path`, atomically. The name is durable once the folder is forced to the device.
     pub(crate) fn publish(mut self, path: &Path) -> Result<()> {
         let renamed = self.disk.rename(&self.temporary, path);
         renamed.map_err(|error| unwritten(path, error))?;
-        self.is_published = true;
+        self.is_kept = true;
         Ok(())
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if !self.is_published {
+        if !self.is_kept {
             // Best effort: readers ignore temporary files.
             let _ = self.disk.remove(&self.temporary);
         }
@@ -227,15 +306,22 @@ pub(crate) fn temporary_name(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Serialises a document as the content of a file.
+/// Serialises a document as the content of a file, with its checksum.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if it is nested too deeply to be read back.
+/// `INVALID_ARGUMENT` if it is nested too deeply, or too large, to be read back.
 pub(crate) fn encode<T: Serialize>(document: &T) -> Result<Vec<u8>> {
-    let content = serde_json::to_vec_pretty(document)?;
+    let mut content = serde_json::to_vec_pretty(document)?;
     if depth(&content) > MAX_DEPTH {
         return Err(Error::invalid_argument(format!(
             "a value is nested deeper than {MAX_DEPTH} levels, which cannot be stored; flatten it"
+        )));
+    }
+    checksum::seal(&mut content);
+    if content.len() as u64 > MAX_FILE {
+        return Err(Error::invalid_argument(format!(
+            "a snapshot of {} bytes cannot be stored as a file: {MAX_FILE} are allowed; keep the session in a database",
+            content.len()
         )));
     }
     Ok(content)

@@ -292,6 +292,7 @@ impl Thread {
                 Vec::new()
             });
         self.last_groups = [parts.len(), self.last_groups[0]];
+        // After the commit: a watcher that reads at once must find the new status.
         self.watchers.notice(changed);
         for (part, outcome) in parts.into_iter().zip(outcomes) {
             part.work
@@ -305,6 +306,7 @@ impl Thread {
     /// deadline passed while this process was stopped.
     fn begin(&mut self, mut parts: Vec<Part>, queue: &Receiver<Queued>) -> Option<Vec<Part>> {
         while !parts.is_empty() {
+            // `IMMEDIATE` takes the write lock at the start. A transaction that took it later could fail in its middle.
             let begun = self.connection.prepare_cached("BEGIN IMMEDIATE");
             let begun = begun.and_then(|mut begin| begin.execute([])).map_err(Fault::from);
             let now = Instant::now();

@@ -3,15 +3,18 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use lexopt::prelude::*;
 
 /// The help text.
 pub(crate) const HELP: &str = "\
-usage: testbed [--addr ADDRESS] [--store STORE] [--forget-streams]
+usage: testbed [--addr ADDRESS] [--store STORE] [--busy-timeout MILLISECONDS] [--forget-streams]
 
   --addr ADDRESS   where to listen; 127.0.0.1:0, the default, takes any free port
   --store STORE    where conversations are kept: memory (the default), file:PATH or sqlite:PATH
+  --busy-timeout MILLISECONDS
+                   how long a save waits for another process; 10000 by default
   --forget-streams keep no streams: a client that leaves ends its turn
 ";
 
@@ -25,6 +28,7 @@ pub(crate) enum Mode {
 pub(crate) struct Arguments {
     pub(crate) address: SocketAddr,
     pub(crate) store: StoreChoice,
+    pub(crate) busy_timeout: Duration,
     pub(crate) keeps_streams: bool,
 }
 
@@ -41,12 +45,14 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mod
     let mut serve = Arguments {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         store: StoreChoice::Memory,
+        busy_timeout: Duration::from_secs(10),
         keeps_streams: true,
     };
     while let Some(argument) = parser.next()? {
         match argument {
             Long("addr") => serve.address = parser.value()?.parse()?,
             Long("store") => serve.store = parser.value()?.parse_with(store)?,
+            Long("busy-timeout") => serve.busy_timeout = Duration::from_millis(parser.value()?.parse()?),
             Long("forget-streams") => serve.keeps_streams = false,
             Long("help") | Short('h') => return Ok(Mode::Help),
             other => return Err(other.unexpected()),

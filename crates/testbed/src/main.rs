@@ -56,7 +56,7 @@ async fn run(arguments: Arguments) -> Result<()> {
 
 async fn bind(arguments: Arguments) -> Result<Bound> {
     let streams = stores::streams(&arguments.store).await?;
-    let sessions = stores::sessions(&arguments.store).await?;
+    let sessions = stores::sessions(&arguments.store, arguments.busy_timeout).await?;
     let harness = testbed::watched_harness(sessions, streams.clone().map(|log| Arc::new(log) as _))?;
     harness.model().delay(THINKING);
     flows::define(harness.registry())?;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_agent::store::{MemoryStore, SessionStore};
 use everturn_core::Result;
@@ -13,11 +14,18 @@ use everturn_sqlite::{SqliteStore, SqliteStreamLog};
 use crate::arguments::StoreChoice;
 
 /// Opens the session store.
-pub(crate) async fn sessions(choice: &StoreChoice) -> Result<Arc<dyn SessionStore>> {
+pub(crate) async fn sessions(choice: &StoreChoice, busy_timeout: Duration) -> Result<Arc<dyn SessionStore>> {
     Ok(match choice {
         StoreChoice::Memory => Arc::new(MemoryStore::new()),
-        StoreChoice::File(path) => Arc::new(FileStore::open(path).await?),
-        StoreChoice::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
+        StoreChoice::File(path) => {
+            Arc::new(FileStore::options(path).busy_timeout(busy_timeout).open().await?)
+        }
+        StoreChoice::Sqlite(path) => Arc::new(
+            SqliteStore::options(path)
+                .busy_timeout(busy_timeout)
+                .open()
+                .await?,
+        ),
     })
 }
 

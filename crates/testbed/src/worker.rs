@@ -5,6 +5,7 @@
 
 mod effects;
 mod errand;
+mod hold;
 mod unforced;
 
 use std::path::PathBuf;
@@ -38,6 +39,9 @@ pub struct Orders {
     pub errands: Vec<(String, String)>,
     /// How often to poll for lost runs, if at all.
     pub recover_every: Option<Duration>,
+    /// Whether to do nothing but to begin a save and stay in it, with the store's lock, until a line arrives.
+    #[serde(default)]
+    pub holds: bool,
 }
 
 /// The kind and place of a store.
@@ -92,6 +96,14 @@ impl Orders {
             .on_worker_loss(WorkerLoss::TakeOver { attempts: 10 })
             .define()?;
         Ok((registry, agent))
+    }
+
+    /// Begins a save, says `holding` while the store's lock is held, and ends the save when a line arrives.
+    ///
+    /// # Errors
+    /// The errors of opening the store and of the save.
+    pub async fn hold(&self) -> Result<()> {
+        hold::hold(&self.store).await
     }
 
     /// Parses a worker's orders.

@@ -10,8 +10,10 @@ mod damaged_files;
 mod foreign_files;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
+mod held_lock;
 mod interop;
 mod journal_crashes;
+mod lost_files;
 mod planted_defects;
 mod power_loss;
 mod processes;

@@ -120,12 +120,13 @@ impl Disk for DefectiveDisk {
         RealDisk.folders(path)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send>>> {
         static THREADS: LazyLock<Arc<tokio::sync::Mutex<()>>> = LazyLock::new(Arc::default);
         if self.defect != Defect::LocksThreadsOnly {
-            return RealDisk.lock(path);
+            return RealDisk.try_lock(path);
         }
-        Ok(Box::new(Arc::clone(&THREADS).blocking_lock_owned()))
+        let held = Arc::clone(&THREADS).try_lock_owned();
+        Ok(held.ok().map(|held| Box::new(held) as Box<dyn Send>))
     }
 }
 

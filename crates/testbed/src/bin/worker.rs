@@ -12,6 +12,9 @@ async fn main() -> Result<()> {
         .nth(1)
         .ok_or_else(|| Error::invalid_argument("a worker needs its orders"))?;
     let orders = Orders::parse(&orders)?;
+    if orders.holds {
+        return orders.hold().await;
+    }
     let (registry, agent) = orders.agent().await?;
     let _recovering = orders
         .recover_every

@@ -55,7 +55,7 @@ impl Disk for UnforcedDisk {
         RealDisk.folders(path)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
-        RealDisk.lock(path)
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send>>> {
+        RealDisk.try_lock(path)
     }
 }

@@ -6,7 +6,7 @@
 )]
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -75,6 +75,17 @@ impl Process {
             .collect()
     }
 
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends the worker a line, and waits until it has ended.
+    pub fn let_go(mut self) {
+        writeln!(self.child.stdin.take().unwrap()).unwrap();
+        assert!(self.child.wait().unwrap().success(), "the worker failed");
+    }
+
     /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
         let status = Command::new("sh")
@@ -121,6 +132,7 @@ impl Site {
             pace: Duration::from_millis(8),
             errands: Vec::new(),
             recover_every: None,
+            holds: false,
         }
     }
 }

@@ -15,8 +15,13 @@ pub(crate) struct Testbed {
 
 impl Testbed {
     pub(crate) fn start(store: &str) -> Self {
+        Self::start_with(&["--store", store])
+    }
+
+    pub(crate) fn start_with(arguments: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_testbed"))
-            .args(["--addr", "127.0.0.1:0", "--store", store])
+            .args(["--addr", "127.0.0.1:0"])
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -37,19 +42,30 @@ impl Testbed {
 
     /// Posts and gives all that is answered, as it came.
     pub(crate) fn post(&self, path: &str, body: &str) -> String {
+        let answer = self.request("POST", path, body);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        answer
+    }
+
+    /// Sends a request and gives all that is answered, as it came.
+    pub(crate) fn request(&self, method: &str, path: &str, body: &str) -> String {
         let host = self.address.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).unwrap();
         let length = body.len();
         write!(
             stream,
-            "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         answer
+    }
+
+    /// Waits for the process to end by itself.
+    pub(crate) fn wait(mut self) -> std::process::ExitStatus {
+        self.process.wait().unwrap()
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -77,7 +77,7 @@ impl Disk for DyingDisk {
         self.then(|disk| disk.folders(path))
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
-        self.then(|disk| disk.lock(path))
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send>>> {
+        self.then(|disk| disk.try_lock(path))
     }
 }

@@ -193,7 +193,7 @@ impl Disk for Platter {
         Ok(inside.into_iter().map(Path::to_path_buf).collect())
     }
 
-    fn lock(&self, _: &Path) -> io::Result<Box<dyn Send>> {
-        self.powered().map(|_| Box::new(()) as Box<dyn Send>)
+    fn try_lock(&self, _: &Path) -> io::Result<Option<Box<dyn Send>>> {
+        self.powered().map(|_| Some(Box::new(()) as Box<dyn Send>))
     }
 }

@@ -1,0 +1,113 @@
+//! Work under a scope's lock, by a deadline.
+//!
+//! A wait for the lock blocks no thread: the caller waits in the queue of this process, and the first in the queue tries the
+//! lock at short intervals. Whoever is still waiting at its deadline fails, wherever in the queue it is, so a process that is
+//! stopped while it holds the lock costs the others their saves of the meantime, and nothing else.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use everturn_agent::store::Scope;
+use everturn_core::{Error, Result, lock_holder};
+
+use crate::FileStore;
+use crate::files::{Files, Lock};
+
+/// The first and the longest interval at which the lock is tried.
+const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
+
+/// The outcome of one attempt to run work under the lock.
+enum Attempt<T, W> {
+    Done(T),
+    Busy(W),
+}
+
+impl FileStore {
+    /// Runs blocking work that comes before the work under a scope's lock.
+    ///
+    /// # Errors
+    /// The work's own; `UNAVAILABLE` if no thread is free until the deadline.
+    pub(crate) async fn prepare<T: Send + 'static>(
+        &self,
+        scope: &Scope,
+        asked: Instant,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let left = self.options.busy_timeout.saturating_sub(asked.elapsed());
+        match self.threads.write_within(left, work).await? {
+            Some(done) => Ok(done),
+            None => Err(self.busy(&self.files(scope)?)),
+        }
+    }
+
+    /// Runs blocking work under a scope's lock. The scope's folder must exist.
+    ///
+    /// # Errors
+    /// The work's own; `UNAVAILABLE` if another process holds the lock until `asked` is longer ago than the store's
+    /// `busy_timeout`.
+    pub(crate) async fn under_lock<T: Send + 'static>(
+        &self,
+        scope: &Scope,
+        asked: Instant,
+        work: impl FnOnce(&Files, Lock) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let files = self.files(scope)?;
+        let left = self.options.busy_timeout.saturating_sub(asked.elapsed());
+        let queue = self.queues.of(&files.folder).lock_owned();
+        let Ok(place) = tokio::time::timeout(left, queue).await else {
+            return Err(self.busy(&files));
+        };
+        let mut waiting = (place, work);
+        let [mut interval, longest] = INTERVALS;
+        loop {
+            let (own, (place, work)) = (files.clone(), waiting);
+            let attempt = self.threads.write(move || match own.lock_from(place)? {
+                Ok(lock) => work(&own, lock).map(Attempt::Done),
+                Err(place) => Ok(Attempt::Busy((place, work))),
+            });
+            waiting = match attempt.await? {
+                Attempt::Done(result) => return Ok(result),
+                Attempt::Busy(waiting) => waiting,
+            };
+            if asked.elapsed() >= self.options.busy_timeout {
+                return Err(self.busy(&files));
+            }
+            tokio::time::sleep(interval).await;
+            interval = (interval * 2).min(longest);
+        }
+    }
+
+    fn busy(&self, files: &Files) -> Error {
+        let holder = self.holder.of(&files.folder.lock());
+        Error::unavailable(format!(
+            "the session folder '{}' is busy: {holder} the lock of scope '{}'; retry, continue or end that process, \
+             or allow a longer busy_timeout",
+            self.root().display(),
+            files.scope.as_str(),
+        ))
+    }
+}
+
+/// Who held a lock when a save last failed. Saves fail together, and finding the holder takes longer than telling it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastHolder(Arc<Mutex<Option<(PathBuf, Instant, String)>>>);
+
+impl LastHolder {
+    fn of(&self, lock: &Path) -> String {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((path, at, holder)) = &*last
+            && path == lock
+            && at.elapsed() < INTERVALS[1]
+        {
+            return holder.clone();
+        }
+        let holder = lock_holder(lock, 0);
+        let holder = holder.map_or_else(
+            || "other saves or another process held".to_owned(),
+            |holder| format!("{holder} holds"),
+        );
+        *last = Some((lock.to_owned(), Instant::now(), holder.clone()));
+        holder
+    }
+}

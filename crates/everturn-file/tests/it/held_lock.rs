@@ -1,0 +1,138 @@
+//! While another process holds a scope's lock, saves fail at their deadline, and reads and other scopes do not wait.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use everturn_agent::store::{
+    Detail, Mutation, PendingQuery, Precondition, Scope, SessionStore, SnapshotQuery,
+};
+use everturn_core::Status;
+use everturn_file::FileStore;
+use futures::future::join_all;
+
+use crate::support::{put, row};
+
+const BUSY_TIMEOUT: Duration = Duration::from_millis(600);
+
+/// How much later than its deadline a save may be answered by a machine that has other things to do.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// More saves than tokio has threads that may block.
+const SAVES: usize = 700;
+
+/// Holds the lock as another process would.
+fn hold(folder: &Path) -> File {
+    let file = File::options()
+        .write(true)
+        .open(folder.join("global/.lock"))
+        .unwrap();
+    file.lock().unwrap();
+    file
+}
+
+async fn store_in(folder: &Path) -> FileStore {
+    let store = FileStore::options(folder).busy_timeout(BUSY_TIMEOUT).open().await;
+    let store = store.unwrap();
+    put(&store, row(1), Precondition::None).await.unwrap();
+    store
+}
+
+#[cfg(target_os = "linux")]
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[tokio::test]
+async fn waiting_saves_fail_together_and_name_the_holder_while_reads_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_in(folder.path()).await;
+    let held = hold(folder.path());
+
+    let asked = Instant::now();
+    let saves: Vec<_> = (0..SAVES)
+        .map(|number| {
+            let (store, mut row) = (store.clone(), row(2));
+            row.snapshot_id = format!("waiting-{number}").into();
+            row.session_id = Some(format!("session-{number}").into());
+            tokio::spawn(async move { (put(&store, row, Precondition::None).await, asked.elapsed()) })
+        })
+        .collect();
+    for _ in 0..20 {
+        let latest = store.latest(&Scope::default(), &"s".into(), Detail::Whole).await;
+        assert!(latest.unwrap().is_some());
+        let listed = store
+            .list(&Scope::default(), &SnapshotQuery::of("s".into()))
+            .await;
+        assert_eq!(listed.unwrap().items.len(), 1);
+        store.pending(&PendingQuery::default()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(asked.elapsed() < BUSY_TIMEOUT + GRACE, "reads waited");
+    #[cfg(target_os = "linux")]
+    assert!(threads() < 300, "{} threads wait", threads());
+    for save in join_all(saves).await {
+        let (saved, took) = save.unwrap();
+        let error = saved.unwrap_err();
+        assert_eq!(error.status(), Status::Unavailable, "{error}");
+        assert!(took >= BUSY_TIMEOUT, "a save failed after {took:?}");
+        assert!(took < BUSY_TIMEOUT + GRACE, "a save took {took:?}");
+        if cfg!(target_os = "linux") {
+            let process = format!("process {}", std::process::id());
+            assert!(error.message().contains(&process), "{error}");
+        }
+    }
+    drop(held);
+
+    put(&store, row(2), Precondition::Tip(Some("row-1".into())))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_save_that_waits_is_written_when_the_lock_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_in(folder.path()).await;
+    let held = hold(folder.path());
+    let waiting = {
+        let store = store.clone();
+        tokio::spawn(async move { put(&store, row(2), Precondition::None).await })
+    };
+    tokio::time::sleep(BUSY_TIMEOUT / 4).await;
+
+    drop(held);
+
+    assert!(waiting.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn another_scope_is_not_held_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_in(folder.path()).await;
+    let _held = hold(folder.path());
+
+    let other = row(1);
+    let save = Mutation::new(move |_| Ok(Some(other.clone())));
+    let saved = store
+        .save(
+            &Scope::new("other"),
+            Some(&"row-1".into()),
+            Precondition::None,
+            save,
+        )
+        .await;
+
+    assert!(saved.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_lock_file_that_was_removed_excludes_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_in(folder.path()).await;
+    let _held = hold(folder.path());
+    std::fs::remove_file(folder.path().join("global/.lock")).unwrap();
+
+    let saved = put(&store, row(2), Precondition::None).await;
+
+    assert!(saved.unwrap().is_some());
+}

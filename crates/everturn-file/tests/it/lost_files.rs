@@ -1,0 +1,188 @@
+//! A file that was changed or removed behind the back of the store is named, and never passed over in silence.
+
+use std::path::PathBuf;
+
+use everturn_agent::Snapshot;
+use everturn_agent::store::{
+    Deletion, Detail, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
+};
+use everturn_core::{Result, Status};
+use everturn_file::FileStore;
+use tempfile::TempDir;
+
+use crate::support::{ROWS, put, row};
+
+/// A session of three turns.
+struct Fixture {
+    folder: TempDir,
+    store: FileStore,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::open(folder.path()).await.unwrap();
+        for number in 1..=ROWS {
+            put(&store, row(number), Precondition::None).await.unwrap();
+        }
+        Self { folder, store }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join("global").join(name)
+    }
+
+    async fn latest(&self) -> Result<Option<Snapshot>> {
+        self.store
+            .latest(&Scope::default(), &"s".into(), Detail::Whole)
+            .await
+    }
+
+    /// Asserts that the session cannot go on, and that the error says why.
+    async fn assert_lost(&self, what: &str) {
+        let latest = self.latest().await.unwrap_err();
+        let saved = put(&self.store, row(9), Precondition::Tip(Some("row-2".into()))).await;
+        let found = self.store.verify(&Scope::default()).await.unwrap();
+
+        for error in [latest, saved.unwrap_err()] {
+            assert_eq!(error.status(), Status::DataLoss, "{what}: {error}");
+            let message = error.message();
+            assert!(
+                message.contains("'s'") && message.contains("'row-3'"),
+                "{what}: {message}"
+            );
+        }
+        assert!(!found.is_clean(), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_latest_file_that_was_removed_is_named_until_it_is_given_up() {
+    let fixture = Fixture::new().await;
+    std::fs::remove_file(fixture.file("row-3.json")).unwrap();
+
+    fixture.assert_lost("removed").await;
+
+    let given_up = Deletion::Snapshots(vec!["row-3".into()]);
+    fixture.store.delete(&Scope::default(), &given_up).await.unwrap();
+    assert_eq!(fixture.latest().await.unwrap(), Some(row(2)));
+    assert!(fixture.store.verify(&Scope::default()).await.unwrap().is_clean());
+}
+
+#[tokio::test]
+async fn a_latest_file_that_was_changed_is_named() {
+    let whole = std::fs::read(Fixture::new().await.file("row-3.json")).unwrap();
+    let text = String::from_utf8(whole.clone()).unwrap();
+    for (what, content) in [
+        ("other text", text.replace("message 2", "message 7")),
+        ("another session", text.replace(r#""s""#, r#""t""#)),
+        ("another snapshot", text.replace("row-3", "row-8")),
+        ("empty", String::new()),
+        ("cut off", text[..text.len() / 2].to_owned()),
+        ("something else", "{}".to_owned()),
+    ] {
+        let fixture = Fixture::new().await;
+        std::fs::write(fixture.file("row-3.json"), content).unwrap();
+
+        fixture.assert_lost(what).await;
+    }
+}
+
+#[tokio::test]
+async fn no_flipped_bit_is_read_as_if_it_had_been_written() {
+    let fixture = Fixture::new().await;
+    let (path, mut random) = (fixture.file("row-3.json"), fastrand::Rng::with_seed(17));
+    let whole = std::fs::read(&path).unwrap();
+    for _ in 0..300 {
+        let bit = random.usize(..whole.len() * 8);
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&path, flipped).unwrap();
+
+        let read = fixture.latest().await;
+
+        let status = read.as_ref().err().map(everturn_core::Error::status);
+        assert_eq!(status, Some(Status::DataLoss), "bit {bit}: {read:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_pointer_hides_nothing() {
+    let fixture = Fixture::new().await;
+    let (path, mut random) = (fixture.file(".pointers/s.json"), fastrand::Rng::with_seed(18));
+    let whole = std::fs::read(&path).unwrap();
+    for _ in 0..200 {
+        let bit = random.usize(..whole.len() * 8);
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&path, flipped).unwrap();
+
+        let read = fixture.latest().await;
+
+        assert_eq!(read.unwrap(), Some(row(3)), "bit {bit}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn pipes_and_files_beyond_any_bound_hold_nobody_up() {
+    let fixture = Fixture::new().await;
+    let pipe = std::process::Command::new("mkfifo")
+        .arg(fixture.file("pipe.json"))
+        .status();
+    assert!(pipe.unwrap().success());
+    let huge = std::fs::File::create(fixture.file("huge.json")).unwrap();
+    huge.set_len(3 << 30).unwrap();
+    std::fs::create_dir(fixture.file("folder.json")).unwrap();
+
+    let new = fixture
+        .store
+        .latest(&Scope::default(), &"new".into(), Detail::Whole)
+        .await;
+    let listed = fixture
+        .store
+        .list(&Scope::default(), &SnapshotQuery::of("s".into()))
+        .await;
+    let sessions = fixture
+        .store
+        .sessions(&Scope::default(), &SessionQuery::default())
+        .await;
+
+    assert_eq!(new.unwrap(), None);
+    assert_eq!(listed.unwrap().items.len(), 3);
+    assert_eq!(sessions.unwrap().items.len(), 1);
+    for id in ["pipe", "huge"] {
+        let read = fixture
+            .store
+            .get(&Scope::default(), &id.into(), Detail::Whole)
+            .await;
+        assert_eq!(read.unwrap_err().status(), Status::DataLoss, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_another_runtime_has_no_checksum_and_is_read() {
+    let fixture = Fixture::new().await;
+    let whole = std::fs::read_to_string(fixture.file("row-2.json")).unwrap();
+    std::fs::write(
+        fixture.file("row-2.json"),
+        whole.trim_end().replace("message 1", "message one"),
+    )
+    .unwrap();
+
+    let read = fixture
+        .store
+        .get(&Scope::default(), &"row-2".into(), Detail::Whole)
+        .await;
+
+    let state = read.unwrap().unwrap().state.unwrap();
+    assert!(
+        state
+            .messages
+            .iter()
+            .any(|message| message.text() == "message one")
+    );
+    let found = fixture.store.verify(&Scope::default()).await.unwrap();
+    assert!(found.is_clean(), "{:?}", found.problems);
+    assert_eq!((found.snapshots, found.unchecked), (3, 1));
+}

@@ -1,0 +1,180 @@
+//! A process that is stopped while it holds the store's lock costs the others the saves of the meantime, and nothing else.
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+#![cfg(unix)]
+
+mod processes;
+mod served;
+
+use std::time::{Duration, Instant};
+
+use processes::{Process, Site};
+use served::Testbed;
+use testbed::worker::StorePlace;
+
+const ROUNDS: usize = 20;
+
+/// How many turns wait for the lock at the same time.
+const TURNS: usize = 8;
+
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How much later than its deadline a turn may be answered by a machine that has other things to do.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How fast the server must answer questions that need no lock.
+const PROMPT: Duration = Duration::from_millis(250);
+
+/// A server and a neighbour that was stopped in the middle of a save.
+struct Scene {
+    site: Site,
+    server: Testbed,
+}
+
+impl Scene {
+    fn new(site: Site) -> Self {
+        let store = match &site.store {
+            StorePlace::Sqlite(path) => format!("sqlite:{}", path.display()),
+            StorePlace::Files(path) => format!("file:{}", path.display()),
+        };
+        let timeout = BUSY_TIMEOUT.as_millis().to_string();
+        let server = Testbed::start_with(&["--store", &store, "--busy-timeout", &timeout]);
+        server.program(r#"{"responses":[{"message":{"role":"model","content":[{"text":"soup"}]}}]}"#);
+        Self { site, server }
+    }
+
+    fn frozen_neighbour(&self) -> Process {
+        let mut orders = self.site.orders(Duration::from_secs(1));
+        orders.holds = true;
+        let neighbour = Process::start(&orders);
+        neighbour.hear("holding");
+        neighbour.signal("STOP");
+        neighbour
+    }
+
+    fn turn(&self, session: &str) -> String {
+        let body = format!(
+            r#"{{"data":{{"message":{{"role":"user","content":[{{"text":"hi"}}]}}}},"init":{{"sessionId":"{session}"}}}}"#
+        );
+        self.server.request("POST", "/promptAgentWithStore", &body)
+    }
+
+    fn snapshot(&self, session: &str) -> String {
+        let body = format!(r#"{{"data":{{"sessionId":"{session}"}}}}"#);
+        self.server
+            .request("POST", "/promptAgentWithStore/getSnapshot", &body)
+    }
+
+    /// Asks until an answer is prompt: a single one may be late on a machine that has other things to do.
+    fn assert_prompt(&self, question: impl Fn() -> String) {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..3 {
+            let asked = Instant::now();
+            let answer = question();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            slowest = asked.elapsed();
+            if slowest < PROMPT {
+                return;
+            }
+        }
+        panic!("answers took {slowest:?}");
+    }
+
+    fn threads(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/task", self.server.id())).map_or(0, Iterator::count)
+    }
+
+    /// Turns fail together at their deadline, naming the neighbour, while everything else is answered.
+    fn assert_only_saves_wait(&self, neighbour: &Process, round: usize) {
+        let asked = Instant::now();
+        std::thread::scope(|scope| {
+            let turns: Vec<_> = (0..TURNS)
+                .map(|turn| scope.spawn(move || (self.turn(&format!("r{round}-{turn}")), asked.elapsed())))
+                .collect();
+            while asked.elapsed() < BUSY_TIMEOUT / 2 {
+                self.assert_prompt(|| self.server.request("GET", "/healthz", ""));
+                self.assert_prompt(|| self.snapshot("before"));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let threads = self.threads();
+            assert!(threads < 64, "{threads} threads wait");
+            for turn in turns {
+                let (answer, took) = turn.join().unwrap();
+                assert!(answer.contains("UNAVAILABLE"), "round {round}: {answer}");
+                if cfg!(target_os = "linux") {
+                    let holder = format!("process {}", neighbour.id());
+                    assert!(answer.contains(&holder), "round {round}: {answer}");
+                }
+                assert!(took < BUSY_TIMEOUT + GRACE, "round {round} took {took:?}");
+            }
+        });
+    }
+}
+
+fn a_frozen_neighbour_costs_the_saves_of_the_meantime(site: Site) {
+    let scene = Scene::new(site);
+    assert!(scene.turn("before").starts_with("HTTP/1.1 200 "));
+
+    for round in 0..ROUNDS {
+        let neighbour = scene.frozen_neighbour();
+
+        scene.assert_only_saves_wait(&neighbour, round);
+
+        if round % 2 == 0 {
+            neighbour.signal("CONT");
+            neighbour.let_go();
+        } else {
+            neighbour.kill();
+        }
+        let answer = scene.turn(&format!("r{round}-0"));
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.contains("soup"),
+            "the lock is free: {answer}"
+        );
+    }
+}
+
+fn a_server_ends_while_its_neighbour_is_frozen(site: Site) {
+    let scene = Scene::new(site);
+    assert!(scene.turn("before").starts_with("HTTP/1.1 200 "));
+    let neighbour = scene.frozen_neighbour();
+
+    let ended = std::thread::scope(|scope| {
+        for turn in 0..TURNS {
+            let scene = &scene;
+            scope.spawn(move || scene.turn(&format!("last-{turn}")));
+        }
+        std::thread::sleep(BUSY_TIMEOUT / 4);
+        let id = scene.server.id();
+        let told = std::process::Command::new("sh")
+            .args(["-c", &format!("kill -TERM {id}")])
+            .status();
+        assert!(told.unwrap().success());
+        Instant::now()
+    });
+    let status = scene.server.wait();
+
+    assert!(status.success(), "{status}");
+    let took = ended.elapsed();
+    assert!(took < BUSY_TIMEOUT + GRACE, "the server took {took:?} to end");
+    neighbour.kill();
+}
+
+#[test]
+fn a_frozen_neighbour_costs_the_saves_of_the_meantime_on_sqlite() {
+    a_frozen_neighbour_costs_the_saves_of_the_meantime(Site::sqlite());
+}
+
+#[test]
+fn a_frozen_neighbour_costs_the_saves_of_the_meantime_on_files() {
+    a_frozen_neighbour_costs_the_saves_of_the_meantime(Site::files());
+}
+
+#[test]
+fn a_server_ends_while_its_neighbour_is_frozen_on_sqlite() {
+    a_server_ends_while_its_neighbour_is_frozen(Site::sqlite());
+}
+
+#[test]
+fn a_server_ends_while_its_neighbour_is_frozen_on_files() {
+    a_server_ends_while_its_neighbour_is_frozen(Site::files());
+}
