@@ -50,15 +50,18 @@ struct Queued {
     job: Job,
     /// When the job fails if another process still holds the lock.
     deadline: Instant,
-    _room: OwnedSemaphorePermit,
+    room: OwnedSemaphorePermit,
 }
 
 enum Job {
     /// Work that shares a transaction with others.
     Grouped(Box<dyn Work>),
     /// Work that needs the connection outside any transaction, and keeps the deadline itself.
-    Alone(Box<dyn FnOnce(&mut Connection, Instant) + Send>),
+    Alone(AloneWork),
 }
+
+/// Work on the connection, which is told until when it may wait for a lock.
+type AloneWork = Box<dyn FnOnce(&mut Connection, Instant) + Send>;
 
 /// A save that waits for its transaction.
 struct Part {
@@ -163,11 +166,7 @@ impl Writer {
         let deadline = deadline_after(self.busy_timeout);
         // The permit travels with the job and returns when the job is done.
         let room = Arc::clone(&self.room).acquire_owned().await?;
-        let queued = Queued {
-            job,
-            deadline,
-            _room: room,
-        };
+        let queued = Queued { job, deadline, room };
         let jobs = held(&self.jobs);
         let sent = jobs.as_ref().map(|jobs| jobs.send(queued));
         sent.and_then(std::result::Result::ok)
@@ -222,7 +221,7 @@ struct Thread {
     watchers: Arc<Watchers>,
     closing: Arc<AtomicBool>,
     /// Jobs that arrived among saves and run after them.
-    alone: VecDeque<(Box<dyn FnOnce(&mut Connection, Instant) + Send>, Instant)>,
+    alone: VecDeque<(AloneWork, Instant)>,
     /// The sizes of the last two transactions, and how long it took to make the last one durable.
     last_groups: [usize; 2],
     last_sync: Duration,
@@ -248,14 +247,13 @@ impl Thread {
     }
 
     fn accept(&mut self, queued: Queued, parts: &mut Vec<Part>) {
-        let Queued { job, deadline, _room } = queued;
-        match job {
+        match queued.job {
             Job::Grouped(work) => parts.push(Part {
                 work,
-                deadline,
-                _room,
+                deadline: queued.deadline,
+                _room: queued.room,
             }),
-            Job::Alone(work) => self.alone.push_back((work, deadline)),
+            Job::Alone(work) => self.alone.push_back((work, queued.deadline)),
         }
     }
 
@@ -363,15 +361,15 @@ impl Thread {
             if outcomes.len() == parts.len()
                 && parts.len() < MAX_GROUP
                 && self.alone.is_empty()
-                && let Ok(Queued { job, deadline, _room }) = queue.try_recv()
+                && let Ok(queued) = queue.try_recv()
             {
-                match job {
+                match queued.job {
                     Job::Grouped(work) => parts.push(Part {
                         work,
-                        deadline,
-                        _room,
+                        deadline: queued.deadline,
+                        _room: queued.room,
                     }),
-                    Job::Alone(work) => self.alone.push_back((work, deadline)),
+                    Job::Alone(work) => self.alone.push_back((work, queued.deadline)),
                 }
             }
         }
