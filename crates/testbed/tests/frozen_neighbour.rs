@@ -65,7 +65,7 @@ impl Scene {
     }
 
     /// Asks until an answer is prompt: a single one may be late on a machine that has other things to do.
-    fn assert_prompt(&self, question: impl Fn() -> String) {
+    fn assert_prompt(question: impl Fn() -> String) {
         let mut slowest = Duration::ZERO;
         for _ in 0..3 {
             let asked = Instant::now();
@@ -91,8 +91,8 @@ impl Scene {
                 .map(|turn| scope.spawn(move || (self.turn(&format!("r{round}-{turn}")), asked.elapsed())))
                 .collect();
             while asked.elapsed() < BUSY_TIMEOUT / 2 {
-                self.assert_prompt(|| self.server.request("GET", "/healthz", ""));
-                self.assert_prompt(|| self.snapshot("before"));
+                Self::assert_prompt(|| self.server.request("GET", "/healthz", ""));
+                Self::assert_prompt(|| self.snapshot("before"));
                 std::thread::sleep(Duration::from_millis(20));
             }
             let threads = self.threads();
