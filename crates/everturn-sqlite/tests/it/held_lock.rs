@@ -42,8 +42,8 @@ async fn waiting_saves_fail_together_and_name_the_holder_while_reads_go_on() {
     }
     assert!(asked.elapsed() < BUSY_TIMEOUT + GRACE, "reads waited");
     for save in join_all(saves).await {
-        let (saved, took) = save.unwrap();
-        let error = saved.unwrap_err();
+        let (outcome, took) = save.unwrap();
+        let error = outcome.unwrap_err();
         assert_eq!(error.status(), Status::Unavailable, "{error}");
         assert!(took >= BUSY_TIMEOUT, "a save failed after {took:?}");
         assert!(took < BUSY_TIMEOUT + GRACE, "a save took {took:?}");
