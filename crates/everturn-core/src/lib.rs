@@ -110,7 +110,7 @@ pub use flow::{BidiFlow, Flow, StreamingFlow, run};
 pub use lock_holder::{LockHolder, lock_holder};
 pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;
-pub use registry::{Registry, WeakRegistry};
+pub use registry::{Registry, RegistryChanges, WeakRegistry};
 pub use schema::{MAX_DEPTH, Schema, check_depth};
 pub use span::{SpanKind, SpanObserver, SpanRecorder, in_span};
 pub use status::{Status, UnknownStatus};

@@ -3,9 +3,11 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use futures::future::select_all;
 use papaya::HashMap;
+use tokio::sync::watch;
 
 use crate::installed::Installed;
 use crate::{ActionType, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema};
@@ -23,6 +25,20 @@ struct Tables {
     plugins: HashMap<String, Arc<Installed>>,
     schemas: HashMap<String, Schema>,
     values: HashMap<String, Arc<dyn Any + Send + Sync>>,
+    /// Told of each action that is registered or removed, once anybody wants to know.
+    changes: OnceLock<watch::Sender<()>>,
+}
+
+impl Tables {
+    fn announce_change(&self) {
+        if let Some(changes) = self.changes.get() {
+            changes.send_replace(());
+        }
+    }
+
+    fn subscribe(&self) -> watch::Receiver<()> {
+        self.changes.get_or_init(watch::Sender::default).subscribe()
+    }
 }
 
 impl Registry {
@@ -68,14 +84,26 @@ impl Registry {
                 "'{key}' is not an action key of the form /type/name"
             )));
         }
-        insert_new(&self.0.actions, key, action, "an action")
+        insert_new(&self.0.actions, key, action, "an action")?;
+        self.0.announce_change();
+        Ok(())
     }
 
     /// Removes the action under a key from this registry and returns it; a parent's action stays.
     ///
     /// Callers that already hold the action can still use it.
     pub fn remove(&self, key: &str) -> Option<Arc<dyn DynAction>> {
-        self.0.actions.pin().remove(key).cloned()
+        let removed = self.0.actions.pin().remove(key).cloned();
+        if removed.is_some() {
+            self.0.announce_change();
+        }
+        removed
+    }
+
+    /// Returns a way to wait for actions that are registered or removed from now on, here or in a parent.
+    pub fn changes(&self) -> RegistryChanges {
+        let lineage = std::iter::successors(Some(self), |registry| registry.0.parent.as_ref());
+        RegistryChanges(lineage.map(|registry| registry.0.subscribe()).collect())
     }
 
     /// Adds a plugin; it is initialised when first needed.
@@ -298,6 +326,25 @@ fn insert_new<V>(map: &HashMap<String, V>, key: &str, value: V, what: &str) -> R
         Err(_) => Err(Error::already_exists(format!(
             "{what} is already registered as '{key}'"
         ))),
+    }
+}
+
+/// The changes of a registry and its parents; see [`Registry::changes`].
+#[derive(Debug)]
+pub struct RegistryChanges(Vec<watch::Receiver<()>>);
+
+impl RegistryChanges {
+    /// Waits until actions were registered or removed since the last call. Several changes at once are one. Waits for ever
+    /// once the registry is dropped.
+    pub async fn changed(&mut self) {
+        let waiting = self.0.iter_mut().map(|level| {
+            Box::pin(async move {
+                if level.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            })
+        });
+        select_all(waiting).await;
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::{Action, ActionType, DynAction, JsonCall, Reason, Registry, Schema, Status, downcast};
+use futures::FutureExt;
 use serde_json::{Value, json};
 
 use crate::support::assert_failed;
@@ -235,4 +236,23 @@ fn schemas_are_named_once_and_found_in_parents() {
     );
     child.register_schema("Dish", number.clone()).unwrap();
     assert_eq!(child.schema("Dish").unwrap(), number);
+}
+
+#[tokio::test]
+async fn changes_of_a_registry_and_its_parents_are_told() {
+    let parent = Registry::new();
+    let registry = parent.child();
+    let mut changes = registry.changes();
+
+    parent.register(says("a", "above")).unwrap();
+    changes.changed().await;
+    registry.register(says("b", "here")).unwrap();
+    changes.changed().await;
+    registry.remove("/custom/b");
+    changes.changed().await;
+
+    // Neither a look nor a removal of nothing is a change.
+    registry.get("/custom/a");
+    registry.remove("/custom/b");
+    assert!(changes.changed().now_or_never().is_none());
 }
