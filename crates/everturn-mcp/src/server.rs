@@ -4,6 +4,7 @@ mod agents;
 mod asking;
 #[cfg(feature = "http")]
 mod http;
+mod lists;
 mod prompts;
 mod resources;
 mod session;
@@ -172,7 +173,7 @@ impl McpServer {
         E: std::error::Error + Send + Sync + 'static,
         A: 'static,
     {
-        let serving = match serve_server(Session(self.0), transport).await {
+        let serving = match serve_server(Session::new(self.0), transport).await {
             Ok(serving) => serving,
             // Closing the connection is how a client leaves, also before it has said anything.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

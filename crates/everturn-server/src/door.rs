@@ -23,7 +23,8 @@ use crate::metrics::{CallMeter, RouteMetrics};
 #[async_trait]
 pub trait Door: Send + Sync + 'static {
     /// Answers a request. `context` holds the caller's identity and the deadline, and is cancelled when the server
-    /// shuts down; actions that run in it see only the caller's own sessions.
+    /// shuts down; actions that run in it see only the caller's own sessions. Its extension of the type
+    /// [`ServerHandle`](crate::ServerHandle) tells when the shutdown starts.
     async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body>;
 }
 
@@ -55,7 +56,8 @@ impl Opened {
             meter,
             permit: self.shared.admit(&caller)?,
         };
-        let context = self.shared.context(caller);
+        let handle = Arc::new(self.shared.handle.clone());
+        let context = self.shared.context(caller).with_extension(handle);
         let request = Request::from_parts(head, bytes);
         let response = self.door.answer(request, context).await;
         // The call counts as running until its answer has been read.

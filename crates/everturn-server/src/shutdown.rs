@@ -65,7 +65,7 @@ impl ServerHandle {
     }
 
     /// Returns the token that is cancelled when the shutdown starts.
-    pub(crate) fn draining(&self) -> &CancellationToken {
+    pub fn draining(&self) -> &CancellationToken {
         &self.0.draining
     }
 
@@ -76,7 +76,7 @@ impl ServerHandle {
     }
 
     /// Returns the token that is cancelled when calls must be detached.
-    pub(crate) fn handing_off(&self) -> &CancellationToken {
+    pub fn handing_off(&self) -> &CancellationToken {
         &self.0.handing_off
     }
 

@@ -21,6 +21,9 @@ use super::asking::{Answered, Asking};
 use super::session::Request;
 use super::tools::{Step, failed, progress};
 
+/// What a client is told that cannot ask about work in the background.
+const STILL_WORKING: &str = "The server is shutting down, and the agent goes on with this in the background. Ask it later in this session.";
+
 /// How often a client should ask about a task, in milliseconds.
 pub(super) const POLL_INTERVAL_MS: u64 = 1_000;
 
@@ -105,7 +108,7 @@ pub(super) async fn call(
         Ok(output) => output,
         Err(error) => return Ok(failed(&error.to_wire(request.exposure()).message)),
     };
-    respond(&asking, output)
+    respond(request, &asking, output)
 }
 
 fn opening(arguments: Option<JsonObject>) -> Result<(AgentInit, AgentInput)> {
@@ -164,19 +167,24 @@ pub(super) fn questions(parts: &[Part]) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Runs an agent. One that takes long goes on in the background, if the client can ask about it later.
+/// Tells whether the client can ask about work that goes on in the background.
+fn knows_tasks(request: &Request<'_>) -> bool {
+    let capabilities = request.rmcp.client_capabilities();
+    capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
+}
+
+/// Runs an agent. One that takes long goes on in the background if the client can ask about it later; one that outlasts the
+/// server does in any case.
 async fn run(
     request: &Request<'_>,
     agent: &Arc<dyn DynAction>,
     init: AgentInit,
     input: AgentInput,
 ) -> Result<AgentOutput> {
-    let capabilities = request.rmcp.client_capabilities();
-    let knows_tasks = capabilities.is_some_and(|capabilities| capabilities.supports_tasks());
     let can_detach = metadata(agent.descriptor()).is_some_and(|agent| agent.abortable);
     let leave = CancellationToken::new();
     let mut context = request.context.clone();
-    if knows_tasks && can_detach {
+    if can_detach {
         context = context.with_extension(Arc::new(HandOff::when(leave.clone())));
     }
     let chunks = progress(request, |chunk: &JsonText| {
@@ -199,7 +207,11 @@ async fn run(
     let output = tokio::select! {
         biased;
         output = &mut running => output,
-        () = tokio::time::sleep(request.exposed.task_after) => {
+        () = tokio::time::sleep(request.exposed.task_after), if can_detach && knows_tasks(request) => {
+            leave.cancel();
+            running.await
+        }
+        () = request.handing_off(), if can_detach => {
             leave.cancel();
             running.await
         }
@@ -207,9 +219,9 @@ async fn run(
     Ok(serde_json::from_value(output?)?)
 }
 
-fn respond(asking: &Asking<'_>, output: AgentOutput) -> Result<CallToolResponse> {
+fn respond(request: &Request<'_>, asking: &Asking<'_>, output: AgentOutput) -> Result<CallToolResponse> {
     match (output.finish_reason, output.snapshot_id) {
-        (Some(AgentFinishReason::Detached), Some(run)) => {
+        (Some(AgentFinishReason::Detached), Some(run)) if knows_tasks(request) => {
             let now = Timestamp::now().to_string();
             let task = Task::new(run.as_str(), TaskStatus::Working, now.as_str(), now.as_str());
             let task = task.with_poll_interval_ms(POLL_INTERVAL_MS);
@@ -227,7 +239,10 @@ fn respond(asking: &Asking<'_>, output: AgentOutput) -> Result<CallToolResponse>
             Ok(failed(error.as_deref().unwrap_or("The agent failed.")))
         }
         (finish_reason, snapshot_id) => {
-            let text = output.message.map(|message| message.text().into_owned());
+            let text = match finish_reason {
+                Some(AgentFinishReason::Detached) => Some(STILL_WORKING.to_owned()),
+                _ => output.message.map(|message| message.text().into_owned()),
+            };
             let session = output.session_id;
             let spoken = result(
                 text.unwrap_or_default(),

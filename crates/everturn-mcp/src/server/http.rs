@@ -46,7 +46,7 @@ impl Door for McpServer {
             // The server around has read the body already, within its own limit.
             .with_max_request_body_bytes(usize::MAX)
             .with_cancellation_token(context.cancellation().clone());
-        let session = move || Ok(Session(Arc::clone(&exposed)));
+        let session = move || Ok(Session::new(Arc::clone(&exposed)));
         let service = StreamableHttpService::new(session, Arc::new(NeverSessionManager::default()), config);
         request.extensions_mut().insert(context);
         service.handle(request.map(Body::from)).await.map(Body::new)

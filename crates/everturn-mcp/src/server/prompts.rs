@@ -10,34 +10,26 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
+use super::Exposed;
 use super::session::Request;
 use crate::content;
 
 /// The exposed prompts.
-pub(super) async fn list(request: &Request<'_>) -> Result<Vec<Prompt>> {
-    let all = request.exposed.registry.list().await?;
-    let prompts = all
-        .values()
-        .filter(|descriptor| descriptor.action_type == ActionType::PROMPT)
-        .filter(|descriptor| {
-            (request.exposed.filter)(descriptor) && !is_an_agents(request, &descriptor.name)
-        });
-    Ok(prompts.map(described).collect())
+pub(super) fn list(exposed: &Exposed) -> Vec<Prompt> {
+    let prompts = exposed.of_type(&ActionType::PROMPT).into_iter();
+    let prompts = prompts.filter(|descriptor| !is_an_agents(exposed, &descriptor.name));
+    prompts.map(|descriptor| described(&descriptor)).collect()
 }
 
 /// Whether a prompt is what an agent says to its model; that is nobody else's business.
-fn is_an_agents(request: &Request<'_>, name: &str) -> bool {
-    request
-        .exposed
-        .registry
-        .get(&ActionType::AGENT.key(name))
-        .is_some()
+fn is_an_agents(exposed: &Exposed, name: &str) -> bool {
+    exposed.registry.get(&ActionType::AGENT.key(name)).is_some()
 }
 
 /// The exposed prompt of that name.
 async fn find(request: &Request<'_>, name: &str) -> Result<Option<Arc<dyn DynAction>>> {
     let found = request.exposed.action(&ActionType::PROMPT.key(name)).await?;
-    Ok(found.filter(|_| !is_an_agents(request, name)))
+    Ok(found.filter(|_| !is_an_agents(request.exposed, name)))
 }
 
 fn described(descriptor: &Descriptor) -> Prompt {

@@ -7,39 +7,37 @@ use everturn_core::{ActionType, Descriptor, Error, JsonCall, Result};
 use rmcp::model::{ReadResourceResponse, ReadResourceResult, ResourceTemplate};
 use serde_json::Value;
 
+use super::Exposed;
 use super::session::Request;
 use crate::content;
 
+/// The exposed resources: those that have one address, and those that have many.
+pub(super) fn all(exposed: &Exposed) -> (Vec<rmcp::model::Resource>, Vec<ResourceTemplate>) {
+    (list(exposed), templates(exposed))
+}
+
 /// The exposed resources that have one address.
-pub(super) async fn list(request: &Request<'_>) -> Result<Vec<rmcp::model::Resource>> {
-    let listed = exposed(request).await?;
+pub(super) fn list(exposed: &Exposed) -> Vec<rmcp::model::Resource> {
     let described = |descriptor: &Descriptor| {
         let mut resource = rmcp::model::Resource::new(address(descriptor, "uri")?, descriptor.name.as_str());
         resource.description.clone_from(&descriptor.description);
         resource.mime_type = mime_type(descriptor);
         Some(resource)
     };
-    Ok(listed.iter().filter_map(described).collect())
+    let listed = exposed.of_type(&ActionType::RESOURCE);
+    listed.iter().filter_map(described).collect()
 }
 
 /// The exposed resources that have many addresses.
-pub(super) async fn templates(request: &Request<'_>) -> Result<Vec<ResourceTemplate>> {
-    let listed = exposed(request).await?;
+pub(super) fn templates(exposed: &Exposed) -> Vec<ResourceTemplate> {
     let described = |descriptor: &Descriptor| {
         let mut template = ResourceTemplate::new(address(descriptor, "template")?, descriptor.name.as_str());
         template.description.clone_from(&descriptor.description);
         template.mime_type = mime_type(descriptor);
         Some(template)
     };
-    Ok(listed.iter().filter_map(described).collect())
-}
-
-async fn exposed(request: &Request<'_>) -> Result<Vec<Descriptor>> {
-    let all = request.exposed.registry.list().await?;
-    let resources = all.into_values().filter(|descriptor| {
-        descriptor.action_type == ActionType::RESOURCE && (request.exposed.filter)(descriptor)
-    });
-    Ok(resources.collect())
+    let listed = exposed.of_type(&ActionType::RESOURCE);
+    listed.iter().filter_map(described).collect()
 }
 
 fn address<'a>(descriptor: &'a Descriptor, kind: &str) -> Option<&'a str> {

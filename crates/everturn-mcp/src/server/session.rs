@@ -2,24 +2,36 @@
 
 use std::sync::Arc;
 
-use everturn_core::{Context, DynAction, Error, Exposure, Result};
+use everturn_core::{ActionType, Context, Descriptor, DynAction, Error, Exposure, Result};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
     ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, PromptsCapability, ReadResourceRequestParams, ReadResourceResponse,
-    ResourcesCapability, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID, ToolsCapability,
-    UpdateTaskParams,
+    ResourcesCapability, ServerCapabilities, ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID,
+    ToolsCapability, UpdateTaskParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext, SubscriptionSendError};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Map;
+use tokio_util::sync::CancellationToken;
 
+use super::lists::Lists;
 use super::{Exposed, prompts, resources, tasks, tools};
 use crate::fault;
 
 /// What a client of the server is served by.
-pub(super) struct Session(pub(super) Arc<Exposed>);
+pub(super) struct Session {
+    exposed: Arc<Exposed>,
+    /// Cancelled when the client is gone.
+    over: CancellationToken,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.over.cancel();
+    }
+}
 
 /// One request, with who makes it.
 pub(super) struct Request<'a> {
@@ -29,6 +41,19 @@ pub(super) struct Request<'a> {
 }
 
 impl Exposed {
+    /// The descriptors of the exposed actions of one type, by name.
+    pub(super) fn of_type(&self, action_type: &ActionType) -> Vec<Descriptor> {
+        let registered = self.registry.of_type(action_type).into_iter();
+        let described = registered.map(|(name, action)| {
+            let mut descriptor = action.descriptor().clone();
+            // An action may have a second key.
+            descriptor.action_type = action_type.clone();
+            descriptor.name = name;
+            descriptor
+        });
+        described.filter(|descriptor| (self.filter)(descriptor)).collect()
+    }
+
     /// An exposed action that is registered under a key.
     pub(super) async fn action(&self, key: &str) -> Result<Option<Arc<dyn DynAction>>> {
         let found = self.registry.lookup(key).await?;
@@ -37,6 +62,14 @@ impl Exposed {
 }
 
 impl Request<'_> {
+    /// Waits until agents should go on in the background because the server around shuts down.
+    pub(super) async fn handing_off(&self) {
+        match stages(&self.context) {
+            Some(stages) => stages.handing_off().cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// How much of an error the client is told.
     pub(super) fn exposure(&self) -> Exposure {
         let given = self.context.extension::<Exposure>();
@@ -49,10 +82,19 @@ impl Request<'_> {
 }
 
 impl Session {
+    pub(super) fn new(exposed: Arc<Exposed>) -> Self {
+        Self {
+            exposed,
+            over: CancellationToken::new(),
+        }
+    }
+
     fn request<'a>(&'a self, rmcp: &'a RequestContext<RoleServer>) -> Request<'a> {
         Request {
-            exposed: &self.0,
-            context: context_of(rmcp).unwrap_or_else(|| self.0.context.clone()).child(),
+            exposed: &self.exposed,
+            context: context_of(rmcp)
+                .unwrap_or_else(|| self.exposed.context.clone())
+                .child(),
             rmcp,
         }
     }
@@ -91,28 +133,108 @@ fn context_of(_rmcp: &RequestContext<RoleServer>) -> Option<Context> {
     None
 }
 
+/// The stages in which the server around ends, if there is one.
+#[cfg(feature = "http")]
+fn stages(context: &Context) -> Option<Arc<everturn_server::ServerHandle>> {
+    context.extension()
+}
+
+#[cfg(not(feature = "http"))]
+fn stages(_context: &Context) -> Option<Arc<NoServer>> {
+    None
+}
+
+/// Stands for the server that is not there.
+#[cfg(not(feature = "http"))]
+enum NoServer {}
+
+#[cfg(not(feature = "http"))]
+impl NoServer {
+    fn draining(&self) -> &CancellationToken {
+        match *self {}
+    }
+
+    fn handing_off(&self) -> &CancellationToken {
+        match *self {}
+    }
+}
+
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
         let mut capabilities = ServerCapabilities::default();
-        capabilities.tools = Some(ToolsCapability::default());
-        capabilities.prompts = Some(PromptsCapability::default());
-        capabilities.resources = Some(ResourcesCapability::default());
+        let (mut tools, mut prompts) = (ToolsCapability::default(), PromptsCapability::default());
+        let mut resources = ResourcesCapability::default();
+        tools.list_changed = Some(true);
+        prompts.list_changed = Some(true);
+        resources.list_changed = Some(true);
+        capabilities.tools = Some(tools);
+        capabilities.prompts = Some(prompts);
+        capabilities.resources = Some(resources);
         capabilities.completions = Some(Map::new());
         let tasks = (TASKS_EXTENSION_ID.to_owned(), Map::new());
         capabilities.extensions = Some([tasks].into_iter().collect());
         let mut info = ServerConfig::new(capabilities);
-        info.server_info = Implementation::new(&self.0.name, &self.0.version);
-        info.instructions.clone_from(&self.0.instructions);
+        info.server_info = Implementation::new(&self.exposed.name, &self.exposed.version);
+        info.instructions.clone_from(&self.exposed.instructions);
         info
+    }
+
+    /// A client of a version with a handshake is told of changes by itself.
+    async fn on_initialized(&self, rmcp: NotificationContext<RoleServer>) {
+        let (exposed, peer) = (Arc::clone(&self.exposed), rmcp.peer);
+        let telling = async move {
+            let mut lists = Lists::new(&exposed);
+            loop {
+                for list in lists.changed(&exposed).await {
+                    if peer.send_notification(list.notification()).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        };
+        tokio::spawn(self.over.clone().run_until_cancelled_owned(telling));
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    /// A client of the stateless version is told of changes while it listens.
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let stages = context_of(subscription.request_context())
+            .as_ref()
+            .and_then(stages);
+        let draining = async {
+            match &stages {
+                Some(stages) => stages.draining().cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut lists = Lists::new(&self.exposed);
+        let telling = async {
+            loop {
+                for list in lists.changed(&self.exposed).await {
+                    match subscription.sink().send(list.notification()).await {
+                        // The client asked for other lists.
+                        Ok(()) | Err(SubscriptionSendError::NotificationNotAccepted(_)) => {}
+                        Err(error) => return error,
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = subscription.cancelled() => Ok(()),
+            () = draining => Ok(()),
+            error = telling => Err(ErrorData::internal_error(error.to_string(), None)),
+        }
     }
 
     async fn list_tools(
         &self,
         _page: Option<PaginatedRequestParams>,
-        rmcp: RequestContext<RoleServer>,
+        _rmcp: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let listed = self.answer(&rmcp, |request| async move { tools::list(&request).await });
-        Ok(ListToolsResult::with_all_items(listed.await?))
+        Ok(ListToolsResult::with_all_items(tools::list(&self.exposed)))
     }
 
     async fn call_tool(
@@ -130,10 +252,9 @@ impl ServerHandler for Session {
     async fn list_prompts(
         &self,
         _page: Option<PaginatedRequestParams>,
-        rmcp: RequestContext<RoleServer>,
+        _rmcp: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let listed = self.answer(&rmcp, |request| async move { prompts::list(&request).await });
-        Ok(ListPromptsResult::with_all_items(listed.await?))
+        Ok(ListPromptsResult::with_all_items(prompts::list(&self.exposed)))
     }
 
     async fn get_prompt(
@@ -162,22 +283,21 @@ impl ServerHandler for Session {
     async fn list_resources(
         &self,
         _page: Option<PaginatedRequestParams>,
-        rmcp: RequestContext<RoleServer>,
+        _rmcp: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let listed = self.answer(&rmcp, |request| async move { resources::list(&request).await });
-        Ok(ListResourcesResult::with_all_items(listed.await?))
+        Ok(ListResourcesResult::with_all_items(resources::list(
+            &self.exposed,
+        )))
     }
 
     async fn list_resource_templates(
         &self,
         _page: Option<PaginatedRequestParams>,
-        rmcp: RequestContext<RoleServer>,
+        _rmcp: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let listed = self.answer(
-            &rmcp,
-            |request| async move { resources::templates(&request).await },
-        );
-        Ok(ListResourceTemplatesResult::with_all_items(listed.await?))
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates(
+            &self.exposed,
+        )))
     }
 
     async fn read_resource(

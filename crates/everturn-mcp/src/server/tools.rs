@@ -16,37 +16,30 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use super::agents;
 use super::asking::{Answered, Asking};
 use super::session::Request;
+use super::{Exposed, agents};
 use crate::content;
 
 /// Under this name goes the input of a tool that does not take an object: the protocol knows no other arguments.
 const INPUT: &str = "input";
 
 /// Everything that can be called: tools, and agents under the names that tools leave free.
-pub(super) async fn list(request: &Request<'_>) -> Result<Vec<rmcp::model::Tool>> {
-    let all = request.exposed.registry.list().await?;
-    let exposed: Vec<&Descriptor> = all
-        .values()
-        .filter(|descriptor| (request.exposed.filter)(descriptor))
-        .collect();
+pub(super) fn list(exposed: &Exposed) -> Vec<rmcp::model::Tool> {
     let mut listed = BTreeMap::new();
-    for kind in [ActionType::TOOL, ActionType::TOOL_V2] {
-        let of_kind = exposed.iter().filter(|descriptor| descriptor.action_type == kind);
-        for descriptor in of_kind {
+    for kind in [ActionType::TOOL, ActionType::TOOL_V2, ActionType::AGENT] {
+        for descriptor in exposed.of_type(&kind) {
             let entry = listed.entry(descriptor.name.clone());
-            entry.or_insert_with(|| described(descriptor));
+            entry.or_insert_with(|| {
+                if kind == ActionType::AGENT {
+                    agents::described(&descriptor)
+                } else {
+                    described(&descriptor)
+                }
+            });
         }
     }
-    let agents = exposed
-        .iter()
-        .filter(|descriptor| descriptor.action_type == ActionType::AGENT);
-    for descriptor in agents {
-        let entry = listed.entry(descriptor.name.clone());
-        entry.or_insert_with(|| agents::described(descriptor));
-    }
-    Ok(listed.into_values().collect())
+    listed.into_values().collect()
 }
 
 fn described(descriptor: &Descriptor) -> rmcp::model::Tool {

@@ -45,7 +45,7 @@ async fn arguments_that_are_no_agents_are_refused() {
 }
 
 /// An application with an agent that plays a script, and its model.
-fn scripted() -> (Registry, ScriptedModel) {
+pub(crate) fn scripted() -> (Registry, ScriptedModel) {
     let registry = Registry::new();
     let model = ScriptedModel::new();
     model.register(&registry, "script").unwrap();

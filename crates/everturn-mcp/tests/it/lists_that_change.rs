@@ -2,19 +2,20 @@
 
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::lookup_tool;
-use everturn_core::Registry;
-use everturn_mcp::McpServers;
+use everturn_ai::{ToolContext, lookup_tool};
+use everturn_core::{ActionType, Registry};
+use everturn_mcp::{McpServer, McpServers};
+use everturn_server::Server;
 use rmcp::model::{
     DiscoverRequestMethod, DiscoverResult, ErrorData, ListToolsResult, PaginatedRequestParams,
     ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, ToolsCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
-use rmcp::{RoleServer, ServerHandler, ServiceExt};
+use rmcp::{ClientHandler, RoleClient, RoleServer, ServerHandler, ServiceExt};
 use serde_json::Map;
 use tokio::sync::watch;
 
-use crate::support::until;
+use crate::support::{Served, Wanted, client_of, kitchen, until};
 
 /// Offers tools that change while it runs.
 #[derive(Clone)]
@@ -131,4 +132,65 @@ async fn a_server_of_the_stateless_version_is_listened_to() {
 #[tokio::test]
 async fn a_server_with_a_handshake_tells_by_itself() {
     tools_follow(Changing::new(true)).await;
+}
+
+/// A tool that says hello.
+fn greeting(name: &str) -> everturn_ai::Tool {
+    everturn_ai::Tool::new(name, "Says hello.", |_: Wanted, _: ToolContext| async {
+        Ok("hello")
+    })
+}
+
+/// Registers and removes a tool of an application while a client is connected, and waits for the client to see it.
+async fn client_follows(app: &Registry, client: &Registry) {
+    greeting("late").register(app).unwrap();
+    until(async || lookup_tool(client, "s/late").await.is_ok()).await;
+
+    for kind in [ActionType::TOOL, ActionType::TOOL_V2] {
+        app.remove(&kind.key("late"));
+    }
+    until(async || lookup_tool(client, "s/late").await.is_err()).await;
+}
+
+#[tokio::test]
+async fn our_server_tells_clients_of_the_stateless_version() {
+    let app = kitchen();
+    let (client, _connections) = client_of(McpServer::new(&app)).await;
+
+    client_follows(&app, &client).await;
+}
+
+#[tokio::test]
+async fn our_server_tells_clients_over_http() {
+    let app = kitchen();
+    let served = Served::start(Server::new(&app).door("/mcp", McpServer::new(&app))).await;
+    let client = Registry::new();
+    let servers = McpServers::new().http("s", served.url.as_str());
+    let _connections = servers.install(&client).await.unwrap();
+
+    client_follows(&app, &client).await;
+}
+
+/// Counts what it is told.
+#[derive(Clone, Default)]
+struct Counting(watch::Sender<usize>);
+
+impl ClientHandler for Counting {
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.0.send_modify(|count| *count += 1);
+    }
+}
+
+#[tokio::test]
+async fn our_server_tells_clients_with_a_handshake() {
+    let app = kitchen();
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    tokio::spawn(McpServer::new(&app).serve_stream(theirs));
+    let told = Counting::default();
+    // The plain form of this call makes the handshake of the versions before.
+    let connection = told.clone().serve(ours).await.unwrap();
+    assert!(connection.list_all_tools().await.unwrap().len() > 3);
+
+    greeting("late").register(&app).unwrap();
+    told.0.subscribe().wait_for(|count| *count > 0).await.unwrap();
 }

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use everturn_core::{Registry, Status};
+use everturn_agent::store::MemoryStore;
+use everturn_core::{ActionType, Error, JsonCall, Registry, Status};
 use everturn_mcp::{HttpServer, McpServer, McpServers};
-use everturn_server::{BearerTokens, Limits, Server};
+use everturn_server::{BearerTokens, Grace, Limits, Provided, Server, context_fn};
+use everturn_testkit::{Gate, Reply};
 use reqwest::header::{CONTENT_TYPE, HOST, ORIGIN};
 use serde_json::{Value, json};
 
-use crate::support::{Served, Sum, kitchen, run};
+use crate::agents_as_tools::scripted;
+use crate::support::{Served, Sum, kitchen, run, script, until};
 
 async fn guarded() -> Served {
     let registry = kitchen();
@@ -117,6 +121,34 @@ async fn a_refused_token_is_exchanged() {
 }
 
 #[tokio::test]
+async fn a_token_that_expires_while_connected_is_exchanged() {
+    let current = Arc::new(AtomicUsize::new(1));
+    let registry = kitchen();
+    let valid = Arc::clone(&current);
+    let tokens = context_fn(move |request| {
+        let expected = format!("Bearer token-{}", valid.load(Ordering::Relaxed));
+        if request.header("authorization") == Some(expected.as_str()) {
+            return Ok(Provided::new());
+        }
+        Err(Error::unauthenticated("the token has expired").with_public())?
+    });
+    let server = Server::new(&registry).context(tokens);
+    let served = Served::start(server.door("/mcp", McpServer::new(&registry))).await;
+    let fresh = Arc::clone(&current);
+    let server = HttpServer::new(&served.url).token_source(move || {
+        let token = format!("token-{}", fresh.load(Ordering::Relaxed));
+        async move { Ok(token) }
+    });
+    let (registry, _connections) = client(server).await;
+    run(&registry, "s/add", Sum { a: 1, b: 1 }).await.unwrap();
+
+    current.store(2, Ordering::Relaxed);
+    let sum = run(&registry, "s/add", Sum { a: 1, b: 2 }).await.unwrap();
+
+    assert_eq!(sum, json!({ "total": 3 }));
+}
+
+#[tokio::test]
 async fn a_session_of_another_tenant_is_not_there() {
     let served = guarded().await;
     let (alice, _a) = client(HttpServer::new(&served.url).bearer("alice-token")).await;
@@ -176,22 +208,29 @@ async fn a_page_in_a_browser_cannot_reach_it() {
     assert_eq!(send(HOST, "evil.example").await, 403);
 }
 
-/// Posts a request as a client of the stateless version does.
+/// Calls a tool as a client of the stateless version does.
 async fn post_stateless(url: &str, token: &str, tool: &str, mut params: Value) -> Value {
     params["name"] = tool.into();
+    post_method(url, token, "tools/call", tool, params).await
+}
+
+/// Posts a request as a client of the stateless version does; `name` is that of what it is about.
+async fn post_method(url: &str, token: &str, method: &str, name: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": { "name": "raw", "version": "1" },
-        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+        "io.modelcontextprotocol/clientCapabilities": {
+            "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} },
+        },
     });
-    let message = json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params });
+    let message = json!({ "jsonrpc": "2.0", "id": 3, "method": method, "params": params });
     let request = reqwest::Client::new().post(url).bearer_auth(token);
     let request = request
         .header(CONTENT_TYPE, "application/json")
         .header("accept", "application/json, text/event-stream")
         .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", "tools/call")
-        .header("mcp-name", tool);
+        .header("mcp-method", method)
+        .header("mcp-name", name);
     request
         .body(message.to_string())
         .send()
@@ -223,4 +262,104 @@ async fn a_questions_state_is_of_use_for_the_same_call_of_the_same_caller_only()
         of_alice["result"]["content"][0]["text"],
         "7 paid, allowed by \"Ada\""
     );
+}
+
+/// An application whose agent waits at a gate.
+fn with_worker(gate: &Gate) -> Registry {
+    let registry = Registry::new();
+    let model = script(&registry);
+    model.push(Reply::text("Done.").wait(gate));
+    everturn_agent::agent(&registry, "worker")
+        .system("You work.")
+        .store(MemoryStore::new())
+        .define()
+        .unwrap();
+    registry
+}
+
+#[tokio::test]
+async fn a_task_of_another_tenant_is_not_there() {
+    let gate = Gate::new();
+    let registry = with_worker(&gate);
+    let tokens = BearerTokens::new([("alice", "alice-token"), ("bob", "bob-token")]);
+    let mcp = McpServer::new(&registry).task_after(Duration::ZERO);
+    let served = Served::start(Server::new(&registry).context(tokens).door("/mcp", mcp)).await;
+    let work = json!({ "arguments": { "message": "Work." } });
+    let begun = post_stateless(&served.url, "alice-token", "worker", work).await;
+    let id = begun["result"]["taskId"].as_str().unwrap().to_owned();
+    let ask = async |token: &str, method: &str, id: &str| {
+        post_method(&served.url, token, method, id, json!({ "taskId": id })).await
+    };
+
+    for method in ["tasks/get", "tasks/cancel"] {
+        let foreign = ask("bob-token", method, &id).await;
+        let missing = ask("bob-token", method, "nothing").await;
+        assert_eq!(foreign["error"]["code"], missing["error"]["code"], "{foreign}");
+        assert!(foreign["error"]["code"].is_i64(), "{foreign}");
+        let message = foreign["error"]["message"].as_str().unwrap();
+        assert_eq!(
+            message.replace(&id, "nothing"),
+            missing["error"]["message"].as_str().unwrap()
+        );
+    }
+    gate.open();
+    let mut own = Value::Null;
+    until(async || {
+        own = ask("alice-token", "tasks/get", &id).await["result"].take();
+        own["status"] != "working"
+    })
+    .await;
+
+    assert_eq!(own["status"], "completed", "{own}");
+    assert_eq!(own["result"]["content"][0]["text"], "Done.");
+}
+
+#[tokio::test]
+async fn an_agent_that_outlasts_the_server_goes_on_in_the_background() {
+    let gate = Gate::new();
+    let registry = with_worker(&gate);
+    let grace = Grace {
+        period: Duration::ZERO,
+        ..Grace::default()
+    };
+    let server = Server::new(&registry).grace(grace);
+    let served = Served::start(server.door("/mcp", McpServer::new(&registry))).await;
+    let url = served.url.clone();
+    let work = call("worker", &json!({ "message": "Work." }));
+    let asked = tokio::spawn(async move { post(&url, &work).await.json::<Value>().await.unwrap() });
+    gate.reached().await;
+
+    drop(served);
+    let answer = asked.await.unwrap()["result"]["structuredContent"].take();
+    gate.open();
+
+    assert_eq!(answer["finishReason"], "detached", "{answer}");
+    let snapshots = registry.get(&ActionType::AGENT_SNAPSHOT.key("worker")).unwrap();
+    until(async || {
+        let call = JsonCall::new(json!({ "snapshotId": answer["snapshotId"] }));
+        snapshots.run_json(call).await.unwrap()["status"] == "completed"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_that_asks_twice_is_answered_twice() {
+    let (app, model) = scripted();
+    model.push(Reply::tool("transfer", 500));
+    model.push(Reply::tool("transfer", 600));
+    model.push("Both are sent.");
+    let served = Served::start(Server::new(&app).door("/mcp", McpServer::new(&app))).await;
+    let mut params = json!({ "arguments": { "message": "Send 500, then 600." } });
+
+    for euros in [500, 600] {
+        let asked = post_stateless(&served.url, "", "banker", params.clone()).await["result"].take();
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let (name, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(request["params"]["message"], format!("Send {euros}?"));
+        params["inputResponses"] = json!({ name: { "action": "accept", "content": { "approved": true } } });
+        params["requestState"] = asked["requestState"].clone();
+    }
+    let done = post_stateless(&served.url, "", "banker", params).await["result"].take();
+
+    assert_eq!(done["content"][0]["text"], "Both are sent.", "{done}");
 }
