@@ -37,7 +37,7 @@ use self::model::Claude;
 use self::models::Listed;
 use crate::environment::Environment;
 use crate::listing::Listing;
-use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods};
+use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods, without_version};
 
 /// The name of the plugin, and of the provider in the metadata of parts.
 const PROVIDER: &str = "anthropic";
@@ -92,9 +92,8 @@ impl Anthropic {
         if let Some(base_url) = environment.get("ANTHROPIC_BASE_URL") {
             plugin = plugin.base_url(base_url);
         }
-        let headers = environment.get("ANTHROPIC_CUSTOM_HEADERS").unwrap_or_default();
-        for (name, value) in headers.lines().filter_map(|line| line.split_once(':')) {
-            plugin = plugin.header(name.trim(), value.trim());
+        for (name, value) in environment.headers("ANTHROPIC_CUSTOM_HEADERS") {
+            plugin = plugin.header(name, value);
         }
         plugin
     }
@@ -117,19 +116,12 @@ impl Anthropic {
 
     /// Returns the model of that name, described by the provider's list if that was fetched lately.
     fn model(&self, name: &str) -> Claude {
-        let known = self.listing.known().unwrap_or_default();
-        let listed = known.into_iter().find(|listed| listed.id == name);
+        let listed = self.listing.find(|listed| listed.id == name);
         Claude::new(self.service.clone(), name, listed.as_ref())
     }
 }
 
-connection_methods!(Anthropic, base_url: without_version);
-
-/// Removes the version of the API from an address: it is part of every path.
-fn without_version(base_url: &str) -> &str {
-    let trimmed = base_url.trim().trim_end_matches('/');
-    trimmed.strip_suffix("/v1").unwrap_or(trimmed)
-}
+connection_methods!(Anthropic, base_url: |url| without_version(url, "/v1"));
 
 impl Plugin for Anthropic {
     fn name(&self) -> &str {
@@ -154,13 +146,8 @@ impl Plugin for Anthropic {
 
     fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         Box::pin(async move {
-            let listed = match self.listing.get(models::fetch(&self.service)).await {
-                Ok(listed) => listed,
-                Err(error) => {
-                    tracing::warn!(%error, "the models of {PROVIDER} cannot be listed");
-                    return Ok(Vec::new());
-                }
-            };
+            let fetch = models::fetch(&self.service);
+            let listed = self.listing.get_or_empty(PROVIDER, fetch).await;
             let descriptor = |listed: &Listed| {
                 let model = Claude::new(self.service.clone(), &listed.id, Some(listed));
                 model_action(format!("{PROVIDER}/{}", listed.id), model)

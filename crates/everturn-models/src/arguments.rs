@@ -3,9 +3,20 @@
 use everturn_ai::{JsonObject, complete_json};
 use serde_json::Value;
 
+/// Up to so many bytes, arguments are shown with every piece that comes.
+const ALWAYS_SHOWN_BYTES: usize = 1024;
+
 /// The JSON text of a tool call's arguments, as far as it has come.
+///
+/// Whoever looks at each piece pays for each piece only: what is known of the text is kept up to date as it grows, and
+/// long arguments are shown when they have grown by a sixteenth.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Arguments(String);
+pub(crate) struct Arguments {
+    text: String,
+    nesting: Nesting,
+    /// How long the text was when it was last shown.
+    shown: usize,
+}
 
 /// What a call's arguments turned out to be.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +30,8 @@ pub(crate) enum Outcome {
 impl Arguments {
     /// Adds a piece of the text.
     pub(crate) fn push(&mut self, piece: &str) {
-        self.0.push_str(piece);
+        self.text.push_str(piece);
+        piece.bytes().for_each(|byte| self.nesting.take(byte));
     }
 
     /// Adds what a server sent: a piece of the text, or the value itself.
@@ -31,26 +43,73 @@ impl Arguments {
         }
     }
 
-    /// Whether the text is a whole JSON value.
-    pub(crate) fn is_complete(&self) -> bool {
-        serde_json::from_str::<serde::de::IgnoredAny>(&self.0).is_ok()
+    /// Tells whether nothing has come yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
     }
 
-    /// The arguments as far as they have come, for a chunk that says so.
-    pub(crate) fn so_far(&self) -> Value {
-        complete_json(&self.0).unwrap_or_else(|| Value::Object(JsonObject::new()))
+    /// Tells whether the text is a whole object or list.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.nesting.is_closed
+    }
+
+    /// Returns the arguments as far as they have come, for a chunk; `None` if a chunk has shown nearly as much. Reading
+    /// them costs as much as has come, so a long text must not be read for every piece.
+    pub(crate) fn show(&mut self) -> Option<Value> {
+        let least = match self.shown {
+            shown if shown < ALWAYS_SHOWN_BYTES => shown + 1,
+            shown => shown + shown / 16,
+        };
+        if self.text.len() < least {
+            return None;
+        }
+        self.shown = self.text.len();
+        Some(complete_json(&self.text).unwrap_or_else(|| Value::Object(JsonObject::new())))
     }
 
     /// The arguments once the call is over.
     pub(crate) fn outcome(&self) -> Outcome {
-        let text = self.0.trim();
+        let text = self.text.trim();
         if text.is_empty() {
             return Outcome::Input(Value::Object(JsonObject::new()));
         }
         match serde_json::from_str(text) {
             Ok(value) => Outcome::Input(value),
             Err(error) if error.is_eof() => Outcome::Cut,
-            Err(_) => Outcome::Input(Value::String(self.0.clone())),
+            Err(_) => Outcome::Input(Value::String(self.text.clone())),
+        }
+    }
+}
+
+/// How deep a JSON text is in objects and lists.
+#[derive(Debug, Clone, Copy, Default)]
+struct Nesting {
+    depth: usize,
+    is_quoted: bool,
+    is_escaped: bool,
+    /// Whether the outermost object or list has ended.
+    is_closed: bool,
+}
+
+impl Nesting {
+    fn take(&mut self, byte: u8) {
+        if self.is_quoted {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => self.is_quoted = false,
+                _ => {}
+            }
+            return;
+        }
+        match byte {
+            b'"' => self.is_quoted = true,
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                self.is_closed |= self.depth == 0;
+            }
+            _ => {}
         }
     }
 }
@@ -61,14 +120,16 @@ mod tests {
 
     use super::*;
 
-    fn outcome(text: &str) -> Outcome {
+    fn arguments(text: &str) -> Arguments {
         let mut arguments = Arguments::default();
         arguments.push(text);
-        arguments.outcome()
+        arguments
     }
 
     #[test]
     fn empty_cut_and_wrong_arguments_are_told_apart() {
+        let outcome = |text| arguments(text).outcome();
+
         assert_eq!(outcome(""), Outcome::Input(json!({})));
         assert_eq!(outcome(r#"{"a": 1}"#), Outcome::Input(json!({"a": 1})));
         assert_eq!(outcome(r#"{"a": "x"#), Outcome::Cut);
@@ -78,9 +139,37 @@ mod tests {
     #[test]
     fn what_has_come_so_far_is_completed() {
         let mut arguments = Arguments::default();
-        assert_eq!(arguments.so_far(), json!({}));
+        assert_eq!(arguments.show(), None);
 
         arguments.push(r#"{"city": "Par"#);
-        assert_eq!(arguments.so_far(), json!({"city": "Par"}));
+        assert_eq!(arguments.show(), Some(json!({"city": "Par"})));
+        assert_eq!(arguments.show(), None);
+    }
+
+    #[test]
+    fn brackets_in_texts_close_nothing() {
+        for open in ["", "{", r#"{"a": "}"#, r#"{"a": "\"}"#, r#"{"a": {}"#] {
+            assert!(!arguments(open).is_complete(), "{open}");
+        }
+        for whole in ["{}", r#"{"a": "}"}"#, r#"{"a": ["\\", {}]}"#] {
+            assert!(arguments(whole).is_complete(), "{whole}");
+        }
+    }
+
+    /// Counts bytes, not time: what is shown is what is read.
+    #[test]
+    fn a_long_text_is_read_a_bounded_number_of_times() {
+        let mut arguments = arguments(r#"{"page": ""#);
+        let (mut read, mut shown) = (0, 0);
+        for _ in 0..100_000 {
+            arguments.push("word ");
+            if arguments.show().is_some() {
+                read += arguments.text.len();
+                shown += 1;
+            }
+        }
+
+        assert!(read < 20 * arguments.text.len(), "{read}");
+        assert!(shown > 250, "{shown}");
     }
 }

@@ -1,11 +1,14 @@
 //! Content in the forms that several protocols share.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use everturn_ai::{Media, Part, PartKind, ToolResponse};
 use serde_json::Value;
+
+use crate::once;
+
+/// Stands for the user's first message where there is none and the provider wants one.
+pub(crate) const NO_MESSAGE: &str = "(no message)";
 
 /// The output of a tool as text: a text as it is, anything else as compact JSON, nothing as nothing.
 pub(crate) fn output_text(response: &ToolResponse) -> Cow<'_, str> {
@@ -55,21 +58,23 @@ fn hexadecimal(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits.get(..2)?).ok()?, 16).ok()
 }
 
-/// Warns, once per provider, about parts of a conversation that the provider cannot be sent: custom parts of another
-/// provider, and kinds that this version does not know.
-pub(crate) fn warn_left_out(part: &Part, provider: &'static str) {
-    static WARNED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    if !matches!(part.kind(), PartKind::Custom(_) | PartKind::Unknown(_)) {
-        return;
-    }
-    if WARNED
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(provider)
-    {
+/// Warns about a part that a provider is not sent: of another provider, or of a kind that its protocol has not. Each kind is
+/// warned of once. Reasoning of others is never sent, so nobody is warned of it.
+pub(crate) fn warn_left_out(part: &Part, provider: &str) {
+    let kind = match part.kind() {
+        PartKind::Text(_) | PartKind::Reasoning(_) | PartKind::Data(_) => return,
+        PartKind::Custom(custom) => custom.keys().next().map_or("custom", String::as_str),
+        PartKind::Media(_) => "media",
+        PartKind::Resource(_) => "resource",
+        PartKind::ToolRequest(_) => "toolRequest",
+        PartKind::ToolResponse(_) => "toolResponse",
+        _ => "unknown",
+    };
+    if once::is_new(format!("left out: {provider} {kind}")) {
         tracing::warn!(
             provider,
-            "parts of the conversation that only another provider understands are left out"
+            kind,
+            "parts of the conversation that this provider does not take are left out"
         );
     }
 }

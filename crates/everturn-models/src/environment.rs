@@ -21,4 +21,13 @@ impl Environment<'_> {
         let trimmed = value.trim();
         (!trimmed.is_empty()).then(|| trimmed.to_owned())
     }
+
+    /// The headers in a variable, one `Name: value` per line.
+    pub(crate) fn headers(&self, name: &str) -> Vec<(String, String)> {
+        let lines = self.get(name).unwrap_or_default();
+        let headers = lines.lines().filter_map(|line| line.split_once(':'));
+        headers
+            .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+            .collect()
+    }
 }

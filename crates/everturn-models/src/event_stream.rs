@@ -82,7 +82,7 @@ impl<'a> Events<'a> {
 
     /// The error that an event describes.
     pub(crate) fn failure(&self, event: &Value) -> Error {
-        self.service.failure(event, self.body.request_id())
+        self.service.failure(event, &self.body)
     }
 
     /// Whether nothing came but white space.

@@ -16,7 +16,7 @@
 
 mod config;
 mod contents;
-mod embedder;
+mod embeddings;
 mod family;
 mod finish;
 mod model;
@@ -29,7 +29,7 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_ai::model_action;
+use everturn_ai::{EmbedderAction, model_action};
 use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Result, Status};
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -37,9 +37,10 @@ use serde_json::Value;
 pub use self::config::{GeminiConfig, SafetySetting, ThinkingConfig, ThinkingLevel};
 use self::model::GeminiModel;
 use self::models::Listed;
+use crate::embedder;
 use crate::environment::Environment;
 use crate::listing::Listing;
-use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods};
+use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods, without_version};
 
 /// The name of the plugin, and of the provider in the metadata of parts.
 const PROVIDER: &str = "gemini";
@@ -111,19 +112,16 @@ impl Gemini {
 
     /// Returns the model of that name, described by the provider's list if that was fetched lately.
     fn model(&self, name: &str) -> GeminiModel {
-        let known = self.listing.known().unwrap_or_default();
-        let listed = known.into_iter().find(|listed| listed.id() == name);
+        let listed = self.listing.find(|listed| listed.id() == name);
         GeminiModel::new(self.service.clone(), name, listed.as_ref())
+    }
+
+    fn embedder(&self, name: &str) -> EmbedderAction {
+        embedder::action(&self.service, name, embeddings::embed)
     }
 }
 
-connection_methods!(Gemini, base_url: without_version);
-
-/// Removes the version of the API from an address: it is part of every path.
-fn without_version(base_url: &str) -> &str {
-    let trimmed = base_url.trim().trim_end_matches('/');
-    trimmed.strip_suffix("/v1beta").unwrap_or(trimmed)
-}
+connection_methods!(Gemini, base_url: |url| without_version(url, "/v1beta"));
 
 /// Returns the path of a method of a model, `tunedModels/…` included.
 fn method_path(model: &str, method: &str) -> String {
@@ -159,7 +157,7 @@ impl Plugin for Gemini {
         let action: Option<Arc<dyn DynAction>> = if *action_type == ActionType::MODEL {
             Some(Arc::new(model_action(format!("{PROVIDER}/{id}"), self.model(id))))
         } else if *action_type == ActionType::EMBEDDER {
-            Some(Arc::new(embedder::action(&self.service, id)))
+            Some(Arc::new(self.embedder(id)))
         } else {
             None
         };
@@ -168,13 +166,8 @@ impl Plugin for Gemini {
 
     fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         Box::pin(async move {
-            let listed = match self.listing.get(models::fetch(&self.service)).await {
-                Ok(listed) => listed,
-                Err(error) => {
-                    tracing::warn!(%error, "the models of {PROVIDER} cannot be listed");
-                    return Ok(Vec::new());
-                }
-            };
+            let fetch = models::fetch(&self.service);
+            let listed = self.listing.get_or_empty(PROVIDER, fetch).await;
             let models = listed.iter().filter(|listed| listed.is_model()).map(|listed| {
                 let model = GeminiModel::new(self.service.clone(), listed.id(), Some(listed));
                 model_action(format!("{PROVIDER}/{}", listed.id()), model)
@@ -182,8 +175,7 @@ impl Plugin for Gemini {
                     .clone()
             });
             let embedders = listed.iter().filter(|listed| listed.is_embedder());
-            let embedders =
-                embedders.map(|listed| embedder::action(&self.service, listed.id()).descriptor().clone());
+            let embedders = embedders.map(|listed| self.embedder(listed.id()).descriptor().clone());
             Ok(models.chain(embedders).collect())
         })
     }

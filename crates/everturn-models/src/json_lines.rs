@@ -99,7 +99,7 @@ impl<'a> JsonLines<'a> {
 
     /// The error that a value describes.
     pub(crate) fn failure(&self, value: &Value) -> Error {
-        self.service.failure(value, self.body.request_id())
+        self.service.failure(value, &self.body)
     }
 
     /// The error for a stream that ended before its terminal value, which is named for people.

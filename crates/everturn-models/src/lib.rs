@@ -26,9 +26,11 @@
 //! | `draft` | `Draft`: parts put together from deltas, each sent on as a chunk |
 //! | `arguments` | `Arguments`: a tool call's arguments while they are streamed |
 //! | `provenance` | who signed a part, and the provider's own metadata |
-//! | `content` | tool output as text, `data:` URLs |
-//! | `tool_names` | `ToolNames`: tool names that the provider allows, and back |
+//! | `content` | tool output as text, `data:` URLs, the warning about parts that are left out |
+//! | `wire_tools` | `WireTools`: names and inputs of tools as providers take them, and back |
 //! | `environment` | variables, trimmed, with empty ones left out |
+//! | `embedder` | `EmbedCall`: a request to an embedder, its options taken apart |
+//! | `once` | warnings that are given once for each cause |
 //! | `listing` | `Listing`: names of models, fetched at most every five minutes |
 //!
 //! Upstream everything is streamed, whether or not anybody listens. A call is one future: dropping it drops the body and
@@ -53,6 +55,7 @@ pub mod anthropic;
 mod arguments;
 mod content;
 mod draft;
+mod embedder;
 mod environment;
 mod event_stream;
 #[cfg(feature = "gemini")]
@@ -61,14 +64,15 @@ mod json_lines;
 mod listing;
 #[cfg(feature = "ollama")]
 pub mod ollama;
+mod once;
 #[cfg(feature = "openai")]
 pub mod openai;
 mod provenance;
 mod service;
 mod settings;
 mod sse;
-mod tool_names;
 mod usage;
+mod wire_tools;
 
 #[cfg(feature = "anthropic")]
 pub use self::anthropic::{Anthropic, AnthropicConfig};
@@ -78,3 +82,4 @@ pub use self::gemini::{Gemini, GeminiConfig};
 pub use self::ollama::{Ollama, OllamaConfig};
 #[cfg(feature = "openai")]
 pub use self::openai::{OpenAi, OpenAiConfig};
+pub use self::service::ApiKey;

@@ -20,11 +20,15 @@ impl<T: Clone> Listing<T> {
         Self(Mutex::new(None))
     }
 
-    /// The list as it was fetched, if that was not long ago.
-    pub(crate) fn known(&self) -> Option<Vec<T>> {
+    fn known(&self) -> Option<Vec<T>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (fetched, entries) = kept.as_ref()?;
         (fetched.elapsed() < LIFETIME).then(|| entries.clone())
+    }
+
+    /// An entry of the list as it was fetched, if that was not long ago.
+    pub(crate) fn find(&self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
+        self.known()?.into_iter().find(is_wanted)
     }
 
     /// The list, fetched if need be. A failure is kept for nobody.
@@ -39,5 +43,17 @@ impl<T: Clone> Listing<T> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *kept = Some((Instant::now(), entries.clone()));
         Ok(entries)
+    }
+
+    /// The list, fetched if need be; empty if that fails. A list is a help for people, and models are there without it.
+    pub(crate) async fn get_or_empty(
+        &self,
+        provider: &str,
+        fetch: impl Future<Output = Result<Vec<T>>>,
+    ) -> Vec<T> {
+        self.get(fetch).await.unwrap_or_else(|error| {
+            tracing::debug!(provider, %error, "the models cannot be listed");
+            Vec::new()
+        })
     }
 }

@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 
 pub use self::config::OllamaConfig;
 use self::model::OllamaModel;
+use crate::embedder;
 use crate::environment::Environment;
 use crate::listing::Listing;
 use crate::service::{ApiKey, Call, Failure, Service, connection_methods};
@@ -90,13 +91,9 @@ impl Ollama {
     /// # Errors
     /// The server's error.
     pub async fn chat_models(&self) -> Result<Vec<String>> {
-        let installed = self.installed().await?;
+        let installed = self.listing.get(self.fetch()).await?;
         let chats = installed.into_iter().filter(|model| !model.is_embedder);
         Ok(chats.map(|model| model.name).collect())
-    }
-
-    async fn installed(&self) -> Result<Vec<Installed>> {
-        self.listing.get(self.fetch()).await
     }
 
     async fn fetch(&self) -> Result<Vec<Installed>> {
@@ -124,14 +121,11 @@ impl Ollama {
     }
 
     fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
-        let name = format!("{PROVIDER}/{id}");
         if *action_type == ActionType::MODEL {
-            Some(Arc::new(model_action(
-                name,
-                OllamaModel::new(self.service.clone(), id),
-            )))
+            let model = OllamaModel::new(self.service.clone(), id);
+            Some(Arc::new(model_action(format!("{PROVIDER}/{id}"), model)))
         } else if *action_type == ActionType::EMBEDDER {
-            Some(Arc::new(embeddings::action(name, self.service.clone(), id)))
+            Some(Arc::new(embedder::action(&self.service, id, embeddings::embed)))
         } else {
             None
         }
@@ -165,10 +159,7 @@ impl Plugin for Ollama {
 
     fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         Box::pin(async {
-            let installed = self.installed().await.unwrap_or_else(|error| {
-                tracing::debug!(provider = PROVIDER, %error, "the models cannot be listed");
-                Vec::new()
-            });
+            let installed = self.listing.get_or_empty(PROVIDER, self.fetch()).await;
             let described = |model: Installed| {
                 let kind = if model.is_embedder {
                     ActionType::EMBEDDER

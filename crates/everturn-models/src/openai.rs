@@ -28,11 +28,12 @@ mod model;
 mod model_list;
 mod responses;
 mod schema;
+mod tools;
 mod usage;
 
 use std::sync::Arc;
 
-use everturn_ai::{Part, PartKind, model_action};
+use everturn_ai::model_action;
 use everturn_core::{ActionType, Descriptor, DynAction, Error, HandlerResult, Plugin, Result, Status};
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -41,6 +42,7 @@ pub use self::config::OpenAiConfig;
 use self::dialect::Dialect;
 use self::model::OpenAiModel;
 use self::model_list::Listed;
+use crate::embedder;
 use crate::environment::Environment;
 use crate::listing::Listing;
 use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods};
@@ -119,14 +121,8 @@ impl OpenAi {
                 plugin = plugin.header(header, value);
             }
         }
-        for line in environment
-            .get("OPENAI_CUSTOM_HEADERS")
-            .iter()
-            .flat_map(|lines| lines.lines())
-        {
-            if let Some((name, value)) = line.split_once(':') {
-                plugin = plugin.header(name.trim(), value.trim());
-            }
+        for (name, value) in environment.headers("OPENAI_CUSTOM_HEADERS") {
+            plugin = plugin.header(name, value);
         }
         match environment.get("OPENAI_API").as_deref() {
             None => plugin,
@@ -157,6 +153,20 @@ impl OpenAi {
         self
     }
 
+    /// Takes the API key from a variable of the environment. An application without it fails to build, unless the address
+    /// is on this machine.
+    ///
+    /// ```
+    /// use everturn_models::OpenAi;
+    ///
+    /// let groq = OpenAi::compatible("groq", "https://api.groq.com/openai/v1").key_from_env("GROQ_API_KEY");
+    /// ```
+    pub fn key_from_env(mut self, variable: &'static str) -> Self {
+        let key = Environment::PROCESS.get(variable);
+        self.service = self.service.with_key_from(key.as_deref(), variable);
+        self
+    }
+
     /// Sets the protocol. Unless set, it is Responses for OpenAI and Azure, Chat Completions elsewhere.
     pub fn api(mut self, api: Api) -> Self {
         self.api = Some(api);
@@ -176,15 +186,11 @@ impl OpenAi {
     /// # Errors
     /// The server's error.
     pub async fn chat_models(&self) -> Result<Vec<String>> {
-        let listed = self.listed().await?;
+        let listed = self.listing.get(model_list::fetch(&self.service)).await?;
         let chats = listed
             .into_iter()
             .filter(|model| model.kind == family::Kind::Chat);
         Ok(chats.map(|model| model.id).collect())
-    }
-
-    async fn listed(&self) -> Result<Vec<Listed>> {
-        self.listing.get(model_list::fetch(&self.service)).await
     }
 
     fn dialect(&self) -> Dialect {
@@ -206,15 +212,12 @@ impl OpenAi {
     }
 
     fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
-        let name = format!("{}/{id}", self.service.provider());
         if *action_type == ActionType::MODEL {
+            let name = format!("{}/{id}", self.service.provider());
             Some(Arc::new(model_action(name, self.model(id))))
         } else if *action_type == ActionType::EMBEDDER {
-            Some(Arc::new(embeddings::action(
-                name,
-                self.service_for(self.dialect()),
-                id,
-            )))
+            let service = self.service_for(self.dialect());
+            Some(Arc::new(embedder::action(&service, id, embeddings::embed)))
         } else {
             None
         }
@@ -243,10 +246,8 @@ impl Plugin for OpenAi {
 
     fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
         Box::pin(async {
-            let listed = self.listed().await.unwrap_or_else(|error| {
-                tracing::debug!(provider = self.service.provider(), %error, "the models cannot be listed");
-                Vec::new()
-            });
+            let fetch = model_list::fetch(&self.service);
+            let listed = self.listing.get_or_empty(self.service.provider(), fetch).await;
             let described = |model: Listed| {
                 let action = self.action(&model.kind.action_type()?, &model.id)?;
                 Some(action.descriptor().clone())
@@ -296,19 +297,6 @@ fn classify(failure: &mut Failure, body: &Value) {
     }
 }
 
-/// Says that a part is of another provider, or of a kind that this protocol has not.
-fn left_out(part: &Part, provider: &str) {
-    let kind = match part.kind() {
-        PartKind::Custom(custom) => custom.keys().next().map_or("custom", String::as_str),
-        PartKind::Media(_) => "media",
-        PartKind::Resource(_) => "resource",
-        PartKind::ToolRequest(_) => "toolRequest",
-        PartKind::ToolResponse(_) => "toolResponse",
-        _ => "another kind",
-    };
-    tracing::debug!(provider, kind, "a part is left out of the request");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,6 +325,15 @@ mod tests {
                 .check()
                 .is_err()
         );
+    }
+
+    #[test]
+    fn the_key_of_a_compatible_server_may_be_in_a_variable() {
+        let plugin = |url: &str| OpenAi::compatible("groq", url).key_from_env("EVERTURN_NO_SUCH_KEY");
+
+        let error = plugin("https://api.groq.com/openai/v1").check().unwrap_err();
+        assert!(error.message().contains("EVERTURN_NO_SUCH_KEY"), "{error}");
+        assert!(plugin("http://localhost:1").check().is_ok());
     }
 
     #[test]

@@ -22,7 +22,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub(crate) use self::body::Body;
 pub(crate) use self::connection::connection_methods;
 pub(crate) use self::failure::{Classify, Failure, sample};
-pub(crate) use self::key::{ApiKey, KeyHeader};
+pub use self::key::ApiKey;
+pub(crate) use self::key::KeyHeader;
 use self::retries::Retries;
 use self::timeouts::Timeouts;
 
@@ -225,7 +226,7 @@ impl Service {
             };
             failures += 1;
             let pause = self.pause(failures, &failure);
-            let error = failure.into_error(&self.provider, call.key.iter().chain(&self.key));
+            let error = failure.into_error(&self.provider, self.keys(call));
             let Some(pause) = pause else {
                 return Err(error);
             };
@@ -276,7 +277,13 @@ impl Service {
             first,
             self.timeouts.between_bytes,
             &self.provider,
+            self.keys(call).cloned().collect(),
         ))
+    }
+
+    /// The keys that a request knows, which errors must not show.
+    fn keys<'a>(&'a self, call: &'a Call<'_>) -> impl Iterator<Item = &'a ApiKey> {
+        call.key.iter().chain(&self.key)
     }
 
     fn request(
@@ -376,7 +383,7 @@ impl Service {
             if let Ok(value) = serde_json::from_slice::<Value>(&bytes)
                 && value.get("error").is_some_and(|error| !error.is_null())
             {
-                return self.failure(&value, body.request_id());
+                return self.failure(&value, &body);
             }
             let text = sample(&String::from_utf8_lossy(&bytes));
             let message = format!("the answer is not what was asked for ({error}); it begins: {text}");
@@ -385,10 +392,8 @@ impl Service {
     }
 
     /// The error that a JSON object describes: an event of a stream, or the body of an answer that claimed success.
-    pub(crate) fn failure(&self, body: &Value, request_id: Option<String>) -> Error {
-        let mut failure = Failure::reported(body, self.classify);
-        failure.request_id = failure.request_id.or(request_id);
-        failure.into_error(&self.provider, &self.key)
+    pub(crate) fn failure(&self, reported: &Value, body: &Body) -> Error {
+        body.failed(Failure::reported(reported, self.classify))
     }
 }
 
@@ -401,6 +406,12 @@ impl fmt::Debug for Service {
             .field("key", &self.key)
             .finish_non_exhaustive()
     }
+}
+
+/// An address without the version of the API at its end, where the version is part of every path.
+pub(crate) fn without_version(base_url: &str, version: &str) -> String {
+    let trimmed = base_url.trim().trim_end_matches('/');
+    trimmed.strip_suffix(version).unwrap_or(trimmed).to_owned()
 }
 
 fn is_loopback(host: &str) -> bool {

@@ -17,7 +17,15 @@ impl Settings {
     /// # Errors
     /// `INVALID_ARGUMENT` that names the field.
     pub(crate) fn of(request: &ModelRequest, reserved: &[&str]) -> Result<Self> {
-        let mut settings = match &request.config {
+        Self::new(request.config.as_ref(), reserved)
+    }
+
+    /// The settings in a configuration, likewise.
+    ///
+    /// # Errors
+    /// As [`Settings::of`].
+    pub(crate) fn new(config: Option<&Value>, reserved: &[&str]) -> Result<Self> {
+        let mut settings = match config {
             Some(Value::Object(settings)) => settings.clone(),
             _ => JsonObject::new(),
         };

@@ -139,6 +139,31 @@ impl Decoder {
     }
 }
 
+/// The JSON of the events of a stream that arrives in pieces.
+#[cfg(test)]
+pub(crate) fn values<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<serde_json::Value> {
+    let mut decoder = Decoder::default();
+    let mut values = Vec::new();
+    for piece in pieces {
+        decoder.feed(piece);
+        while let Ok(Some(event)) = decoder.next() {
+            values.push(serde_json::from_slice(&event.data).expect("the events of the stream are JSON"));
+        }
+    }
+    values
+}
+
+/// A stream in pieces of these sizes, over and over.
+#[cfg(test)]
+pub(crate) fn pieces<'a>(stream: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = stream;
+    sizes.iter().cycle().map_while(move |size| {
+        let (piece, others) = rest.split_at_checked(*size).unwrap_or((rest, &[]));
+        rest = others;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -203,18 +228,8 @@ mod tests {
             cuts in prop::collection::vec(1_usize..9, 1..40),
         ) {
             let stream = lines.concat().into_bytes();
-            let mut pieces = Vec::new();
-            let mut rest = &stream[..];
-            for size in cuts.iter().cycle() {
-                if rest.is_empty() {
-                    break;
-                }
-                let (piece, others) = rest.split_at((*size).min(rest.len()));
-                pieces.push(piece);
-                rest = others;
-            }
 
-            prop_assert_eq!(decoded(pieces), decoded([&stream]));
+            prop_assert_eq!(decoded(pieces(&stream, &cuts)), decoded([&stream]));
         }
     }
 }

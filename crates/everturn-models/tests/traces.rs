@@ -18,11 +18,12 @@ mod server;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use everturn_ai::{Message, ModelRequest};
 use everturn_models::OpenAi;
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::asking::{ask, question_with};
+use crate::asking::{ask, part, question_with};
 use crate::server::{Reply, Server, sse};
 
 /// What is logged, with the spans it happens in.
@@ -48,7 +49,7 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 #[tokio::test]
-async fn retries_are_events_of_the_model_s_span_and_keys_are_nowhere() {
+async fn retries_and_what_is_left_out_are_logged_and_keys_are_not() {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(log.clone())
@@ -58,22 +59,35 @@ async fn retries_are_events_of_the_model_s_span_and_keys_are_nowhere() {
     let refusal = json!({ "error": { "message": "slow down, sk-secret and sk-called" } });
     let answer =
         json!({ "choices": [{ "index": 0, "delta": { "content": "Leeks." }, "finish_reason": "stop" }] });
+    let answer = Reply::events(sse(&[answer]));
     let server = Server::replies([
         Reply::json(&refusal)
             .status(429)
             .header("retry-after-ms", "1")
             .header("x-request-id", "r1"),
-        Reply::events(sse(&[answer]) + "data: [DONE]\n\n"),
+        answer.clone(),
+        answer.clone(),
+        answer,
     ])
     .await;
     let plugin = OpenAi::compatible("p", server.url())
         .key("sk-secret")
         .header("x-gateway", "sk-header");
 
-    ask(plugin, "p/m", question_with(json!({ "apiKey": "sk-called" })))
-        .await
-        .result
-        .unwrap();
+    ask(
+        plugin.clone(),
+        "p/m",
+        question_with(json!({ "apiKey": "sk-called" })),
+    )
+    .await
+    .result
+    .unwrap();
+    for _ in 0..2 {
+        let foreign = part(json!({ "custom": { "anthropic": { "type": "server_tool_use" } } }));
+        let history = [Message::model(foreign), Message::user("And?")];
+        let asked = ask(plugin.clone(), "p/m", ModelRequest::new(history)).await;
+        asked.result.unwrap();
+    }
 
     assert_eq!(server.requests()[1].headers["authorization"], "Bearer sk-called");
     let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
@@ -85,6 +99,15 @@ async fn retries_are_events_of_the_model_s_span_and_keys_are_nowhere() {
     for word in ["attempt=1", "RESOURCE_EXHAUSTED", "slow down", "request r1"] {
         assert!(retry.contains(word), "{word}: {retry}");
     }
+    let left_out: Vec<&str> = logged
+        .lines()
+        .filter(|line| line.contains("are left out"))
+        .collect();
+    assert_eq!(left_out.len(), 1, "{logged}");
+    assert!(
+        left_out[0].contains("WARN") && left_out[0].contains("anthropic"),
+        "{logged}"
+    );
     for key in ["sk-secret", "sk-called", "sk-header"] {
         assert!(!logged.contains(key), "{key}: {logged}");
     }

@@ -8,7 +8,7 @@ use super::PROVIDER;
 use super::calls::Calls;
 use crate::content::{inline, is_image, output_text};
 use crate::provenance::{self, Signature};
-use crate::tool_names::ToolNames;
+use crate::wire_tools::WireTools;
 
 /// The keys under which a part or a tool may ask for a prompt-cache breakpoint.
 const CACHE_CONTROL: [&str; 2] = ["cache_control", "cacheControl"];
@@ -27,7 +27,7 @@ pub(super) fn user_block(part: &Part, calls: &mut Calls) -> Result<Option<Value>
 /// Converts a part of a model message; `None` if such a part does not go back.
 ///
 /// Media does not: Claude takes it from users only.
-pub(super) fn assistant_block(part: &Part, names: &ToolNames, calls: &mut Calls) -> Option<Value> {
+pub(super) fn assistant_block(part: &Part, tools: &WireTools, calls: &mut Calls) -> Option<Value> {
     let block = match part.kind() {
         PartKind::Text(text) => {
             let mut block = text_block(text)?;
@@ -39,7 +39,7 @@ pub(super) fn assistant_block(part: &Part, names: &ToolNames, calls: &mut Calls)
         // A signed block must not be changed, not even by a cache mark.
         PartKind::Reasoning(text) => return thinking(part, text),
         PartKind::Custom(custom) => return custom_block(custom),
-        PartKind::ToolRequest(request) => tool_use(part, request, names, calls),
+        PartKind::ToolRequest(request) => tool_use(part, request, tools, calls),
         PartKind::Data(value) => text_block(&value.to_string())?,
         _ => return None,
     };
@@ -133,13 +133,9 @@ fn snake_case(value: &Value) -> Value {
     }
 }
 
-fn tool_use(part: &Part, request: &ToolRequest, names: &ToolNames, calls: &mut Calls) -> Value {
-    let name = names.to_wire(&request.name);
-    let input = match &request.input {
-        None | Some(Value::Null) => json!({}),
-        Some(input @ Value::Object(_)) => input.clone(),
-        Some(other) => json!({ "input": other }),
-    };
+fn tool_use(part: &Part, request: &ToolRequest, tools: &WireTools, calls: &mut Calls) -> Value {
+    let name = tools.to_wire(&request.name);
+    let input = tools.arguments(request);
     let id = calls.asked(request);
     let mut block = json!({ "type": "tool_use", "id": id, "name": name, "input": input });
     let own = part.metadata_entry(PROVIDER);

@@ -1,11 +1,11 @@
 //! The settings of Claude models.
 
-use std::fmt;
-
 use everturn_ai::{JsonObject, Part};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::ApiKey;
 
 /// Settings of a Claude model. What is not listed goes into [`extra`](Self::extra) and reaches the API as it is.
 ///
@@ -25,7 +25,7 @@ use serde_json::Value;
 ///     serde_json::json!({ "maxOutputTokens": 32_000, "thinking": { "type": "adaptive" }, "effort": "high" })
 /// );
 /// ```
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AnthropicConfig {
     /// The model to use instead of the one that was named.
@@ -70,25 +70,10 @@ pub struct AnthropicConfig {
     pub anthropic_version: Option<String>,
     /// An API key for this call, instead of the plugin's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub api_key: Option<String>,
+    pub api_key: Option<ApiKey>,
     /// Everything else, under the names of the API.
     #[serde(flatten)]
     pub extra: JsonObject,
-}
-
-/// Leaves the API key out: settings are printed in logs.
-impl fmt::Debug for AnthropicConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = Self {
-            api_key: self.api_key.as_ref().map(|_| "<redacted>".to_owned()),
-            ..self.clone()
-        };
-        write!(
-            f,
-            "AnthropicConfig({})",
-            serde_json::to_value(shown).unwrap_or_default()
-        )
-    }
 }
 
 /// How a model thinks before it answers.

@@ -5,17 +5,17 @@ use everturn_core::Result;
 use serde_json::{Value, json};
 
 use super::PROVIDER;
-use super::blocks::{assistant_block, content_block, is_tool_result, media_block, user_block};
+use super::blocks::{assistant_block, content_block, is_tool_result, media_block, text_block, user_block};
 use super::calls::Calls;
 use super::family::Family;
-use crate::content::warn_left_out;
-use crate::tool_names::ToolNames;
+use crate::content::{NO_MESSAGE, warn_left_out};
+use crate::wire_tools::WireTools;
 
 /// A conversation that is being converted.
 #[derive(Debug)]
 pub(super) struct Conversation<'a> {
     family: Family,
-    names: &'a ToolNames,
+    tools: &'a WireTools,
     calls: Calls,
     /// Media that the model made. It goes back in the next user message.
     carried: Vec<Value>,
@@ -34,10 +34,10 @@ impl<'a> Conversation<'a> {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for media that Claude cannot read.
-    pub(super) fn of(messages: &Messages, family: Family, names: &'a ToolNames) -> Result<Self> {
+    pub(super) fn of(messages: &Messages, family: Family, tools: &'a WireTools) -> Result<Self> {
         let mut conversation = Self {
             family,
-            names,
+            tools,
             calls: Calls::default(),
             carried: Vec::new(),
             system: Vec::new(),
@@ -82,7 +82,7 @@ impl<'a> Conversation<'a> {
                 self.carried.push(media_block(media)?);
                 continue;
             }
-            match assistant_block(part, self.names, &mut self.calls) {
+            match assistant_block(part, self.tools, &mut self.calls) {
                 Some(block) => blocks.push(block),
                 None => warn_left_out(part, PROVIDER),
             }
@@ -120,8 +120,18 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Returns the system blocks and the messages.
-    pub(super) fn into_wire(self) -> (Vec<Value>, Vec<Value>) {
+    /// Returns the system blocks and the messages, the first of which is the user's.
+    pub(super) fn into_wire(mut self) -> (Vec<Value>, Vec<Value>) {
+        if self.messages.first().is_none_or(|first| first.role != "user") {
+            let content = text_block(NO_MESSAGE).into_iter().collect();
+            self.messages.insert(
+                0,
+                WireMessage {
+                    role: "user",
+                    content,
+                },
+            );
+        }
         let messages = self.messages.into_iter().map(|mut message| {
             // The results of tools come first. The sort keeps the order of the rest.
             message.content.sort_by_key(|block| !is_tool_result(block));
@@ -132,10 +142,10 @@ impl<'a> Conversation<'a> {
 }
 
 /// Converts an answer that goes back to the model in the middle of its turn.
-pub(super) fn answer_blocks(content: &[Part], names: &ToolNames) -> Vec<Value> {
+pub(super) fn answer_blocks(content: &[Part], tools: &WireTools) -> Vec<Value> {
     let mut calls = Calls::default();
     content
         .iter()
-        .filter_map(|part| assistant_block(part, names, &mut calls))
+        .filter_map(|part| assistant_block(part, tools, &mut calls))
         .collect()
 }

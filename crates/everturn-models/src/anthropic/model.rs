@@ -15,8 +15,8 @@ use super::request::WireRequest;
 use super::stream::{Answer, Assembly};
 use crate::event_stream::Events;
 use crate::service::{Call, Service};
-use crate::tool_names::ToolNames;
 use crate::usage::sum;
+use crate::wire_tools::WireTools;
 
 /// How often an answer that pauses is continued.
 const MAX_PAUSES: usize = 5;
@@ -51,13 +51,13 @@ impl Claude {
     async fn stream(
         &self,
         call: &Call<'_>,
-        names: &ToolNames,
+        tools: &WireTools,
         emitter: &Emitter<ModelResponseChunk>,
     ) -> Result<Answer> {
         let body = self.service.call(call).await?;
         let request_id = body.request_id();
         let mut events = Events::new(&self.service, body);
-        let mut assembly = Assembly::new(names);
+        let mut assembly = Assembly::new(tools);
         while !assembly.is_complete() {
             let Some(event) = events.next().await? else {
                 return Err(events.truncated("its event `message_stop`"));
@@ -96,7 +96,7 @@ impl Model for Claude {
             body: Some(Value::Object(wire.body)),
             key: wire.key,
         };
-        let mut answer = self.stream(&call, &wire.names, &emitter).await?;
+        let mut answer = self.stream(&call, &wire.tools, &emitter).await?;
         let mut content = Vec::new();
         let mut usage = Usage::default();
         for _ in 0..MAX_PAUSES {
@@ -104,11 +104,11 @@ impl Model for Claude {
                 break;
             }
             if let Some(body) = call.body.as_mut() {
-                go_on(body, &answer, &wire.names);
+                go_on(body, &answer, &wire.tools);
             }
             content.append(&mut answer.content);
             usage = sum(usage, &answer.usage);
-            answer = self.stream(&call, &wire.names, &emitter).await?;
+            answer = self.stream(&call, &wire.tools, &emitter).await?;
         }
         Ok(response(answer, content, usage))
     }
@@ -129,8 +129,8 @@ fn headers(wire: &WireRequest) -> Result<HeaderMap> {
 }
 
 /// Appends a paused answer to the request, so that the model continues it.
-fn go_on(body: &mut Value, answer: &Answer, names: &ToolNames) {
-    let blocks = answer_blocks(&answer.content, names);
+fn go_on(body: &mut Value, answer: &Answer, tools: &WireTools) {
+    let blocks = answer_blocks(&answer.content, tools);
     let container = answer
         .message
         .get("container")

@@ -9,7 +9,7 @@ use super::conversation::Conversation;
 use super::family::Family;
 use crate::service::ApiKey;
 use crate::settings::Settings;
-use crate::tool_names::ToolNames;
+use crate::wire_tools::{WireTools, parameters};
 
 /// The version of the API that is asked for.
 pub(super) const VERSION: &str = "2026-10-21";
@@ -40,7 +40,7 @@ pub(super) struct WireRequest {
     pub(super) betas: Option<String>,
     /// A key for this call alone.
     pub(super) key: Option<ApiKey>,
-    pub(super) names: ToolNames,
+    pub(super) tools: WireTools,
 }
 
 impl WireRequest {
@@ -53,8 +53,8 @@ impl WireRequest {
         let model = settings.take_text("version")?.unwrap_or_else(|| model.to_owned());
         let key = settings.take_key()?;
         let family = Family::of(&model);
-        let names = ToolNames::new(request.tools(), MAX_TOOL_NAME);
-        let (system, messages) = Conversation::of(&request.messages, family, &names)?.into_wire();
+        let tools = WireTools::new(request.tools(), MAX_TOOL_NAME);
+        let (system, messages) = Conversation::of(&request.messages, family, &tools)?.into_wire();
         let mut body = JsonObject::new();
         body.insert("model".to_owned(), model.into());
         add_thinking(&mut body, &mut settings, family);
@@ -62,7 +62,7 @@ impl WireRequest {
             body.insert("system".to_owned(), system.into());
         }
         body.insert("messages".to_owned(), messages.into());
-        add_tools(&mut body, request, settings.take_tools()?, &names);
+        add_tools(&mut body, request, settings.take_tools()?, &tools);
         add_output(&mut body, &mut settings, request.output.as_ref());
         settings.move_to(&mut body, &COMMON);
         if let Some(mark) = settings.take("cacheControl").as_ref().and_then(cache_control) {
@@ -78,7 +78,7 @@ impl WireRequest {
             body,
             betas,
             key,
-            names,
+            tools,
         })
     }
 }
@@ -100,12 +100,8 @@ fn add_thinking(body: &mut JsonObject, settings: &mut Settings, family: Family) 
     }
 }
 
-fn add_tools(body: &mut JsonObject, request: &ModelRequest, own: Vec<Value>, names: &ToolNames) {
-    let mut tools: Vec<Value> = request
-        .tools()
-        .iter()
-        .map(|tool| tool_wire(tool, names))
-        .collect();
+fn add_tools(body: &mut JsonObject, request: &ModelRequest, own: Vec<Value>, wire: &WireTools) {
+    let mut tools: Vec<Value> = request.tools().iter().map(|tool| tool_wire(tool, wire)).collect();
     tools.extend(own);
     let choice = match request.tool_choice {
         None => None,
@@ -122,13 +118,8 @@ fn add_tools(body: &mut JsonObject, request: &ModelRequest, own: Vec<Value>, nam
     }
 }
 
-fn tool_wire(tool: &ToolDefinition, names: &ToolNames) -> Value {
-    let mut schema = match &tool.input_schema {
-        Some(Value::Object(schema)) => schema.clone(),
-        _ => JsonObject::new(),
-    };
-    schema.entry("type").or_insert_with(|| json!("object"));
-    let mut wire = json!({ "name": names.to_wire(&tool.name), "input_schema": schema });
+fn tool_wire(tool: &ToolDefinition, tools: &WireTools) -> Value {
+    let mut wire = json!({ "name": tools.to_wire(&tool.name), "input_schema": parameters(tool) });
     if !tool.description.is_empty() {
         wire["description"] = json!(tool.description);
     }

@@ -12,12 +12,12 @@ use super::PROVIDER;
 use super::finish::{finish_message, finish_reason, usage};
 use crate::arguments::{Arguments, Outcome};
 use crate::provenance::signed;
-use crate::tool_names::ToolNames;
+use crate::wire_tools::WireTools;
 
 /// An answer that is being streamed.
 #[derive(Debug)]
 pub(super) struct Assembly<'a> {
-    names: &'a ToolNames,
+    tools: &'a WireTools,
     /// The message object of the stream, without its content.
     message: JsonObject,
     blocks: BTreeMap<u64, Block>,
@@ -55,9 +55,6 @@ enum Block {
     ToolUse {
         call: JsonObject,
         arguments: Arguments,
-        /// How long the text of the arguments is, and how long it was when it was last shown.
-        length: usize,
-        shown: usize,
     },
     /// A block that goes back as it came, with the JSON text of an input that is streamed into it.
     Verbatim {
@@ -67,10 +64,10 @@ enum Block {
 }
 
 impl<'a> Assembly<'a> {
-    /// Creates an empty answer. `names` are those of the tools that the request offered.
-    pub(super) fn new(names: &'a ToolNames) -> Self {
+    /// Creates an empty answer. `tools` are those that the request offered.
+    pub(super) fn new(tools: &'a WireTools) -> Self {
         Self {
-            names,
+            tools,
             message: JsonObject::new(),
             blocks: BTreeMap::new(),
             is_complete: false,
@@ -156,8 +153,6 @@ impl<'a> Assembly<'a> {
                 let block = Block::ToolUse {
                     call: block,
                     arguments: Arguments::default(),
-                    length: 0,
-                    shown: 0,
                 };
                 (block, Some(chunk))
             }
@@ -210,25 +205,13 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Adds to the arguments of a call, and returns them if they have grown by a sixteenth: each reading costs as much as
-    /// has come so far, and a long text must not be read once per piece.
+    /// Adds to the arguments of a call, and returns the call if it is to be shown.
     fn argument(&mut self, index: u64, piece: &str) -> Option<Part> {
-        let Some(Block::ToolUse {
-            arguments,
-            length,
-            shown,
-            ..
-        }) = self.blocks.get_mut(&index)
-        else {
+        let Some(Block::ToolUse { arguments, .. }) = self.blocks.get_mut(&index) else {
             return None;
         };
         arguments.push(piece);
-        *length += piece.len();
-        if *length <= *shown + *shown / 16 {
-            return None;
-        }
-        *shown = *length;
-        let so_far = arguments.so_far();
+        let so_far = arguments.show()?;
         match self.blocks.get(&index) {
             Some(Block::ToolUse { call, .. }) => Some(self.tool_request(call, Some(so_far), true)),
             _ => None,
@@ -263,14 +246,9 @@ impl<'a> Assembly<'a> {
                     part.with_metadata(signed(signature.clone(), PROVIDER))
                 }
             }
-            Block::ToolUse {
-                call,
-                arguments,
-                length,
-                ..
-            } => match (arguments.outcome(), call.get("input")) {
+            Block::ToolUse { call, arguments } => match (arguments.outcome(), call.get("input")) {
                 // Some servers send the arguments with the start of the block.
-                (_, Some(input @ Value::Object(_))) if *length == 0 => {
+                (_, Some(input @ Value::Object(_))) if arguments.is_empty() => {
                     self.tool_request(call, Some(input.clone()), false)
                 }
                 (Outcome::Input(input), _) => self.tool_request(call, Some(input), false),
@@ -290,15 +268,16 @@ impl<'a> Assembly<'a> {
     }
 
     fn tool_name<'b>(&'b self, call: &'b JsonObject) -> &'b str {
-        self.names
+        self.tools
             .meant_by(call.get("name").and_then(Value::as_str).unwrap_or_default())
     }
 
     fn tool_request(&self, call: &JsonObject, input: Option<Value>, partial: bool) -> Part {
+        let name = self.tool_name(call);
         let request = ToolRequest {
             reference: call.get("id").and_then(Value::as_str).map(str::to_owned),
-            name: self.tool_name(call).to_owned(),
-            input,
+            name: name.to_owned(),
+            input: input.map(|input| self.tools.input(name, input)),
             partial,
             ..ToolRequest::default()
         };
@@ -381,23 +360,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sse::Decoder;
+    use crate::sse;
 
     const STREAM: &[u8] = include_bytes!("../../tests/streams/anthropic.sse");
 
     /// Assembles a stream that arrives in pieces; returns its answer and its chunks.
     fn assembled<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Answer, Vec<Part>) {
-        let names = ToolNames::new(&[], 128);
-        let mut assembly = Assembly::new(&names);
-        let mut decoder = Decoder::default();
-        let mut chunks = Vec::new();
-        for piece in pieces {
-            decoder.feed(piece);
-            while let Some(event) = decoder.next().unwrap() {
-                let mut event = serde_json::from_slice(&event.data).unwrap();
-                chunks.extend(assembly.event(&mut event));
-            }
-        }
+        let tools = WireTools::new(&[], 128);
+        let mut assembly = Assembly::new(&tools);
+        let events = sse::values(pieces).into_iter();
+        let chunks = events
+            .filter_map(|mut event| assembly.event(&mut event))
+            .collect();
         assert!(assembly.is_complete());
         (assembly.answer(None), chunks)
     }
@@ -426,12 +400,7 @@ mod tests {
     proptest! {
         #[test]
         fn cuts_make_no_difference(sizes in prop::collection::vec(1_usize..60, 1..80)) {
-            let mut rest = STREAM;
-            let pieces = sizes.iter().cycle().map_while(|size| {
-                let (piece, others) = rest.split_at_checked(*size).unwrap_or((rest, &[]));
-                rest = others;
-                (!piece.is_empty()).then_some(piece)
-            });
+            let pieces = sse::pieces(STREAM, &sizes);
 
             prop_assert_eq!(format!("{:?}", assembled(pieces)), format!("{:?}", assembled([STREAM])));
         }

@@ -1,11 +1,11 @@
 //! The settings of Gemini models and embedders.
 
-use std::fmt;
-
 use everturn_ai::JsonObject;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::ApiKey;
 
 /// Settings of a Gemini model. What is not listed goes into [`extra`](Self::extra) and reaches the API as it is, as a
 /// field of its `generationConfig`, or of the request where it is one.
@@ -26,7 +26,7 @@ use serde_json::Value;
 ///     ..GeminiConfig::default()
 /// };
 /// ```
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GeminiConfig {
     /// The model to use instead of the one that was named.
@@ -81,25 +81,10 @@ pub struct GeminiConfig {
     pub legacy_schema: Option<bool>,
     /// An API key for this call, instead of the plugin's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub api_key: Option<String>,
+    pub api_key: Option<ApiKey>,
     /// Everything else, under the names of the API.
     #[serde(flatten)]
     pub extra: JsonObject,
-}
-
-/// Leaves the API key out: settings are printed in logs.
-impl fmt::Debug for GeminiConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = Self {
-            api_key: self.api_key.as_ref().map(|_| "<redacted>".to_owned()),
-            ..self.clone()
-        };
-        write!(
-            f,
-            "GeminiConfig({})",
-            serde_json::to_value(shown).unwrap_or_default()
-        )
-    }
 }
 
 /// How a model thinks.

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::PROVIDER;
 use super::family::Family;
-use crate::content::{inline, warn_left_out};
+use crate::content::{NO_MESSAGE, inline, warn_left_out};
 use crate::provenance;
-use crate::tool_names::ToolNames;
+use crate::wire_tools::WireTools;
 
 /// The signature of a call that Gemini did not make.
 const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -31,7 +31,7 @@ const FOREIGN_FILES: [&str; 2] = ["openai-file:", "anthropic-file:"];
 #[derive(Debug)]
 pub(super) struct Contents<'a> {
     family: Family,
-    names: &'a ToolNames,
+    tools: &'a WireTools,
     system: Vec<Value>,
     turns: Vec<Content>,
     /// The calls of the latest content of the model.
@@ -65,10 +65,10 @@ impl<'a> Contents<'a> {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a file that is kept by another provider.
-    pub(super) fn of(messages: &Messages, family: Family, names: &'a ToolNames) -> Result<Self> {
+    pub(super) fn of(messages: &Messages, family: Family, tools: &'a WireTools) -> Result<Self> {
         let mut contents = Self {
             family,
-            names,
+            tools,
             system: Vec::new(),
             turns: Vec::new(),
             calls: Vec::new(),
@@ -168,12 +168,8 @@ impl<'a> Contents<'a> {
             has_id: request.reference.is_some() && !is_made_up,
             is_answered: false,
         };
-        let args = match &request.input {
-            None | Some(Value::Null) => json!({}),
-            Some(input @ Value::Object(_)) => input.clone(),
-            Some(other) => json!({ "input": other }),
-        };
-        let mut wire = json!({ "name": self.names.to_wire(&request.name), "args": args });
+        let args = self.tools.arguments(request);
+        let mut wire = json!({ "name": self.tools.to_wire(&request.name), "args": args });
         if call.has_id {
             wire["id"] = json!(request.reference);
         }
@@ -209,7 +205,7 @@ impl<'a> Contents<'a> {
         };
         let media = response.content.iter().filter_map(Part::as_media).map(media_part);
         let media = media.collect::<Result<Vec<_>>>()?;
-        let mut wire = json!({ "name": self.names.to_wire(&response.name), "response": answer });
+        let mut wire = json!({ "name": self.tools.to_wire(&response.name), "response": answer });
         if has_id {
             wire["id"] = json!(response.reference);
         }
@@ -248,8 +244,14 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Returns the parts of the instruction, and the contents.
-    pub(super) fn into_wire(self) -> (Vec<Value>, Vec<Value>) {
+    /// Returns the parts of the instruction, and the contents, the first of which is the user's.
+    pub(super) fn into_wire(mut self) -> (Vec<Value>, Vec<Value>) {
+        if self.turns.first().is_none_or(|first| first.role != "user") {
+            let place = usize::MAX;
+            let wire = json!({ "text": NO_MESSAGE });
+            let parts = vec![Placed { place, wire }];
+            self.turns.insert(0, Content { role: "user", parts });
+        }
         let contents = self.turns.into_iter().map(|mut content| {
             // The sort keeps the order of parts that have no place of their own.
             content.parts.sort_by_key(|part| part.place);

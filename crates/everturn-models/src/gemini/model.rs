@@ -94,7 +94,7 @@ impl Model for GeminiModel {
             key: wire.key,
             ..Call::default()
         };
-        let mut assembly = Assembly::new(&wire.names);
+        let mut assembly = Assembly::new(&wire.tools);
         self.stream(&call, &mut assembly, &emitter).await?;
         for _ in 0..MAX_CONTINUATIONS {
             let Some(token) = assembly.continuation() else {

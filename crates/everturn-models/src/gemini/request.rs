@@ -9,7 +9,7 @@ use super::family::Family;
 use super::schema::open_api;
 use crate::service::ApiKey;
 use crate::settings::Settings;
-use crate::tool_names::ToolNames;
+use crate::wire_tools::{WireTools, parameters};
 
 /// How long the name of a function may be.
 const MAX_FUNCTION_NAME: usize = 128;
@@ -48,7 +48,7 @@ pub(super) struct WireRequest {
     pub(super) body: JsonObject,
     /// A key for this call alone.
     pub(super) key: Option<ApiKey>,
-    pub(super) names: ToolNames,
+    pub(super) tools: WireTools,
 }
 
 impl WireRequest {
@@ -62,8 +62,8 @@ impl WireRequest {
         let key = settings.take_key()?;
         let is_legacy = settings.take_flag("legacySchema")?.unwrap_or_default();
         let family = Family::of(&model);
-        let names = ToolNames::new(request.tools(), MAX_FUNCTION_NAME);
-        let (system, contents) = Contents::of(&request.messages, family, &names)?.into_wire();
+        let wire_tools = WireTools::new(request.tools(), MAX_FUNCTION_NAME);
+        let (system, contents) = Contents::of(&request.messages, family, &wire_tools)?.into_wire();
         let mut body = JsonObject::new();
         body.insert("contents".to_owned(), contents.into());
         if !system.is_empty() {
@@ -72,7 +72,7 @@ impl WireRequest {
         let declarations = request
             .tools()
             .iter()
-            .map(|tool| declaration(tool, &names, is_legacy));
+            .map(|tool| declaration(tool, &wire_tools, is_legacy));
         let tools = tools(declarations, &mut settings)?;
         let mut generation = output(request.output.as_ref(), family, tools.is_empty(), is_legacy);
         let tool_config = tool_config(request.tool_choice, !tools.is_empty(), &mut settings);
@@ -93,7 +93,7 @@ impl WireRequest {
             model,
             body,
             key,
-            names,
+            tools: wire_tools,
         })
     }
 }
@@ -124,16 +124,16 @@ fn insert_filled(body: &mut JsonObject, name: &str, value: Value) {
     }
 }
 
-fn declaration(tool: &ToolDefinition, names: &ToolNames, is_legacy: bool) -> Value {
-    let mut wire = json!({ "name": names.to_wire(&tool.name) });
+fn declaration(tool: &ToolDefinition, tools: &WireTools, is_legacy: bool) -> Value {
+    let mut wire = json!({ "name": tools.to_wire(&tool.name) });
     if !tool.description.is_empty() {
         wire["description"] = json!(tool.description);
     }
     match tool.input_schema.as_ref().and_then(Value::as_object) {
         None => {}
         Some(schema) if schema.is_empty() => {}
-        Some(schema) if is_legacy => wire["parameters"] = open_api(schema),
-        Some(schema) => wire["parametersJsonSchema"] = json!(schema),
+        Some(_) if is_legacy => wire["parameters"] = open_api(&parameters(tool)),
+        Some(_) => wire["parametersJsonSchema"] = json!(parameters(tool)),
     }
     wire
 }

@@ -14,8 +14,8 @@ use super::contents::{CUSTOM_PARTS, SIDE_FIELDS};
 use super::finish::{finish_reason, usage};
 use super::partial_args::apply;
 use crate::provenance::{SIGNED_BY, signed};
-use crate::tool_names::ToolNames;
 use crate::usage::sum;
+use crate::wire_tools::WireTools;
 
 /// The fields of a candidate that are kept with its message: they say what the answer is grounded on.
 const MESSAGE_METADATA: [&str; 3] = ["groundingMetadata", "citationMetadata", "urlContextMetadata"];
@@ -23,7 +23,7 @@ const MESSAGE_METADATA: [&str; 3] = ["groundingMetadata", "citationMetadata", "u
 /// An answer that is being streamed.
 #[derive(Debug)]
 pub(super) struct Assembly<'a> {
-    names: &'a ToolNames,
+    tools: &'a WireTools,
     parts: Vec<Part>,
     /// A call whose arguments are still being streamed.
     open_call: Option<OpenCall>,
@@ -44,10 +44,10 @@ struct OpenCall {
 }
 
 impl<'a> Assembly<'a> {
-    /// Creates an empty answer. `names` are those of the tools that the request offered.
-    pub(super) fn new(names: &'a ToolNames) -> Self {
+    /// Creates an empty answer. `tools` are those that the request offered.
+    pub(super) fn new(tools: &'a WireTools) -> Self {
         Self {
-            names,
+            tools,
             parts: Vec::new(),
             open_call: None,
             response: JsonObject::new(),
@@ -206,10 +206,11 @@ impl<'a> Assembly<'a> {
 
     fn tool_request(&self, open: &OpenCall, partial: bool) -> Part {
         let text = |key| open.call.get(key).and_then(Value::as_str);
+        let name = self.tools.meant_by(text("name").unwrap_or_default());
         let request = ToolRequest {
             reference: text("id").map(str::to_owned),
-            name: self.names.meant_by(text("name").unwrap_or_default()).to_owned(),
-            input: Some(open.args.clone()),
+            name: name.to_owned(),
+            input: Some(self.tools.input(name, open.args.clone())),
             partial,
             ..ToolRequest::default()
         };
@@ -238,7 +239,7 @@ impl<'a> Assembly<'a> {
             finish_reason = FinishReason::Length;
             finish_message = Some(format!(
                 "the call of '{}' was cut off before its arguments were complete",
-                self.names.meant_by(name)
+                self.tools.meant_by(name)
             ));
         }
         let used = usage(self.response.get("usageMetadata").unwrap_or(&Value::Null));
@@ -318,22 +319,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sse::Decoder;
+    use crate::sse;
 
     const STREAM: &[u8] = include_bytes!("../../tests/streams/gemini.sse");
 
     /// Assembles a stream that arrives in pieces; returns its answer and its chunks.
     fn assembled<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (ModelResponse, Vec<Part>) {
-        let names = ToolNames::new(&[], 128);
-        let mut assembly = Assembly::new(&names);
-        let mut decoder = Decoder::default();
-        let mut chunks = Vec::new();
-        for piece in pieces {
-            decoder.feed(piece);
-            while let Some(event) = decoder.next().unwrap() {
-                chunks.extend(assembly.event(serde_json::from_slice(&event.data).unwrap()));
-            }
-        }
+        let tools = WireTools::new(&[], 128);
+        let mut assembly = Assembly::new(&tools);
+        let events = sse::values(pieces).into_iter();
+        let chunks = events.flat_map(|event| assembly.event(event)).collect();
         assert!(assembly.is_complete());
         (assembly.answer(), chunks)
     }
@@ -358,12 +353,7 @@ mod tests {
     proptest! {
         #[test]
         fn cuts_make_no_difference(sizes in prop::collection::vec(1_usize..60, 1..80)) {
-            let mut rest = STREAM;
-            let pieces = sizes.iter().cycle().map_while(|size| {
-                let (piece, others) = rest.split_at_checked(*size).unwrap_or((rest, &[]));
-                rest = others;
-                (!piece.is_empty()).then_some(piece)
-            });
+            let pieces = sse::pieces(STREAM, &sizes);
 
             prop_assert_eq!(assembled(pieces), assembled([STREAM]));
         }

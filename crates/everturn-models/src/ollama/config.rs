@@ -1,17 +1,16 @@
 //! The settings that Ollama knows.
 
-use std::fmt;
-
 use everturn_ai::{JsonObject, ModelRequest};
 use everturn_core::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::ApiKey;
 use crate::settings::Settings;
 
 /// Settings of a request to Ollama. Whatever else is set goes into the options of the model as it is.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OllamaConfig {
     /// How much chance there is in the choice of tokens.
@@ -44,21 +43,10 @@ pub struct OllamaConfig {
     pub keep_alive: Option<Value>,
     /// An API key for this call, instead of the plugin's.
     #[serde(rename = "apiKey", skip_serializing_if = "Option::is_none")]
-    pub api_key: Option<String>,
+    pub api_key: Option<ApiKey>,
     /// Everything else, under the names of Ollama's options.
     #[serde(flatten)]
     pub extra: JsonObject,
-}
-
-/// Leaves the API key out: settings are printed in logs.
-impl fmt::Debug for OllamaConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = Self {
-            api_key: self.api_key.as_ref().map(|_| "<redacted>".to_owned()),
-            ..self.clone()
-        };
-        f.debug_tuple("OllamaConfig").field(&json!(shown)).finish()
-    }
 }
 
 /// Settings that stand beside the messages, not among the options.

@@ -5,17 +5,18 @@ use everturn_core::{Error, Result};
 use serde_json::{Value, json};
 
 use super::PROVIDER;
-use crate::content::{inline, output_text};
+use crate::content::{inline, is_image, output_text, warn_left_out};
 use crate::provenance;
+use crate::wire_tools::WireTools;
 
-pub(super) fn of(request: &ModelRequest) -> Result<Vec<Value>> {
+pub(super) fn of(request: &ModelRequest, tools: &WireTools) -> Result<Vec<Value>> {
     let mut messages = Vec::new();
     for message in &request.messages {
         match message.role() {
             Role::System => said("system", message.content(), &mut messages)?,
             Role::User => said("user", message.content(), &mut messages)?,
-            Role::Model => answered(message, &mut messages),
-            Role::Tool => tools_answered(message, &mut messages)?,
+            Role::Model => answered(message, tools, &mut messages),
+            Role::Tool => tools_answered(message, tools, &mut messages)?,
         }
     }
     Ok(messages)
@@ -42,7 +43,7 @@ fn content(parts: &[Part]) -> Result<(String, Vec<Value>)> {
             PartKind::Text(text) => texts.push(text.clone()),
             PartKind::Data(value) => texts.push(value.to_string()),
             PartKind::Media(media) => images.push(image(media)?),
-            _ => {}
+            _ => warn_left_out(part, PROVIDER),
         }
     }
     texts.retain(|text| !text.is_empty());
@@ -56,10 +57,15 @@ fn image(media: &Media) -> Result<Value> {
             media.url
         ))
     })?;
+    // Media that does not say what it is may be an image.
+    if !inline.mime_type.is_empty() && !is_image(inline.mime_type) {
+        let message = format!("Ollama takes images and no other media: '{}'", inline.mime_type);
+        return Err(Error::invalid_argument(message));
+    }
     Ok(inline.base64.into())
 }
 
-fn answered(message: &Message, messages: &mut Vec<Value>) {
+fn answered(message: &Message, tools: &WireTools, messages: &mut Vec<Value>) {
     let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
     for part in message.content() {
         match part.kind() {
@@ -67,18 +73,14 @@ fn answered(message: &Message, messages: &mut Vec<Value>) {
             PartKind::Data(value) => text.push_str(&value.to_string()),
             PartKind::Reasoning(more) if !provenance::is_foreign(part, PROVIDER) => thinking.push_str(more),
             PartKind::ToolRequest(request) => {
-                let arguments = match &request.input {
-                    Some(Value::Object(input)) => json!(input),
-                    Some(Value::Null) | None => json!({}),
-                    Some(other) => json!({ "input": other }),
-                };
-                let mut call = json!({ "function": { "name": request.name, "arguments": arguments } });
+                let (name, arguments) = (tools.to_wire(&request.name), tools.arguments(request));
+                let mut call = json!({ "function": { "name": name, "arguments": arguments } });
                 if let Some(id) = &request.reference {
                     call["id"] = id.as_str().into();
                 }
                 calls.push(call);
             }
-            _ => {}
+            _ => warn_left_out(part, PROVIDER),
         }
     }
     if text.is_empty() && thinking.is_empty() && calls.is_empty() {
@@ -95,14 +97,15 @@ fn answered(message: &Message, messages: &mut Vec<Value>) {
 }
 
 /// One message per answer; images follow in a message of the user's.
-fn tools_answered(message: &Message, messages: &mut Vec<Value>) -> Result<()> {
+fn tools_answered(message: &Message, tools: &WireTools, messages: &mut Vec<Value>) -> Result<()> {
     let mut pictures = Vec::new();
     for response in message.content().iter().filter_map(Part::as_tool_response) {
         let (more, images) = content(&response.content)?;
         pictures.extend(images);
         let mut texts = vec![output_text(response).into_owned(), more];
         texts.retain(|text| !text.is_empty());
-        let mut sent = json!({ "role": "tool", "tool_name": response.name, "content": texts.join("\n") });
+        let name = tools.to_wire(&response.name);
+        let mut sent = json!({ "role": "tool", "tool_name": name, "content": texts.join("\n") });
         if let Some(id) = &response.reference {
             sent["tool_call_id"] = id.as_str().into();
         }

@@ -1,7 +1,5 @@
 //! One model of an Ollama server.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use everturn_ai::{
     ConstrainedSupport, HttpMediaFetcher, JsonObject, MediaDownload, Model, ModelInfo, ModelRequest,
     ModelResponse, ModelResponseChunk, ModelSupports, ToolChoice, ToolDefinition,
@@ -12,14 +10,17 @@ use serde_json::{Value, json};
 use super::{OllamaConfig, config, messages, stream};
 use crate::draft::Draft;
 use crate::json_lines::JsonLines;
+use crate::once;
 use crate::service::{Call, Service};
+use crate::wire_tools::{WireTools, parameters};
+
+/// How long the name of a tool may be.
+const MAX_NAME_CHARS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct OllamaModel {
     service: Service,
     id: String,
-    /// Whether it was said that conversations get too long for the model.
-    has_warned: AtomicBool,
 }
 
 impl OllamaModel {
@@ -27,7 +28,6 @@ impl OllamaModel {
         Self {
             service,
             id: id.to_owned(),
-            has_warned: AtomicBool::new(false),
         }
     }
 
@@ -44,7 +44,7 @@ impl OllamaModel {
             .unwrap_or(0);
         // The smallest room that servers give on their own.
         let is_near = used * 10 >= room.unwrap_or(4096) * 9;
-        if is_near && !self.has_warned.swap(true, Ordering::Relaxed) {
+        if is_near && once::is_new(format!("too long: {}", self.id)) {
             tracing::warn!(
                 model = self.id,
                 prompt_tokens = used,
@@ -89,11 +89,12 @@ impl Model for OllamaModel {
     ) -> HandlerResult<ModelResponse> {
         let (mut settings, id) = config::of(&request, &self.id)?;
         let key = settings.take_key()?;
+        let wire_tools = WireTools::new(request.tools(), MAX_NAME_CHARS);
         let mut body = JsonObject::new();
         body.insert("model".to_owned(), id.into());
-        body.insert("messages".to_owned(), messages::of(&request)?.into());
+        body.insert("messages".to_owned(), messages::of(&request, &wire_tools)?.into());
         body.insert("stream".to_owned(), true.into());
-        let mut tools = tools(&request);
+        let mut tools = tools(&request, &wire_tools);
         tools.extend(settings.take_tools()?);
         if !tools.is_empty() {
             body.insert("tools".to_owned(), tools.into());
@@ -108,28 +109,27 @@ impl Model for OllamaModel {
         };
         let answer = self.service.call(&call).await?;
         let lines = JsonLines::new(&self.service, answer);
-        let response = stream::read(lines, Draft::new(&emitter)).await?;
+        let response = stream::read(lines, Draft::new(&emitter), &wire_tools).await?;
         self.warn_of_cut(&body, &response);
         Ok(response)
     }
 }
 
 /// The tools that the model may call. The API cannot be told whether to call them: without them it cannot.
-fn tools(request: &ModelRequest) -> Vec<Value> {
+fn tools(request: &ModelRequest, wire: &WireTools) -> Vec<Value> {
     match request.tool_choice {
         Some(ToolChoice::None) => return Vec::new(),
-        Some(ToolChoice::Required) => {
+        Some(ToolChoice::Required) if once::is_new("Ollama's choice of tools".to_owned()) => {
             tracing::warn!("Ollama cannot be made to call a tool; the model is free not to");
         }
         _ => {}
     }
     let function = |tool: &ToolDefinition| {
-        let parameters = tool
-            .input_schema
-            .clone()
-            .unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
-        let function =
-            json!({ "name": tool.name, "description": tool.description, "parameters": parameters });
+        let function = json!({
+            "name": wire.to_wire(&tool.name),
+            "description": tool.description,
+            "parameters": parameters(tool),
+        });
         json!({ "type": "function", "function": function })
     };
     request.tools().iter().map(function).collect()

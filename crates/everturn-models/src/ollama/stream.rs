@@ -9,12 +9,17 @@ use uuid::Uuid;
 
 use crate::draft::Draft;
 use crate::json_lines::JsonLines;
+use crate::wire_tools::WireTools;
 
 /// Reads a stream to its terminal line.
 ///
 /// # Errors
 /// What the server reports; `UNAVAILABLE` if the stream ends before `done: true`.
-pub(super) async fn read(mut lines: JsonLines<'_>, mut draft: Draft<'_>) -> Result<ModelResponse> {
+pub(super) async fn read(
+    mut lines: JsonLines<'_>,
+    mut draft: Draft<'_>,
+    tools: &WireTools,
+) -> Result<ModelResponse> {
     while let Some(line) = lines.next().await? {
         if line.get("error").is_some_and(|error| !error.is_null()) {
             return Err(lines.failure(&line));
@@ -27,7 +32,7 @@ pub(super) async fn read(mut lines: JsonLines<'_>, mut draft: Draft<'_>) -> Resu
             .text(message["content"].as_str().unwrap_or_default())
             .await?;
         for call in message["tool_calls"].as_array().into_iter().flatten() {
-            let part = tool_request(call);
+            let part = tool_request(call, tools);
             draft.show(part.clone()).await?;
             draft.push(part);
         }
@@ -39,7 +44,7 @@ pub(super) async fn read(mut lines: JsonLines<'_>, mut draft: Draft<'_>) -> Resu
 }
 
 /// A call, with an id of our own if the server gives none.
-fn tool_request(call: &Value) -> Part {
+fn tool_request(call: &Value, tools: &WireTools) -> Part {
     let function = &call["function"];
     let input = match &function["arguments"] {
         Value::Null => Value::Object(JsonObject::new()),
@@ -49,7 +54,8 @@ fn tool_request(call: &Value) -> Part {
     };
     let id = call["id"].as_str().filter(|id| !id.is_empty());
     let id = id.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned);
-    ToolRequest::new(function["name"].as_str().unwrap_or_default(), input)
+    let name = tools.meant_by(function["name"].as_str().unwrap_or_default());
+    ToolRequest::new(name, tools.input(name, input))
         .with_reference(id)
         .into()
 }

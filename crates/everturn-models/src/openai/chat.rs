@@ -30,7 +30,7 @@ pub(super) async fn generate(
     let reader = stream::Reader::new(
         Draft::new(emitter),
         model,
-        &prepared.names,
+        &prepared.tools,
         prepared.parses_think_tags,
     );
     reader.read(events).await

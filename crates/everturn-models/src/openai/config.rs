@@ -1,7 +1,5 @@
 //! The settings that OpenAI's models know.
 
-use std::fmt;
-
 use everturn_ai::{JsonObject, ModelRequest};
 use everturn_core::{Error, Result};
 use schemars::JsonSchema;
@@ -11,6 +9,7 @@ use serde_json::{Value, json};
 use super::dialect::Dialect;
 use super::family;
 use crate::settings::Settings;
+use crate::{ApiKey, once};
 
 /// Settings of a request to OpenAI or a compatible server. Whatever else is set reaches the wire as it is, and the wire's
 /// own names may be used too.
@@ -24,7 +23,7 @@ use crate::settings::Settings;
 ///     ..OpenAiConfig::default()
 /// };
 /// ```
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OpenAiConfig {
     /// Another name for the model, such as one with a date.
@@ -77,21 +76,10 @@ pub struct OpenAiConfig {
     pub parse_think_tags: Option<bool>,
     /// An API key for this call, instead of the plugin's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub api_key: Option<String>,
+    pub api_key: Option<ApiKey>,
     /// Everything else, under the names of the wire.
     #[serde(flatten)]
     pub extra: JsonObject,
-}
-
-/// Leaves the API key out: settings are printed in logs.
-impl fmt::Debug for OpenAiConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = Self {
-            api_key: self.api_key.as_ref().map(|_| "<redacted>".to_owned()),
-            ..self.clone()
-        };
-        f.debug_tuple("OpenAiConfig").field(&json!(shown)).finish()
-    }
 }
 
 /// Settings that both protocols call by one name.
@@ -120,6 +108,18 @@ pub(super) fn of(request: &ModelRequest, id: &str) -> Result<(Settings, String)>
     Ok((settings, model))
 }
 
+/// Refuses stop sequences, which the Responses API does not have for any model.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if they are set.
+pub(super) fn refuse_stop_sequences(settings: &mut Settings) -> Result<()> {
+    if settings.take("stopSequences").is_none() {
+        return Ok(());
+    }
+    let message = "'stopSequences' is not known to the Responses API: leave it out, or use Chat Completions";
+    Err(Error::invalid_argument(message).with_public())
+}
+
 /// Takes out what the API would refuse for this model.
 pub(super) fn avoid_refused(settings: &mut Settings, dialect: Dialect, model: &str) {
     let mut refused: Vec<&str> = Vec::new();
@@ -130,7 +130,7 @@ pub(super) fn avoid_refused(settings: &mut Settings, dialect: Dialect, model: &s
         refused.extend(["temperature", "topP", "stopSequences"]);
     }
     for name in refused {
-        if settings.take(name).is_some() {
+        if settings.take(name).is_some() && once::is_new(format!("not taken: {model} {name}")) {
             tracing::warn!(
                 model,
                 setting = name,
@@ -145,11 +145,6 @@ pub(super) fn avoid_refused(settings: &mut Settings, dialect: Dialect, model: &s
 /// # Errors
 /// `INVALID_ARGUMENT` for settings that this API has not.
 pub(super) fn into_responses(mut settings: Settings, body: &mut JsonObject) -> Result<()> {
-    if settings.take("stopSequences").is_some() {
-        let message =
-            "'stopSequences' is not known to the Responses API: leave it out, or use Chat Completions";
-        return Err(Error::invalid_argument(message).with_public());
-    }
     settings.take("parseThinkTags");
     settings.move_to(body, &COMMON);
     settings.move_to(body, &[("maxOutputTokens", "max_output_tokens")]);

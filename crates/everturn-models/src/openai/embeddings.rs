@@ -1,15 +1,11 @@
 //! Texts into vectors.
 
-use std::sync::Arc;
-
-use everturn_ai::{
-    EmbedRequest, EmbedResponse, EmbedderAction, EmbedderInfo, Embedding, JsonObject, embedder_action,
-};
-use everturn_core::{Error, Result};
+use everturn_ai::Document;
+use everturn_core::Result;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::service::{Call, Service};
+use crate::embedder::EmbedCall;
 
 /// How many texts one request may have.
 const MAX_INPUTS: usize = 2048;
@@ -26,45 +22,15 @@ struct Vector {
     embedding: Vec<f32>,
 }
 
-pub(super) fn action(name: String, service: Service, id: &str) -> EmbedderAction {
-    let info = EmbedderInfo {
-        label: Some(name.clone()),
-        ..EmbedderInfo::default()
-    };
-    let shared = Arc::new((service, id.to_owned()));
-    embedder_action(name, &info, None, move |request, _context| {
-        let shared = Arc::clone(&shared);
-        async move {
-            let (service, id) = &*shared;
-            Ok(embed(service, id, &request).await?)
-        }
-    })
-}
-
-async fn embed(service: &Service, id: &str, request: &EmbedRequest) -> Result<EmbedResponse> {
-    let mut embeddings = Vec::with_capacity(request.input.len());
-    for documents in request.input.chunks(MAX_INPUTS) {
-        let texts: Vec<_> = documents.iter().map(everturn_ai::Document::text).collect();
+pub(super) async fn embed(call: EmbedCall) -> Result<Vec<Vec<f32>>> {
+    let mut vectors = Vec::with_capacity(call.documents.len());
+    for documents in call.documents.chunks(MAX_INPUTS) {
+        let texts: Vec<_> = documents.iter().map(Document::text).collect();
         // Many servers know no other encoding.
-        let mut body = json!({ "model": id, "input": texts, "encoding_format": "float" });
-        if let (Value::Object(body), Some(Value::Object(options))) = (&mut body, &request.options) {
-            body.extend(options.clone());
-        }
-        let answer: Answer = service.json(&Call::post("/embeddings", body)).await?;
-        embeddings.extend(in_order(answer.data, documents.len(), service.provider())?);
+        let body = json!({ "model": call.model, "input": texts, "encoding_format": "float" });
+        let mut answer: Answer = call.post("/embeddings", call.with_options(body)).await?;
+        answer.data.sort_by_key(|vector| vector.index);
+        vectors.extend(answer.data.into_iter().map(|vector| vector.embedding));
     }
-    Ok(EmbedResponse { embeddings })
-}
-
-fn in_order(mut vectors: Vec<Vector>, wanted: usize, provider: &str) -> Result<Vec<Embedding>> {
-    if vectors.len() != wanted {
-        let message = format!("{provider} gave {} vectors for {wanted} texts", vectors.len());
-        return Err(Error::internal(message));
-    }
-    vectors.sort_by_key(|vector| vector.index);
-    let embedding = |vector: Vector| Embedding {
-        embedding: vector.embedding,
-        metadata: None::<JsonObject>,
-    };
-    Ok(vectors.into_iter().map(embedding).collect())
+    Ok(vectors)
 }

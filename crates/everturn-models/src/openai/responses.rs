@@ -24,5 +24,5 @@ pub(super) async fn generate(
     };
     let body = model.service.call(&call).await?;
     let events = Events::new(&model.service, body);
-    stream::read(events, emitter, model.service.provider(), &prepared.names).await
+    stream::read(events, emitter, model.service.provider(), &prepared.tools).await
 }

@@ -1,9 +1,35 @@
 //! Schemas as strict mode wants them.
 
+use everturn_ai::ModelRequest;
 use serde_json::{Value, json};
 
+/// The form of output that a request wants.
+pub(super) enum Wanted {
+    /// A schema, with its name and whether it is enforced strictly.
+    Schema(Value),
+    /// JSON of any shape.
+    Json,
+}
+
+/// The form of output that a request wants; `None` for text.
+pub(super) fn wanted(request: &ModelRequest) -> Option<Wanted> {
+    let output = request.output.as_ref()?;
+    match &output.schema {
+        Some(schema) if output.constrained.unwrap_or(true) => {
+            let strict = strict(schema);
+            Some(Wanted::Schema(json!({
+                "name": "output",
+                "strict": strict.is_some(),
+                "schema": strict.as_ref().unwrap_or(schema),
+            })))
+        }
+        None if output.format.as_deref() == Some("json") => Some(Wanted::Json),
+        _ => None,
+    }
+}
+
 /// The schema with every object closed, if the provider can enforce it: each property is required. `None` if it cannot.
-pub(super) fn strict(schema: &Value) -> Option<Value> {
+fn strict(schema: &Value) -> Option<Value> {
     let mut closed = schema.clone();
     close(&mut closed).then_some(closed)
 }

@@ -7,8 +7,8 @@ use everturn_core::{Error, Status};
 use reqwest::Response;
 use tokio::time::timeout;
 
-use super::Failure;
 use super::failure::request_id;
+use super::{ApiKey, Failure};
 
 /// The bytes of an answer. Dropping it closes the connection, and the provider stops working.
 #[derive(Debug)]
@@ -17,15 +17,24 @@ pub(crate) struct Body {
     first: Option<Bytes>,
     silence: Duration,
     provider: String,
+    /// The keys of the request, which errors must not show.
+    keys: Vec<ApiKey>,
 }
 
 impl Body {
-    pub(super) fn new(response: Response, first: Option<Bytes>, silence: Duration, provider: &str) -> Self {
+    pub(super) fn new(
+        response: Response,
+        first: Option<Bytes>,
+        silence: Duration,
+        provider: &str,
+        keys: Vec<ApiKey>,
+    ) -> Self {
         Self {
             response,
             first,
             silence,
             provider: provider.to_owned(),
+            keys,
         }
     }
 
@@ -58,11 +67,13 @@ impl Body {
     /// An error about an answer that began and went wrong.
     pub(crate) fn broken(&self, status: Status, message: impl Into<String>) -> Error {
         let is_retryable = status != Status::FailedPrecondition;
-        let failure = Failure {
-            request_id: self.request_id(),
-            ..Failure::new(status, is_retryable, message)
-        };
-        failure.into_error(&self.provider, None)
+        self.failed(Failure::new(status, is_retryable, message))
+    }
+
+    /// The error of a call that failed after its answer began.
+    pub(super) fn failed(&self, mut failure: Failure) -> Error {
+        failure.request_id = failure.request_id.or_else(|| self.request_id());
+        failure.into_error(&self.provider, &self.keys)
     }
 }
 

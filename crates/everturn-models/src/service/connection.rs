@@ -9,7 +9,8 @@ macro_rules! connection_methods {
         impl $plugin {
             /// Sends requests to another address, such as a proxy or a compatible server.
             pub fn base_url(mut self, base_url: impl AsRef<str>) -> Self {
-                self.service = self.service.with_base_url(&$normalise(base_url.as_ref()));
+                let normalise: fn(&str) -> String = $normalise;
+                self.service = self.service.with_base_url(&normalise(base_url.as_ref()));
                 self
             }
 

@@ -111,7 +111,7 @@ impl Failure {
         classify(self, body);
     }
 
-    /// The error that callers see. None of the keys is in its message.
+    /// The error that callers see. None of the keys is in it.
     pub(crate) fn into_error<'a>(self, provider: &str, keys: impl IntoIterator<Item = &'a ApiKey>) -> Error {
         let mut message = match self.http_status {
             Some(status) if self.message.is_empty() => format!("{provider} answered {status}"),
@@ -121,15 +121,17 @@ impl Failure {
         if let Some(id) = &self.request_id {
             message = format!("{message} (request {id})");
         }
+        let mut code = self.code;
         for key in keys {
             message = key.hidden_in(&message);
+            code = code.map(|code| key.hidden_in(&code));
         }
         let mut details = JsonObject::new();
         details.insert("provider".to_owned(), provider.into());
         details.insert("retryable".to_owned(), self.is_retryable.into());
         let optional = [
             ("httpStatus", self.http_status.map(Value::from)),
-            ("code", self.code.map(Value::from)),
+            ("code", code.map(Value::from)),
             ("requestId", self.request_id.map(Value::from)),
             ("retryAfterMs", self.retry_after.map(milliseconds)),
             (

@@ -1,20 +1,31 @@
 //! API keys, which are never printed.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use reqwest::header::{HeaderName, HeaderValue};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
 
 /// What stands in place of a key.
 const HIDDEN: &str = "<redacted>";
 
-/// A provider's API key. Printing it shows no part of it.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct ApiKey(Arc<str>);
+/// A provider's API key. Printing it shows no part of it; serialising it does, because settings travel as JSON.
+///
+/// ```
+/// use everturn_models::ApiKey;
+///
+/// let key = ApiKey::new(" sk-secret\n");
+/// assert_eq!(format!("{key:?}"), "<redacted>");
+/// ```
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ApiKey(Arc<str>);
 
 impl ApiKey {
-    /// A key, without the white space that copying leaves around it.
-    pub(crate) fn new(key: &str) -> Self {
+    /// Creates a key, without the white space that copying leaves around it.
+    pub fn new(key: &str) -> Self {
         Self(key.trim().into())
     }
 
@@ -42,6 +53,33 @@ impl ApiKey {
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HIDDEN)
+    }
+}
+
+impl From<&str> for ApiKey {
+    fn from(key: &str) -> Self {
+        Self::new(key)
+    }
+}
+
+impl From<String> for ApiKey {
+    fn from(key: String) -> Self {
+        Self::new(&key)
+    }
+}
+
+/// A key is a string in the schemas of settings.
+impl JsonSchema for ApiKey {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
     }
 }
 

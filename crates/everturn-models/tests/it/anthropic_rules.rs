@@ -149,9 +149,15 @@ fn check_tools(body: &Value) -> Check {
                 "eager_input_streaming",
             ];
             check_fields(tool, "tools", &fields)?;
-            let is_object = tool["input_schema"]["type"] == "object";
-            ensure(is_object, || {
+            let schema = &tool["input_schema"];
+            ensure(schema["type"] == "object", || {
                 format!("tools: input_schema of '{name}' must be of type object")
+            })?;
+            let is_plain = ["oneOf", "anyOf", "allOf"]
+                .iter()
+                .all(|keyword| schema[*keyword].is_null());
+            ensure(is_plain, || {
+                format!("tools: input_schema of '{name}' does not support oneOf at the top level")
             })?;
         }
     }

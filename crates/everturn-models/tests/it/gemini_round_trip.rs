@@ -1,22 +1,13 @@
 //! What Gemini gave comes back to it unchanged, from a conversation that was stored in between.
 
-use std::sync::Arc;
-
-use everturn_ai::{Generate, Message, ModelRequest, Tool, ToolContext};
-use everturn_core::{Registry, Status};
+use everturn_core::Status;
 use everturn_models::gemini::Gemini;
 use serde_json::{Value, json};
 
-use crate::asking::ask;
 use crate::gemini_server::{Answer, start_strict};
+use crate::round_trip::{asked_and_thanked, refusal_of_change};
 
 const MODEL: &str = "gemini/gemini-3-pro";
-
-fn look() -> Tool {
-    Tool::new("look", "Looks.", |_: Value, _: ToolContext| async {
-        Ok(json!({ "seen": "leeks" }))
-    })
-}
 
 fn call(id: Option<&str>, n: u32, signature: Option<&str>) -> Value {
     let mut part = json!({ "functionCall": { "name": "look", "args": { "n": n } } });
@@ -46,26 +37,9 @@ async fn signatures_survive_parallel_calls_several_rounds_and_a_store() {
         Answer::of([json!({ "text": "You are welcome." })]),
     ])
     .await;
-    let registry = Registry::new();
-    registry
-        .install(Arc::new(Gemini::new("key").base_url(server.url())))
-        .unwrap();
 
-    let first = Generate::new(&registry)
-        .model(MODEL)
-        .prompt("What is there?")
-        .tool(look())
-        .await
-        .unwrap();
-    let text = serde_json::to_string(&first.messages()).unwrap();
-    let history: Vec<Message> = serde_json::from_str(&text).unwrap();
-    let second = Generate::new(&registry)
-        .model(MODEL)
-        .messages(history)
-        .prompt("Thank you.")
-        .tool(look())
-        .await
-        .unwrap();
+    let plugin = Gemini::new("key").base_url(server.url());
+    let (first, second) = asked_and_thanked(plugin, MODEL).await;
 
     assert_eq!(first.text(), "Leeks.");
     assert_eq!(second.text(), "You are welcome.");
@@ -88,17 +62,9 @@ async fn a_changed_signature_is_refused_by_the_server() {
         json!({ "text": "Soup.", "thoughtSignature": "c2ln" }),
     ])])
     .await;
-    let plugin = Gemini::new("key").base_url(server.url());
-    let question = Message::user("Leeks?");
-    let answer = ask(plugin.clone(), MODEL, ModelRequest::new(question.clone()))
-        .await
-        .result
-        .unwrap();
-    let answer = serde_json::to_string(&answer.message).unwrap();
-    let forged: Message = serde_json::from_str(&answer.replace("c2ln", "c2lO")).unwrap();
 
-    let request = ModelRequest::new([question, forged, Message::user("And?")]);
-    let error = ask(plugin, MODEL, request).await.result.unwrap_err();
+    let plugin = Gemini::new("key").base_url(server.url());
+    let error = refusal_of_change(plugin, MODEL, "c2ln", "c2lO").await;
 
     assert_eq!(error.status(), Status::InvalidArgument);
     assert!(error.message().contains("signature is not valid"), "{error}");

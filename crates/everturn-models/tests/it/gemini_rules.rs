@@ -147,6 +147,10 @@ fn check_tools(body: &Value, is_early: bool) -> Check {
             starts_well && name.len() <= 128 && name.chars().all(is_allowed),
             || format!("Invalid function name '{name}'"),
         )?;
+        let schema = &function["parametersJsonSchema"];
+        ensure(schema.is_null() || schema["type"] == "object", || {
+            format!("the parameters schema of '{name}' should be of type OBJECT")
+        })?;
     }
     let is_json = body["generationConfig"]["responseMimeType"] == "application/json";
     ensure(!(is_early && is_json && !functions.is_empty()), || {

@@ -226,3 +226,15 @@ async fn models_are_listed_by_what_they_can_do() {
         .unwrap();
     assert_eq!(vectors[0].embedding, [1.0]);
 }
+
+#[tokio::test]
+async fn media_other_than_images_is_refused() {
+    let media = json!({ "media": { "url": "data:application/pdf;base64,QUI=" } });
+    let request = ModelRequest::new(messages(json!([{ "role": "user", "content": [media] }])));
+    let server = Server::replies([]).await;
+
+    let error = ask(plugin(&server), MODEL, request).await.result.unwrap_err();
+
+    assert_eq!(error.status(), Status::InvalidArgument);
+    assert!(error.message().contains("application/pdf"), "{error}");
+}

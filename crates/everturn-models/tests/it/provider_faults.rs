@@ -5,10 +5,11 @@ use std::time::Duration;
 use everturn_ai::ModelRequest;
 use everturn_core::Status;
 use everturn_models::openai::{Api, OpenAi};
-use everturn_models::{Anthropic, Gemini};
+use everturn_models::{Anthropic, Gemini, Ollama};
+use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::asking::{Asked, ask, question};
+use crate::asking::{Asked, ask, question, question_with};
 use crate::server::{Reply, Server, named_sse, sse};
 use crate::{anthropic_server, chat, gemini_server, responses_server};
 
@@ -20,13 +21,15 @@ enum Provider {
     Anthropic,
     Chat,
     Gemini,
+    Ollama,
     Responses,
 }
 
-const ALL: [Provider; 4] = [
+const ALL: [Provider; 5] = [
     Provider::Anthropic,
     Provider::Chat,
     Provider::Gemini,
+    Provider::Ollama,
     Provider::Responses,
 ];
 
@@ -50,6 +53,12 @@ impl Provider {
                 ];
                 choices.map(|choice| json!({ "choices": [choice] })).to_vec()
             }
+            Self::Ollama => {
+                let (first, rest) = TEXT.split_once(", ").unwrap();
+                let said = |text: &str| json!({ "message": { "content": text }, "done": false });
+                let done = json!({ "message": { "content": "" }, "done": true, "done_reason": "stop" });
+                vec![said(&format!("{first}, ")), said(rest), done]
+            }
             Self::Responses => {
                 responses_server::Answer::of([responses_server::message("msg_1", TEXT)]).events()
             }
@@ -61,6 +70,26 @@ impl Provider {
             Self::Anthropic | Self::Responses => named_sse(events),
             Self::Chat => sse(events),
             Self::Gemini => sse(events).replace('\n', "\r\n"),
+            Self::Ollama => {
+                let lines: Vec<String> = events.iter().map(|event| format!("{event}\n")).collect();
+                lines.concat()
+            }
+        }
+    }
+
+    /// What shows that the server is alive, and a client skips.
+    fn keep_alive(self) -> &'static str {
+        match self {
+            Self::Ollama => "\n \r\n",
+            _ => ": keep-alive\n\n:\nid: 7\n",
+        }
+    }
+
+    /// An event that is not JSON.
+    fn malformed(self) -> &'static str {
+        match self {
+            Self::Ollama => "{\"type\": oops}\n",
+            _ => "data: {\"type\": oops}\n\n",
         }
     }
 
@@ -76,6 +105,15 @@ impl Provider {
             Self::Chat | Self::Responses => {
                 (json!({ "error": { "message": "Overloaded", "code": 503 } }), 503)
             }
+            Self::Ollama => (json!({ "error": "Overloaded" }), 503),
+        }
+    }
+
+    /// What the failure means inside a stream, where there is no HTTP status. Ollama has words alone.
+    fn overloaded_in_stream(self) -> Status {
+        match self {
+            Self::Ollama => Status::Internal,
+            _ => Status::Unavailable,
         }
     }
 
@@ -88,6 +126,10 @@ impl Provider {
             Self::Gemini => {
                 let plugin = Gemini::new("sk-secret").base_url(url).timeout(patience);
                 ask(plugin, "gemini/gemini-3-pro", request).await
+            }
+            Self::Ollama => {
+                let plugin = Ollama::new().key("sk-secret").base_url(url).timeout(patience);
+                ask(plugin, "ollama/m", request).await
             }
             Self::Chat | Self::Responses => {
                 let api = if self == Self::Chat {
@@ -147,12 +189,12 @@ async fn keep_alives_and_the_unknown_are_skipped() {
         let events = provider.events().into_iter().flat_map(|mut event| {
             event["from_the_future"] = json!({ "nested": [1] });
             [
-                event,
                 json!({ "type": "ping" }),
                 json!({ "type": "unheard_of", "index": 7 }),
+                event,
             ]
         });
-        let stream = events.map(|event| format!(": keep-alive\n\n:\nid: 7\n{}", provider.wire(&[event])));
+        let stream = events.map(|event| format!("{}{}", provider.keep_alive(), provider.wire(&[event])));
 
         let asked = provider.answered(Reply::events(stream.collect::<String>())).await;
 
@@ -185,12 +227,52 @@ async fn what_fails_before_the_answer_is_tried_again() {
 
 #[tokio::test]
 async fn a_connection_that_breaks_before_the_answer_is_made_again() {
-    let server = Server::replies([Reply::refusal(), Reply::events(Provider::Chat.stream())]).await;
+    join_all(ALL.map(async |provider| {
+        let server = Server::replies([Reply::refusal(), Reply::events(provider.stream())]).await;
 
-    let asked = Provider::Chat.ask(&server).await;
+        let asked = provider.ask(&server).await;
 
-    assert_eq!(text(&asked), TEXT);
-    assert_eq!(server.requests().len(), 2);
+        assert_eq!(text(&asked), TEXT, "{provider:?}");
+        assert_eq!(server.requests().len(), 2, "{provider:?}");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    // Nobody listens where somebody did.
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    join_all(ALL.map(async |provider| {
+        let patience = Duration::from_secs(20);
+
+        let asked = provider.ask_patiently(&url, patience, question("Leeks?")).await;
+
+        let error = asked.result.unwrap_err();
+        assert_eq!(error.status(), Status::Unavailable, "{provider:?}");
+        assert!(error.message().contains(&url), "{error}");
+        assert_eq!(error.details().unwrap()["retryable"], true);
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_fails_over_and_over_is_told_of() {
+    for provider in ALL {
+        let failure = || {
+            Reply::page("Something broke.")
+                .status(500)
+                .header("retry-after-ms", "1")
+        };
+        let server = Server::replies([failure(), failure(), failure()]).await;
+
+        let error = provider.ask(&server).await.result.unwrap_err();
+
+        assert_eq!(error.status(), Status::Internal, "{provider:?}");
+        assert!(error.message().contains("500: Something broke."), "{error}");
+        assert_eq!(server.requests().len(), 3, "{provider:?}");
+    }
 }
 
 #[tokio::test]
@@ -219,10 +301,10 @@ async fn a_wait_that_is_too_long_is_left_to_the_caller() {
 async fn a_stream_without_its_end_is_never_an_answer() {
     for provider in ALL {
         let stream = provider.stream();
-        let separator = if provider == Provider::Gemini {
-            "\r\n\r\n"
-        } else {
-            "\n\n"
+        let separator = match provider {
+            Provider::Gemini => "\r\n\r\n",
+            Provider::Ollama => "\n",
+            _ => "\n\n",
         };
         let last = stream[..stream.len() - separator.len()].rfind(separator).unwrap() + separator.len();
         for reply in [
@@ -250,7 +332,7 @@ async fn an_error_inside_a_stream_is_an_error() {
         let asked = provider.answered(Reply::events(provider.wire(&events))).await;
 
         let error = asked.result.unwrap_err();
-        assert_eq!(error.status(), Status::Unavailable, "{provider:?}");
+        assert_eq!(error.status(), provider.overloaded_in_stream(), "{provider:?}");
         assert!(error.message().contains("Overloaded"), "{error}");
         assert!(!asked.chunks.is_empty());
     }
@@ -260,8 +342,7 @@ async fn an_error_inside_a_stream_is_an_error() {
 async fn an_event_that_is_not_json_is_an_error() {
     for provider in ALL {
         let events = provider.events();
-        let stream =
-            provider.wire(&events[..1]) + "data: {\"type\": oops}\n\n" + &provider.wire(&events[1..]);
+        let stream = provider.wire(&events[..1]) + provider.malformed() + &provider.wire(&events[1..]);
 
         let error = provider.answered(Reply::events(stream)).await.result.unwrap_err();
 
@@ -323,16 +404,37 @@ async fn a_call_that_is_dropped_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn the_key_is_in_no_error() {
+async fn keys_are_in_no_error() {
     for provider in ALL {
         let body = json!({ "error": { "message": "invalid key sk-secret", "type": "authentication_error" } });
-        let error = provider
-            .answered(Reply::json(&body).status(401))
-            .await
-            .result
-            .unwrap_err();
+        let refused = provider.answered(Reply::json(&body).status(401)).await;
 
+        let error = refused.result.unwrap_err();
         assert_eq!(error.status(), Status::Unauthenticated, "{provider:?}");
         assert!(!format!("{error:?} {error}").contains("sk-secret"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn keys_of_one_call_are_in_no_error_of_its_stream() {
+    for provider in ALL {
+        let first = provider.wire(&provider.events()[..1]);
+        let reported =
+            json!({ "type": "error", "error": { "message": "bad key sk-called", "code": "sk-called" } });
+        let unreadable = provider.malformed().replace("oops", "sk-called");
+        for stream in [
+            first.clone() + &provider.wire(&[reported]),
+            first.clone() + &unreadable,
+        ] {
+            let server = Server::replies([Reply::events(stream)]).await;
+            let request = question_with(json!({ "apiKey": "sk-called" }));
+
+            let patience = Duration::from_secs(20);
+            let asked = provider.ask_patiently(server.url(), patience, request).await;
+
+            let error = asked.result.unwrap_err();
+            assert!(error.message().contains("<redacted>"), "{provider:?}: {error}");
+            assert!(!format!("{error:?}").contains("sk-called"), "{error:?}");
+        }
     }
 }

@@ -1,15 +1,17 @@
 //! Whatever conversation there is, of whichever providers' models: the request made from it is accepted.
 
-use everturn_ai::ModelRequest;
+use std::sync::Arc;
+
+use everturn_ai::{ModelRequest, ToolDefinition};
 use everturn_core::Result;
-use everturn_models::{Anthropic, Gemini};
+use everturn_models::{Anthropic, Gemini, OpenAi};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
 use crate::asking::{ask, messages};
 use crate::server::{Reply, Server, named_sse, sse};
-use crate::{anthropic_rules, anthropic_server, gemini_rules, gemini_server};
+use crate::{anthropic_rules, anthropic_server, chat_rules, chat_server, gemini_rules, gemini_server};
 
 /// A part of a model's message, without calls.
 fn said() -> impl Strategy<Value = Value> {
@@ -80,9 +82,16 @@ fn round() -> impl Strategy<Value = Vec<Value>> {
     let calls = prop::collection::vec((call(), answer()), 0..4);
     (prop::collection::vec(said(), 0..4), calls, any::<bool>()).prop_map(|(mut content, calls, backwards)| {
         let mut answers = Vec::new();
-        for (number, ((name, kept), mut answer)) in calls.into_iter().enumerate() {
-            let reference = name.as_str().map(|name| name.replace('N', &number.to_string()));
-            let mut part = json!({ "toolRequest": { "name": "look", "input": { "n": number } } });
+        for (number, ((reference, kept), mut answer)) in calls.into_iter().enumerate() {
+            let reference = reference
+                .as_str()
+                .map(|name| name.replace('N', &number.to_string()));
+            let (name, input) = if number == 2 {
+                ("shout", json!("hi"))
+            } else {
+                ("look", json!({ "n": number }))
+            };
+            let mut part = json!({ "toolRequest": { "name": name, "input": input } });
             if let Some(reference) = &reference {
                 part["toolRequest"]["ref"] = json!(reference);
                 answer["ref"] = json!(reference);
@@ -90,7 +99,7 @@ fn round() -> impl Strategy<Value = Vec<Value>> {
             if !kept.is_null() {
                 part["metadata"] = kept;
             }
-            answer["name"] = json!("look");
+            answer["name"] = json!(name);
             answers.push(json!({ "toolResponse": answer }));
             content.push(part);
         }
@@ -120,11 +129,14 @@ fn turn() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-/// A conversation that begins and ends with a question, or ends with the answers of tools.
+/// A conversation that begins with a question or a greeting, and ends with a question or the answers of tools.
 fn history() -> impl Strategy<Value = Value> {
     let question = || json!({ "role": "user", "content": [{ "text": "Leeks?" }] });
-    (prop::collection::vec(turn(), 0..4), any::<bool>()).prop_map(move |(turns, ends_in_turn)| {
-        let mut history = vec![question()];
+    let greeting = json!({ "role": "model", "content": [{ "text": "Hello!" }] });
+    let beginning = select(vec![question(), greeting]);
+    let turns = prop::collection::vec(turn(), 0..4);
+    (beginning, turns, any::<bool>()).prop_map(move |(beginning, turns, ends_in_turn)| {
+        let mut history = vec![beginning];
         history.extend(turns.into_iter().flatten());
         let is_answered = history.last().is_some_and(|last| last["role"] == "tool");
         if !(ends_in_turn && is_answered) {
@@ -132,6 +144,38 @@ fn history() -> impl Strategy<Value = Value> {
         }
         history.into()
     })
+}
+
+/// A request with tools that take an object, a text, and one of several objects.
+fn request(history: Value) -> ModelRequest {
+    let tool = |name: &str, schema: Value| ToolDefinition {
+        name: name.to_owned(),
+        input_schema: Some(schema),
+        ..ToolDefinition::default()
+    };
+    let choice = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
+    ModelRequest {
+        tools: Some(Arc::from([
+            tool("look", json!({ "properties": { "n": { "type": "integer" } } })),
+            tool("shout", json!({ "type": "string" })),
+            tool("9/choose", json!({ "oneOf": [choice, choice] })),
+        ])),
+        ..ModelRequest::new(messages(history))
+    }
+}
+
+async fn accepted_by_chat(history: Value) -> Result<()> {
+    let answer = chat_server::streamed(&chat_server::said("", "Yes."));
+    let server =
+        Server::start(
+            move |request| match chat_rules::check(request, &chat_rules::Given::default()) {
+                Ok(()) => Reply::events(answer.clone()),
+                Err(refusal) => Reply::json(&chat_server::error(&refusal)).status(400),
+            },
+        )
+        .await;
+    let plugin = OpenAi::compatible("strict", server.url());
+    ask(plugin, "strict/m", request(history)).await.result.map(drop)
 }
 
 async fn accepted_by_anthropic(history: Value) -> Result<()> {
@@ -151,8 +195,7 @@ async fn accepted_by_anthropic(history: Value) -> Result<()> {
     })
     .await;
     let plugin = Anthropic::new("key").base_url(server.url());
-    let request = ModelRequest::new(messages(history));
-    ask(plugin, "anthropic/claude-sonnet-5", request)
+    ask(plugin, "anthropic/claude-sonnet-5", request(history))
         .await
         .result
         .map(drop)
@@ -172,8 +215,10 @@ async fn accepted_by_gemini(history: Value) -> Result<()> {
     })
     .await;
     let plugin = Gemini::new("key").base_url(server.url());
-    let request = ModelRequest::new(messages(history));
-    ask(plugin, "gemini/gemini-3-pro", request).await.result.map(drop)
+    ask(plugin, "gemini/gemini-3-pro", request(history))
+        .await
+        .result
+        .map(drop)
 }
 
 proptest! {
@@ -187,6 +232,8 @@ proptest! {
             prop_assert!(anthropic.is_ok(), "{:?}\n{history}", anthropic);
             let gemini = accepted_by_gemini(history.clone()).await;
             prop_assert!(gemini.is_ok(), "{:?}\n{history}", gemini);
+            let chat = accepted_by_chat(history.clone()).await;
+            prop_assert!(chat.is_ok(), "{:?}\n{history}", chat);
             Ok(())
         })?;
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use everturn_ai::{
-    FinishReason, Generate, Message, ModelRequest, OutputConfig, Part, Tool, ToolChoice, ToolContext,
-    ToolDefinition,
+    EmbedRequest, FinishReason, Message, ModelRequest, OutputConfig, Part, ToolChoice, ToolDefinition,
+    embed_with,
 };
 use everturn_core::{Registry, Status};
 use everturn_models::openai::{Api, OpenAi, OpenAiConfig};
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::asking::{Asked, ask, messages, question, question_with};
 use crate::responses_server::{Answer, call, message, reasoning, start_strict};
+use crate::round_trip::{asked_and_thanked, refusal_of_change};
 use crate::server::{Reply, Request, Server, named_sse};
 
 const MODEL: &str = "openai/gpt-test";
@@ -31,14 +32,6 @@ async fn sent(request: ModelRequest) -> Request {
     let server = Server::replies([Answer::of([message("msg_1", "Soup.")]).reply()]).await;
     ask(plugin(&server), MODEL, request).await.result.unwrap();
     server.requests().remove(0)
-}
-
-fn season() -> Tool {
-    Tool::new(
-        "in_season",
-        "What is in season.",
-        |_: Value, _: ToolContext| async { Ok(json!(["leeks"])) },
-    )
 }
 
 #[tokio::test]
@@ -115,7 +108,7 @@ async fn typed_settings_reach_the_wire_under_its_names() {
         reasoning_effort: Some("low".to_owned()),
         prompt_cache_key: Some("kitchen".to_owned()),
         version: Some("gpt-test-2026-01-01".to_owned()),
-        api_key: Some("sk-other".to_owned()),
+        api_key: Some("sk-other".into()),
         ..OpenAiConfig::default()
     };
 
@@ -239,8 +232,8 @@ async fn what_the_provider_gave_comes_back_unchanged_from_a_store() {
     let server = start_strict([
         Answer::of([
             reasoning("rs_1", "Zmlyc3Q=", &["First."]),
-            call("fc_1", "call_1", "in_season", "{}"),
-            call("fc_2", "call_2", "in_season", r#"{"b":1,"a":2}"#),
+            call("fc_1", "call_1", "look", "{}"),
+            call("fc_2", "call_2", "look", r#"{"b":1,"a":2}"#),
         ]),
         Answer::of([
             reasoning("rs_2", "c2Vjb25k", &[]),
@@ -251,24 +244,8 @@ async fn what_the_provider_gave_comes_back_unchanged_from_a_store() {
         Answer::of([message("msg_2", "You are welcome.")]),
     ])
     .await;
-    let registry = Registry::new();
-    registry.install(Arc::new(plugin(&server))).unwrap();
-    let first = Generate::new(&registry)
-        .model(MODEL)
-        .system("You are a chef.")
-        .prompt("What is in season?")
-        .tool(season())
-        .await
-        .unwrap();
 
-    let stored = serde_json::to_string(&first.messages()).unwrap();
-    let history: Vec<Message> = serde_json::from_str(&stored).unwrap();
-    let second = Generate::new(&registry)
-        .model(MODEL)
-        .messages(history)
-        .prompt("Thanks.")
-        .await
-        .unwrap();
+    let (_, second) = asked_and_thanked(plugin(&server), MODEL).await;
 
     assert_eq!(second.text(), "You are welcome.");
     let input = server.last_body()["input"].take();
@@ -282,17 +259,8 @@ async fn a_changed_reasoning_item_is_refused_by_the_server_of_these_tests() {
         message("msg_1", "Leeks."),
     ])])
     .await;
-    let first = ask(plugin(&server), MODEL, question("Leeks?"))
-        .await
-        .result
-        .unwrap();
-    let told = serde_json::to_string(&first.message)
-        .unwrap()
-        .replace("Zmlyc3Q=", "Zmlyc3Q");
-    let changed: Message = serde_json::from_str(&told).unwrap();
 
-    let request = ModelRequest::new([Message::user("Leeks?"), changed, Message::user("More.")]);
-    let error = ask(plugin(&server), MODEL, request).await.result.unwrap_err();
+    let error = refusal_of_change(plugin(&server), MODEL, "Zmlyc3Q=", "Zmlyc3Q").await;
 
     assert_eq!(error.status(), Status::InvalidArgument);
     assert!(error.message().contains("could not be verified"), "{error}");
@@ -451,16 +419,21 @@ async fn embeddings_come_in_the_order_of_the_documents() {
     let registry = Registry::new();
     registry.install(Arc::new(plugin(&server))).unwrap();
 
-    let vectors = everturn_ai::embed(&registry, "openai/text-embedding-3-small", ["a", "b"])
-        .await
-        .unwrap();
+    let request = EmbedRequest {
+        input: ["a", "b"].map(Into::into).to_vec(),
+        options: Some(json!({ "dimensions": 2, "apiKey": "sk-other" })),
+    };
+    let answered = embed_with(&registry, "openai/text-embedding-3-small", request).await;
+    let vectors = answered.unwrap().embeddings;
 
     assert_eq!(vectors[0].embedding, [1.0, 2.0]);
     assert_eq!(vectors[1].embedding, [0.5]);
-    let expected =
-        json!({ "model": "text-embedding-3-small", "input": ["a", "b"], "encoding_format": "float" });
+    let expected = json!({
+        "model": "text-embedding-3-small", "input": ["a", "b"], "encoding_format": "float", "dimensions": 2,
+    });
     assert_eq!(server.last_body(), expected);
     assert_eq!(server.requests()[0].path, "/v1/embeddings");
+    assert_eq!(server.requests()[0].headers["authorization"], "Bearer sk-other");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::server::Request;
-use crate::{anthropic_rules, gemini_rules};
+use crate::{anthropic_rules, chat_rules, chat_server, gemini_rules};
 
 fn request(path: &str, headers: &[(&str, &str)], body: Value) -> Request {
     let headers = headers
@@ -44,7 +44,7 @@ fn anthropic(change: fn(&mut Value)) -> Result<(), String> {
 
 #[test]
 fn anthropic_refuses() {
-    let changes: [Change; 20] = [
+    let changes: [Change; 21] = [
         ("extra inputs", |body| {
             body["novel"] = json!(1);
         }),
@@ -105,6 +105,9 @@ fn anthropic_refuses() {
                 .as_array_mut()
                 .unwrap()
                 .insert(0, text);
+        }),
+        ("top level", |body| {
+            body["tools"][0]["input_schema"]["oneOf"] = json!([{}]);
         }),
         ("additionalProperties", |body| {
             body["output_config"] =
@@ -192,6 +195,79 @@ fn gemini_refuses() {
     assert_eq!(gemini(|_| {}), Ok(()));
     for (word, change) in changes {
         let refusal = gemini(change).unwrap_err();
+        assert!(refusal.contains(word), "{word}: {refusal}");
+    }
+}
+
+fn chat(change: fn(&mut Value)) -> Result<(), String> {
+    let answer = chat_server::called("Hm.", &[("a", "look", json!({})), ("b", "look", json!({}))]);
+    let result = |id: &str| json!({ "role": "tool", "tool_call_id": id, "content": "yes" });
+    let schema = json!({ "type": "object", "properties": {} });
+    let mut body = json!({
+        "model": "m", "stream": true,
+        "tools": [{ "type": "function", "function": { "name": "look", "parameters": schema } }],
+        "messages": [
+            { "role": "system", "content": "You are a chef." },
+            { "role": "user", "content": "Leeks?" },
+            answer, result("a"), result("b"),
+        ],
+    });
+    let mut given = chat_rules::Given::default();
+    given.add(&answer);
+    change(&mut body);
+    chat_rules::check(&request("/v1/chat/completions", &[], body), &given)
+}
+
+#[test]
+fn strict_servers_of_chat_completions_refuse() {
+    let changes: [Change; 14] = [
+        ("unknown parameter", |body| {
+            body["novel"] = json!(1);
+        }),
+        ("must not be empty", |body| {
+            body["messages"] = json!([]);
+        }),
+        ("must not be empty", |body| {
+            body["messages"][1]["content"] = json!("");
+        }),
+        ("is no role", |body| {
+            body["messages"][1]["role"] = json!("human");
+        }),
+        ("no such content", |body| {
+            body["messages"][1]["content"] = json!([{ "type": "thinking" }]);
+        }),
+        ("must be followed by tool messages", |body| {
+            body["messages"].as_array_mut().unwrap().pop();
+        }),
+        ("must be followed by tool messages", |body| {
+            body["messages"].as_array_mut().unwrap().swap(1, 2);
+        }),
+        ("response to a preceding message", |body| {
+            body["messages"].as_array_mut().unwrap().remove(2);
+        }),
+        ("there twice", |body| {
+            body["messages"][2]["tool_calls"][1]["id"] = json!("a");
+        }),
+        ("JSON text of an object", |body| {
+            body["messages"][2]["tool_calls"][1]["function"]["arguments"] = json!("5");
+        }),
+        ("reasoning_content", |body| {
+            body["messages"][2]["reasoning_content"] = json!("Hm");
+        }),
+        ("thought signature", |body| {
+            body["messages"][2]["tool_calls"][0]["extra_content"] = Value::Null;
+        }),
+        ("must have type 'object'", |body| {
+            body["tools"][0]["function"]["parameters"]["type"] = json!("string");
+        }),
+        ("only allowed when", |body| {
+            body["tools"] = json!([]);
+            body["tool_choice"] = json!("auto");
+        }),
+    ];
+    assert_eq!(chat(|_| {}), Ok(()));
+    for (word, change) in changes {
+        let refusal = chat(change).unwrap_err();
         assert!(refusal.contains(word), "{word}: {refusal}");
     }
 }

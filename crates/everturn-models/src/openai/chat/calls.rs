@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::arguments::{Arguments, Outcome};
-use crate::tool_names::ToolNames;
+use crate::wire_tools::WireTools;
 
 /// A call under way.
 #[derive(Debug)]
@@ -14,7 +14,8 @@ struct Call {
     id: Option<String>,
     name: String,
     arguments: Arguments,
-    has_arguments: bool,
+    /// Whether a chunk has shown it.
+    is_shown: bool,
     extra: Option<Value>,
 }
 
@@ -46,7 +47,7 @@ impl Calls {
                     id: None,
                     name: String::new(),
                     arguments: Arguments::default(),
-                    has_arguments: false,
+                    is_shown: false,
                     extra: None,
                 });
                 self.0.len() - 1
@@ -57,7 +58,6 @@ impl Calls {
         if call.name.is_empty() {
             call.name = name.unwrap_or_default();
         }
-        call.has_arguments |= !matches!(&function["arguments"], Value::Null) && function["arguments"] != "";
         call.arguments.push_value(&function["arguments"]);
         if !fragment["extra_content"].is_null() {
             call.extra = Some(fragment["extra_content"].clone());
@@ -77,35 +77,42 @@ impl Calls {
             (None, _) => true,
             (Some(_), Some(id)) => call.id.as_deref() == Some(id),
             (Some(name), None) => {
-                let may_repeat = index.is_some() || (call.has_arguments && call.name == name);
+                let may_repeat = index.is_some() || (!call.arguments.is_empty() && call.name == name);
                 may_repeat && !call.arguments.is_complete()
             }
         };
         continues.then_some(place)
     }
 
-    /// A call as far as it has come, for a chunk.
-    pub(super) fn partial(&mut self, place: usize, names: &ToolNames) -> Part {
+    /// A call as far as it has come, for a chunk, unless a chunk has shown nearly as much.
+    pub(super) fn partial(&mut self, place: usize, tools: &WireTools) -> Option<Part> {
         let call = &mut self.0[place];
-        let id = call.id.get_or_insert_with(new_id).clone();
-        ToolRequest {
-            name: names.meant_by(&call.name).to_owned(),
-            reference: Some(id),
-            input: Some(call.arguments.so_far()),
+        // The beginning of a call is shown even without arguments.
+        let so_far = match call.arguments.show() {
+            None if call.is_shown => return None,
+            so_far => so_far.unwrap_or_else(|| json!({})),
+        };
+        call.is_shown = true;
+        let name = tools.meant_by(&call.name);
+        let request = ToolRequest {
+            name: name.to_owned(),
+            reference: Some(call.id.get_or_insert_with(new_id).clone()),
+            input: Some(tools.input(name, so_far)),
             partial: true,
             ..ToolRequest::default()
-        }
-        .into()
+        };
+        Some(request.into())
     }
 
     /// The calls once the answer is over.
-    pub(super) fn finish(self, provider: &str, names: &ToolNames) -> Vec<Finished> {
+    pub(super) fn finish(self, provider: &str, tools: &WireTools) -> Vec<Finished> {
         let finish = |call: Call| {
-            let name = names.meant_by(&call.name).to_owned();
+            let name = tools.meant_by(&call.name);
             let Outcome::Input(input) = call.arguments.outcome() else {
-                return Finished::Cut(name);
+                return Finished::Cut(name.to_owned());
             };
-            let request = ToolRequest::new(name, input).with_reference(call.id.unwrap_or_else(new_id));
+            let request = ToolRequest::new(name, tools.input(name, input))
+                .with_reference(call.id.unwrap_or_else(new_id));
             let part = Part::from(request);
             Finished::Whole(match call.extra {
                 Some(extra) => part.with_metadata_entry(provider, json!({ "extraContent": extra })),
@@ -130,7 +137,7 @@ mod tests {
             calls.take(fragment);
         }
         let requests = calls
-            .finish("p", &ToolNames::default())
+            .finish("p", &WireTools::default())
             .into_iter()
             .map(|call| match call {
                 Finished::Whole(part) => part.as_tool_request().unwrap().clone(),

@@ -4,23 +4,23 @@ use everturn_ai::{JsonObject, Message, ModelRequest, Part, PartKind, Role};
 use everturn_core::Result;
 use serde_json::{Value, json};
 
-use crate::content::output_text;
+use crate::content::{output_text, warn_left_out};
 use crate::openai::call_ids::CallIds;
 use crate::openai::dialect::Dialect;
-use crate::openai::{left_out, media};
+use crate::openai::media;
 use crate::provenance;
-use crate::tool_names::ToolNames;
+use crate::wire_tools::WireTools;
 
 pub(super) fn of(
     request: &ModelRequest,
     provider: &str,
     dialect: Dialect,
-    names: &ToolNames,
+    tools: &WireTools,
 ) -> Result<Vec<Value>> {
     let mut writer = Writer {
         provider,
         dialect,
-        names,
+        tools,
         ids: CallIds::default(),
         messages: Vec::new(),
     };
@@ -38,7 +38,7 @@ pub(super) fn of(
 struct Writer<'a> {
     provider: &'a str,
     dialect: Dialect,
-    names: &'a ToolNames,
+    tools: &'a WireTools,
     ids: CallIds,
     messages: Vec<Value>,
 }
@@ -61,7 +61,7 @@ impl Writer<'_> {
                 PartKind::Text(text) => contents.push(json!({ "type": "text", "text": text })),
                 PartKind::Data(value) => contents.push(json!({ "type": "text", "text": value.to_string() })),
                 PartKind::Media(media) => contents.push(media::for_chat(part, media)?),
-                _ => left_out(part, self.provider),
+                _ => warn_left_out(part, self.provider),
             }
         }
         Ok(contents)
@@ -91,7 +91,7 @@ impl Writer<'_> {
                     let own = custom.get(self.provider).and_then(Value::as_object);
                     extra.extend(own.cloned().unwrap_or_default());
                 }
-                _ => left_out(part, self.provider),
+                _ => warn_left_out(part, self.provider),
             }
         }
         let thoughts = self.thoughts(&reasoning, !calls.is_empty());
@@ -154,13 +154,8 @@ impl Writer<'_> {
     fn call(&mut self, part: &Part) -> Option<Value> {
         let request = part.as_tool_request()?;
         let id = self.ids.of_request(request);
-        let arguments = match &request.input {
-            None => "{}".to_owned(),
-            // A text is what the model wrote instead of JSON.
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
-        };
-        let function = json!({ "name": self.names.to_wire(&request.name), "arguments": arguments });
+        let arguments = self.tools.arguments_text(request);
+        let function = json!({ "name": self.tools.to_wire(&request.name), "arguments": arguments });
         let mut call = json!({ "id": self.dialect.call_id(&id), "type": "function", "function": function });
         let own = provenance::own(part, self.provider);
         if let Some(extra) = own.and_then(|own| own.get("extraContent")) {
@@ -174,7 +169,7 @@ impl Writer<'_> {
         let mut files = Vec::new();
         for part in message.content() {
             let PartKind::ToolResponse(response) = part.kind() else {
-                left_out(part, self.provider);
+                warn_left_out(part, self.provider);
                 continue;
             };
             let mut texts = vec![output_text(response).into_owned()];

@@ -1,23 +1,21 @@
 //! From a model request to the body of a Chat Completions request.
 
-use everturn_ai::{JsonObject, ModelRequest, ToolDefinition};
+use everturn_ai::{JsonObject, ModelRequest};
 use everturn_core::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::messages;
 use crate::openai::dialect::Dialect;
 use crate::openai::model::OpenAiModel;
-use crate::openai::{config, schema};
+use crate::openai::schema::Wanted;
+use crate::openai::{config, schema, tools};
 use crate::service::ApiKey;
-use crate::tool_names::ToolNames;
-
-/// How long the name of a tool may be.
-const MAX_NAME_CHARS: usize = 64;
+use crate::wire_tools::WireTools;
 
 pub(super) struct Prepared {
     pub(super) body: JsonObject,
     pub(super) key: Option<ApiKey>,
-    pub(super) names: ToolNames,
+    pub(super) tools: WireTools,
     pub(super) parses_think_tags: bool,
 }
 
@@ -26,71 +24,38 @@ pub(super) fn prepare(model: &OpenAiModel, request: &ModelRequest) -> Result<Pre
     let key = settings.take_key()?;
     let parses_think_tags = settings.take_flag("parseThinkTags")?.unwrap_or(false);
     config::avoid_refused(&mut settings, model.dialect, &id);
-    let names = ToolNames::new(request.tools(), MAX_NAME_CHARS);
+    let wire_tools = tools::of(request);
 
     let mut body = JsonObject::new();
     body.insert("model".to_owned(), id.into());
-    let messages = messages::of(request, model.service.provider(), model.dialect, &names)?;
+    let messages = messages::of(request, model.service.provider(), model.dialect, &wire_tools)?;
     body.insert("messages".to_owned(), messages.into());
     body.insert("stream".to_owned(), true.into());
     if model.dialect != Dialect::Mistral {
         body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
     }
-    let mut tools: Vec<Value> = request
-        .tools()
-        .iter()
-        .map(|tool| function(tool, &names))
-        .collect();
-    tools.extend(settings.take_tools()?);
-    if !tools.is_empty() {
-        body.insert("tools".to_owned(), tools.into());
-        if let Some(choice) = request.tool_choice {
-            body.insert("tool_choice".to_owned(), json!(choice));
+    tools::add(&mut body, request, &mut settings, |tool| {
+        let mut function = tools::described(tool, &wire_tools);
+        if tools::is_strict(tool) {
+            function["strict"] = json!(true);
         }
-    }
-    if let Some(format) = format(request) {
-        body.insert("response_format".to_owned(), format);
+        json!({ "type": "function", "function": function })
+    })?;
+    match schema::wanted(request) {
+        Some(Wanted::Schema(schema)) => {
+            let format = json!({ "type": "json_schema", "json_schema": schema });
+            body.insert("response_format".to_owned(), format);
+        }
+        Some(Wanted::Json) => {
+            body.insert("response_format".to_owned(), json!({ "type": "json_object" }));
+        }
+        None => {}
     }
     config::into_chat(settings, model.dialect, &mut body);
     Ok(Prepared {
         body,
         key,
-        names,
+        tools: wire_tools,
         parses_think_tags,
     })
-}
-
-fn function(tool: &ToolDefinition, names: &ToolNames) -> Value {
-    let parameters = tool
-        .input_schema
-        .clone()
-        .unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
-    let mut function = json!({
-        "name": names.to_wire(&tool.name),
-        "description": tool.description,
-        "parameters": parameters,
-    });
-    let is_strict = tool.metadata.as_ref().and_then(|metadata| metadata.get("strict")) == Some(&json!(true));
-    if is_strict {
-        function["strict"] = json!(true);
-    }
-    json!({ "type": "function", "function": function })
-}
-
-fn format(request: &ModelRequest) -> Option<Value> {
-    let output = request.output.as_ref()?;
-    let is_constrained = output.constrained.unwrap_or(true);
-    match &output.schema {
-        Some(wanted) if is_constrained => {
-            let strict = schema::strict(wanted);
-            let named = json!({
-                "name": "output",
-                "strict": strict.is_some(),
-                "schema": strict.as_ref().unwrap_or(wanted),
-            });
-            Some(json!({ "type": "json_schema", "json_schema": named }))
-        }
-        None if output.format.as_deref() == Some("json") => Some(json!({ "type": "json_object" })),
-        _ => None,
-    }
 }

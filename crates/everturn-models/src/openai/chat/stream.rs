@@ -12,7 +12,7 @@ use crate::event_stream::Events;
 use crate::openai::model::OpenAiModel;
 use crate::openai::usage;
 use crate::provenance::SIGNED_BY;
-use crate::tool_names::ToolNames;
+use crate::wire_tools::WireTools;
 
 /// Fields of a chunk that have a place in the answer or tell nothing.
 const KNOWN: [&str; 7] = [
@@ -29,7 +29,7 @@ const KNOWN: [&str; 7] = [
 pub(super) struct Reader<'a> {
     draft: Draft<'a>,
     provider: &'a str,
-    names: &'a ToolNames,
+    tools: &'a WireTools,
     think_tags: Option<ThinkTags>,
     calls: Calls,
     details: Details,
@@ -46,13 +46,13 @@ impl<'a> Reader<'a> {
     pub(super) fn new(
         draft: Draft<'a>,
         model: &'a OpenAiModel,
-        names: &'a ToolNames,
+        tools: &'a WireTools,
         parses_think_tags: bool,
     ) -> Self {
         Self {
             draft,
             provider: model.service.provider(),
-            names,
+            tools,
             think_tags: parses_think_tags.then(ThinkTags::default),
             calls: Calls::default(),
             details: Details::default(),
@@ -116,8 +116,9 @@ impl<'a> Reader<'a> {
             .push_str(delta["refusal"].as_str().unwrap_or_default());
         for fragment in delta["tool_calls"].as_array().into_iter().flatten() {
             let place = self.calls.take(fragment);
-            if self.draft.is_streaming() {
-                let partial = self.calls.partial(place, self.names);
+            if self.draft.is_streaming()
+                && let Some(partial) = self.calls.partial(place, self.tools)
+            {
                 self.draft.show(partial).await?;
             }
         }
@@ -201,7 +202,7 @@ impl<'a> Reader<'a> {
             self.piece(tags.finish()).await?;
         }
         let mut cut = None;
-        for call in std::mem::take(&mut self.calls).finish(self.provider, self.names) {
+        for call in std::mem::take(&mut self.calls).finish(self.provider, self.tools) {
             match call {
                 Finished::Whole(part) => {
                     if self.draft.is_streaming() {

@@ -6,11 +6,11 @@
 use everturn_ai::{JsonObject, Message, ModelRequest, Part, PartKind, Role, ToolResponse};
 use serde_json::{Value, json};
 
-use crate::content::output_text;
+use crate::content::{output_text, warn_left_out};
 use crate::openai::call_ids::CallIds;
-use crate::openai::{left_out, media};
+use crate::openai::media;
 use crate::provenance;
-use crate::tool_names::ToolNames;
+use crate::wire_tools::WireTools;
 
 /// The input of a request.
 pub(super) struct Items {
@@ -20,10 +20,10 @@ pub(super) struct Items {
 }
 
 impl Items {
-    pub(super) fn of(request: &ModelRequest, provider: &str, names: &ToolNames) -> Self {
+    pub(super) fn of(request: &ModelRequest, provider: &str, tools: &WireTools) -> Self {
         let mut writer = Writer {
             provider,
-            names,
+            tools,
             ids: CallIds::default(),
             input: Vec::new(),
         };
@@ -47,7 +47,7 @@ impl Items {
 
 struct Writer<'a> {
     provider: &'a str,
-    names: &'a ToolNames,
+    tools: &'a WireTools,
     ids: CallIds,
     input: Vec<Value>,
 }
@@ -82,7 +82,7 @@ impl Writer<'_> {
             PartKind::Data(value) => json!({ "type": "input_text", "text": value.to_string() }),
             PartKind::Media(media) => media::for_responses(part, media),
             _ => {
-                left_out(part, self.provider);
+                warn_left_out(part, self.provider);
                 return None;
             }
         };
@@ -100,31 +100,24 @@ impl Writer<'_> {
             PartKind::Data(value) => self.text(&value.to_string(), part, own),
             PartKind::Reasoning(text) => self.reasoning(text, part, own),
             PartKind::ToolRequest(request) => {
-                let arguments = request.input.as_ref().map_or_else(
-                    || "{}".to_owned(),
-                    |input| match input {
-                        // A text is what the model wrote instead of JSON.
-                        Value::String(text) => text.clone(),
-                        value => value.to_string(),
-                    },
-                );
+                let arguments = self.tools.arguments_text(request);
                 let mut item = own.cloned().unwrap_or_default();
                 item.insert("type".to_owned(), "function_call".into());
                 item.insert("call_id".to_owned(), self.ids.of_request(request).into());
-                item.insert("name".to_owned(), self.names.to_wire(&request.name).into());
+                item.insert("name".to_owned(), self.tools.to_wire(&request.name).into());
                 item.insert("arguments".to_owned(), arguments.into());
                 self.input.push(item.into());
             }
             PartKind::Custom(custom) => match custom.get(self.provider) {
                 Some(item) => self.input.push(item.clone()),
-                None => left_out(part, self.provider),
+                None => warn_left_out(part, self.provider),
             },
             // A picture that the provider made is in the custom part beside it.
             PartKind::Media(_) if own.is_some() => {}
             PartKind::Media(media) if !media.url.starts_with("data:") => {
                 self.text(&media.url, part, None);
             }
-            _ => left_out(part, self.provider),
+            _ => warn_left_out(part, self.provider),
         }
     }
 
@@ -176,7 +169,7 @@ impl Writer<'_> {
 
     fn tool_answered(&mut self, part: &Part) {
         let PartKind::ToolResponse(response) = part.kind() else {
-            left_out(part, self.provider);
+            warn_left_out(part, self.provider);
             return;
         };
         let call_id = self.ids.of_response(response);

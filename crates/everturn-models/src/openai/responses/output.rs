@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Arguments, Outcome};
 use crate::provenance::signed;
-use crate::tool_names::ToolNames;
+use crate::wire_tools::WireTools;
 
 /// What became of an output item.
 #[derive(Debug, Default)]
@@ -17,14 +17,14 @@ pub(super) struct Output {
     pub(super) cut_call: Option<String>,
 }
 
-pub(super) fn of_item(item: &Value, provider: &str, names: &ToolNames) -> Output {
+pub(super) fn of_item(item: &Value, provider: &str, tools: &WireTools) -> Output {
     match item["type"].as_str().unwrap_or_default() {
         "message" => message(item, provider),
         "reasoning" => Output {
             parts: vec![reasoning(item, provider)],
             ..Output::default()
         },
-        "function_call" => function_call(item, provider, names),
+        "function_call" => function_call(item, provider, tools),
         "image_generation_call" => Output {
             parts: image(item, provider)
                 .into_iter()
@@ -108,8 +108,8 @@ fn reasoning(item: &Value, provider: &str) -> Part {
     Part::reasoning(text).with_metadata(metadata)
 }
 
-fn function_call(item: &Value, provider: &str, names: &ToolNames) -> Output {
-    let name = names.meant_by(item["name"].as_str().unwrap_or_default());
+fn function_call(item: &Value, provider: &str, tools: &WireTools) -> Output {
+    let name = tools.meant_by(item["name"].as_str().unwrap_or_default());
     let mut arguments = Arguments::default();
     arguments.push_value(&item["arguments"]);
     let Outcome::Input(input) = arguments.outcome() else {
@@ -118,7 +118,7 @@ fn function_call(item: &Value, provider: &str, names: &ToolNames) -> Output {
             ..Output::default()
         };
     };
-    let mut request = ToolRequest::new(name, input);
+    let mut request = ToolRequest::new(name, tools.input(name, input));
     request.reference = call_id(item);
     let own = rest(item, &["type", "call_id", "name", "arguments"]);
     let mut part = Part::from(request);

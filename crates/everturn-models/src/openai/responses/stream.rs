@@ -8,7 +8,7 @@ use super::output::{self, Output};
 use crate::arguments::Arguments;
 use crate::event_stream::Events;
 use crate::openai::usage;
-use crate::tool_names::ToolNames;
+use crate::wire_tools::WireTools;
 
 /// Codes of failures that are refusals.
 const REFUSALS: [&str; 4] = [
@@ -31,7 +31,7 @@ struct Open {
 struct Answer<'a> {
     emitter: &'a Emitter<ModelResponseChunk>,
     provider: &'a str,
-    names: &'a ToolNames,
+    tools: &'a WireTools,
     open: Vec<Open>,
     done: Vec<Value>,
 }
@@ -44,12 +44,12 @@ pub(super) async fn read(
     mut events: Events<'_>,
     emitter: &Emitter<ModelResponseChunk>,
     provider: &str,
-    names: &ToolNames,
+    tools: &WireTools,
 ) -> Result<ModelResponse> {
     let mut answer = Answer {
         emitter,
         provider,
-        names,
+        tools,
         open: Vec::new(),
         done: Vec::new(),
     };
@@ -110,7 +110,7 @@ impl Answer<'_> {
         let item = &event["item"];
         let call = (item["type"] == "function_call").then(|| ToolRequest {
             name: self
-                .names
+                .tools
                 .meant_by(item["name"].as_str().unwrap_or_default())
                 .to_owned(),
             reference: output::call_id(item),
@@ -162,15 +162,16 @@ impl Answer<'_> {
         if !self.emitter.is_streaming() || delta.is_empty() {
             return Ok(());
         }
+        let tools = self.tools;
         let Some(open) = self.item(event) else {
             return Ok(());
         };
         open.arguments.push(delta);
-        let Some(call) = &open.call else {
+        let (Some(call), Some(so_far)) = (&open.call, open.arguments.show()) else {
             return Ok(());
         };
         let partial = ToolRequest {
-            input: Some(open.arguments.so_far()),
+            input: Some(tools.input(&call.name, so_far)),
             ..call.clone()
         };
         self.emitter.send(Part::from(partial).into()).await
@@ -181,7 +182,7 @@ impl Answer<'_> {
         let is_shown = self.item(event).is_some_and(|open| open.is_shown);
         let item = event["item"].clone();
         if self.emitter.is_streaming() && !is_shown {
-            let parts = output::of_item(&item, self.provider, self.names).parts;
+            let parts = output::of_item(&item, self.provider, self.tools).parts;
             if !parts.is_empty() {
                 self.emitter.send(ModelResponseChunk::new(parts)).await?;
             }
@@ -200,7 +201,7 @@ impl Answer<'_> {
         }
         let mut whole = Output::default();
         for item in &self.done {
-            let output = output::of_item(item, self.provider, self.names);
+            let output = output::of_item(item, self.provider, self.tools);
             whole.parts.extend(output.parts);
             whole.refusal = whole.refusal.or(output.refusal);
             whole.cut_call = whole.cut_call.or(output.cut_call);

@@ -1,0 +1,27 @@
+//! Warnings that a process gives once for each cause.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// How many causes are remembered. Beyond that there is no more to say.
+const MAX_CAUSES: usize = 1_000;
+
+static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Tells whether a cause is new to this process, and remembers it.
+pub(crate) fn is_new(cause: String) -> bool {
+    let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    warned.len() < MAX_CAUSES && warned.insert(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_new_once() {
+        assert!(is_new("a test".to_owned()));
+        assert!(!is_new("a test".to_owned()));
+        assert!(is_new("another test".to_owned()));
+    }
+}

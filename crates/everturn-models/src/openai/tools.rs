@@ -1,0 +1,53 @@
+//! Tools, which the two protocols write a little differently.
+
+use everturn_ai::{JsonObject, ModelRequest, ToolDefinition};
+use everturn_core::Result;
+use serde_json::{Value, json};
+
+use crate::settings::Settings;
+use crate::wire_tools::{WireTools, parameters};
+
+/// How long the name of a tool may be.
+const MAX_NAME_CHARS: usize = 64;
+
+/// The tools of a request with the names that both protocols allow.
+pub(super) fn of(request: &ModelRequest) -> WireTools {
+    WireTools::new(request.tools(), MAX_NAME_CHARS)
+}
+
+/// Adds the tools of a request, those of its settings, and the choice among them to a body. `function` writes a tool.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the settings have tools that are no list.
+pub(super) fn add(
+    body: &mut JsonObject,
+    request: &ModelRequest,
+    settings: &mut Settings,
+    function: impl Fn(&ToolDefinition) -> Value,
+) -> Result<()> {
+    let mut tools: Vec<Value> = request.tools().iter().map(function).collect();
+    tools.extend(settings.take_tools()?);
+    if tools.is_empty() {
+        return Ok(());
+    }
+    body.insert("tools".to_owned(), tools.into());
+    if let Some(choice) = request.tool_choice {
+        body.insert("tool_choice".to_owned(), json!(choice));
+    }
+    Ok(())
+}
+
+/// What both protocols tell of a tool.
+pub(super) fn described(tool: &ToolDefinition, tools: &WireTools) -> Value {
+    json!({
+        "name": tools.to_wire(&tool.name),
+        "description": tool.description,
+        "parameters": parameters(tool),
+    })
+}
+
+/// Tells whether a tool asks for its schema to be enforced.
+pub(super) fn is_strict(tool: &ToolDefinition) -> bool {
+    let strict = tool.metadata.as_ref().and_then(|metadata| metadata.get("strict"));
+    strict == Some(&json!(true))
+}

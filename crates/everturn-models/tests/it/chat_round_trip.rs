@@ -1,0 +1,52 @@
+//! What a server of Chat Completions gave comes back to it unchanged, from a conversation that was stored in between.
+
+use everturn_core::Status;
+use everturn_models::OpenAi;
+use serde_json::json;
+
+use crate::chat_server::{called, said, start_strict};
+use crate::round_trip::{asked_and_thanked, refusal_of_change};
+
+const MODEL: &str = "deepseek/reasoner";
+
+#[tokio::test]
+async fn reasoning_and_signatures_survive_parallel_calls_several_rounds_and_a_store() {
+    let server = start_strict([
+        called(
+            "I look.",
+            &[("a", "look", json!({ "n": 1 })), ("b", "look", json!({}))],
+        ),
+        called("Again.", &[("c", "look", json!({ "where": "März" }))]),
+        said("So.", "Leeks."),
+        said("", "You are welcome."),
+    ])
+    .await;
+
+    let plugin = OpenAi::compatible("deepseek", server.url());
+    let (first, second) = asked_and_thanked(plugin, MODEL).await;
+
+    assert_eq!(first.text(), "Leeks.");
+    assert_eq!(second.text(), "You are welcome.");
+    let last = server.last_body();
+    assert_eq!(last["messages"][2]["reasoning_content"], "I look.");
+    assert_eq!(
+        last["messages"][2]["tool_calls"][0]["extra_content"]["google"]["thought_signature"],
+        "a+/="
+    );
+    // Without a call nobody wants it back.
+    assert_eq!(last["messages"][7].get("reasoning_content"), None);
+}
+
+#[tokio::test]
+async fn an_unanswered_call_is_refused_by_the_server() {
+    let server = start_strict([called("Hm.", &[("a", "look", json!({}))])]).await;
+
+    let plugin = OpenAi::compatible("deepseek", server.url());
+    let error = refusal_of_change(plugin, MODEL, "", "").await;
+
+    assert_eq!(error.status(), Status::InvalidArgument);
+    assert!(
+        error.message().contains("must be followed by tool messages"),
+        "{error}"
+    );
+}
