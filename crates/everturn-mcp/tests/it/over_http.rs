@@ -132,14 +132,14 @@ async fn a_token_that_expires_while_connected_is_exchanged() {
         }
         Err(Error::unauthenticated("the token has expired").with_public())?
     });
-    let server = Server::new(&registry).context(tokens);
-    let served = Served::start(server.door("/mcp", McpServer::new(&registry))).await;
+    let http = Server::new(&registry).context(tokens);
+    let served = Served::start(http.door("/mcp", McpServer::new(&registry))).await;
     let fresh = Arc::clone(&current);
-    let server = HttpServer::new(&served.url).token_source(move || {
+    let refreshing = HttpServer::new(&served.url).token_source(move || {
         let token = format!("token-{}", fresh.load(Ordering::Relaxed));
         async move { Ok(token) }
     });
-    let (registry, _connections) = client(server).await;
+    let (registry, _connections) = client(refreshing).await;
     run(&registry, "s/add", Sum { a: 1, b: 1 }).await.unwrap();
 
     current.store(2, Ordering::Relaxed);
@@ -322,8 +322,8 @@ async fn an_agent_that_outlasts_the_server_goes_on_in_the_background() {
         period: Duration::ZERO,
         ..Grace::default()
     };
-    let server = Server::new(&registry).grace(grace);
-    let served = Served::start(server.door("/mcp", McpServer::new(&registry))).await;
+    let http = Server::new(&registry).grace(grace);
+    let served = Served::start(http.door("/mcp", McpServer::new(&registry))).await;
     let url = served.url.clone();
     let work = call("worker", &json!({ "message": "Work." }));
     let asked = tokio::spawn(async move { post(&url, &work).await.json::<Value>().await.unwrap() });
