@@ -180,7 +180,7 @@ impl Disk for RealDisk {
             .open(path)?;
         // Released when the file is closed, also by the death of the process.
         match file.try_lock() {
-            // Whoever comes next locks the file of that name, so a file that was removed or replaced excludes nobody.
+            // The next process locks the file of that name, so a removed or replaced file excludes nobody.
             Ok(()) if is_same_file(&file.metadata()?, fs::metadata(path).ok().as_ref()) => {
                 Ok(Some(Box::new(file)))
             }

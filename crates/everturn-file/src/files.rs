@@ -61,8 +61,8 @@ pub(crate) struct Lock {
 /// One queue per folder, in which the writers of this process wait for each other before one of them waits for other
 /// processes. Shared by all handles of a store.
 ///
-/// The lock file excludes threads too, but lets chance decide between those that wait. A queue is first come, first served,
-/// so whoever has waited longest is served first.
+/// The lock file excludes threads too, but lets chance decide between those that wait. A queue serves them in the order of
+/// their arrival.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Queues(Arc<Mutex<HashMap<Folder, Weak<Queue<()>>>>>);
 

@@ -1,7 +1,7 @@
 //! Work under a scope's lock, by a deadline.
 //!
 //! A wait for the lock blocks no thread: the caller waits in the queue of this process, and the first in the queue tries the
-//! lock at short intervals. Whoever is still waiting at its deadline fails, wherever in the queue it is, so a process that is
+//! lock at short intervals. A caller that still waits at its deadline fails, wherever in the queue it is, so a process that is
 //! stopped while it holds the lock costs the others their saves of the meantime, and nothing else.
 
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 //! their names under the lock, the pointer first. The row's name is forced to the device afterwards; a writer that builds on
 //! the row in between forces the same folder before it returns.
 //!
-//! The pointer names the staged file of its row. So whoever finds a pointer without its row can tell a save that has not
+//! The pointer names the staged file of its row. So a reader that finds a pointer without its row can tell a save that has not
 //! ended, whose staged file is still there, from a row that was lost.
 
 use std::io;

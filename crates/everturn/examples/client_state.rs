@@ -34,7 +34,7 @@ async fn main() -> Result<()> {
         .build()
         .await?;
 
-    // No store: whoever calls brings the conversation along.
+    // No store: the caller brings the conversation along.
     let chef = app
         .agent("chef")
         .state::<Kitchen>()

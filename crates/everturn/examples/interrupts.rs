@@ -1,7 +1,7 @@
 //! A banker who asks before moving money.
 //!
 //! A tool pauses the turn with a typed question. The conversation is then at rest: it can be written down, the process
-//! can end, and whoever reads it later finds the question and gives a typed answer. One question here is answered in the
+//! can end, and a later reader finds the question and gives a typed answer. One question here is answered in the
 //! tool's place (`respond`), the other lets the tool go on (`restart`).
 
 use std::sync::Arc;

@@ -14,7 +14,7 @@ async fn main() -> Result<()> {
     let app = kitchen().await?;
     let server = app
         .server()
-        // Turns and flows then survive the connection of whoever asked for them.
+        // Turns and flows then survive the connection of their caller.
         .stream_log(MemoryStreamLog::new())
         .bind(SocketAddr::from(([127, 0, 0, 1], 0)))
         .await?;

@@ -137,7 +137,7 @@ async fn serve() -> Result<()> {
     let server = Server::new(&registry).bind(("127.0.0.1", 0)).await?;
     println!("listening on http://{}", server.address());
     let handle = server.handle();
-    // Ends with whoever started it.
+    // Ends with the process that started it.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         handle.shut_down();

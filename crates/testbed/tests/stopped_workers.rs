@@ -54,7 +54,7 @@ async fn ended(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
         .expect("the run comes to its end")
 }
 
-/// Stops a worker while it is not at the store: whoever is stopped with a lock in its hands keeps it from everybody.
+/// Stops a worker while it does not hold the store's lock, which it would keep from everybody.
 async fn stop(worker: &Process, store: &dyn SessionStore) {
     loop {
         worker.signal("STOP");

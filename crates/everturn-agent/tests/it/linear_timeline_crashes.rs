@@ -1,5 +1,5 @@
-//! Processes that die while they go back on a timeline without branches. Whoever looks next finds the session as it was or
-//! as it should be, whatever was marked until then.
+//! A process that dies during a rewind on a linear timeline: the next reader finds the session before or after the rewind,
+//! however many snapshots were marked.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ const HEARTBEAT: Heartbeat = Heartbeat {
     expiry: Duration::from_secs(40),
 };
 
-/// What was paid, whoever paid it.
+/// The payments of all workers.
 type Payments = Arc<Mutex<Vec<String>>>;
 
 /// One process. Its turns wait at the first gate, pay what they are told to, and wait at the second.

@@ -150,7 +150,7 @@ async fn a_run_is_watched_on_while_another_worker_takes_it_over() {
     expected.extend(WHOLE);
     assert_eq!(seen, expected);
     let late = all(&mut second.task(task.snapshot_id().clone()).attach().unwrap()).await;
-    assert_eq!(late, expected, "whoever comes late is shown the same");
+    assert_eq!(late, expected, "a late watcher is shown the same chunks");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! A save is one step, whoever else saves at the same time.
+//! A save is one step among concurrent saves.
 
 use everturn_agent::SnapshotStatus;
 use everturn_agent::store::{Mutation, Precondition, SessionStore};

@@ -50,7 +50,7 @@ async fn dropping_the_last_handle_leaves_one_complete_file() {
 }
 
 #[tokio::test]
-async fn closing_leaves_one_complete_file_whoever_still_has_a_handle() {
+async fn closing_leaves_one_complete_file_although_handles_are_left() {
     let fixture = fixture_with_rows().await;
 
     fixture.store.close().await.unwrap();

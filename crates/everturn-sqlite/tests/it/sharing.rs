@@ -168,7 +168,7 @@ async fn a_thousand_forks_of_a_long_session_stay_under_a_megabyte() {
 }
 
 #[tokio::test]
-async fn a_large_image_is_stored_once_whoever_refers_to_it() {
+async fn a_large_image_is_stored_once_for_all_its_references() {
     let fixture = Fixture::new().await;
     let image = format!(
         "data:image/png;base64,{}",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use everturn::prelude::Value;
 
-/// The variables that tell of models: those of whoever runs the tests are not for them.
+/// The variables that configure models; the tests must not see those of the person who runs them.
 const VARIABLES: [&str; 14] = [
     "EVERTURN_MODEL",
     "OPENAI_API",

@@ -47,7 +47,7 @@ pub(crate) struct Faults {
 pub(crate) enum Held {
     /// Before anything is written.
     Before,
-    /// When it is written, and whoever saves does not know it yet.
+    /// After it is written and before its caller is answered.
     After,
 }
 

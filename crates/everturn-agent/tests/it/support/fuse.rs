@@ -40,7 +40,7 @@ impl Fuse {
         self.steps.load(Ordering::SeqCst)
     }
 
-    /// A step; whoever takes the last one stays there.
+    /// Takes a step; the caller that takes the last one never returns.
     pub(crate) async fn step(&self) {
         if self.steps.fetch_add(1, Ordering::SeqCst) >= self.burns_at {
             self.die().await;
