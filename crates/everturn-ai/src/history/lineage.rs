@@ -53,6 +53,7 @@ impl Lineage {
 
     /// Creates a lineage that continues `parent` with `first`.
     pub(super) fn started(parent: Option<History>, first: Entry) -> Self {
+        // Tells `shared_prefix` which of two lineages cannot be an ancestor of the other.
         let depth = parent.as_ref().map_or(0, |parent| parent.lineage().depth + 1);
         let lineage = Self {
             id: LineageId::fresh(),
@@ -135,6 +136,7 @@ impl fmt::Debug for Lineage {
 impl Drop for Lineage {
     fn drop(&mut self) {
         let mut next = self.parent.take();
+        // Only the last holder takes an ancestor apart; any other reference keeps it alive.
         while let Some(mut lineage) = next.and_then(|history| Arc::into_inner(history.lineage)) {
             next = lineage.parent.take();
         }

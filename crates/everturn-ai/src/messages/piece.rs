@@ -104,6 +104,7 @@ impl Piece {
         match self {
             _ if range.is_empty() => Self::run(Vec::new()),
             _ if range == (0..self.len()) => self.clone(),
+            // A run is short, so a copy of a part of it costs little and needs no bounds.
             Self::Run(run) => Self::run(run[range].to_vec()),
             Self::History { history, from, owned } => Self::History {
                 history: history.truncate_to(from + range.end),
@@ -136,6 +137,7 @@ impl Piece {
     pub(super) fn tally(&self) -> Tally {
         match self {
             Self::Run(run) => run.iter().map(Message::tally).sum(),
+            // The difference of two running totals, so the messages are not walked.
             Self::History { history, from, .. } => history.tally() - history.tally_before(*from),
         }
     }

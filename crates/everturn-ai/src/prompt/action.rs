@@ -15,6 +15,7 @@ use crate::{GenerateActionOptions, JsonObject, ModelRequest, ToolReference};
 /// Registers a prompt by name and as its two actions.
 pub(super) fn register(registry: &Registry, name: &str, source: &Arc<dyn PromptSource>) -> Result<()> {
     let settings = Arc::clone(&source.parts(registry)?.settings);
+    // The registry holds the actions, so a strong handle would be a cycle.
     let weak = registry.downgrade();
     let prompt = {
         let (name, source) = (name.to_owned(), Arc::clone(source));
@@ -35,6 +36,7 @@ pub(super) fn register(registry: &Registry, name: &str, source: &Arc<dyn PromptS
     );
     register_action::<ModelRequest>(registry, name, request, &settings)?;
     register_action::<GenerateActionOptions>(registry, name, options, &settings)?;
+    // Last, so that a prompt whose name is taken does not replace the one that has it.
     registry.set_value(value_key(name), Registered(Arc::clone(source)));
     Ok(())
 }

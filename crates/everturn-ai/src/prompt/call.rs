@@ -144,6 +144,7 @@ impl<O> PromptCall<O> {
         let context = self.context.clone().unwrap_or_else(Context::current);
         in_span(&name, SpanKind::Dotprompt, context, async |context, recorder| {
             recorder.input(&self.input);
+            // Both the rendering and the generation belong to this span.
             let reply = self
                 .context(context.clone())
                 .prepare()

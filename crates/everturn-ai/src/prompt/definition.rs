@@ -255,6 +255,7 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
             messages,
             prompt,
         } = self.parts;
+        // Errors of setters are kept until here, because builder methods do not fail.
         settings.config = config.transpose()?;
         settings.input_default = match input_default.transpose()? {
             None | Some(Value::Null) => None,

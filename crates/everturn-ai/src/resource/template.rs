@@ -67,6 +67,7 @@ impl Template {
             };
             let end = match &self.pieces[position + 1..] {
                 [] => rest.len(),
+                // The last literal is matched from the end, so that a value may contain it.
                 [last] => rest.len().checked_sub(literal(last).len())?,
                 [following, ..] => rest.find(literal(following))?,
             };

@@ -52,6 +52,7 @@ pub(super) fn completed(input: Option<Value>, schema: Option<&Schema>) -> Value 
 
 pub(super) fn check_input(tool: &Tool, input: &Value) -> Result<()> {
     let Some(schema) = tool.input_schema() else {
+        // Without a schema nothing else bounds the nesting of the input.
         return everturn_core::check_depth(input);
     };
     schema
