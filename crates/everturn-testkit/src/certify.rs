@@ -177,7 +177,7 @@ pub(crate) use ensure;
 macro_rules! list_promises {
     ($($promise:literal => $check:ident,)+) => {
         pub(super) fn promises() -> Vec<(&'static str, super::Check)> {
-            vec![$(($promise, |store| Box::pin($check(store)))),+]
+            vec![$(($promise, |subject| Box::pin($check(subject)))),+]
         }
     };
 }

@@ -47,7 +47,7 @@ use everturn_core::stream_log::{
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
-use super::{Certificate, Verdict, examine};
+use super::{Certificate, Verdict, examine, list_promises};
 
 /// How long a written event may take to be read.
 const SOON: Duration = Duration::from_secs(10);
@@ -157,16 +157,6 @@ where
     }
     certificate
 }
-
-/// Lists a module's checks under the names of their promises.
-macro_rules! list_promises {
-    ($($promise:literal => $check:ident,)+) => {
-        pub(super) fn promises() -> Vec<(&'static str, super::Check)> {
-            vec![$(($promise, |log| Box::pin($check(log)))),+]
-        }
-    };
-}
-use list_promises;
 
 fn key(id: &str) -> StreamKey {
     StreamKey::new("ann", id)
