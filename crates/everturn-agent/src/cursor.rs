@@ -246,6 +246,8 @@ impl InvocationCursor {
         let Some(lock) = self.turn_lock.as_ref().filter(|_| self.held.is_none()) else {
             return Ok(LockAnswer::Granted);
         };
+        // The lock may be free because another turn has just committed. The store would refuse the snapshot of a turn
+        // that missed it, but only after all of the turn's work.
         let taken = lock
             .try_take(turn)
             .and_then(|guard| match lock.moved_since(&self.seen) {
@@ -339,7 +341,7 @@ impl InvocationCursor {
         Snapshot {
             parent_id: self.last().cloned(),
             updated_at: Some(created_at),
-            // Numbers follow the tip, not the parent, so that they are unique in the session.
+            // Numbers follow the tip, not the parent, so that they grow across branches too.
             index: Some(next(self.tip.as_ref().and_then(|tip| tip.index))),
             turn_index: Some(self.next_turn()),
             event: Some(SnapshotEvent::TurnEnd),
