@@ -75,7 +75,7 @@
 //! | find actions by key | [`Registry`], [`Plugin`], [`Descriptor`] |
 //! | read the caller, the deadline and values | [`Context`] |
 //! | report and classify failures | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
-//! | trace work in spans | [`in_span`], [`run`] |
+//! | trace work in spans, and hear of them | [`in_span`], [`run`], [`listen_to_spans`] |
 //! | let readers join a stream late, again or together | [`stream_log`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -112,7 +112,10 @@ pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;
 pub use registry::{Registry, RegistryChanges, WeakRegistry};
 pub use schema::{MAX_DEPTH, Schema, check_depth};
-pub use span::{SpanKind, SpanObserver, SpanRecorder, in_span};
+pub use span::{
+    ListeningToSpans, SpanId, SpanIds, SpanKind, SpanLabels, SpanListener, SpanObserver, SpanRecord,
+    SpanRecorder, TraceId, in_span, listen_to_spans,
+};
 pub use status::{Status, UnknownStatus};
 
 // Types of other crates that appear in public signatures, re-exported so that users need no dependency on those crates.

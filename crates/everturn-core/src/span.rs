@@ -2,16 +2,22 @@
 //!
 //! Spans are ordinary [`tracing`] spans, so any subscriber sees them and an OpenTelemetry layer exports them unchanged:
 //! the dynamic name travels in `otel.name`, the outcome in `otel.status_code`. Inputs and outputs are serialised only
-//! when a subscriber records the span.
+//! when a subscriber records the span or a [`SpanListener`] is told of it.
+
+mod listener;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use serde::Serialize;
 use serde_json::Value;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
+pub use self::listener::{
+    ListeningToSpans, SpanId, SpanIds, SpanLabels, SpanListener, SpanRecord, TraceId, listen_to_spans,
+};
 use crate::{ActionType, Context, Error, Result};
 
 /// The kind of work that a span covers.
@@ -40,13 +46,6 @@ impl SpanKind<'_> {
         }
     }
 
-    fn subtype(self) -> Option<String> {
-        match self {
-            Self::Action(action_type) => Some(action_type.as_str().to_owned()),
-            _ => None,
-        }
-    }
-
     /// Returns the span's segment of the path; for flows and utilities the type stands without a subtype.
     fn segment(self, name: &str) -> String {
         match self {
@@ -58,17 +57,20 @@ impl SpanKind<'_> {
     }
 }
 
-/// The path of an invocation's span in the tree of spans; an extension of the context.
-struct SpanPath(String);
+/// The place of an invocation's span in the tree of spans; an extension of the context.
+struct SpanPlace {
+    path: String,
+    recording: Option<Arc<Recording>>,
+}
 
 /// A callback that receives the outermost span of an invocation when it begins; an extension of the context.
 ///
 /// It tells the code that starts an invocation which trace the invocation belongs to.
-pub struct SpanObserver(Box<dyn Fn(&Span) + Send + Sync>);
+pub struct SpanObserver(Box<dyn Fn(&SpanRecorder) + Send + Sync>);
 
 impl SpanObserver {
-    /// Creates an observer that passes the span to `function`.
-    pub fn new(function: impl Fn(&Span) + Send + Sync + 'static) -> Self {
+    /// Creates an observer that passes the span's recorder to `function`.
+    pub fn new(function: impl Fn(&SpanRecorder) + Send + Sync + 'static) -> Self {
         Self(Box::new(function))
     }
 }
@@ -95,24 +97,25 @@ where
     Fut: Future<Output = Result<T>>,
 {
     let span = open(name, kind);
-    let recorder = SpanRecorder(span.clone());
-    if span.is_disabled() {
+    if span.is_disabled() && !listener::anybody() {
+        let recorder = SpanRecorder::new(span, None);
         let work = in_box(context.clone(), || work(context, recorder));
         return work.await;
     }
 
-    let context = enter(name, kind, context, &span);
-    let mut unfinished = Unfinished(Some(&span));
-    let work = in_box(context.clone(), || work(context, recorder));
-    let result = work.instrument(span.clone()).await;
+    let (context, recorder) = enter(name, kind, context, span.clone());
+    let mut unfinished = Unfinished(Some(recorder.clone()));
+    let work = in_box(context.clone(), || work(context, recorder.clone()));
+    let result = work.instrument(span).await;
     unfinished.0 = None;
     match result {
         Ok(value) => {
-            span.record("genkit:state", "success");
-            span.record("otel.status_code", "OK");
+            recorder.text("genkit:state", "success");
+            recorder.span.record("otel.status_code", "OK");
+            recorder.end();
             Ok(value)
         }
-        Err(error) => Err(record_failure(&span, error)),
+        Err(error) => Err(record_failure(&recorder, error)),
     }
 }
 
@@ -128,11 +131,11 @@ where
 /// Records a failed span for an invocation that was refused before it began, so that the trace shows the refusal.
 pub(crate) fn refused(name: &str, kind: SpanKind<'_>, context: Context, error: Error) -> Error {
     let span = open(name, kind);
-    if span.is_disabled() {
+    if span.is_disabled() && !listener::anybody() {
         return error;
     }
-    enter(name, kind, context, &span);
-    record_failure(&span, error)
+    let (_, recorder) = enter(name, kind, context, span);
+    record_failure(&recorder, error)
 }
 
 fn open(name: &str, kind: SpanKind<'_>) -> Span {
@@ -145,6 +148,7 @@ fn open(name: &str, kind: SpanKind<'_>) -> Span {
         "genkit:name" = name,
         "genkit:type" = kind.type_name(),
         "genkit:metadata:subtype" = Empty,
+        "genkit:key" = Empty,
         "genkit:path" = Empty,
         "genkit:isRoot" = Empty,
         "genkit:input" = Empty,
@@ -162,43 +166,91 @@ fn open(name: &str, kind: SpanKind<'_>) -> Span {
 
 /// Marks its span as failed when it is dropped before the work has ended. The work was then cut short from outside and
 /// returned no error, so this span is not marked as the failure's origin.
-struct Unfinished<'a>(Option<&'a Span>);
+struct Unfinished(Option<SpanRecorder>);
 
-impl Drop for Unfinished<'_> {
+impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(span) = self.0 {
-            record_error_state(span, "the work was dropped before it ended");
+        if let Some(recorder) = self.0.take() {
+            recorder.fail("the work was dropped before it ended");
         }
     }
 }
 
-/// Records the span's path and returns the context for the work inside the span.
-fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: &Span) -> Context {
-    let parent = context.extension::<SpanPath>();
-    let mut path = parent.as_ref().map(|path| path.0.clone()).unwrap_or_default();
+/// Begins the span: records what is known of it, tells listeners, and returns the context for the work inside.
+fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: Span) -> (Context, SpanRecorder) {
+    let parent = context.extension::<SpanPlace>();
+    let recording = listener::anybody().then(|| {
+        let parent = parent.as_ref().and_then(|place| place.recording.as_deref());
+        Arc::new(Recording::new(name, parent))
+    });
+    let recorder = SpanRecorder::new(span, recording.clone());
+    // The fields of `tracing`'s span hold these two already.
+    recorder.note("genkit:name", || name.into());
+    recorder.note("genkit:type", || kind.type_name().into());
+    let mut path = parent
+        .as_ref()
+        .map(|place| place.path.clone())
+        .unwrap_or_default();
     path.push_str(&kind.segment(name));
-    span.record("genkit:path", path.as_str());
-    if parent.is_none() {
-        span.record("genkit:isRoot", true);
-        if let Some(observer) = context.extension::<SpanObserver>() {
-            (observer.0)(span);
-        }
-    }
-    if let Some(subtype) = kind.subtype() {
-        span.record("genkit:metadata:subtype", subtype);
+    recorder.text("genkit:path", &path);
+    if let SpanKind::Action(action_type) = kind {
+        recorder.text("genkit:metadata:subtype", action_type.as_str());
+        recorder.text("genkit:key", &action_type.key(name));
     }
     if !context.values().is_empty() {
-        span.record("genkit:metadata:context", redacted(&context));
+        recorder.text("genkit:metadata:context", &redacted(&context));
     }
     if let Some(flow) = context.extension::<FlowName>() {
-        span.record("genkit:metadata:flow:name", flow.0.as_str());
+        recorder.text("genkit:metadata:flow:name", &flow.0);
     }
-    let context = context.with_extension(Arc::new(SpanPath(path)));
-    match kind {
+    if parent.is_none() {
+        recorder.flag("genkit:isRoot");
+        if let Some(labels) = context.extension::<SpanLabels>() {
+            for (label, value) in &labels.0 {
+                recorder.note(label, || value.clone());
+            }
+        }
+    }
+    recorder.begin();
+    if parent.is_none()
+        && let Some(observer) = context.extension::<SpanObserver>()
+    {
+        (observer.0)(&recorder);
+    }
+    let context = context.with_extension(Arc::new(SpanPlace { path, recording }));
+    let context = match kind {
         SpanKind::Action(action_type) if *action_type == ActionType::FLOW => {
             context.with_extension(Arc::new(FlowName(name.to_owned())))
         }
         _ => context,
+    };
+    (context, recorder)
+}
+
+/// A span as listeners see it, while it runs.
+#[derive(Debug)]
+struct Recording(Mutex<SpanRecord>);
+
+impl Recording {
+    fn new(name: &str, parent: Option<&Self>) -> Self {
+        let parent = parent.map(|parent| parent.lock().ids);
+        let ids = SpanIds {
+            trace: parent.map_or_else(TraceId::random, |parent| parent.trace),
+            span: SpanId::random(),
+        };
+        Self(Mutex::new(SpanRecord {
+            ids,
+            parent: parent.map(|parent| parent.span),
+            name: name.to_owned(),
+            started_at: SystemTime::now(),
+            ended_at: None,
+            attributes: serde_json::Map::new(),
+            failure: None,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SpanRecord> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -216,29 +268,86 @@ fn redacted(context: &Context) -> String {
     Value::Object(values).to_string()
 }
 
-fn record_failure(span: &Span, error: Error) -> Error {
-    record_error_state(span, error.message());
+fn record_failure(recorder: &SpanRecorder, error: Error) -> Error {
     if !error.is_traced() {
-        span.record("genkit:isFailureSource", true);
+        recorder.flag("genkit:isFailureSource");
     }
+    recorder.fail(error.message());
     error.traced()
 }
 
-fn record_error_state(span: &Span, failure: &str) {
-    span.record("genkit:state", "error");
-    span.record("genkit:error", failure);
-    span.record("otel.status_code", "ERROR");
-    span.record("otel.status_description", failure);
+/// Adds attributes to a span, if a subscriber records it or a listener is told of it.
+#[derive(Debug, Clone)]
+pub struct SpanRecorder {
+    span: Span,
+    recording: Option<Arc<Recording>>,
 }
 
-/// Adds attributes to a span, if a subscriber records it.
-#[derive(Debug, Clone)]
-pub struct SpanRecorder(Span);
-
 impl SpanRecorder {
+    fn new(span: Span, recording: Option<Arc<Recording>>) -> Self {
+        Self { span, recording }
+    }
+
     /// Returns the recorder of the span this code runs in.
     pub fn current() -> Self {
-        Self(Span::current())
+        let place = Context::current().extension::<SpanPlace>();
+        Self::new(Span::current(), place.and_then(|place| place.recording.clone()))
+    }
+
+    /// Returns the span as `tracing` knows it.
+    pub fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Returns the ids under which listeners know the span; `None` if nobody listens.
+    pub fn ids(&self) -> Option<SpanIds> {
+        self.recording.as_ref().map(|recording| recording.lock().ids)
+    }
+
+    /// Records an attribute for listeners alone.
+    fn note(&self, name: &str, value: impl FnOnce() -> Value) {
+        if let Some(recording) = &self.recording {
+            recording.lock().attributes.insert(name.to_owned(), value());
+        }
+    }
+
+    fn text(&self, name: &'static str, value: &str) {
+        self.span.record(name, value);
+        self.note(name, || value.into());
+    }
+
+    fn flag(&self, name: &'static str) {
+        self.span.record(name, true);
+        self.note(name, || true.into());
+    }
+
+    fn begin(&self) {
+        if let Some(recording) = &self.recording {
+            let record = recording.lock().clone();
+            listener::each(|listener| listener.started(&record));
+        }
+    }
+
+    fn end(&self) {
+        if let Some(recording) = &self.recording {
+            let record = {
+                let mut record = recording.lock();
+                record.ended_at = Some(SystemTime::now());
+                record.clone()
+            };
+            listener::each(|listener| listener.ended(&record));
+        }
+    }
+
+    fn fail(&self, failure: &str) {
+        self.text("genkit:state", "error");
+        self.span.record("genkit:error", failure);
+        self.span.record("otel.status_code", "ERROR");
+        self.span.record("otel.status_description", failure);
+        if let Some(recording) = &self.recording {
+            recording.lock().failure = Some(failure.to_owned());
+        }
+        self.end();
     }
 
     /// Records the input as JSON.
@@ -258,21 +367,21 @@ impl SpanRecorder {
 
     /// Records the session that an agent's invocation belongs to.
     pub fn session_id(&self, id: &str) {
-        self.0.record("genkit:metadata:agent:sessionId", id);
+        self.text("genkit:metadata:agent:sessionId", id);
     }
 
     /// Records the snapshot that a turn wrote.
     pub fn snapshot_id(&self, id: &str) {
-        self.0.record("genkit:metadata:agent:snapshotId", id);
+        self.text("genkit:metadata:agent:snapshotId", id);
     }
 
     fn json<T: Serialize + ?Sized>(&self, field: &'static str, value: &T) {
-        if self.0.is_disabled() {
+        if self.span.is_disabled() && self.recording.is_none() {
             return;
         }
         let text =
             serde_json::to_string(value).unwrap_or_else(|error| format!("<not serialisable: {error}>"));
-        self.0.record(field, without_keys(text));
+        self.text(field, &without_keys(text));
     }
 }
 

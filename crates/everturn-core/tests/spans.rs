@@ -48,6 +48,7 @@ async fn a_flow_that_succeeds_is_traced_with_its_steps_and_what_they_call() {
         [
             ("input", r#""soup""#),
             ("isRoot", "true"),
+            ("key", "/flow/menu"),
             ("metadata:subtype", "flow"),
             ("name", "menu"),
             ("output", r#"["hot soup"]"#),
@@ -71,6 +72,7 @@ async fn a_flow_that_succeeds_is_traced_with_its_steps_and_what_they_call() {
         traces.span("chef/cook").all(),
         [
             ("input", r#""soup""#),
+            ("key", "/model/chef/cook"),
             ("metadata:flow:name", "menu"),
             ("metadata:subtype", "model"),
             ("name", "chef/cook"),

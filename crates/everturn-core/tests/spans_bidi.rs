@@ -62,6 +62,7 @@ async fn the_root_span_is_open_while_the_connection_is() {
         [
             ("init", "10"),
             ("isRoot", "true"),
+            ("key", "/agent/adds"),
             ("metadata:subtype", "agent"),
             ("name", "adds"),
             ("output", "11"),

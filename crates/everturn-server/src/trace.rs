@@ -24,8 +24,8 @@ impl Trace {
 
         let trace = Self::default();
         let ids = Arc::clone(&trace.ids);
-        let observer = everturn_core::SpanObserver::new(move |span| {
-            if let Some(found) = Ids::of(span) {
+        let observer = everturn_core::SpanObserver::new(move |recorder| {
+            if let Some(found) = Ids::of(recorder.span()) {
                 // Only the outermost span is named.
                 let _ = ids.set(found);
             }

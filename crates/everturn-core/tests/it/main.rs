@@ -17,5 +17,6 @@ mod context_isolation;
 mod flows;
 mod registry_lookup;
 mod registry_plugins;
+mod span_listeners;
 mod stream_log_memory;
 mod support;

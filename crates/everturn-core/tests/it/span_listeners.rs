@@ -1,0 +1,121 @@
+//! Listeners hear of every span, with its content, whatever subscriber `tracing` has.
+
+use std::sync::{Arc, Mutex};
+
+use everturn_core::{
+    Context, Error, JsonCall, Registry, SpanLabels, SpanListener, SpanObserver, SpanRecord, listen_to_spans,
+    run,
+};
+use serde_json::{Map, json};
+
+/// Remembers the spans of one root. Other tests of this program are heard too.
+#[derive(Default)]
+struct Heard(Mutex<Vec<(&'static str, SpanRecord)>>);
+
+impl SpanListener for Heard {
+    fn started(&self, span: &SpanRecord) {
+        self.0.lock().unwrap().push(("started", span.clone()));
+    }
+
+    fn ended(&self, span: &SpanRecord) {
+        self.0.lock().unwrap().push(("ended", span.clone()));
+    }
+}
+
+impl Heard {
+    fn of(&self, name: &str) -> Vec<(&'static str, SpanRecord)> {
+        let heard = self.0.lock().unwrap();
+        heard
+            .iter()
+            .filter(|(_, span)| span.name == name)
+            .cloned()
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn a_span_is_told_when_it_begins_and_when_it_ends_with_its_content() {
+    let heard = Arc::new(Heard::default());
+    let listening = listen_to_spans(heard.clone());
+    let registry = Registry::new();
+    let flow = registry
+        .define_flow("heard menu", |dish: String| async move {
+            Ok(run("heard step", || async { Ok(format!("{dish} soup")) }).await?)
+        })
+        .unwrap();
+
+    flow.run("leek".to_owned()).await.unwrap();
+    drop(listening);
+    flow.run("onion".to_owned()).await.unwrap();
+
+    let flow = heard.of("heard menu");
+    let [("started", began), ("ended", ended)] = flow.as_slice() else {
+        panic!("{flow:?}");
+    };
+    assert_eq!(began.ended_at, None);
+    assert_eq!(began.attributes["genkit:key"], "/flow/heard menu");
+    assert_eq!(began.attributes["genkit:isRoot"], true);
+    assert!(ended.ended_at.is_some());
+    assert_eq!(ended.attributes["genkit:input"], r#""leek""#);
+    assert_eq!(ended.attributes["genkit:output"], r#""leek soup""#);
+    assert_eq!(ended.attributes["genkit:state"], "success");
+    let step = &heard.of("heard step")[0].1;
+    assert_eq!(step.parent, Some(began.ids.span));
+    assert_eq!(step.ids.trace, began.ids.trace);
+}
+
+#[tokio::test]
+async fn the_innermost_span_that_failed_is_marked() {
+    let heard = Arc::new(Heard::default());
+    let _listening = listen_to_spans(heard.clone());
+    let registry = Registry::new();
+    let flow = registry
+        .define_flow("broken menu", |(): ()| async {
+            let failed = run("broken step", || async {
+                Err::<(), _>(Error::internal("boom").into())
+            });
+            Ok(failed.await?)
+        })
+        .unwrap();
+
+    flow.run(()).await.unwrap_err();
+
+    for (name, source) in [("broken menu", None), ("broken step", Some(&json!(true)))] {
+        let ended = &heard.of(name)[1].1;
+        assert_eq!(ended.failure.as_deref(), Some("boom"), "{name}");
+        assert_eq!(ended.attributes["genkit:state"], "error", "{name}");
+        assert_eq!(ended.attributes.get("genkit:isFailureSource"), source, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn labels_are_on_the_outermost_span_and_its_ids_are_observed() {
+    let heard = Arc::new(Heard::default());
+    let _listening = listen_to_spans(heard.clone());
+    let registry = Registry::new();
+    registry
+        .define_flow("labelled menu", |(): ()| async {
+            Ok(run("labelled step", || async { Ok(()) }).await?)
+        })
+        .unwrap();
+    let observed = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&observed);
+    let labels = Map::from_iter([("batchRun".to_owned(), json!("L1"))]);
+    let context = Context::new()
+        .with_extension(Arc::new(SpanLabels(labels)))
+        .with_extension(Arc::new(SpanObserver::new(move |recorder| {
+            *seen.lock().unwrap() = recorder.ids();
+        })));
+
+    let flow = registry.get("/flow/labelled menu").unwrap();
+    let call = JsonCall {
+        context,
+        ..JsonCall::default()
+    };
+    flow.run_json(call).await.unwrap();
+
+    let flow = &heard.of("labelled menu")[0].1;
+    assert_eq!(flow.attributes["batchRun"], "L1");
+    assert_eq!(*observed.lock().unwrap(), Some(flow.ids));
+    assert!(!heard.of("labelled step")[0].1.attributes.contains_key("batchRun"));
+}
