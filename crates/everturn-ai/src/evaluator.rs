@@ -66,11 +66,14 @@ where
         .get_or_insert_with(|| Uuid::new_v4().to_string())
         .clone();
     let name = format!("Test Case {id}");
+    let mut ids = None;
+    let found = &mut ids;
     let scored = in_span(
         &name,
         SpanKind::Action(&ActionType::EVALUATOR),
         context,
         |_context, recorder| async move {
+            *found = recorder.ids();
             recorder.input(&case);
             let evaluation =
                 // One case must not end the evaluation of the others.
@@ -83,8 +86,8 @@ where
     EvalFnResponse {
         sample_index: None,
         test_case_id: id,
-        trace_id: None,
-        span_id: None,
+        trace_id: ids.map(|ids| ids.trace.to_string()),
+        span_id: ids.map(|ids| ids.span.to_string()),
         evaluation: scored.unwrap_or_else(|error| failed(&error)),
     }
 }

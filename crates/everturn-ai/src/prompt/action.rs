@@ -56,9 +56,9 @@ fn register_action<O: Payload>(
     action: Action<Value, O>,
     settings: &Settings,
 ) -> Result<()> {
-    let kind = action.descriptor().action_type.clone();
     let metadata = JsonObject::from_iter([
-        ("type".to_owned(), Value::from(kind.as_str())),
+        // Of both actions: developer tools know a prompt by this.
+        ("type".to_owned(), Value::from(ActionType::PROMPT.as_str())),
         ("prompt".to_owned(), describe(name, settings)),
     ]);
     let mut action = action

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_core::{Context, Error, Registry, Result, SpanKind, in_span};
+use everturn_core::{ActionType, Context, Error, Registry, Result, SpanKind, in_span};
 use serde_json::Value;
 
 use super::action::tool_name;
@@ -85,7 +85,7 @@ impl RenderedPrompt {
             .settings
             .tools
             .iter()
-            .map(|tool| tool_name(tool).to_owned())
+            .map(|tool| tool_key(tool_name(tool)))
             .collect();
         let named = self
             .settings
@@ -137,6 +137,15 @@ impl fmt::Debug for RenderedPrompt {
         f.debug_struct("RenderedPrompt")
             .field("pieces", &self.pieces)
             .finish_non_exhaustive()
+    }
+}
+
+/// Returns a tool's key, as other runtimes name tools in options. All tools of a plugin have no key.
+fn tool_key(name: &str) -> String {
+    if name.starts_with('/') || name.ends_with('*') {
+        name.to_owned()
+    } else {
+        ActionType::TOOL.key(name)
     }
 }
 
