@@ -237,6 +237,19 @@ impl Everturn {
         everturn_server::Server::new(&self.registry)
     }
 
+    /// Connects the application to Genkit's developer tools, if the environment says that somebody works on it
+    /// (`GENKIT_ENV=dev`, as the tools set it, or `EVERTURN_ENV=dev`); otherwise the answer is `None`.
+    ///
+    /// [`Everturn::serve`] does this by itself. A program that does not serve calls it once everything is defined, and keeps
+    /// the answer.
+    ///
+    /// # Errors
+    /// As [`DevTools::start`](everturn_dev::DevTools::start).
+    #[cfg(feature = "dev")]
+    pub async fn dev_tools(&self) -> Result<Option<everturn_dev::DevTools>> {
+        everturn_dev::DevTools::start(&self.registry).await
+    }
+
     /// Serves every agent and flow over HTTP until the process gets Ctrl-C or `SIGTERM`, then lets running calls
     /// finish.
     ///
@@ -246,14 +259,29 @@ impl Everturn {
     /// Everybody who reaches the address may call; use [`Everturn::server`] to add context providers, which identify
     /// callers.
     ///
+    /// In development ([`Everturn::dev_tools`]) Genkit's developer tools see the application, and the traces of the last
+    /// moments are at `/dev/traces`.
+    ///
     /// # Errors
     /// The error of the operating system about the address.
     #[cfg(feature = "server")]
     pub async fn serve(&self, address: impl Into<std::net::SocketAddr>) -> Result<()> {
         let recovering = self.recover_every(RECOVERY_INTERVAL);
-        let served = self.server().serve(address).await;
+        let server = self.server();
+        #[cfg(feature = "dev")]
+        let tools = self.dev_tools().await?;
+        #[cfg(feature = "dev")]
+        let server = match &tools {
+            Some(tools) => crate::traces::serve(server, tools.traces()),
+            None => server,
+        };
+        let outcome = server.serve(address).await;
+        #[cfg(feature = "dev")]
+        if let Some(tools) = tools {
+            tools.end().await;
+        }
         recovering.stop().await;
-        served
+        outcome
     }
 
     /// Returns an MCP server of everything in the application, for further settings: what is exposed, and over which

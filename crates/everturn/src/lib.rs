@@ -46,6 +46,7 @@
 //! | `macros` | yes | the `#[tool]` attribute |
 //! | `filesystem` | yes | middleware that reads folders: `filesystem` and `skills` |
 //! | `server` | yes | agents and flows over HTTP: `Everturn::serve` |
+//! | `dev` | yes | Genkit's developer tools: `genkit start`, the Dev UI, traces |
 //! | `client` | no | agents and flows on another machine: `RemoteAgent` |
 //! | `websocket` | no | whole conversations on one WebSocket, for the client |
 //! | `mcp` | no | tools of MCP servers, and an application as an MCP server |
@@ -57,6 +58,7 @@
 //! | `anthropic` | no | Claude |
 //! | `gemini` | no | Gemini |
 //! | `ollama` | no | models on this machine, through Ollama |
+//! | `evaluators` | no | evaluators that need no model, for the developer tools |
 //! | `testkit` | no | models without a network, for tests and demonstrations |
 //!
 //! # Where things are
@@ -68,18 +70,23 @@
 //! | [`ai`] | messages, models, tools, generate, prompts, middleware |
 //! | [`agent`] | agents, sessions, snapshots, stores, archives, chats |
 //! | `client` | agents and flows on another machine |
+//! | `dev` | what developer tools see of a program |
 //! | `mcp` | MCP servers: to use, and to be |
 //! | `models` | OpenAI, Anthropic, Gemini, Ollama |
 //! | `server` | routes, context providers, limits, durable streams |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod app;
+#[cfg(all(feature = "dev", feature = "server"))]
+mod traces;
 
 pub use everturn_agent as agent;
 pub use everturn_ai as ai;
 #[cfg(feature = "client")]
 pub use everturn_client as client;
 pub use everturn_core as core;
+#[cfg(feature = "dev")]
+pub use everturn_dev as dev;
 #[cfg(feature = "file")]
 pub use everturn_file as file;
 #[cfg(feature = "macros")]
@@ -152,6 +159,8 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/serving.md")]
     struct Serving;
+    #[doc = include_str!("../../../docs/developer-tools.md")]
+    struct DeveloperTools;
     #[doc = include_str!("../../../docs/models.md")]
     struct Models;
     #[doc = include_str!("../../../docs/history.md")]

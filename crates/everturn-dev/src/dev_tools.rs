@@ -1,0 +1,212 @@
+//! A program as the developer tools see it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use everturn_core::{ListeningToSpans, Registry, Result, listen_to_spans};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::exporter::Exporter;
+use crate::log_layer::LogLayer;
+use crate::reflection_http::{Api, ReflectionServer};
+use crate::reflection_socket::ReflectionSocket;
+use crate::runs::Runs;
+use crate::runtime_file::{RuntimeFile, RuntimeInfo, project_root};
+use crate::{Environment, TraceLog, wire};
+
+/// A program's connection to Genkit's developer tools: its command line, its Dev UI, and a trace log of its own.
+///
+/// ```no_run
+/// use everturn_core::{Registry, Result};
+/// use everturn_dev::DevTools;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// registry.define_flow("hello", |name: String| async move { Ok(format!("Hello, {name}!")) })?;
+///
+/// // Everything is defined by now: the tools list actions as soon as they see the program.
+/// if let Some(tools) = DevTools::start(&registry).await? {
+///     tools.run_until_shutdown().await;
+/// }
+/// # Ok(()) }
+/// ```
+pub struct DevTools {
+    exporter: Exporter,
+    traces: TraceLog,
+    runs: Runs,
+    over: CancellationToken,
+    /// The URL of the reflection API; none if the program is the client.
+    url: Option<String>,
+    _listening: [ListeningToSpans; 2],
+    tasks: JoinSet<()>,
+}
+
+impl DevTools {
+    /// Connects the program to the tools, if the environment says that somebody works on it (`GENKIT_ENV=dev` or
+    /// `EVERTURN_ENV=dev`). Otherwise nothing is started and the answer is `None`.
+    ///
+    /// Everything that the tools should see has to be defined before. If `tracing` has no subscriber yet, one is set that
+    /// shows log lines to the tools; a program with a subscriber of its own adds [`DevTools::log_layer`] to it.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if no port is free or the tools' file cannot be written.
+    pub async fn start(registry: &Registry) -> Result<Option<Self>> {
+        let environment = Environment::of_process();
+        if !environment.development {
+            return Ok(None);
+        }
+        let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+        let tools = Self::start_in(registry, environment, folder).await?;
+        // The subscriber of a program that has one stays.
+        let _ = tracing_subscriber::registry().with(tools.log_layer()).try_init();
+        Ok(Some(tools))
+    }
+
+    /// Connects the program to the tools as if it ran in this environment and folder.
+    ///
+    /// # Errors
+    /// As [`DevTools::start`].
+    pub async fn start_in(registry: &Registry, environment: Environment, folder: PathBuf) -> Result<Self> {
+        let (exporter, posting) = Exporter::new(environment.telemetry_server, environment.realtime);
+        let traces = TraceLog::default();
+        let mut tools = Self {
+            runs: Runs::new(registry, exporter.clone()),
+            _listening: [
+                listen_to_spans(Arc::new(exporter.clone())),
+                listen_to_spans(Arc::new(traces.clone())),
+            ],
+            exporter,
+            traces,
+            over: CancellationToken::new(),
+            url: None,
+            tasks: JoinSet::new(),
+        };
+        tools.tasks.spawn(posting);
+        let pid = std::process::id();
+        let name = program_name();
+        if let Some(server) = environment.socket_server {
+            let socket = ReflectionSocket {
+                server,
+                id: environment.runtime_id.unwrap_or_else(|| pid.to_string()),
+                name,
+                runs: tools.runs.clone(),
+            };
+            tools.tasks.spawn(socket.serve());
+            return Ok(tools);
+        }
+
+        let host = environment.host.unwrap_or_else(|| "127.0.0.1".to_owned());
+        let server = ReflectionServer::bind(&host, environment.port).await?;
+        let port = server.address.port();
+        let own_id = format!("{pid}-{port}");
+        let id = environment.runtime_id.unwrap_or_else(|| own_id.clone());
+        let shown = if server.address.ip().is_unspecified() || server.address.ip().is_loopback() {
+            "localhost"
+        } else {
+            &host
+        };
+        let url = format!("http://{shown}:{port}");
+        let info = RuntimeInfo {
+            id: id.clone(),
+            pid,
+            name,
+            reflection_server_url: url.clone(),
+            timestamp: jiff::Timestamp::now().to_string(),
+            genkit_version: wire::VERSION.to_owned(),
+            reflection_api_spec_version: 1,
+        };
+        let api = Api {
+            runs: tools.runs.clone(),
+            traces: tools.traces.clone(),
+            ids: [id, own_id].into(),
+            host: host.into(),
+            quit: tools.over.clone(),
+        };
+        let over = tools.over.clone();
+        tools.tasks.spawn(server.serve(api, over.clone()));
+        let file = RuntimeFile::write(&project_root(&folder), port, &info)?;
+        tools.tasks.spawn(async move {
+            over.cancelled().await;
+            drop(file);
+        });
+        tools.url = Some(url);
+        Ok(tools)
+    }
+
+    /// Returns the address of the reflection API, if the program serves it.
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
+    /// Returns the log of the last traces.
+    pub fn traces(&self) -> &TraceLog {
+        &self.traces
+    }
+
+    /// Returns a layer that shows log lines to the tools.
+    pub fn log_layer(&self) -> LogLayer {
+        LogLayer(self.exporter.clone())
+    }
+
+    /// Returns the number of spans and log lines that were not sent because too many waited.
+    pub fn dropped(&self) -> u64 {
+        self.exporter.dropped()
+    }
+
+    /// Waits until the process is told to end (Ctrl-C or `SIGTERM`), then [ends](DevTools::end).
+    pub async fn run_until_shutdown(self) {
+        shutdown().await;
+        self.end().await;
+    }
+
+    /// Cancels what runs for the tools, sends the last spans and takes the program from the tools' list.
+    pub async fn end(mut self) {
+        self.runs.end().await;
+        self.exporter.flush().await;
+        self.over.cancel();
+        self.tasks.abort_all();
+        while self.tasks.join_next().await.is_some() {}
+        let dropped = self.dropped();
+        if dropped > 0 {
+            eprintln!("everturn: {dropped} spans and log lines were not shown to the developer tools");
+        }
+    }
+}
+
+/// The name of the program for people: its file's.
+fn program_name() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_ref().and_then(|program| program.file_stem()?.to_str());
+    name.unwrap_or("everturn").to_owned()
+}
+
+/// Waits for Ctrl-C or `SIGTERM`.
+async fn shutdown() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+    }
+    // A process that cannot listen to signals is ended by them.
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl fmt::Debug for DevTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DevTools")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,245 @@
+//! Sends spans and log lines to the tools' trace server, without ever holding up the program.
+//!
+//! Spans wait in a queue with a bound on their number and their bytes. What does not fit is dropped and counted. The server
+//! may be absent, slow or broken: a post that fails is lost, and after one that took too long none is tried for a while.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use everturn_core::{Result, SpanListener, SpanRecord};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::post::post;
+use crate::trace_format::{self, LogLine};
+
+/// How many spans and lines may wait.
+const MAX_WAITING: usize = 8192;
+
+/// How many bytes they may have.
+const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long an answer to the tools waits for its spans to arrive.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// How long no post is tried after one that failed slowly.
+const REST: Duration = Duration::from_secs(5);
+
+/// What a post may take before the server counts as slow.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// The queue's end at which spans go in. Cloning gives another handle.
+#[derive(Clone)]
+pub(crate) struct Exporter(Arc<Queue>);
+
+struct Queue {
+    sender: mpsc::Sender<Item>,
+    waiting_bytes: Arc<AtomicUsize>,
+    dropped: AtomicU64,
+    realtime: bool,
+    server: Arc<Server>,
+}
+
+/// Where spans go.
+struct Server {
+    url: Mutex<Option<String>>,
+    /// The environment named the server, so what the tools say later does not count.
+    fixed: bool,
+}
+
+enum Item {
+    Started(SpanRecord),
+    Ended(SpanRecord),
+    Logged(LogLine),
+    Flush(oneshot::Sender<()>),
+}
+
+impl Exporter {
+    /// Creates a queue, and the task's part that empties it until the last handle is gone.
+    pub(crate) fn new(server: Option<String>, realtime: bool) -> (Self, impl Future<Output = ()>) {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
+        let server = Arc::new(Server {
+            fixed: server.is_some(),
+            url: Mutex::new(server),
+        });
+        let posting = Posting {
+            receiver,
+            waiting_bytes: Arc::clone(&waiting_bytes),
+            server: Arc::clone(&server),
+            resting_until: None,
+            complained: AtomicBool::new(false),
+        };
+        let queue = Queue {
+            sender,
+            waiting_bytes,
+            dropped: AtomicU64::new(0),
+            realtime,
+            server,
+        };
+        (Self(Arc::new(queue)), posting.run())
+    }
+
+    /// Sends spans to this server from now on, unless the environment named one.
+    pub(crate) fn use_server(&self, url: &str) {
+        let server = &self.0.server;
+        if !server.fixed {
+            *server.url.lock().unwrap_or_else(PoisonError::into_inner) = Some(url.to_owned());
+        }
+    }
+
+    /// Waits until what is queued was posted, but not for long.
+    pub(crate) async fn flush(&self) {
+        let (done, posted) = oneshot::channel();
+        let flushing = async {
+            if self.0.sender.send(Item::Flush(done)).await.is_ok() {
+                let _ = posted.await;
+            }
+        };
+        let _ = tokio::time::timeout(FLUSH, flushing).await;
+    }
+
+    pub(crate) fn log(&self, line: LogLine) {
+        let bytes = line.text.len()
+            + line
+                .attributes
+                .iter()
+                .map(|(_, value)| value.len())
+                .sum::<usize>();
+        self.queue(bytes, || Item::Logged(line));
+    }
+
+    /// Returns the number of spans and log lines that were dropped because too many waited.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+
+    fn queue(&self, bytes: usize, item: impl FnOnce() -> Item) {
+        let queue = &*self.0;
+        let before = queue.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let room = before + bytes <= MAX_WAITING_BYTES;
+        // A place is taken first, so that a span that is dropped is not copied.
+        match queue.sender.try_reserve() {
+            Ok(place) if room => place.send(item()),
+            _ => {
+                queue.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                if queue.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+                    eprintln!("everturn: more spans than the developer tools can take; some are not shown");
+                }
+            }
+        }
+    }
+}
+
+impl SpanListener for Exporter {
+    fn started(&self, span: &SpanRecord) {
+        if self.0.realtime {
+            self.queue(size(span), || Item::Started(span.clone()));
+        }
+    }
+
+    fn ended(&self, span: &SpanRecord) {
+        self.queue(size(span), || Item::Ended(span.clone()));
+    }
+}
+
+/// Returns about how many bytes a span holds.
+pub(crate) fn size(span: &SpanRecord) -> usize {
+    let values = span.attributes.values();
+    let texts = values.map(|value| value.as_str().map_or(8, str::len));
+    256 + span.name.len() + texts.sum::<usize>()
+}
+
+/// The end of the queue at which spans come out.
+struct Posting {
+    receiver: mpsc::Receiver<Item>,
+    waiting_bytes: Arc<AtomicUsize>,
+    server: Arc<Server>,
+    resting_until: Option<Instant>,
+    complained: AtomicBool,
+}
+
+impl Posting {
+    async fn run(mut self) {
+        let mut batch = Vec::new();
+        while self.receiver.recv_many(&mut batch, 256).await > 0 {
+            let (mut started, mut ended, mut logged) = (Vec::new(), Vec::new(), Vec::new());
+            for item in batch.drain(..) {
+                match item {
+                    Item::Started(span) => started.push(span),
+                    Item::Ended(span) => ended.push(span),
+                    Item::Logged(line) => logged.push(line),
+                    Item::Flush(done) => {
+                        self.post_all(&mut started, &mut ended, &mut logged).await;
+                        let _ = done.send(());
+                    }
+                }
+            }
+            self.post_all(&mut started, &mut ended, &mut logged).await;
+        }
+    }
+
+    async fn post_all(
+        &mut self,
+        started: &mut Vec<SpanRecord>,
+        ended: &mut Vec<SpanRecord>,
+        logged: &mut Vec<LogLine>,
+    ) {
+        // The beginnings go first: the server ignores one that comes after its end.
+        for spans in [started, ended] {
+            let mut traces: BTreeMap<_, Vec<&SpanRecord>> = BTreeMap::new();
+            for span in &*spans {
+                self.waiting_bytes.fetch_sub(size(span), Ordering::Relaxed);
+                traces.entry(span.ids.trace).or_default().push(span);
+            }
+            for spans in traces.values() {
+                self.post("/api/traces", || trace_format::trace(spans)).await;
+            }
+            spans.clear();
+        }
+        if !logged.is_empty() {
+            for line in &*logged {
+                let bytes = line.text.len()
+                    + line
+                        .attributes
+                        .iter()
+                        .map(|(_, value)| value.len())
+                        .sum::<usize>();
+                self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            self.post("/api/otlp", || trace_format::logs(logged)).await;
+            logged.clear();
+        }
+    }
+
+    async fn post(&mut self, path: &str, body: impl FnOnce() -> Value) {
+        let url = self
+            .server
+            .url
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let Some(url) = url else {
+            return;
+        };
+        if self.resting_until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        let began = Instant::now();
+        let posted: Result<()> = post(&url, path, body().to_string().into()).await;
+        let slow = began.elapsed() >= SLOW;
+        self.resting_until = (posted.is_err() && slow).then(|| Instant::now() + REST);
+        if let Err(error) = posted {
+            // Once, and not as a log line: log lines are posted to the same server.
+            if !self.complained.swap(true, Ordering::Relaxed) {
+                eprintln!(
+                    "everturn: traces do not reach the developer tools: {}",
+                    error.message()
+                );
+            }
+        }
+    }
+}

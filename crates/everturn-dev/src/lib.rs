@@ -1,0 +1,45 @@
+//! Genkit's own developer tools for programs made with Everturn: `genkit start`, the Dev UI, and the commands for flows,
+//! evaluations and traces work unchanged.
+//!
+//! ```console
+//! $ npm install --global genkit-cli
+//! $ genkit start -- cargo run
+//! $ genkit flow:run menu '"leeks"'      # in another terminal, same folder
+//! ```
+//!
+//! A program made with the `everturn` crate needs no line of code: `serve` starts [`DevTools`] where the environment says
+//! `GENKIT_ENV=dev`, as the tools do. Outside development nothing of this is started.
+//!
+//! | to | see |
+//! |---|---|
+//! | connect a program that does not serve | [`DevTools::start`] |
+//! | show log lines beside their spans | [`DevTools::log_layer`] |
+//! | read traces in the program itself | [`TraceLog`] |
+//! | score answers without a model | `register_evaluators`, with the feature `evaluators` |
+//!
+//! Only programs of this machine reach the reflection API: it listens on loopback, and refuses browsers and foreign host
+//! names.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod dev_tools;
+mod environment;
+#[cfg(feature = "evaluators")]
+mod evaluators;
+mod exporter;
+mod log_layer;
+mod post;
+mod reflection_http;
+mod reflection_socket;
+mod runs;
+mod runtime_file;
+mod store_keys;
+mod trace_format;
+mod trace_log;
+mod wire;
+
+pub use self::dev_tools::DevTools;
+pub use self::environment::Environment;
+#[cfg(feature = "evaluators")]
+pub use self::evaluators::register_evaluators;
+pub use self::log_layer::LogLayer;
+pub use self::trace_log::TraceLog;

@@ -1,0 +1,321 @@
+//! The reflection API over a WebSocket, version 2: the program is the client, and the tools call it back.
+//!
+//! Messages are JSON-RPC 2.0. Both sides number their requests on their own; an id is a text, and comes back as it was.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use everturn_core::{Error, Result, Status};
+use futures::{SinkExt as _, StreamExt as _};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_tungstenite::client_async;
+use tokio_tungstenite::tungstenite::{Message, http::Uri};
+
+use crate::runs::{RunRequest, Runs};
+use crate::wire;
+
+/// The shortest and the longest time before another attempt to connect.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+
+/// The id of the only request that the program makes.
+const REGISTER: &str = "1";
+
+/// The program's end of the connection.
+pub(crate) struct ReflectionSocket {
+    pub(crate) server: String,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) runs: Runs,
+}
+
+impl ReflectionSocket {
+    /// Serves the tools, and connects again whenever the connection is lost.
+    pub(crate) async fn serve(self) {
+        let mut wait = RETRY.0;
+        loop {
+            let connected = self.connect().await;
+            if connected {
+                wait = RETRY.0;
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RETRY.1);
+        }
+    }
+
+    /// Serves one connection until it is lost. Returns whether there was one.
+    async fn connect(&self) -> bool {
+        let Ok(mut socket) = self.open().await else {
+            return false;
+        };
+        let register = json!({ "jsonrpc": "2.0", "id": REGISTER, "method": "register", "params": {
+            "id": self.id,
+            "pid": std::process::id(),
+            "name": self.name,
+            "genkitVersion": wire::VERSION,
+            "reflectionApiSpecVersion": 1,
+            "envs": ["dev"],
+        } });
+        if socket.send(Message::text(register.to_string())).await.is_err() {
+            return false;
+        }
+        let (mut sink, mut source) = socket.split();
+        let (outgoing, mut waiting) = mpsc::channel::<String>(64);
+        let session = Session {
+            runs: self.runs.clone(),
+            outgoing,
+            inputs: Arc::default(),
+        };
+        // Requests run on tasks of their own, which end with the connection; what they started goes on.
+        let mut requests = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(text) = waiting.recv() => {
+                    if sink.send(Message::text(text)).await.is_err() {
+                        break;
+                    }
+                }
+                message = source.next() => match message {
+                    Some(Ok(Message::Text(text))) => session.receive(text.as_str(), &mut requests),
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => break,
+                    // Pings are answered by the library.
+                    Some(Ok(_)) => {}
+                },
+                Some(_) = requests.join_next() => {}
+            }
+        }
+        true
+    }
+
+    async fn open(&self) -> Result<tokio_tungstenite::WebSocketStream<TcpStream>> {
+        let unusable = || {
+            Error::invalid_argument(format!(
+                "'{}' is no address of the form ws://host:port",
+                self.server
+            ))
+        };
+        let uri: Uri = self.server.parse().map_err(|_| unusable())?;
+        let authority = uri.authority().ok_or_else(unusable)?;
+        let host = authority.host().trim_matches(['[', ']']);
+        let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(80)))
+            .await
+            .map_err(|error| Error::unavailable(error.to_string()))?;
+        let (socket, _) = client_async(self.server.as_str(), stream)
+            .await
+            .map_err(|error| Error::unavailable(error.to_string()))?;
+        Ok(socket)
+    }
+}
+
+/// A message of the tools: a request, a notification, or the answer to ours.
+#[derive(Deserialize)]
+struct Incoming {
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    params: Value,
+    #[serde(default)]
+    result: Option<Value>,
+}
+
+/// One connection.
+#[derive(Clone)]
+struct Session {
+    runs: Runs,
+    outgoing: mpsc::Sender<String>,
+    /// The open input streams, by the id of their request. They wait without a bound: the one who reads the connection must
+    /// never wait for an action, and the other side is a developer's hand.
+    inputs: Arc<Mutex<HashMap<String, mpsc::UnboundedSender<Value>>>>,
+}
+
+impl Session {
+    /// Takes a message. Only what must happen in the order of messages happens here.
+    fn receive(&self, text: &str, requests: &mut JoinSet<()>) {
+        let Ok(message) = serde_json::from_str::<Incoming>(text) else {
+            return;
+        };
+        let Some(method) = message.method else {
+            if let Some(url) = message
+                .result
+                .as_ref()
+                .and_then(|result| result["telemetryServerUrl"].as_str())
+            {
+                self.runs.exporter().use_server(url);
+            }
+            return;
+        };
+        match (method.as_str(), message.id) {
+            ("sendInputStreamChunk", _) => self.feed(&message.params),
+            ("endInputStream", _) => {
+                if let Some(request) = message.params["requestId"].as_str() {
+                    self.lock().remove(request);
+                }
+            }
+            ("configure", _) => {
+                if let Some(url) = message.params["telemetryServerUrl"].as_str() {
+                    self.runs.exporter().use_server(url);
+                }
+            }
+            (_, Some(id)) => {
+                let this = self.clone();
+                // Inputs may follow at once: their queue is there before anything waits.
+                let inputs = (method == "runAction" && message.params["streamInput"] == true).then(|| {
+                    let (sender, receiver) = mpsc::unbounded_channel();
+                    this.lock().insert(request_id(&id), sender);
+                    receiver
+                });
+                requests.spawn(async move { this.answer(&method, id, message.params, inputs).await });
+            }
+            (_, None) => {}
+        }
+    }
+
+    fn feed(&self, params: &Value) {
+        let Some(request) = params["requestId"].as_str() else {
+            return;
+        };
+        if let Some(inputs) = self.lock().get(request) {
+            // A run that is over takes no more.
+            let _ = inputs.send(params["chunk"].clone());
+        }
+    }
+
+    async fn answer(
+        self,
+        method: &str,
+        id: Value,
+        params: Value,
+        inputs: Option<mpsc::UnboundedReceiver<Value>>,
+    ) {
+        let registry = self.runs.registry();
+        let answer = match method {
+            "listActions" => match wire::actions(registry).await {
+                Ok(actions) => Ok(json!({ "actions": actions })),
+                Err(error) => Err(RpcError::run(&error)),
+            },
+            "listValues" => {
+                let kind = params["type"].as_str().unwrap_or_default();
+                match wire::values(registry, kind) {
+                    Some(values) => Ok(json!({ "values": values })),
+                    None => Err(RpcError::invalid(&format!("'{kind}' is no type of values"))),
+                }
+            }
+            "cancelAction" => match params["traceId"].as_str() {
+                Some(trace) if self.runs.cancel(trace) => Ok(json!({ "message": "Action cancelled" })),
+                _ => Err(RpcError::invalid("Action not found or already completed")),
+            },
+            "runAction" => self.run(&id, params, inputs).await,
+            _ => Err(RpcError {
+                code: -32601,
+                message: format!("there is no method '{method}'"),
+                data: None,
+            }),
+        };
+        self.lock().remove(&request_id(&id));
+        let answer = match answer {
+            Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+            Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error.into_json() }),
+        };
+        self.send(&answer).await;
+    }
+
+    async fn run(
+        &self,
+        id: &Value,
+        params: Value,
+        inputs: Option<mpsc::UnboundedReceiver<Value>>,
+    ) -> std::result::Result<Value, RpcError> {
+        let request: RunRequest = serde_json::from_value(params)
+            .map_err(|error| RpcError::invalid(&format!("the request cannot be read: {error}")))?;
+        let mut run = self.runs.start(request, inputs).await.map_err(|error| {
+            if error.status() == Status::NotFound {
+                RpcError {
+                    code: -32602,
+                    ..RpcError::run(&error)
+                }
+            } else {
+                RpcError::run(&error)
+            }
+        })?;
+        // The tools address inputs by the trace, so its id comes before anything else.
+        if let Ok(ids) = (&mut run.started).await {
+            let state = json!({ "traceId": ids.trace.to_string() });
+            self.notify("runActionState", json!({ "requestId": id, "state": state }))
+                .await;
+        }
+        while let Some(chunk) = run.chunks.recv().await {
+            let chunk: Value = chunk.read().map_err(|error| RpcError::run(&error))?;
+            self.notify("streamChunk", json!({ "requestId": id, "chunk": chunk }))
+                .await;
+        }
+        let ended = run
+            .ended
+            .await
+            .map_err(|_| RpcError::run(&Error::cancelled("the program ends")))?;
+        match ended.result {
+            Ok(value) => Ok(wire::result(&value, ended.ids)),
+            Err(error) => Err(RpcError::failed(wire::failure(&error, ended.ids))),
+        }
+    }
+
+    async fn notify(&self, method: &str, params: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
+            .await;
+    }
+
+    async fn send(&self, message: &Value) {
+        // The connection may be lost; the tools ask again over the next one.
+        let _ = self.outgoing.send(message.to_string()).await;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<Value>>> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The id of a request as inputs name it.
+fn request_id(id: &Value) -> String {
+    id.as_str().map_or_else(|| id.to_string(), str::to_owned)
+}
+
+/// An error of JSON-RPC. The tools print what is in `data`.
+struct RpcError {
+    code: i32,
+    message: String,
+    data: Option<Value>,
+}
+
+impl RpcError {
+    fn invalid(message: &str) -> Self {
+        Self {
+            code: -32602,
+            ..Self::run(&Error::invalid_argument(message))
+        }
+    }
+
+    fn run(error: &Error) -> Self {
+        Self::failed(wire::failure(error, None))
+    }
+
+    fn failed(failure: Value) -> Self {
+        Self {
+            code: -32000,
+            message: failure["message"].as_str().unwrap_or_default().to_owned(),
+            data: Some(failure),
+        }
+    }
+
+    fn into_json(self) -> Value {
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if let Some(data) = self.data {
+            error["data"] = data;
+        }
+        error
+    }
+}

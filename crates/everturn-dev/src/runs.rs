@@ -1,0 +1,258 @@
+//! Running actions for the tools: one service behind both transports.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn_core::stream_log::JsonText;
+use everturn_core::{
+    Context, DynAction, Emitter, Error, JsonCall, Registry, Result, SpanIds, SpanLabels, SpanObserver,
+    TraceId,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::exporter::Exporter;
+use crate::store_keys::StoreKey;
+use crate::wire;
+
+/// A request to run an action. The tools may send `null` for what is absent, and fields of later versions.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunRequest {
+    pub(crate) key: String,
+    #[serde(default)]
+    input: Option<Value>,
+    #[serde(default)]
+    init: Option<Value>,
+    #[serde(default)]
+    context: Option<Map<String, Value>>,
+    #[serde(default)]
+    telemetry_labels: Option<Map<String, Value>>,
+    #[serde(default)]
+    pub(crate) stream: bool,
+}
+
+/// An action that runs. Dropping this does not end it: the tools may come back for its trace.
+pub(crate) struct Run {
+    /// The ids of the outermost span, as soon as it exists; an error if there will be none.
+    pub(crate) started: oneshot::Receiver<SpanIds>,
+    pub(crate) chunks: mpsc::Receiver<JsonText>,
+    pub(crate) ended: oneshot::Receiver<Ended>,
+}
+
+/// How an action ended, and in which trace.
+pub(crate) struct Ended {
+    pub(crate) result: Result<Value>,
+    pub(crate) ids: Option<SpanIds>,
+}
+
+impl Ended {
+    /// Returns `{"result": …}` or `{"error": …}`.
+    pub(crate) fn into_json(self) -> Value {
+        match self.result {
+            Ok(value) => wire::result(&value, self.ids),
+            Err(error) => json!({ "error": wire::failure(&error, self.ids) }),
+        }
+    }
+}
+
+/// The actions that run for the tools. Cloning gives another handle.
+#[derive(Clone)]
+pub(crate) struct Runs(Arc<Shared>);
+
+struct Shared {
+    registry: Registry,
+    exporter: Exporter,
+    /// How to cancel a run, from the beginning of its outermost span to its end.
+    running: Mutex<HashMap<TraceId, CancellationToken>>,
+    tasks: TaskTracker,
+    /// Ends every run.
+    over: CancellationToken,
+}
+
+impl Runs {
+    pub(crate) fn new(registry: &Registry, exporter: Exporter) -> Self {
+        Self(Arc::new(Shared {
+            registry: registry.clone(),
+            exporter,
+            running: Mutex::default(),
+            tasks: TaskTracker::new(),
+            over: CancellationToken::new(),
+        }))
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    pub(crate) fn exporter(&self) -> &Exporter {
+        &self.0.exporter
+    }
+
+    /// Starts an action. With `inputs` it is opened as a bidirectional one and fed from there until they end.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is no such action.
+    pub(crate) async fn start(
+        &self,
+        mut request: RunRequest,
+        inputs: Option<mpsc::UnboundedReceiver<Value>>,
+    ) -> Result<Run> {
+        let alias = StoreKey::parse(&request.key).map(|(call, agent)| (call, call.action(agent)));
+        let key = alias.as_ref().map_or(&request.key, |(_, key)| key);
+        let Some(action) = self.0.registry.lookup(key).await? else {
+            return Err(Error::not_found(format!("action {} not found", request.key)));
+        };
+        if let Some((call, _)) = alias {
+            request.input = call.input(request.input);
+        }
+        let (start, started) = oneshot::channel();
+        let (chunk_sender, chunks) = mpsc::channel(1);
+        let (end, ended) = oneshot::channel();
+        let ids = Arc::new(Mutex::new(None));
+        let context = self.context(&mut request, start, Arc::clone(&ids));
+        let this = self.clone();
+        self.0.tasks.spawn(async move {
+            let chunks = request.stream.then_some(chunk_sender);
+            let result = match inputs {
+                Some(inputs) => converse(action.as_ref(), request, context.clone(), inputs, chunks).await,
+                None => once(action.as_ref(), request, context.clone(), chunks).await,
+            };
+            let ids = *lock(&ids);
+            if let Some(ids) = ids {
+                lock(&this.0.running).remove(&ids.trace);
+            }
+            // A command of the tools ends with the answer, and its trace server with the command.
+            this.0.exporter.flush().await;
+            let result = match alias {
+                Some((call, _)) => result.map(|answer| call.answer(answer)),
+                None => result,
+            };
+            // The client may have left.
+            let _ = end.send(Ended { result, ids });
+        });
+        Ok(Run {
+            started,
+            chunks,
+            ended,
+        })
+    }
+
+    /// Returns the context of a run, which makes the run known as soon as its span begins.
+    fn context(
+        &self,
+        request: &mut RunRequest,
+        start: oneshot::Sender<SpanIds>,
+        known: Arc<Mutex<Option<SpanIds>>>,
+    ) -> Context {
+        let context = Context::new()
+            .with_cancellation(self.0.over.child_token())
+            .with_values(request.context.take().unwrap_or_default());
+        let labels = SpanLabels(request.telemetry_labels.take().unwrap_or_default());
+        let token = context.cancellation().clone();
+        // The observer may not keep the service alive: it is part of a context that a background run keeps.
+        let shared = Arc::downgrade(&self.0);
+        let start = Mutex::new(Some(start));
+        let observer = SpanObserver::new(move |recorder| {
+            let (Some(ids), Some(start)) = (recorder.ids(), lock(&start).take()) else {
+                return;
+            };
+            *lock(&known) = Some(ids);
+            if let Some(shared) = shared.upgrade() {
+                lock(&shared.running).insert(ids.trace, token.clone());
+            }
+            let _ = start.send(ids);
+        });
+        context
+            .with_extension(Arc::new(labels))
+            .with_extension(Arc::new(observer))
+    }
+
+    /// Cancels the run with this trace id. Returns whether there is one.
+    pub(crate) fn cancel(&self, trace: &str) -> bool {
+        let running = lock(&self.0.running);
+        let found = running.iter().find(|(id, _)| id.to_string() == trace);
+        if let Some((_, token)) = found {
+            token.cancel();
+        }
+        found.is_some()
+    }
+
+    /// Cancels every run and waits for their ends.
+    pub(crate) async fn end(&self) {
+        self.0.over.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+}
+
+/// Runs an action with one input.
+async fn once(
+    action: &dyn DynAction,
+    request: RunRequest,
+    context: Context,
+    chunks: Option<mpsc::Sender<JsonText>>,
+) -> Result<Value> {
+    // A client that left does not end the action.
+    let emitter = chunks.map(|chunks| {
+        Emitter::new(move |chunk: JsonText| {
+            let chunks = chunks.clone();
+            async move {
+                let _ = chunks.send(chunk).await;
+                Ok(())
+            }
+        })
+    });
+    let call = JsonCall {
+        input: request.input,
+        init: request.init,
+        context,
+        emitter,
+    };
+    action.run_json(call).await
+}
+
+/// Opens a bidirectional action and feeds it until the inputs end.
+async fn converse(
+    action: &dyn DynAction,
+    request: RunRequest,
+    context: Context,
+    mut inputs: mpsc::UnboundedReceiver<Value>,
+    chunks: Option<mpsc::Sender<JsonText>>,
+) -> Result<Value> {
+    let mut connection = action.connect_json(request.init, &context)?;
+    let sender = connection.sender();
+    let feeding = async move {
+        if let Some(first) = request.input.filter(|input| !input.is_null()) {
+            // An action that has ended takes no more; its output says why.
+            let _ = sender.send(first).await;
+        }
+        while let Some(input) = inputs.recv().await {
+            if sender.send(input).await.is_err() {
+                break;
+            }
+        }
+        sender.close();
+        std::future::pending::<Infallible>().await
+    };
+    let talking = async {
+        while let Some(chunk) = connection.receive().next().await {
+            if let Some(chunks) = &chunks {
+                let _ = chunks.send(JsonText::of(&chunk)?).await;
+            }
+        }
+        connection.output().await
+    };
+    tokio::select! {
+        output = talking => output,
+        never = feeding => match never {},
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,96 @@
+//! The file by which the tools find a program: `.genkit/runtimes/*.json` below the project's root.
+
+use std::path::{Path, PathBuf};
+
+use everturn_core::{Error, Result};
+use serde::Serialize;
+
+/// The files that mark a project's root for the tools. `Cargo.toml` is none of them: a program that looked for it would
+/// write its file where no tool reads it.
+const MARKERS: [&str; 8] = [
+    "package.json",
+    "go.mod",
+    "pyproject.toml",
+    "requirements.txt",
+    "pom.xml",
+    "build.gradle",
+    "build.gradle.kts",
+    "pubspec.yaml",
+];
+
+/// Returns the project's root as the tools compute it: the nearest folder at or above `start` that holds a marker, else
+/// `start`. The root of the file system is not looked at.
+pub(crate) fn project_root(start: &Path) -> PathBuf {
+    start
+        .ancestors()
+        .filter(|folder| folder.parent().is_some())
+        .find(|folder| MARKERS.iter().any(|marker| folder.join(marker).exists()))
+        .unwrap_or(start)
+        .to_owned()
+}
+
+/// What the file says.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RuntimeInfo {
+    pub(crate) id: String,
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    pub(crate) reflection_server_url: String,
+    pub(crate) timestamp: String,
+    pub(crate) genkit_version: String,
+    /// A larger number than 1 makes every command of the tools exit.
+    pub(crate) reflection_api_spec_version: u32,
+}
+
+/// The file while the program can be reached; dropping it removes the file.
+#[derive(Debug)]
+pub(crate) struct RuntimeFile(PathBuf);
+
+impl RuntimeFile {
+    /// Writes the file under `root`. It appears whole: the tools read a file as soon as it is there.
+    ///
+    /// # Errors
+    /// The operating system's, with the path.
+    pub(crate) fn write(root: &Path, port: u16, info: &RuntimeInfo) -> Result<Self> {
+        let folder = root.join(".genkit").join("runtimes");
+        let millis = jiff::Timestamp::now().as_millisecond();
+        let path = folder.join(format!("{}-{port}-{millis}.json", info.pid));
+        let unfinished = path.with_extension("tmp");
+        let text = serde_json::to_string_pretty(info)?;
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(&unfinished, text))
+            .and_then(|()| std::fs::rename(&unfinished, &path))
+            .map_err(|error| {
+                Error::unavailable(format!(
+                    "the tools' file {} cannot be written: {error}",
+                    path.display()
+                ))
+            })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for RuntimeFile {
+    fn drop(&mut self) {
+        // The tools may have removed it already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_the_nearest_folder_with_a_marker() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner = folder.path().join("crates/app");
+        std::fs::create_dir_all(&inner).expect("folders");
+        std::fs::write(folder.path().join("crates/app/Cargo.toml"), "").expect("a file");
+        assert_eq!(project_root(&inner), inner);
+
+        std::fs::write(folder.path().join("go.mod"), "").expect("a file");
+        assert_eq!(project_root(&inner), folder.path());
+    }
+}

@@ -1,0 +1,162 @@
+//! The traces of the last moments, in memory, for a page of the program's own.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn_core::{SpanId, SpanListener, SpanRecord, TraceId};
+use serde_json::{Map, Value, json};
+
+use crate::exporter::size;
+use crate::trace_format;
+
+/// The number of traces that are kept.
+const MAX_TRACES: usize = 500;
+
+/// The bytes that they may have together.
+const MAX_BYTES: usize = 32 * 1024 * 1024;
+
+/// The traces of the last moments: at most 500, of at most 32 MiB together. The oldest go first. Cloning gives another
+/// handle.
+///
+/// It answers two requests with JSON, whoever serves them:
+///
+/// | path | answer |
+/// |---|---|
+/// | `traces?sessionId=…&snapshotId=…&limit=…` | `{"traces": […]}`, newest first: id, name, times, state, session, snapshots |
+/// | `traces/{id}` | the trace with its spans, as the tools' trace server has it |
+#[derive(Clone, Default)]
+pub struct TraceLog(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    traces: HashMap<TraceId, Trace>,
+    oldest_first: VecDeque<TraceId>,
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct Trace {
+    spans: BTreeMap<SpanId, SpanRecord>,
+    bytes: usize,
+}
+
+impl TraceLog {
+    /// Answers a request by its path below the place where the log is served, with its query; `None` if nothing is there.
+    pub fn answer(&self, path: &str) -> Option<Value> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        match path.trim_matches('/').split_once('/') {
+            None if path.trim_matches('/') == "traces" => Some(self.list(query)),
+            Some(("traces", id)) => self.get(id),
+            _ => None,
+        }
+    }
+
+    fn get(&self, id: &str) -> Option<Value> {
+        let kept = self.lock();
+        let (_, trace) = kept.traces.iter().find(|(trace, _)| trace.to_string() == id)?;
+        let spans: Vec<_> = trace.spans.values().collect();
+        Some(trace_format::trace(&spans))
+    }
+
+    fn list(&self, query: &str) -> Value {
+        let query: HashMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
+        let limit = query
+            .get("limit")
+            .and_then(|limit| limit.parse().ok())
+            .unwrap_or(50);
+        let kept = self.lock();
+        let newest_first = kept.oldest_first.iter().rev();
+        let shown: Vec<_> = newest_first
+            .filter_map(|id| kept.traces.get(id))
+            .filter(|trace| {
+                let has = |filter: &str, attribute: &str| {
+                    query
+                        .get(filter)
+                        .is_none_or(|wanted| trace.values(attribute).any(|value| value == wanted))
+                };
+                has("sessionId", SESSION) && has("snapshotId", SNAPSHOT)
+            })
+            .filter_map(Trace::summary)
+            .take(limit)
+            .collect();
+        json!({ "traces": shown })
+    }
+
+    fn keep(&self, span: &SpanRecord) {
+        let mut kept = self.lock();
+        let id = span.ids.trace;
+        if !kept.traces.contains_key(&id) {
+            kept.oldest_first.push_back(id);
+        }
+        let trace = kept.traces.entry(id).or_default();
+        let before = trace.spans.get(&span.ids.span).map_or(0, size);
+        trace.spans.insert(span.ids.span, span.clone());
+        let after = size(span);
+        trace.bytes = trace.bytes + after - before;
+        kept.bytes = kept.bytes + after - before;
+        // A trace that alone is too large goes, too.
+        while kept.traces.len() > MAX_TRACES || kept.bytes > MAX_BYTES {
+            let Some(oldest) = kept.oldest_first.pop_front() else {
+                break;
+            };
+            if let Some(gone) = kept.traces.remove(&oldest) {
+                kept.bytes -= gone.bytes;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const SESSION: &str = "genkit:metadata:agent:sessionId";
+const SNAPSHOT: &str = "genkit:metadata:agent:snapshotId";
+
+impl Trace {
+    /// Returns the texts of an attribute over all spans.
+    fn values(&self, attribute: &str) -> impl Iterator<Item = &str> {
+        let spans = self.spans.values();
+        spans.filter_map(move |span| span.attributes.get(attribute)?.as_str())
+    }
+
+    /// Returns the line of a list, once the outermost span has begun.
+    fn summary(&self) -> Option<Value> {
+        let outermost = self.spans.values().find(|span| span.parent.is_none())?;
+        let mut line = trace_format::trace(&[outermost]);
+        let line = line.as_object_mut()?;
+        line.shift_remove("spans");
+        let attribute = |name: &str| outermost.attributes.get(name).cloned();
+        let mut add = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                line.insert(name.to_owned(), value);
+            }
+        };
+        add("type", attribute("genkit:metadata:subtype"));
+        add("state", attribute("genkit:state"));
+        add("error", outermost.failure.clone().map(Value::from));
+        add("sessionId", self.values(SESSION).next().map(Value::from));
+        let snapshots: Vec<_> = self.values(SNAPSHOT).collect();
+        add("snapshotIds", Some(json!(snapshots)));
+        Some(Value::Object(Map::clone(line)))
+    }
+}
+
+impl SpanListener for TraceLog {
+    fn started(&self, span: &SpanRecord) {
+        self.keep(span);
+    }
+
+    fn ended(&self, span: &SpanRecord) {
+        self.keep(span);
+    }
+}
+
+impl fmt::Debug for TraceLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceLog")
+            .field("traces", &self.lock().traces.len())
+            .finish()
+    }
+}

@@ -1,0 +1,59 @@
+//! The log of the last traces.
+
+use everturn_dev::Environment;
+use serde_json::json;
+
+use crate::support::{program, request, run_action, started};
+
+#[tokio::test]
+async fn a_trace_is_listed_and_read_with_its_spans() {
+    let (tools, _folder) = started(&program(), Environment::default()).await;
+    let url = tools.url().unwrap();
+    let ran = run_action(url, json!({ "key": "/flow/hello", "input": "Ann" })).await;
+    let id = ran.header("x-genkit-trace-id").unwrap();
+
+    let list = request(url, "GET", "/api/dev/traces?limit=1000", "", "")
+        .await
+        .json();
+    let trace = request(url, "GET", &format!("/api/dev/traces/{id}"), "", "")
+        .await
+        .json();
+
+    let line = list["traces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|line| line["traceId"] == id)
+        .unwrap();
+    assert_eq!(line["displayName"], "hello");
+    assert_eq!(line["state"], "success");
+    assert_eq!(trace["spans"].as_object().unwrap().len(), 2);
+    let missing = request(url, "GET", "/api/dev/traces/none", "", "").await;
+    assert_eq!(missing.status, 404);
+}
+
+#[tokio::test]
+async fn traces_are_found_by_session_and_snapshot() {
+    let registry = program();
+    everturn_testkit::EchoModel.register(&registry, "echo").unwrap();
+    let chef = everturn_agent::agent(&registry, "chef")
+        .model("echo")
+        .store(everturn_agent::store::MemoryStore::new())
+        .define()
+        .unwrap();
+    let (tools, _folder) = started(&registry, Environment::default()).await;
+
+    let reply = chef.run_text("leeks").await.unwrap();
+    chef.run_text("onions").await.unwrap();
+
+    let session = reply.session_id().unwrap();
+    for query in [
+        format!("sessionId={session}"),
+        format!("snapshotId={}", reply.snapshot_id().unwrap()),
+    ] {
+        let found = tools.traces().answer(&format!("traces?{query}")).unwrap();
+        let found = found["traces"].as_array().unwrap();
+        assert_eq!(found.len(), 1, "{query}");
+        assert_eq!(found[0]["sessionId"], session.as_str(), "{query}");
+    }
+}

@@ -1,0 +1,37 @@
+//! The traces of the last moments at paths of the application's own server, in development.
+
+use everturn_core::{Context, async_trait};
+use everturn_dev::TraceLog;
+use everturn_server::axum::body::{Body, Bytes};
+use everturn_server::axum::http::{Request, Response, StatusCode, header};
+use everturn_server::{Door, Server};
+
+/// Adds the log's paths below `/dev`.
+pub(crate) fn serve(server: Server, traces: &TraceLog) -> Server {
+    let door = || Traces(traces.clone());
+    server
+        .door("/dev/traces", door())
+        .door("/dev/traces/{id}", door())
+}
+
+struct Traces(TraceLog);
+
+#[async_trait]
+impl Door for Traces {
+    async fn answer(&self, request: Request<Bytes>, _context: Context) -> Response<Body> {
+        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+        let (status, body) = match self.0.answer(path.trim_start_matches("/dev/")) {
+            Some(answer) => (StatusCode::OK, answer.to_string()),
+            None => (
+                StatusCode::NOT_FOUND,
+                r#"{"message":"there is no such trace"}"#.to_owned(),
+            ),
+        };
+        let response = Response::builder()
+            .status(status)
+            .header(header::CONTENT_TYPE, "application/json");
+        response
+            .body(Body::from(body))
+            .expect("status and header are constants")
+    }
+}
