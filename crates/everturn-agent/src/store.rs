@@ -55,6 +55,7 @@
 mod into_store;
 mod journal;
 mod memory;
+mod names;
 mod pending;
 mod precondition;
 mod query;
@@ -70,6 +71,7 @@ pub use self::journal::{
     Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
 };
 pub use self::memory::MemoryStore;
+pub use self::names::{MAX_ID_BYTES, check_id};
 pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};
 pub(crate) use self::precondition::tip_moved;
 pub use self::precondition::{Precondition, TIP_MOVED};

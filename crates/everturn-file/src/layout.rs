@@ -5,13 +5,10 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use everturn_agent::store::Scope;
+use everturn_agent::store::{Scope, check_id};
 use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::{Error, Result};
 use sha2::{Digest, Sha256};
-
-/// The longest segment of a path. File systems allow 255 bytes, and temporary names are longer than final ones.
-const MAX_SEGMENT: usize = 200;
 
 /// The folder of one scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -60,26 +57,9 @@ impl Folder {
     }
 }
 
-/// Returns the name if it can be one segment of a path.
+/// Returns the name if it can be one segment of a path: if every store can keep it as an id.
 fn safe<'a>(what: &str, name: &'a str) -> Result<&'a str> {
-    let fault = if name.is_empty() {
-        "is empty"
-    } else if name.len() > MAX_SEGMENT {
-        "is too long"
-    } else if name.contains(['/', '\\']) {
-        "contains a path separator"
-    } else if name.contains("..") {
-        "contains '..'"
-    } else if name.starts_with('.') {
-        "starts with a dot"
-    } else if name.chars().any(|character| character < '\u{20}') {
-        "contains a control character"
-    } else {
-        return Ok(name);
-    };
-    Err(Error::invalid_argument(format!(
-        "the {what} {fault}; use letters, digits and dashes"
-    )))
+    check_id(what, name).map(|()| name)
 }
 
 /// Returns a file name that stands for several names, which together may be too long for one.

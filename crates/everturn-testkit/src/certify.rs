@@ -17,6 +17,8 @@
 //! processes work on one store at once, and [`certify_crashes`] kills them. [`certify_growth`] is for stores that store once
 //! what snapshots have in common.
 //!
+//! [`certify_faults`] checks what a store does when something outside of it is wrong: see [`faults`].
+//!
 //! [`defects`] holds stores that each break one promise. A test shows that the kit catches each of them.
 //!
 //! [`streams`] is the kit for stream logs.
@@ -26,6 +28,7 @@ mod branches;
 mod crash;
 pub mod defects;
 mod documents;
+pub mod faults;
 mod growth;
 mod identity;
 mod journal;
@@ -51,6 +54,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 pub use self::crash::certify_crashes;
+pub use self::faults::certify_faults;
 pub use self::growth::certify_growth;
 pub use self::processes::certify_processes;
 
@@ -116,6 +120,8 @@ pub struct Finding {
     pub promise: &'static str,
     /// How the promise was broken; `None` if it was kept.
     pub broken: Option<String>,
+    /// Why the promise cannot be broken by this store; `None` if it was checked.
+    pub excused: Option<&'static str>,
 }
 
 /// The report of [`certify`].
@@ -129,6 +135,19 @@ impl Certificate {
         self.findings.push(Finding {
             promise,
             broken: verdict.err(),
+            excused: None,
+        });
+    }
+
+    fn note_or_excuse(&mut self, promise: &'static str, examined: faults::Examined) {
+        let (broken, excused) = match examined {
+            Ok(excuse) => (None, excuse),
+            Err(how) => (Some(how), None),
+        };
+        self.findings.push(Finding {
+            promise,
+            broken,
+            excused,
         });
     }
 
@@ -153,10 +172,16 @@ impl Certificate {
 
 impl fmt::Display for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Finding { promise, broken } in &self.findings {
-            match broken {
-                None => writeln!(f, "kept    {promise}")?,
-                Some(how) => writeln!(f, "BROKEN  {promise}: {how}")?,
+        for Finding {
+            promise,
+            broken,
+            excused,
+        } in &self.findings
+        {
+            match (broken, excused) {
+                (None, None) => writeln!(f, "kept    {promise}")?,
+                (None, Some(reason)) => writeln!(f, "excused {promise}: {reason}")?,
+                (Some(how), _) => writeln!(f, "BROKEN  {promise}: {how}")?,
             }
         }
         Ok(())

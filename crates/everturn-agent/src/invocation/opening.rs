@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Definition;
 use crate::cursor::InvocationCursor;
 use crate::reading::{check_owner, not_found, resumable};
-use crate::store::Detail;
+use crate::store::{Detail, check_id};
 use crate::stored_session::TenantStore;
 use crate::{
     AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline,
@@ -150,6 +150,10 @@ impl<S> Stored<'_, S> {
         let mut cursor = self.cursor(session_id.clone());
         loop {
             let latest = self.latest(&session_id, Detail::Whole).await?;
+            if latest.is_none() {
+                // A session begins here: an id that a store cannot keep would fail after the model was paid.
+                check_id("session id", session_id.as_str())?;
+            }
             let (good, beside) = match &latest {
                 Some(latest) => {
                     check_answer(latest, &session_id)?;

@@ -388,3 +388,37 @@ async fn a_conversation_has_one_prompt_input_from_its_beginning() {
     }
     assert_eq!(other.status(), Status::InvalidArgument);
 }
+
+#[tokio::test]
+async fn a_new_session_with_an_id_that_some_store_cannot_keep_is_refused_before_anything_runs() {
+    let long = "x".repeat(201);
+    for id in [
+        "../up",
+        "a/b",
+        "a\\b",
+        ".hidden",
+        "a..b",
+        "line\nbreak",
+        long.as_str(),
+    ] {
+        let store = MemoryStore::new();
+        let agent = replying("stored").store(store.clone()).define().unwrap();
+
+        let refused = begin(&agent, init(Some(id), None, false)).await.unwrap_err();
+
+        assert_eq!(refused.status(), Status::InvalidArgument, "{id:?}: {refused}");
+        let listed = store.list(&Scope::default(), &SnapshotQuery::of(id.into())).await;
+        assert!(listed.unwrap().items.is_empty(), "{id:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_an_earlier_version_let_begin_goes_on_whatever_its_id() {
+    let store = MemoryStore::new();
+    put(&store, "old", "kitchen/7", SnapshotStatus::Completed, 1).await;
+    let agent = replying("stored").store(store).define().unwrap();
+
+    let reply = begin(&agent, init(Some("kitchen/7"), None, false)).await;
+
+    assert!(reply.is_ok());
+}

@@ -7,6 +7,7 @@ mod contract;
 mod crash_points;
 mod crashes;
 mod damaged_files;
+mod faults;
 mod foreign_files;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;

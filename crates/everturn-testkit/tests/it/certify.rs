@@ -1,10 +1,14 @@
 //! The kit passes a store that keeps its promises and catches every one that does not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
+use everturn_agent::SnapshotId;
 use everturn_agent::store::{Detail, MemoryStore, Scope, SessionStore, SnapshotQuery};
 use everturn_testkit::certify::defects::{Defect, DefectiveStore};
-use everturn_testkit::certify::{certify, certify_growth};
+use everturn_testkit::certify::faults::{DefectiveKeeper, Fault, FaultDefect, Faults};
+use everturn_testkit::certify::{certify, certify_faults, certify_growth};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_store_in_memory_keeps_every_promise() {
@@ -62,4 +66,74 @@ async fn documents(store: &MemoryStore) -> u64 {
         bytes += texts.map(|text| text.len() as u64).sum::<u64>();
     }
     bytes
+}
+
+/// A store in memory: nothing outside of the process can happen to it.
+struct InMemory(MemoryStore);
+
+#[async_trait]
+impl Faults for InMemory {
+    async fn open(&self) -> Arc<dyn SessionStore> {
+        Arc::new(self.0.clone())
+    }
+
+    fn busy_timeout(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    async fn hold_lock(&self) -> Fault<Box<dyn Send>> {
+        Fault::Impossible("no other process shares it")
+    }
+
+    async fn damage(&self, _: &SnapshotId) -> Fault<()> {
+        Fault::Impossible("nothing is stored outside of the process")
+    }
+
+    async fn remove(&self, _: &SnapshotId) -> Fault<()> {
+        Fault::Impossible("nothing is stored outside of the process")
+    }
+}
+
+#[tokio::test]
+async fn a_store_to_which_nothing_can_happen_says_so() {
+    let certificate = certify_faults(|| InMemory(MemoryStore::new())).await;
+
+    certificate.assert_kept();
+    assert!(
+        certificate
+            .findings()
+            .iter()
+            .all(|finding| finding.excused.is_some())
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_names_its_faults_keeps_every_promise() {
+    let certificate = certify_faults(|| DefectiveKeeper::new(None)).await;
+
+    certificate.assert_kept();
+    assert!(
+        certificate
+            .findings()
+            .iter()
+            .all(|finding| finding.excused.is_none())
+    );
+}
+
+#[tokio::test]
+async fn every_fault_that_is_not_noticed_is_caught() {
+    let examined = FaultDefect::ALL.map(|defect| async move {
+        (
+            defect,
+            certify_faults(|| DefectiveKeeper::new(Some(defect))).await,
+        )
+    });
+
+    for (defect, certificate) in futures::future::join_all(examined).await {
+        let promise = defect.broken_promise();
+        assert!(
+            certificate.broken().any(|finding| finding.promise == promise),
+            "{defect:?} was not caught by '{promise}':\n{certificate}"
+        );
+    }
 }
