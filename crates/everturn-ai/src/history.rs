@@ -69,10 +69,9 @@ impl History {
     /// time. If two holders at the same tip push at the same moment, one extends the lineage and the other forks it.
     pub fn push(&mut self, message: Message) {
         let total = self.tally() + message.tally();
-        if let Err(entry) = self
-            .lineage
-            .extend_at(self.up_to, lineage::Entry { message, total })
-        {
+        let held = self.held_by_messages() + message.held_bytes();
+        let entry = lineage::Entry { message, total, held };
+        if let Err(entry) = self.lineage.extend_at(self.up_to, entry) {
             // A fork of the empty history has nothing to share.
             let parent = (self.up_to > 0).then(|| self.clone());
             self.lineage = Arc::new(Lineage::started(parent, entry));
@@ -142,6 +141,16 @@ impl History {
             .zip(other.since(shared))
             .take_while(|(mine, theirs)| mine == theirs);
         shared + equal.count()
+    }
+
+    /// Returns how many bytes of memory the history holds, about, without walking it. Histories that share messages share
+    /// these bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.held_by_messages() + Lineage::held_by_entries(self.up_to)
+    }
+
+    fn held_by_messages(&self) -> usize {
+        self.up_to.checked_sub(1).map_or(0, |last| self.entry(last).held)
     }
 
     /// Returns the counts over all messages without walking them.

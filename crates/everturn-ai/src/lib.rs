@@ -74,6 +74,7 @@ mod evaluator;
 pub mod format;
 mod generate;
 mod generate_options;
+mod held;
 pub mod history;
 mod json;
 mod message;
@@ -101,6 +102,7 @@ mod usage;
 pub use async_trait::async_trait;
 pub use everturn_core as core;
 
+pub use self::held::{held_by_json, held_by_parts};
 #[cfg(feature = "download")]
 pub use self::model::HttpMediaFetcher;
 pub use self::{

@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
+use crate::held::{allocated, held_by_parts, of_boxed_object};
 use crate::{
     Content, InvalidPart, JsonObject, Media, Part, Role, Tally, ToolRequest,
     part::fields::{boxed, deserialize_from_object, take, take_object},
@@ -126,6 +127,15 @@ impl Message {
     /// Returns the interrupted tool requests, which wait for an answer.
     pub fn interrupts(&self) -> impl Iterator<Item = &Part> {
         self.content().iter().filter(|part| part.interrupt().is_some())
+    }
+
+    /// Returns how many bytes of memory the message holds, about. Its clones share them.
+    pub fn held_bytes(&self) -> usize {
+        let body = &*self.0;
+        allocated(size_of_val(body) + 2 * size_of::<usize>())
+            + held_by_parts(&body.content)
+            + of_boxed_object(body.metadata.as_deref())
+            + of_boxed_object(body.extra.as_deref())
     }
 
     /// Returns the counts over the message's content.

@@ -18,6 +18,7 @@ pub use self::{
     media::{Media, ResourceLink},
     tool_call::{MultipartToolResponse, ToolRequest, ToolResponse},
 };
+use crate::held::{held_by_kind, of_boxed_object};
 use crate::{JsonObject, metadata};
 
 /// One piece of a message: its content and, optionally, metadata about it.
@@ -68,6 +69,13 @@ impl Part {
             metadata: None,
             extra: None,
         }
+    }
+
+    /// Returns how many bytes of memory the part holds beside its own size, about.
+    pub fn held_bytes(&self) -> usize {
+        held_by_kind(&self.kind)
+            + of_boxed_object(self.metadata.as_deref())
+            + of_boxed_object(self.extra.as_deref())
     }
 
     /// Creates a text part.

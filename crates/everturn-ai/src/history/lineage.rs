@@ -38,6 +38,8 @@ pub struct Lineage {
 pub(super) struct Entry {
     pub(super) message: Message,
     pub(super) total: Tally,
+    /// The bytes that the messages up to and including this one hold.
+    pub(super) held: usize,
 }
 
 impl Lineage {
@@ -49,6 +51,13 @@ impl Lineage {
             log: Log::new(),
             companions: Mutex::default(),
         }
+    }
+
+    /// Returns how many bytes a lineage of that length takes beside its messages, about.
+    pub(super) fn held_by_entries(len: usize) -> usize {
+        // The companions of a lineage are hashes under way and the like.
+        const COMPANIONS: usize = 256;
+        size_of::<Self>() + COMPANIONS + Log::<Entry>::held_by_rest(len)
     }
 
     /// Creates a lineage that continues `parent` with `first`.

@@ -21,6 +21,18 @@ impl<T> Log<T> {
         }
     }
 
+    /// Returns how many bytes a log of that length takes beside its inline items, about.
+    pub(super) fn held_by_rest(len: usize) -> usize {
+        // The list outside is a table of 60 blocks, of which the first has 32 places and each other twice as many.
+        const TABLE: usize = 60 * size_of::<usize>();
+        const FIRST: usize = 32;
+        if len <= INLINE {
+            return 0;
+        }
+        let places = (len - INLINE + FIRST).next_power_of_two() - FIRST;
+        TABLE + places * (size_of::<T>() + size_of::<usize>())
+    }
+
     /// Appends if the log has exactly `expected` items, else returns the item.
     pub(super) fn push_at(&self, expected: usize, item: T) -> Result<(), T> {
         let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);

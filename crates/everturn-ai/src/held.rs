@@ -1,0 +1,128 @@
+//! How many bytes of memory values hold, for caches that are bounded by it.
+//!
+//! The numbers follow how the allocator and the collections work: an allocation has a header and is rounded up, and an object
+//! is a table of places beside a list of entries. A test compares them with what a process really takes.
+
+use std::mem::size_of;
+
+use serde_json::Value;
+
+use crate::{JsonObject, Part, PartKind};
+
+/// The header of an allocation, and what its size is rounded up to.
+const ALLOCATION: usize = 16;
+
+/// What an object keeps for each entry beside its name and value: a hash, and a place in a table that is at most half full.
+const ENTRY: usize = size_of::<u64>() + 3 * size_of::<usize>();
+
+/// Returns how many bytes an allocation of that size takes.
+pub(crate) fn allocated(bytes: usize) -> usize {
+    if bytes == 0 {
+        return 0;
+    }
+    (bytes + ALLOCATION / 2)
+        .next_multiple_of(ALLOCATION)
+        .max(2 * ALLOCATION)
+}
+
+fn of_text(text: &String) -> usize {
+    allocated(text.capacity())
+}
+
+fn of_optional_text(text: Option<&String>) -> usize {
+    text.map_or(0, of_text)
+}
+
+fn of_object(object: &JsonObject) -> usize {
+    if object.is_empty() {
+        return 0;
+    }
+    // Entries and places are allocated in powers of two.
+    let room = object.len().next_power_of_two().max(4);
+    let entries = allocated(room * (ENTRY + size_of::<String>() + size_of::<Value>()));
+    let inside = object
+        .iter()
+        .map(|(name, value)| of_text(name) + held_by_json(value));
+    entries + ALLOCATION + inside.sum::<usize>()
+}
+
+pub(crate) fn of_boxed_object(object: Option<&JsonObject>) -> usize {
+    object.map_or(0, |object| allocated(size_of::<JsonObject>()) + of_object(object))
+}
+
+/// Returns how many bytes of memory a JSON value holds beside its own size, about.
+pub fn held_by_json(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => of_text(text),
+        Value::Array(items) => {
+            allocated(items.capacity() * size_of::<Value>()) + items.iter().map(held_by_json).sum::<usize>()
+        }
+        Value::Object(object) => of_object(object),
+    }
+}
+
+/// Returns how many bytes the content of a part holds beside its own size, about.
+pub(crate) fn held_by_kind(kind: &PartKind) -> usize {
+    match kind {
+        PartKind::Text(text) | PartKind::Reasoning(text) => of_text(text),
+        PartKind::Media(media) => {
+            allocated(size_of_val(&**media))
+                + of_text(&media.url)
+                + of_optional_text(media.content_type.as_ref())
+                + of_object(&media.extra)
+        }
+        PartKind::ToolRequest(request) => {
+            allocated(size_of_val(&**request))
+                + of_text(&request.name)
+                + of_optional_text(request.reference.as_ref())
+                + request.input.as_ref().map_or(0, held_by_json)
+                + of_object(&request.extra)
+        }
+        PartKind::ToolResponse(response) => {
+            allocated(size_of_val(&**response))
+                + of_text(&response.name)
+                + of_optional_text(response.reference.as_ref())
+                + response.output.as_ref().map_or(0, held_by_json)
+                + held_by_parts(&response.content)
+                + of_object(&response.extra)
+        }
+        PartKind::Data(value) => allocated(size_of::<Value>()) + held_by_json(value),
+        PartKind::Custom(object) | PartKind::Unknown(object) => of_boxed_object(Some(object)),
+        PartKind::Resource(link) => {
+            allocated(size_of_val(&**link)) + of_text(&link.uri) + of_object(&link.extra)
+        }
+    }
+}
+
+/// Returns how many bytes a list of parts holds, about.
+pub fn held_by_parts(parts: &[Part]) -> usize {
+    allocated(size_of_val(parts)) + parts.iter().map(Part::held_bytes).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Message;
+
+    #[test]
+    fn small_parts_hold_more_than_their_text() {
+        let small = Message::user("a");
+        let large = Message::user("a".repeat(100_000));
+
+        assert!(small.held_bytes() > 150, "{}", small.held_bytes());
+        assert!(large.held_bytes() > 100_000);
+        assert!(large.held_bytes() < 101_000, "{}", large.held_bytes());
+    }
+
+    #[test]
+    fn every_entry_of_an_object_counts() {
+        let one = held_by_json(&json!({"a": 1}));
+        let many = held_by_json(&json!({"a": 1, "b": {"c": [1, 2, 3]}, "d": "text", "e": null, "f": true}));
+
+        assert!(one > 300, "{one}");
+        assert!(many > 2 * one, "{many}");
+    }
+}
