@@ -14,29 +14,34 @@ pub(crate) fn hash(text: &str) -> [u8; 32] {
 
 impl Reading<'_> {
     /// Returns the body of a message with its long strings put back.
-    pub(crate) fn with_message_blobs(&mut self, message: i64, text: &str) -> Outcome<String> {
+    pub(crate) fn with_message_blobs(&mut self, message: i64, text: &str, cuts: i64) -> Outcome<String> {
         self.with_blobs(
             "SELECT offset, blob FROM message_blob WHERE message = ?1 ORDER BY offset",
             message,
             text,
+            cuts,
         )
     }
 
     /// Returns the body of a document with its long strings put back.
-    pub(crate) fn with_document_blobs(&mut self, document: i64, text: &str) -> Outcome<String> {
+    pub(crate) fn with_document_blobs(&mut self, document: i64, text: &str, cuts: i64) -> Outcome<String> {
         self.with_blobs(
             "SELECT offset, blob FROM document_blob WHERE document = ?1 ORDER BY offset",
             document,
             text,
+            cuts,
         )
     }
 
-    fn with_blobs(&mut self, links: &str, owner: i64, text: &str) -> Outcome<String> {
+    fn with_blobs(&mut self, links: &str, owner: i64, text: &str, cuts: i64) -> Outcome<String> {
         let mut statement = self.db.prepare_cached(links)?;
         let mut rows = statement.query([owner])?;
         let mut pieces = Vec::new();
         while let Some(row) = rows.next()? {
             pieces.push((row.get(0)?, self.blob(row.get(1)?)?));
+        }
+        if i64::try_from(pieces.len()) != Ok(cuts) {
+            return Err(Fault::damaged("a long string of a body is missing"));
         }
         body::splice(text, &pieces)
     }

@@ -8,10 +8,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_agent::Artifact;
-use everturn_ai::{History, LineageId};
+use everturn_ai::{History, LineageId, held_by_json, held_by_parts};
 use serde_json::Value;
 
 use crate::recency::Recency;
+
+/// The bytes that the tables of the cache take for each entry, about.
+const ENTRY: usize = 256;
 
 /// How many lineages of this process are remembered. Evicting one costs a comparison of messages, nothing else.
 const MAX_PLACES: usize = 16 * 1024;
@@ -31,6 +34,14 @@ pub(crate) enum Document {
 }
 
 impl Document {
+    /// Returns how many bytes of memory the document holds, about.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Json(value) => size_of::<Value>() + held_by_json(value),
+            Self::Artifacts(artifacts) => artifacts.iter().map(held_by_artifact).sum(),
+        }
+    }
+
     /// Returns the address of the shared value, which identifies it while it is held.
     pub(crate) fn address(&self) -> usize {
         match self {
@@ -38,6 +49,19 @@ impl Document {
             Self::Artifacts(artifacts) => Arc::as_ptr(artifacts).addr(),
         }
     }
+}
+
+fn held_by_artifact(artifact: &Artifact) -> usize {
+    let metadata = artifact.metadata.as_ref();
+    size_of::<Artifact>()
+        + artifact.name.as_ref().map_or(0, String::capacity)
+        + held_by_parts(&artifact.parts)
+        + metadata.map_or(0, |metadata| {
+            metadata
+                .iter()
+                .map(|(name, value)| name.capacity() + size_of::<Value>() * 2 + held_by_json(value))
+                .sum()
+        })
 }
 
 /// The facts that all connections of a store share.
@@ -49,9 +73,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Remembers up to that many bytes, a quarter of them in documents.
     pub(crate) fn new(bytes: usize) -> Self {
         Self {
-            histories: Recency::new(bytes),
+            histories: Recency::new(bytes - bytes / 4),
             places: Recency::new(MAX_PLACES),
             documents: Recency::new(bytes / 4),
             addresses: HashMap::new(),
@@ -62,8 +87,7 @@ impl Memory {
 /// The facts that one transaction, or one part of it, has learned.
 #[derive(Default)]
 struct Learned {
-    /// With the bytes by which the history grew.
-    histories: HashMap<i64, (History, usize)>,
+    histories: HashMap<i64, History>,
     places: HashMap<LineageId, Place>,
     documents: HashMap<i64, (Document, usize)>,
     addresses: HashMap<usize, i64>,
@@ -101,7 +125,7 @@ impl<'a> Cache<'a> {
             .into_iter()
             .find_map(|learned| learned.histories.get(&lineage));
         learned
-            .map(|(history, _)| history.clone())
+            .cloned()
             .or_else(|| self.shared().histories.get(&lineage).cloned())
     }
 
@@ -138,8 +162,8 @@ impl<'a> Cache<'a> {
             .or_else(|| self.shared().addresses.get(&address).copied())
     }
 
-    /// Remembers that a history is stored in a lineage, and that it is `grown` bytes longer than it was known to be.
-    pub(crate) fn learn_history(&mut self, lineage: i64, history: &History, grown: usize) {
+    /// Remembers that a history is stored in a lineage.
+    pub(crate) fn learn_history(&mut self, lineage: i64, history: &History) {
         self.learn_place(
             history.lineage().id(),
             Place {
@@ -147,20 +171,15 @@ impl<'a> Cache<'a> {
                 saved: history.len(),
             },
         );
-        let entry = self
-            .current
-            .histories
-            .entry(lineage)
-            .or_insert_with(|| (history.clone(), 0));
-        entry.0 = history.clone();
-        entry.1 += grown;
+        self.current.histories.insert(lineage, history.clone());
     }
 
     pub(crate) fn learn_place(&mut self, lineage: LineageId, place: Place) {
         self.current.places.insert(lineage, place);
     }
 
-    pub(crate) fn learn_document(&mut self, key: i64, document: &Document, bytes: usize) {
+    pub(crate) fn learn_document(&mut self, key: i64, document: &Document) {
+        let bytes = document.held_bytes();
         self.current.addresses.insert(document.address(), key);
         self.current.documents.insert(key, (document.clone(), bytes));
     }
@@ -168,15 +187,7 @@ impl<'a> Cache<'a> {
     /// Makes the facts learned since the last call part of the transaction.
     pub(crate) fn keep(&mut self) {
         let current = std::mem::take(&mut self.current);
-        for (lineage, (history, grown)) in current.histories {
-            let entry = self
-                .kept
-                .histories
-                .entry(lineage)
-                .or_insert_with(|| (history.clone(), 0));
-            entry.0 = history;
-            entry.1 += grown;
-        }
+        self.kept.histories.extend(current.histories);
         self.kept.places.extend(current.places);
         self.kept.documents.extend(current.documents);
         self.kept.addresses.extend(current.addresses);
@@ -194,14 +205,15 @@ impl<'a> Cache<'a> {
         let mut guard = self.shared();
         let memory = &mut *guard;
         let mut gone = Vec::new();
-        for (lineage, (history, grown)) in kept.histories {
+        for (lineage, history) in kept.histories {
             // Another connection may have read a longer history meanwhile.
             if memory
                 .histories
                 .get(&lineage)
                 .is_none_or(|known| known.len() <= history.len())
             {
-                let weight = memory.histories.weight_of(&lineage) + grown;
+                // All of it, also what another entry shares: that one may be evicted first.
+                let weight = history.held_bytes() + ENTRY;
                 gone.extend(memory.histories.insert(lineage, history, weight));
             }
         }
@@ -214,7 +226,7 @@ impl<'a> Cache<'a> {
         let mut forgotten = Vec::new();
         for (key, (document, bytes)) in kept.documents {
             memory.addresses.insert(document.address(), key);
-            forgotten.extend(memory.documents.insert(key, document, bytes));
+            forgotten.extend(memory.documents.insert(key, document, bytes + ENTRY));
         }
         for document in &forgotten {
             let address = document.address();

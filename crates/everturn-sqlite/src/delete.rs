@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use everturn_agent::SnapshotId;
 use everturn_agent::store::{Deletion, Scope};
+use everturn_agent::{SessionId, SnapshotId};
+use rusqlite::OptionalExtension;
 
-use crate::fault::Outcome;
+use crate::fault::{Fault, Outcome};
 use crate::position::{end_of_keys, message_key};
+use crate::read::SESSION_KEY;
 use crate::row::{COLUMNS, Stored, StoredState};
 use crate::write::Writing;
 
@@ -33,8 +35,16 @@ impl Writing<'_> {
     /// Deletes rows and returns how many existed.
     pub(crate) fn delete(&mut self, scope: &Scope, deletion: &Deletion) -> Outcome<u64> {
         let rows = match deletion {
-            Deletion::Snapshots(ids) => self.named(scope, ids)?,
+            Deletion::Snapshots(ids) => {
+                let rows = self.named(scope, ids)?;
+                let found: BTreeSet<&SnapshotId> = rows.iter().map(|row| &row.snapshot.snapshot_id).collect();
+                for id in ids.iter().filter(|id| !found.contains(id)) {
+                    self.forget_lost_tip(scope, id)?;
+                }
+                rows
+            }
             Deletion::Session(session) => {
+                self.forget_session_tip(scope, session)?;
                 // Also a session that has only journals: its first turn may have died before its first row.
                 self.clear_session(scope, session)?;
                 self.reading
@@ -65,6 +75,46 @@ impl Writing<'_> {
         // After all rows are gone: data that two of them shared is then in use by neither.
         self.release(rows.iter().filter_map(|row| row.state.as_ref()))?;
         Ok(rows.len() as u64)
+    }
+
+    /// Replaces a tip that was lost by the last row before it, because the operator gives it up.
+    fn forget_lost_tip(&self, scope: &Scope, id: &SnapshotId) -> Outcome<()> {
+        let sql = "DELETE FROM tip WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND id = ?2 RETURNING session";
+        let mut statement = self.reading.db.prepare_cached(sql)?;
+        let sessions: Vec<i64> = statement
+            .query_map((scope.as_str(), id.as_str()), |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        for session in sessions {
+            let tip = self.reading.tip(session)?;
+            self.move_tip(session, None, tip.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the tip of a session by the last of its rows, if it is not that one.
+    fn forget_session_tip(&self, scope: &Scope, session: &SessionId) -> Outcome<()> {
+        let db = self.reading.db;
+        let known = db
+            .prepare_cached(SESSION_KEY)?
+            .query_row((scope.as_str(), session.as_str()), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .optional()?;
+        let Some((scope, session)): Option<(i64, i64)> = known else {
+            return Ok(());
+        };
+        if matches!(self.reading.known_tip(scope, session), Err(Fault::Damaged(_))) {
+            db.execute(
+                "DELETE FROM tip WHERE scope = ?1 AND session = ?2",
+                (scope, session),
+            )?;
+            let tip = self.reading.tip(session)?;
+            self.move_tip(session, None, tip.as_ref())?;
+            if tip.is_none() && !self.reading.has_rows(session)? {
+                self.delete_session(session)?;
+            }
+        }
+        Ok(())
     }
 
     fn named(&self, scope: &Scope, ids: &[SnapshotId]) -> Outcome<Vec<Stored>> {

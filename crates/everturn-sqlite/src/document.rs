@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::body;
 use crate::cache::Document;
+use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
 use crate::read::Reading;
 use crate::write::Writing;
@@ -34,7 +35,7 @@ impl Reading<'_> {
         let text = self.document_text(key)?;
         let value: Arc<Value> = Arc::new(body::parse(&text)?);
         self.cache
-            .learn_document(key, &Document::Json(Arc::clone(&value)), text.len());
+            .learn_document(key, &Document::Json(Arc::clone(&value)));
         Ok(value)
     }
 
@@ -45,49 +46,42 @@ impl Reading<'_> {
         let text = self.document_text(key)?;
         let artifacts: Arc<Vec<Artifact>> = Arc::new(body::parse(&text)?);
         self.cache
-            .learn_document(key, &Document::Artifacts(Arc::clone(&artifacts)), text.len());
+            .learn_document(key, &Document::Artifacts(Arc::clone(&artifacts)));
         Ok(artifacts)
     }
 
     /// Returns the full text of a document, with its patches applied.
     pub(crate) fn document_text(&mut self, key: i64) -> Outcome<String> {
-        let (mut base, mut text) = self.document_row(key)?;
+        let (mut base, mut text, checksum) = self.document_row(key)?;
         let mut patches: Vec<JsonPatch> = Vec::new();
         while let Some(key) = base {
             if i64::try_from(patches.len()).is_ok_and(|count| count == MAX_PATCHES) {
                 return Err(Fault::damaged("the patches of a document have no end"));
             }
             patches.push(body::parse(&text)?);
-            (base, text) = self.document_row(key)?;
+            (base, text, _) = self.document_row(key)?;
         }
-        if patches.is_empty() {
-            return Ok(text);
-        }
-        let mut value: Value = body::parse(&text)?;
-        // Collected from the newest to the base, so they apply in reverse.
-        for patch in patches.iter().rev() {
-            value = patch
-                .apply(&value)
-                .map_err(|error| Fault::damaged(format!("a patch does not apply: {error}")))?;
-        }
-        body::write(&value)
+        let text = patched(text, &patches)?;
+        check("a document", checksum, || Checksum::of_text(key, &text))?;
+        Ok(text)
     }
 
-    fn document_row(&mut self, key: i64) -> Outcome<(Option<i64>, String)> {
+    fn document_row(&mut self, key: i64) -> Outcome<(Option<i64>, String, Option<i64>)> {
         let mut statement = self
             .db
-            .prepare_cached("SELECT base, cuts, body FROM document WHERE key = ?1")?;
+            .prepare_cached("SELECT base, cuts, body, checksum FROM document WHERE key = ?1")?;
         let mut rows = statement.query([key])?;
         let row = rows
             .next()?
             .ok_or_else(|| Fault::damaged("a document is missing"))?;
         let text = self.decoder.text(row.get_ref(2)?)?.to_owned();
-        let whole = if row.get::<_, i64>(1)? == 0 {
+        let cuts: i64 = row.get(1)?;
+        let whole = if cuts == 0 {
             text
         } else {
-            self.with_document_blobs(key, &text)?
+            self.with_document_blobs(key, &text, cuts)?
         };
-        Ok((row.get(0)?, whole))
+        Ok((row.get(0)?, whole, row.get(3)?))
     }
 
     /// Returns the number of patches between a document and a full text; `None` if there is no such document.
@@ -97,6 +91,21 @@ impl Reading<'_> {
             .prepare_cached("SELECT depth FROM document WHERE key = ?1")?;
         Ok(statement.query_row([key], |row| row.get(0)).optional()?)
     }
+}
+
+/// Applies patches, the last one first.
+fn patched(text: String, patches: &[JsonPatch]) -> Outcome<String> {
+    if patches.is_empty() {
+        return Ok(text);
+    }
+    let mut value: Value = body::parse(&text)?;
+    // Collected from the newest to the base, so they apply in reverse.
+    for patch in patches.iter().rev() {
+        value = patch
+            .apply(&value)
+            .map_err(|error| Fault::damaged(format!("a patch does not apply: {error}")))?;
+    }
+    body::write(&value)
 }
 
 impl Writing<'_> {
@@ -126,15 +135,15 @@ impl Writing<'_> {
         // A state that came from another process is not in the cache: its text is compared with the two likely ones.
         for key in [own, parent].into_iter().flatten() {
             if self.reading.document_text(key)? == text {
-                self.reading.cache.learn_document(key, document, text.len());
+                self.reading.cache.learn_document(key, document);
                 return Ok(key);
             }
         }
         let key = match parent.map(|base| self.patch(base, &text)).transpose()?.flatten() {
-            Some((base, depth, patch)) => self.insert_document(Some(base), depth, &patch)?,
-            None => self.insert_document(None, 0, &text)?,
+            Some((base, depth, patch)) => self.insert_document(Some(base), depth, &patch, &text)?,
+            None => self.insert_document(None, 0, &text, &text)?,
         };
-        self.reading.cache.learn_document(key, document, text.len());
+        self.reading.cache.learn_document(key, document);
         Ok(key)
     }
 
@@ -157,7 +166,8 @@ impl Writing<'_> {
         Ok(exact.then_some((base, depth, worth)))
     }
 
-    fn insert_document(&mut self, base: Option<i64>, depth: i64, text: &str) -> Outcome<i64> {
+    /// Inserts a document whose body is `text`, which is a patch if there is a base, and whose content is `whole`.
+    fn insert_document(&mut self, base: Option<i64>, depth: i64, text: &str, whole: &str) -> Outcome<i64> {
         let cut = self.encoder.cut(text);
         let packed = self.encoder.pack(&cut.text)?;
         let sql = "INSERT INTO document (base, depth, cuts, body) VALUES (?1, ?2, ?3, ?4)";
@@ -169,6 +179,10 @@ impl Writing<'_> {
         for (offset, piece) in &cut.pieces {
             self.link_document_blob(key, *offset, piece)?;
         }
+        self.reading
+            .db
+            .prepare_cached("UPDATE document SET checksum = ?2 WHERE key = ?1")?
+            .execute((key, Checksum::of_text(key, whole)))?;
         Ok(key)
     }
 

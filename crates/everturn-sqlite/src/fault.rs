@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use everturn_agent::{SessionId, Snapshot};
 use everturn_core::{Error, Status, lock_holder};
 use rusqlite::ErrorCode;
 
@@ -24,6 +25,19 @@ pub(crate) enum Fault {
 impl Fault {
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Self::Damaged(what.into())
+    }
+
+    /// Names the snapshot that damage was found in.
+    pub(crate) fn in_snapshot(self, snapshot: &Snapshot) -> Self {
+        let Self::Damaged(what) = self else {
+            return self;
+        };
+        let session = snapshot.session_id.as_ref().map(SessionId::as_str);
+        Self::Damaged(format!(
+            "snapshot '{}' of session '{}': {what}",
+            snapshot.snapshot_id,
+            session.unwrap_or_default()
+        ))
     }
 
     /// Returns whether another writer held a lock, so that a retry may succeed.

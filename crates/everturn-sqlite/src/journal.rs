@@ -11,15 +11,16 @@ use rusqlite::Row;
 
 use crate::SqliteStore;
 use crate::body;
+use crate::checksum::{Checksum, check};
 use crate::fault::Outcome;
 use crate::read::Reading;
 use crate::row::{check_id, to_nanos};
 use crate::write::Writing;
 
-pub(crate) const RECORDS: &str =
-    "SELECT sequence, body FROM journal WHERE scope = ?1 AND session = ?2 AND turn = ?3 ORDER BY sequence";
+pub(crate) const RECORDS: &str = "SELECT sequence, body, checksum FROM journal WHERE scope = ?1 AND session = ?2 AND turn = ?3 ORDER BY sequence";
 
-const APPEND: &str = "INSERT INTO journal (scope, session, turn, sequence, added_at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+const APPEND: &str = "INSERT INTO journal (scope, session, turn, sequence, added_at, body, checksum) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
     ON CONFLICT DO NOTHING";
 
 pub(crate) const CLEAR: &str = "DELETE FROM journal WHERE scope = ?1 AND session = ?2 AND turn = ?3";
@@ -69,9 +70,13 @@ impl Reading<'_> {
         let mut rows = statement.query((scope.as_str(), key.session().as_str(), key.turn()))?;
         let mut records = Vec::new();
         while let Some(row) = rows.next()? {
+            let sequence: i64 = row.get(0)?;
+            let text = self.decoder.text(row.get_ref(1)?)?;
+            let what = format!("journal record {sequence} of session '{}'", key.session());
+            check(&what, row.get(2)?, || Checksum::of_text(sequence, text))?;
             records.push(JournalRecord {
-                sequence: row.get::<_, i64>(0)?.cast_unsigned(),
-                body: body::parse(self.decoder.text(row.get_ref(1)?)?)?,
+                sequence: sequence.cast_unsigned(),
+                body: body::parse(text)?,
             });
         }
         Ok(records)
@@ -102,6 +107,7 @@ impl Writing<'_> {
             record.sequence.cast_signed(),
             to_nanos(Timestamp::now())?,
             packed,
+            Checksum::of_text(record.sequence.cast_signed(), &text),
         ))?;
         // `APPEND` ignores a conflict, so a taken number shows as no row written.
         if added == 0 {

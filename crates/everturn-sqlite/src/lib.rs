@@ -33,6 +33,8 @@
 //! | what survives a crash of the process | every save that has returned |
 //! | what survives a loss of power | with [`Durability::Full`], every save that has returned; with [`Durability::Normal`], all but the last moments, and never half a save |
 //! | what a save waits for | for another process that holds the write lock, up to [`busy_timeout`](SqliteStoreOptions::busy_timeout) from the moment it was asked for, then `UNAVAILABLE` with the name of that process; reads do not wait for writers |
+//! | what damage does | a body, row or reference that is not what was written, and a session's tip that is missing, are `DATA_LOSS` that names session and snapshot; [`SqliteStore::verify`] reads everything |
+//! | what a removed file does | a save after the file or its log was removed or replaced fails with `DATA_LOSS`; a log that is cut short while the database is closed is not noticed |
 //! | what a clean end leaves | one complete file, after [`SqliteStore::close`] or when the last handle is dropped |
 //! | when watchers hear | at once for changes made in this process, within 100 ms for those of others |
 //! | what a deletion leaves | nothing that a query can reach; after [`SqliteStore::vacuum`], no byte of it in any file |
@@ -52,10 +54,12 @@
 mod blob;
 mod body;
 mod cache;
+mod checksum;
 mod connection;
 mod delete;
 mod document;
 mod fault;
+mod file_identity;
 mod journal;
 mod lineage;
 mod list;
@@ -71,6 +75,7 @@ mod row;
 mod schema;
 mod store;
 mod stream_log;
+mod upgrade;
 mod verify;
 mod watch;
 mod write;

@@ -7,9 +7,11 @@
 use everturn_ai::{History, Message};
 use everturn_core::Error;
 use rusqlite::OptionalExtension;
+use rusqlite::types::ValueRef;
 
 use crate::body;
 use crate::cache::Place;
+use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
 use crate::position::{MAX_MESSAGES, POSITION_BITS, Position, end_of_keys, message_index, message_key};
 use crate::read::Reading;
@@ -24,6 +26,16 @@ pub(crate) struct Line {
     base: usize,
     open: bool,
     tip: usize,
+}
+
+/// Returns the checksum of what a lineage refers to.
+fn checksum_of(lineage: i64, parent: Option<i64>, base: usize) -> i64 {
+    let base = i64::try_from(base).unwrap_or(i64::MAX);
+    Checksum::default()
+        .with(ValueRef::Integer(lineage))
+        .with(parent.map_or(ValueRef::Null, ValueRef::Integer))
+        .with(ValueRef::Integer(base))
+        .finish()
 }
 
 impl Reading<'_> {
@@ -59,47 +71,76 @@ impl Reading<'_> {
         };
         // From the root upwards, because a fork continues its parent's messages.
         for (lineage, from, to) in missing.into_iter().rev() {
-            let bytes = self.extend(&mut history, lineage, from, to)?;
-            self.cache.learn_history(lineage, &history, bytes);
+            self.extend(&mut history, lineage, from, to)?;
+            self.cache.learn_history(lineage, &history);
         }
         Ok(history)
     }
 
-    /// Appends the messages `from..to` of a lineage to a history and returns their length in bytes.
-    fn extend(&mut self, history: &mut History, lineage: i64, from: usize, to: usize) -> Outcome<usize> {
+    /// Appends the messages `from..to` of a lineage to a history.
+    fn extend(&mut self, history: &mut History, lineage: i64, from: usize, to: usize) -> Outcome<()> {
         let mut statement = self.db.prepare_cached(
-            "SELECT key, cuts, body FROM message WHERE key >= ?1 AND key < ?2 ORDER BY key",
+            "SELECT key, cuts, body, checksum FROM message WHERE key >= ?1 AND key < ?2 ORDER BY key",
         )?;
         let mut rows = statement.query([message_key(lineage, from), message_key(lineage, to)])?;
-        let mut bytes = 0;
         for index in from..to {
-            let row = rows
-                .next()?
-                .ok_or_else(|| Fault::damaged("a message is missing"))?;
+            let missing = || Fault::damaged(format!("message {index} is missing"));
+            let row = rows.next()?.ok_or_else(missing)?;
             let key: i64 = row.get(0)?;
             // A gap in the keys is a lost message, and skipping it would shift all later ones.
             if message_index(key) != index {
-                return Err(Fault::damaged("a message is missing"));
+                return Err(missing());
             }
+            let (cuts, checksum) = (row.get::<_, i64>(1)?, row.get(3)?);
             let text = self.decoder.text(row.get_ref(2)?)?;
-            let message: Message = if row.get::<_, i64>(1)? == 0 {
-                bytes += text.len();
-                body::parse(text)?
+            let parse = |text: &str| -> Outcome<Message> {
+                check(&format!("message {index}"), checksum, || {
+                    Checksum::of_text(key, text)
+                })?;
+                body::parse(text)
+            };
+            let message = if cuts == 0 {
+                parse(text)?
             } else {
                 let text = text.to_owned();
-                let whole = self.with_message_blobs(key, &text)?;
-                bytes += whole.len();
-                body::parse(&whole)?
+                let whole = self.with_message_blobs(key, &text, cuts)?;
+                parse(&whole)?
             };
             history.push(message);
         }
-        Ok(bytes)
+        Ok(())
+    }
+
+    /// Returns the whole text of a message.
+    pub(crate) fn message_text(&mut self, key: i64) -> Outcome<String> {
+        let mut statement = self
+            .db
+            .prepare_cached("SELECT cuts, body FROM message WHERE key = ?1")?;
+        let mut rows = statement.query([key])?;
+        let row = rows
+            .next()?
+            .ok_or_else(|| Fault::damaged("a message is missing"))?;
+        let (cuts, text) = (row.get(0)?, self.decoder.text(row.get_ref(1)?)?.to_owned());
+        if cuts == 0 {
+            return Ok(text);
+        }
+        self.with_message_blobs(key, &text, cuts)
+    }
+
+    /// Returns the checksum of a lineage as it is stored.
+    pub(crate) fn lineage_checksum(&self, lineage: i64) -> Outcome<i64> {
+        let mut statement = self
+            .db
+            .prepare_cached("SELECT parent, base FROM lineage WHERE key = ?1")?;
+        let found = statement.query_row([lineage], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (parent, base): (Option<i64>, usize) = found?;
+        Ok(checksum_of(lineage, parent, base))
     }
 
     fn line(&self, lineage: i64) -> Outcome<Option<Line>> {
         let mut statement = self.db.prepare_cached(
             "SELECT parent, base, open, \
-             (SELECT key FROM message WHERE key >= ?2 AND key < ?3 ORDER BY key DESC LIMIT 1) \
+             (SELECT key FROM message WHERE key >= ?2 AND key < ?3 ORDER BY key DESC LIMIT 1), checksum \
              FROM lineage WHERE key = ?1",
         )?;
         let line = statement
@@ -107,15 +148,22 @@ impl Reading<'_> {
                 let base = row.get(1)?;
                 let last: Option<i64> = row.get(3)?;
                 let tip = last.map_or(base, |key| message_index(key) + 1);
-                Ok(Line {
+                let line = Line {
                     parent: row.get(0)?,
                     base,
                     open: row.get(2)?,
                     tip,
-                })
+                };
+                Ok((line, row.get(4)?))
             })
             .optional()?;
-        Ok(line)
+        let Some((line, checksum)) = line else {
+            return Ok(None);
+        };
+        check("a lineage", checksum, || {
+            checksum_of(lineage, line.parent, line.base)
+        })?;
+        Ok(Some(line))
     }
 
     /// Returns the position in the lineage that holds its last message; `None` if the position no longer exists.
@@ -172,11 +220,10 @@ impl Writing<'_> {
             Some((at, _)) => self.new_lineage(Some(at))?,
             None => self.new_lineage(None)?,
         };
-        let mut bytes = 0;
         for (index, message) in (stored..).zip(history.since(stored)) {
-            bytes += self.put_message(message_key(lineage, index), message)?;
+            self.put_message(message_key(lineage, index), message)?;
         }
-        self.remember(lineage, history, bytes);
+        self.remember(lineage, history);
         Ok(Some(Position {
             lineage,
             len: history.len(),
@@ -225,7 +272,12 @@ impl Writing<'_> {
             .db
             .prepare_cached("INSERT INTO lineage (parent, base, open) VALUES (?1, ?2, 1)")?;
         let base = parent.map_or(0, |parent| parent.len);
-        let key = statement.insert((parent.map(|parent| parent.lineage), base))?;
+        let parent = parent.map(|parent| parent.lineage);
+        let key = statement.insert((parent, base))?;
+        self.reading
+            .db
+            .prepare_cached("UPDATE lineage SET checksum = ?2 WHERE key = ?1")?
+            .execute((key, checksum_of(key, parent, base)))?;
         if key > i64::MAX >> POSITION_BITS >> 1 {
             return Err(Error::resource_exhausted(
                 "the session database has no lineages left: start a new one",
@@ -235,23 +287,23 @@ impl Writing<'_> {
         Ok(key)
     }
 
-    fn put_message(&mut self, key: i64, message: &Message) -> Outcome<usize> {
+    fn put_message(&mut self, key: i64, message: &Message) -> Outcome<()> {
         let text = body::write(message)?;
         let cut = self.encoder.cut(&text);
         let packed = self.encoder.pack(&cut.text)?;
         let mut statement = self
             .reading
             .db
-            .prepare_cached("INSERT INTO message (key, cuts, body) VALUES (?1, ?2, ?3)")?;
-        statement.execute((key, cut.pieces.len(), packed))?;
+            .prepare_cached("INSERT INTO message (key, cuts, body, checksum) VALUES (?1, ?2, ?3, ?4)")?;
+        statement.execute((key, cut.pieces.len(), packed, Checksum::of_text(key, &text)))?;
         for (offset, piece) in &cut.pieces {
             self.link_message_blob(key, *offset, piece)?;
         }
-        Ok(text.len())
+        Ok(())
     }
 
     /// Remembers where a history, and the histories that it forked from, are stored.
-    fn remember(&mut self, lineage: i64, history: &History, grown: usize) {
+    fn remember(&mut self, lineage: i64, history: &History) {
         let mut next = history.lineage().parent();
         while let Some(earlier) = next
             && self.reading.cache.place(earlier.lineage().id()).is_none()
@@ -265,6 +317,6 @@ impl Writing<'_> {
             );
             next = earlier.lineage().parent();
         }
-        self.reading.cache.learn_history(lineage, history, grown);
+        self.reading.cache.learn_history(lineage, history);
     }
 }

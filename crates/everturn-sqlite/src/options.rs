@@ -81,8 +81,8 @@ impl SqliteStoreOptions {
         self
     }
 
-    /// Sets about how many bytes of recently used conversations stay in memory, so that continuing them reads nothing;
-    /// 64 MiB by default.
+    /// Sets about how many bytes of memory recently used conversations may take, so that continuing them reads nothing;
+    /// 64 MiB by default. Memory is counted as it is held, not as the length of the stored text.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
         self

@@ -30,7 +30,7 @@ pub(crate) fn pending(silent: bool, after: bool) -> String {
 }
 
 /// The column of the tenant's name, after the columns of the row.
-const SCOPE_NAME: usize = 22;
+const SCOPE_NAME: usize = 24;
 
 impl Reading<'_> {
     pub(crate) fn pending(&self, query: &PendingQuery) -> Outcome<PendingPage> {

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Params};
 
 use crate::body::Decoder;
 use crate::cache::Cache;
-use crate::fault::Outcome;
-use crate::row::{COLUMNS, Stored, StoredState, to_time};
+use crate::fault::{Fault, Outcome};
+use crate::row::{COLUMNS, Stored, StoredState, to_nanos, to_time};
 
 /// Where a session's tip is in the order of rows.
 pub(crate) type Tip = (Timestamp, SnapshotId);
@@ -59,10 +59,17 @@ pub(crate) const CHILDREN_AFTER: &str = "SELECT id, status FROM snapshot INDEXED
 pub(crate) const KEPT_ROWS: &str = "SELECT id, status FROM snapshot WHERE session = ?1 AND orphaned = 0 \
     ORDER BY created_at DESC, id DESC";
 
+/// Asks whether the table of tips names this one.
+pub(crate) const IS_TIP: &str =
+    "SELECT EXISTS (SELECT 1 FROM tip WHERE scope = ?1 AND created_at = ?2 AND id = ?3 AND session = ?4)";
+
+/// Asks which tip the table names for a session. Reads all tips of the tenant, and is asked only if something is wrong.
+const TIP_OF: &str = "SELECT id FROM tip WHERE scope = ?1 AND session = ?2";
+
 pub(crate) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM snapshot WHERE session = ?1)";
 
 pub(crate) const SESSION_KEY: &str =
-    "SELECT key FROM session WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND name = ?2";
+    "SELECT scope, key FROM session WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND name = ?2";
 
 pub(crate) const STATUS: &str =
     "SELECT status FROM snapshot WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND id = ?2";
@@ -75,6 +82,18 @@ impl Reading<'_> {
 
     pub(crate) fn latest(&mut self, scope: &str, session: &str, detail: Detail) -> Outcome<Option<Snapshot>> {
         let stored = self.rows(&LATEST, (scope, session))?.pop();
+        if let Some(stored) = &stored {
+            let own = (stored.snapshot.created_at, stored.snapshot.snapshot_id.clone());
+            self.check_tip(stored.scope, stored.session, Some(&own))?;
+        } else {
+            let known = self
+                .db
+                .prepare_cached(SESSION_KEY)?
+                .query_row((scope, session), |row| Ok((row.get(0)?, row.get(1)?)));
+            if let Some((scope, session)) = known.optional()? {
+                self.check_tip(scope, session, None)?;
+            }
+        }
         stored.map(|stored| self.snapshot(stored, detail)).transpose()
     }
 
@@ -168,8 +187,45 @@ impl Reading<'_> {
     pub(crate) fn session_key(&self, scope: &str, session: &str) -> Outcome<Option<i64>> {
         let mut statement = self.db.prepare_cached(SESSION_KEY)?;
         Ok(statement
-            .query_row((scope, session), |row| row.get(0))
+            .query_row((scope, session), |row| row.get(1))
             .optional()?)
+    }
+
+    /// Returns where a session's tip is, after checking that it is the tip that was last written.
+    pub(crate) fn known_tip(&self, scope: i64, session: i64) -> Outcome<Option<Tip>> {
+        let tip = self.tip(session)?;
+        self.check_tip(scope, session, tip.as_ref())?;
+        Ok(tip)
+    }
+
+    /// Checks that the tip that was found among a session's rows is the one that the table of tips names.
+    fn check_tip(&self, scope: i64, session: i64, found: Option<&Tip>) -> Outcome<()> {
+        if let Some((created_at, id)) = found {
+            let mut statement = self.db.prepare_cached(IS_TIP)?;
+            let place = (scope, to_nanos(*created_at)?, id.as_str(), session);
+            if statement.query_row(place, |row| row.get(0))? {
+                return Ok(());
+            }
+        }
+        let mut statement = self.db.prepare_cached(TIP_OF)?;
+        let named: Option<String> = statement
+            .query_row((scope, session), |row| row.get(0))
+            .optional()?;
+        let name = self
+            .db
+            .query_row("SELECT name FROM session WHERE key = ?1", [session], |row| {
+                row.get(0)
+            });
+        let name: String = name.optional()?.unwrap_or_default();
+        match (named, found) {
+            (None, None) => Ok(()),
+            (Some(id), _) => Err(Fault::damaged(format!(
+                "session '{name}' has lost its latest snapshot '{id}'; delete the snapshot to continue from the one before"
+            ))),
+            (None, Some((_, id))) => Err(Fault::damaged(format!(
+                "session '{name}' does not list its latest snapshot '{id}'"
+            ))),
+        }
     }
 
     /// Returns whether a session has any rows, orphaned ones included.
@@ -182,7 +238,8 @@ impl Reading<'_> {
     pub(crate) fn snapshot(&mut self, stored: Stored, detail: Detail) -> Outcome<Snapshot> {
         let mut snapshot = stored.snapshot;
         if detail == Detail::Whole {
-            snapshot.state = stored.state.map(|state| self.state(state)).transpose()?;
+            let state = stored.state.map(|state| self.state(state)).transpose();
+            snapshot.state = state.map_err(|fault| fault.in_snapshot(&snapshot))?;
         }
         Ok(snapshot)
     }

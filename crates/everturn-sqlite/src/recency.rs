@@ -38,11 +38,6 @@ impl<K: Copy + Eq + Hash, V> Recency<K, V> {
         Some(&entry.value)
     }
 
-    /// Returns the weight of an entry; zero if there is none.
-    pub(crate) fn weight_of(&self, key: &K) -> usize {
-        self.entries.get(key).map_or(0, |entry| entry.weight)
-    }
-
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let entry = self.entries.remove(key)?;
         self.order.remove(&entry.used);

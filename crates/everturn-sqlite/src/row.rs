@@ -1,16 +1,20 @@
 //! A snapshot as the columns of a row.
 
+use std::ops::Range;
+
 use everturn_agent::store::Bookkeeping;
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_ai::JsonObject;
 use everturn_core::{Error, RuntimeError};
 use jiff::Timestamp;
 use rusqlite::Row;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::body;
+use crate::checksum::Checksum;
 use crate::fault::{Fault, Outcome};
 use crate::position::Position;
 
@@ -21,12 +25,17 @@ pub const MAX_ID: usize = 4096;
 pub(crate) const COLUMNS: &str = "snapshot.key, snapshot.id, session.name, snapshot.parent, snapshot.created_at, \
     snapshot.updated_at, snapshot.heartbeat_at, snapshot.status, snapshot.finish_reason, snapshot.event, \
     snapshot.number, snapshot.turn, snapshot.orphaned, snapshot.details, snapshot.lineage, snapshot.up_to, \
-    snapshot.custom, snapshot.artifacts, snapshot.prompt_input, snapshot.named, snapshot.rest, snapshot.session";
+    snapshot.custom, snapshot.artifacts, snapshot.prompt_input, snapshot.named, snapshot.rest, snapshot.session, \
+    snapshot.scope, snapshot.checksum";
+
+/// The columns that a row's checksum covers: from its id on, without the key of its session, whose name is among them.
+const CHECKED: Range<usize> = 1..21;
 
 /// A row as it is stored: the snapshot without its state, and references to the parts of the state.
 pub(crate) struct Stored {
     pub(crate) key: i64,
     pub(crate) session: i64,
+    pub(crate) scope: i64,
     pub(crate) snapshot: Snapshot,
     pub(crate) state: Option<StoredState>,
 }
@@ -125,7 +134,38 @@ impl Rest {
 }
 
 impl Stored {
+    /// Returns the checksum of a row as it is stored.
+    pub(crate) fn checksum(row: &Row<'_>) -> Outcome<i64> {
+        let mut checksum = Checksum::default();
+        for column in CHECKED {
+            checksum = checksum.with(row.get_ref(column)?);
+        }
+        Ok(checksum.with(row.get_ref(22)?).finish())
+    }
+
+    /// Returns the checksum of a row that is about to be stored. `columns` are those of the `INSERT` statement, which do not
+    /// repeat the session's name.
+    pub(crate) fn checksum_of(columns: &[ToSqlOutput<'_>], session: &SessionId, scope: i64) -> Outcome<i64> {
+        let (id, others) = columns
+            .split_first()
+            .ok_or_else(|| Fault::damaged("a row has no columns"))?;
+        let session = ValueRef::Text(session.as_str().as_bytes());
+        let mut checksum = Checksum::default().with(value(id)?).with(session);
+        for column in others {
+            checksum = checksum.with(value(column)?);
+        }
+        Ok(checksum.with(ValueRef::Integer(scope)).finish())
+    }
+
     pub(crate) fn from_row(row: &Row<'_>) -> Outcome<Self> {
+        if let Some(checksum) = row.get::<_, Option<i64>>(23)?
+            && checksum != Self::checksum(row)?
+        {
+            let (id, session): (String, String) = (row.get(1)?, row.get(2)?);
+            return Err(Fault::damaged(format!(
+                "the row of snapshot '{id}' of session '{session}' is not what its checksum says"
+            )));
+        }
         let session_id = SessionId::from(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?);
         let details: Details = optional(row, 13)?.unwrap_or_default();
         let snapshot = Snapshot {
@@ -160,6 +200,7 @@ impl Stored {
         Ok(Self {
             key: row.get(0)?,
             session: row.get(21)?,
+            scope: row.get(22)?,
             snapshot,
             state,
         })
@@ -195,6 +236,15 @@ fn optional<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<Option
         .as_deref()
         .map(body::parse)
         .transpose()
+}
+
+/// Returns a bound value as SQLite stores it.
+fn value<'a>(bound: &'a ToSqlOutput<'_>) -> Outcome<ValueRef<'a>> {
+    match bound {
+        ToSqlOutput::Borrowed(value) => Ok(*value),
+        ToSqlOutput::Owned(value) => Ok(value.into()),
+        _ => Err(Error::internal("a column is bound to a value of another kind").into()),
+    }
 }
 
 /// Returns the name of an enum's variant on the wire.

@@ -3,10 +3,12 @@
 //! The version is SQLite's `user_version`; `application_id` distinguishes our databases from others. A migration is a script
 //! from one version to the next. All needed migrations run in one transaction.
 
-use everturn_core::Error;
-use rusqlite::{Connection, TransactionBehavior};
+use std::collections::BTreeSet;
 
-use crate::fault::Outcome;
+use everturn_core::Error;
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+
+use crate::fault::{Fault, Outcome};
 
 /// The tables of the session store.
 pub(crate) const SESSIONS: Schema<'_> = Schema {
@@ -16,6 +18,7 @@ pub(crate) const SESSIONS: Schema<'_> = Schema {
         include_str!("schema/1.sql"),
         include_str!("schema/2.sql"),
         include_str!("schema/3.sql"),
+        include_str!("schema/4.sql"),
     ],
     name: "session",
     if_foreign: "this database belongs to another program: choose another path for the session store",
@@ -42,18 +45,60 @@ impl Schema<'_> {
     /// `FAILED_PRECONDITION` if the file is another kind of database, or of a newer version.
     pub(crate) fn migrate(&self, connection: &mut Connection) -> Outcome<()> {
         if self.version_now(connection)? == self.migrations.len() {
-            return Ok(());
+            return self.check_tables(connection);
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have migrated meanwhile.
         let version = self.version(&transaction)?;
         for migration in &self.migrations[version..] {
-            transaction.execute_batch(migration)?;
+            transaction
+                .execute_batch(migration)
+                .map_err(|error| self.unexpected(error, version))?;
         }
         transaction.pragma_update(None, "application_id", self.application)?;
         transaction.pragma_update(None, "user_version", self.migrations.len())?;
+        self.check_tables(&transaction)?;
         transaction.commit()?;
         Ok(())
+    }
+
+    /// Checks that every table has the columns that this version gives it.
+    fn check_tables(&self, connection: &Connection) -> Outcome<()> {
+        let model = Connection::open_in_memory()?;
+        for migration in self.migrations {
+            model.execute_batch(migration)?;
+        }
+        let (expected, found) = (columns(&model)?, columns(connection)?);
+        match expected.difference(&found).next() {
+            None => Ok(()),
+            Some((table, column)) => Err(self.foreign(&format!(
+                "it has no column '{column}' in a table '{table}', as version {} has",
+                self.migrations.len()
+            ))),
+        }
+    }
+
+    /// Turns the failure of a migration into a sentence, if the tables are not those that it expects.
+    fn unexpected(&self, error: rusqlite::Error, version: usize) -> Fault {
+        let why = match &error {
+            rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+            rusqlite::Error::SqliteFailure(failure, _) if failure.code == ErrorCode::Unknown => {
+                error.to_string()
+            }
+            _ => return error.into(),
+        };
+        self.foreign(&format!(
+            "its tables are not those of version {version}, which it says it has ({why})"
+        ))
+    }
+
+    fn foreign(&self, why: &str) -> Fault {
+        let refusal = format!(
+            "this is not a {} database that this program knows: {why}; it was written by another program or by a version \
+             that was never released. Choose another path, or restore a backup",
+            self.name
+        );
+        Error::failed_precondition(refusal).into()
     }
 
     /// Returns the version in a transaction, so that a database under creation by another process is seen whole or not at all.
@@ -83,6 +128,16 @@ impl Schema<'_> {
     }
 }
 
+/// Returns the columns of all tables.
+fn columns(connection: &Connection) -> Outcome<BTreeSet<(String, String)>> {
+    let mut statement = connection.prepare(
+        "SELECT tables.name, columns.name FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns \
+         WHERE tables.type = 'table'",
+    )?;
+    let columns = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(columns.collect::<rusqlite::Result<_>>()?)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -91,7 +146,6 @@ mod tests {
 
     use super::*;
     use crate::connection::open;
-    use crate::fault::Fault;
 
     fn having<'a>(migrations: &'a [&'a str]) -> Schema<'a> {
         Schema {

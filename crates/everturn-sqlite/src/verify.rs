@@ -7,10 +7,12 @@ use everturn_core::Result;
 use rusqlite::Connection;
 
 use crate::SqliteStore;
+use crate::checksum::Checksum;
 use crate::fault::{Fault, Outcome};
 use crate::position::message_index;
 use crate::read::Reading;
-use crate::{blob, body};
+use crate::row::{COLUMNS, Stored};
+use crate::{blob, body, checksum};
 
 /// The greatest number of listed problems.
 const MAX_PROBLEMS: usize = 100;
@@ -29,6 +31,8 @@ pub struct Verification {
     pub blobs: u64,
     /// The number of journal records.
     pub records: u64,
+    /// The number of rows of earlier versions that have no checksum yet. They get one in the course of further saves.
+    pub unchecked: u64,
     /// The problems found, at most 100.
     pub problems: Vec<String>,
 }
@@ -122,16 +126,13 @@ impl SqliteStore {
                 documents(reading, &mut found)?;
                 blobs(reading, &mut found)?;
                 journals(reading, &mut found)?;
-                found.snapshots = count(reading.db, "SELECT count(*) FROM snapshot")?;
+                lineages(reading, &mut found)?;
+                snapshots(reading, &mut found)?;
             }
             Ok(found)
         })
         .await
     }
-}
-
-fn count(db: &Connection, sql: &str) -> Outcome<u64> {
-    Ok(db.query_row(sql, [], |row| row.get(0))?)
 }
 
 fn structure(db: &Connection, found: &mut Verification) -> Outcome<()> {
@@ -168,7 +169,7 @@ fn invariants(db: &Connection, found: &mut Verification) -> Outcome<()> {
 /// Reads every message, and checks that no lineage has gaps after its base.
 fn messages(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
     let mut statement = reading.db.prepare(
-        "SELECT message.key, message.cuts, message.body, lineage.base \
+        "SELECT message.key, message.cuts, message.body, lineage.base, message.checksum \
          FROM message LEFT JOIN lineage ON lineage.key = message.key >> 24 ORDER BY message.key",
     )?;
     let mut rows = statement.query([])?;
@@ -177,16 +178,18 @@ fn messages(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> 
         found.messages += 1;
         let key: i64 = row.get(0)?;
         let text = reading.decoder.text(row.get_ref(2)?).map(str::to_owned);
+        let cuts: i64 = row.get(1)?;
         let whole = match text {
-            Ok(text) if row.get::<_, i64>(1)? > 0 => reading.with_message_blobs(key, &text),
+            Ok(text) if cuts > 0 => reading.with_message_blobs(key, &text, cuts),
             text => text,
         };
-        check(
-            found,
-            "message",
-            key,
-            whole.and_then(|text| body::parse::<Message>(&text)),
-        )?;
+        let checksum: Option<i64> = row.get(4)?;
+        let right = whole.and_then(|text| {
+            checksum::check("its body", checksum, || Checksum::of_text(key, &text))?;
+            body::parse::<Message>(&text)
+        });
+        found.unchecked += u64::from(checksum.is_none());
+        check(found, "message", key, right)?;
         let follows = before == Some(key - 1) && message_index(key) > 0;
         match row.get::<_, Option<usize>>(3)? {
             None => found.problem(format!("message {key} belongs to no lineage")),
@@ -236,18 +239,44 @@ fn blobs(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
 }
 
 fn journals(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
-    let mut statement = reading.db.prepare("SELECT key, body FROM journal")?;
+    let mut statement = reading
+        .db
+        .prepare("SELECT key, body, sequence, checksum FROM journal")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         found.records += 1;
         let key: i64 = row.get(0)?;
         let text = reading.decoder.text(row.get_ref(1)?);
-        check(
-            found,
-            "journal record",
-            key,
-            text.and_then(body::parse::<serde_json::Value>),
-        )?;
+        let (sequence, checksum): (i64, Option<i64>) = (row.get(2)?, row.get(3)?);
+        let right = text.and_then(|text| {
+            checksum::check("its body", checksum, || Checksum::of_text(sequence, text))?;
+            body::parse::<serde_json::Value>(text)
+        });
+        check(found, "journal record", key, right)?;
+    }
+    Ok(())
+}
+
+fn lineages(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let mut statement = reading.db.prepare("SELECT key, checksum FROM lineage")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (key, stored): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+        let computed = reading.lineage_checksum(key)?;
+        found.unchecked += u64::from(stored.is_none());
+        check(found, "lineage", key, checksum::check("it", stored, || computed))?;
+    }
+    Ok(())
+}
+
+fn snapshots(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let sql = format!("SELECT {COLUMNS} FROM snapshot JOIN session ON session.key = snapshot.session");
+    let mut statement = reading.db.prepare(&sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        found.snapshots += 1;
+        found.unchecked += u64::from(row.get::<_, Option<i64>>(23)?.is_none());
+        check(found, "snapshot", row.get(0)?, Stored::from_row(row))?;
     }
     Ok(())
 }

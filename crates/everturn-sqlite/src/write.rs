@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use everturn_agent::store::{Detail, Mutation, Precondition, Scope, admit};
 use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
-use rusqlite::{OptionalExtension, Params, params};
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{OptionalExtension, Params, ToSql, params_from_iter};
 
 use crate::body::Encoder;
 use crate::cache::Document;
 use crate::fault::Outcome;
 use crate::position::Position;
 use crate::read::{Reading, Tip};
-use crate::row::{Details, Rest, StoredState, check_id, to_nanos, to_word};
+use crate::row::{Details, Rest, Stored, StoredState, check_id, to_nanos, to_word};
 use crate::watch::Key;
 
 /// A writing transaction.
@@ -23,12 +24,13 @@ pub(crate) struct Writing<'a> {
 }
 
 const INSERT: &str = "INSERT INTO snapshot (id, parent, created_at, updated_at, heartbeat_at, status, finish_reason, event, \
-    number, turn, orphaned, details, lineage, up_to, custom, artifacts, prompt_input, named, rest, scope, session) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+    number, turn, orphaned, details, lineage, up_to, custom, artifacts, prompt_input, named, rest, scope, session, checksum) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
 
 const UPDATE: &str = "UPDATE snapshot SET id = ?1, parent = ?2, created_at = ?3, updated_at = ?4, heartbeat_at = ?5, \
     status = ?6, finish_reason = ?7, event = ?8, number = ?9, turn = ?10, orphaned = ?11, details = ?12, lineage = ?13, \
-    up_to = ?14, custom = ?15, artifacts = ?16, prompt_input = ?17, named = ?18, rest = ?19 WHERE key = ?20 AND session = ?21";
+    up_to = ?14, custom = ?15, artifacts = ?16, prompt_input = ?17, named = ?18, rest = ?19, checksum = ?22 \
+    WHERE key = ?20 AND session = ?21";
 
 impl Writing<'_> {
     /// Reads a row, applies `mutation` and writes the result. Returns the written row, or `None` if the mutation wrote nothing.
@@ -47,6 +49,7 @@ impl Writing<'_> {
                 let before = Before {
                     key: stored.key,
                     session: stored.session,
+                    scope: stored.scope,
                     state: stored.state.clone(),
                 };
                 // Whole, because a mutation may look at the state.
@@ -88,9 +91,15 @@ impl Writing<'_> {
         match before {
             None => self.create(scope, session_id, row, state.as_ref(), precondition),
             Some(before) => {
-                let tip = self.reading.tip(before.session)?;
+                let tip = self.reading.known_tip(before.scope, before.session)?;
                 self.check_precondition(before.session, session_id, row, precondition)?;
-                self.execute(UPDATE, row, state.as_ref(), before.key, before.session)?;
+                self.execute(
+                    UPDATE,
+                    row,
+                    state.as_ref(),
+                    before.scope,
+                    (before.key, before.session),
+                )?;
                 self.move_tip(
                     before.session,
                     tip.as_ref(),
@@ -109,11 +118,15 @@ impl Writing<'_> {
         state: Option<&StoredState>,
         precondition: &Precondition,
     ) -> Outcome<()> {
-        let scope = self.scope(scope.as_str())?;
-        let session = self.session(scope, session_id.as_str())?;
-        let tip = self.reading.tip(session)?;
+        let (scope, _) = self.scope(scope.as_str())?;
+        let (session, is_new) = self.session(scope, session_id.as_str())?;
+        let tip = if is_new {
+            None
+        } else {
+            self.reading.known_tip(scope, session)?
+        };
         self.check_precondition(session, session_id, row, precondition)?;
-        self.execute(INSERT, row, state, scope, session)?;
+        self.execute(INSERT, row, state, scope, (scope, session))?;
         let own = (row.created_at, row.snapshot_id.clone());
         let is_ahead = !row.orphaned && tip.as_ref().is_none_or(|tip| *tip < own);
         let latest = if is_ahead { Some(&own) } else { tip.as_ref() };
@@ -178,45 +191,53 @@ impl Writing<'_> {
         })
     }
 
-    /// Executes a statement with the columns of a row; the meaning of the last two depends on the statement.
+    /// Executes a statement with the columns of a row; the meaning of the two keys in `place` depends on the statement.
     fn execute(
         &self,
         sql: &str,
         row: &Snapshot,
         state: Option<&StoredState>,
-        place: i64,
-        session: i64,
+        scope: i64,
+        place: (i64, i64),
     ) -> Outcome<()> {
+        let session = row.session_id.as_ref().expect("an admitted row has a session");
         let messages = state.and_then(|state| state.messages);
         let (named, rest) = Rest::of(row, state)?;
-        self.reading.db.prepare_cached(sql)?.execute(params![
-            row.snapshot_id.as_str(),
-            row.parent_id.as_ref().map(SnapshotId::as_str),
-            to_nanos(row.created_at)?,
-            row.updated_at.map(to_nanos).transpose()?,
-            row.heartbeat_at.map(to_nanos).transpose()?,
-            to_word(&row.status)?,
-            row.finish_reason.as_ref().map(to_word).transpose()?,
-            row.event.as_ref().map(to_word).transpose()?,
-            row.index.map(u64::cast_signed),
-            row.turn_index.map(u64::cast_signed),
-            row.orphaned,
-            Details::of(row)?,
-            messages.map(|messages| messages.lineage),
-            // Null without a state, zero for a state without messages.
-            state.map(|_| messages.map_or(0, |messages| messages.len)),
-            state.and_then(|state| state.custom),
-            state.and_then(|state| state.artifacts),
-            state.and_then(|state| state.prompt_input),
-            named,
-            rest,
-            place,
-            session,
-        ])?;
+        let columns: [&dyn ToSql; 19] = [
+            &row.snapshot_id.as_str(),
+            &row.parent_id.as_ref().map(SnapshotId::as_str),
+            &to_nanos(row.created_at)?,
+            &row.updated_at.map(to_nanos).transpose()?,
+            &row.heartbeat_at.map(to_nanos).transpose()?,
+            &to_word(&row.status)?,
+            &row.finish_reason.as_ref().map(to_word).transpose()?,
+            &row.event.as_ref().map(to_word).transpose()?,
+            &row.index.map(u64::cast_signed),
+            &row.turn_index.map(u64::cast_signed),
+            &row.orphaned,
+            &Details::of(row)?,
+            &messages.map(|messages| messages.lineage),
+            &state.map(|_| messages.map_or(0, |messages| messages.len)),
+            &state.and_then(|state| state.custom),
+            &state.and_then(|state| state.artifacts),
+            &state.and_then(|state| state.prompt_input),
+            &named,
+            &rest,
+        ];
+        let mut values = Vec::with_capacity(columns.len() + 3);
+        for column in columns {
+            values.push(column.to_sql()?);
+        }
+        let checksum = Stored::checksum_of(&values, session, scope)?;
+        values.extend([place.0, place.1, checksum].map(ToSqlOutput::from));
+        self.reading
+            .db
+            .prepare_cached(sql)?
+            .execute(params_from_iter(values))?;
         Ok(())
     }
 
-    fn scope(&self, name: &str) -> Outcome<i64> {
+    fn scope(&self, name: &str) -> Outcome<(i64, bool)> {
         self.key(
             "SELECT key FROM scope WHERE name = ?1",
             "INSERT INTO scope (name) VALUES (?1)",
@@ -224,7 +245,7 @@ impl Writing<'_> {
         )
     }
 
-    fn session(&self, scope: i64, name: &str) -> Outcome<i64> {
+    fn session(&self, scope: i64, name: &str) -> Outcome<(i64, bool)> {
         let select = "SELECT key FROM session WHERE scope = ?1 AND name = ?2";
         self.key(
             select,
@@ -233,14 +254,17 @@ impl Writing<'_> {
         )
     }
 
-    /// Returns the key of a named row, inserting the row if it does not exist.
-    fn key(&self, select: &str, insert: &str, params: impl Params + Copy) -> Outcome<i64> {
+    /// Returns the key of a named row, inserting the row if it does not exist, and whether it was inserted.
+    fn key(&self, select: &str, insert: &str, params: impl Params + Copy) -> Outcome<(i64, bool)> {
         let db = self.reading.db;
         let known = db
             .prepare_cached(select)?
             .query_row(params, |row| row.get(0))
             .optional()?;
-        known.map_or_else(|| Ok(db.prepare_cached(insert)?.insert(params)?), Ok)
+        match known {
+            Some(key) => Ok((key, false)),
+            None => Ok((db.prepare_cached(insert)?.insert(params)?, true)),
+        }
     }
 
     /// Updates the table of tips after the tip of a session may have changed.
@@ -270,5 +294,6 @@ impl Writing<'_> {
 struct Before {
     key: i64,
     session: i64,
+    scope: i64,
     state: Option<StoredState>,
 }

@@ -22,6 +22,7 @@ use crate::body::{Decoder, Encoder};
 use crate::cache::{Cache, Memory};
 use crate::connection::{deadline_after, open_writer};
 use crate::fault::{Fault, Outcome};
+use crate::file_identity::FileIdentity;
 use crate::maintain::empty_log;
 use crate::options::SqliteStoreOptions;
 use crate::read::Reading;
@@ -106,6 +107,7 @@ impl Writer {
         watchers: Arc<Watchers>,
     ) -> Result<Self> {
         let connection = open_writer(&options).map_err(|fault| fault.into_error(&options.path))?;
+        let file = FileIdentity::of(&options.path);
         let encoder = Encoder::new(options.blob_threshold, options.compress_over)?;
         let (jobs, queue) = channel();
         let (busy_timeout, closing) = (options.busy_timeout, Arc::<AtomicBool>::default());
@@ -118,6 +120,8 @@ impl Writer {
             watchers,
             closing: Arc::clone(&closing),
             alone: VecDeque::new(),
+            file,
+            upgrades: true,
             last_groups: [1; 2],
             last_sync: Duration::ZERO,
         };
@@ -222,6 +226,9 @@ struct Thread {
     closing: Arc<AtomicBool>,
     /// Jobs that arrived among saves and run after them.
     alone: VecDeque<(AloneWork, Instant)>,
+    file: FileIdentity,
+    /// Whether rows of an earlier version may be without a checksum.
+    upgrades: bool,
     /// The sizes of the last two transactions, and how long it took to make the last one durable.
     last_groups: [usize; 2],
     last_sync: Duration,
@@ -350,7 +357,7 @@ impl Thread {
             changed: Vec::new(),
         };
         while let Some(part) = parts.get_mut(outcomes.len()) {
-            let outcome = savepoint(&mut writing, part.work.as_mut());
+            let outcome = savepoint(&mut writing, |writing| part.work.run(writing));
             // Some failures, such as a full disk, make SQLite roll back the whole transaction.
             if db.is_autocommit() {
                 let fault = outcome.err();
@@ -373,9 +380,13 @@ impl Thread {
                 }
             }
         }
+        if self.upgrades {
+            self.upgrades = savepoint(&mut writing, Writing::upgrade).is_ok_and(|more| more);
+        }
         let start = Instant::now();
         transaction.commit()?;
         self.last_sync = start.elapsed();
+        self.file.check(&self.options.path)?;
         let Writing { reading, changed, .. } = writing;
         reading.cache.publish();
         Ok(changed)
@@ -383,11 +394,14 @@ impl Thread {
 }
 
 /// Runs one part in a savepoint, so that its failure undoes it alone.
-fn savepoint(writing: &mut Writing<'_>, work: &mut dyn Work) -> Outcome<()> {
+fn savepoint<'a, T>(
+    writing: &mut Writing<'a>,
+    work: impl FnOnce(&mut Writing<'a>) -> Outcome<T>,
+) -> Outcome<T> {
     let db = writing.reading.db;
     let known = writing.changed.len();
     db.prepare_cached("SAVEPOINT piece")?.execute([])?;
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work.run(writing)))
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(writing)))
         .unwrap_or_else(|payload| Err(panic_error("a change of a session row", payload.as_ref()).into()));
     if outcome.is_ok() {
         writing.reading.cache.keep();

@@ -19,7 +19,7 @@ const TURNS: usize = 8;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How much later than its deadline a turn may be answered by a machine that has other things to do.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(5);
 
 /// How fast the server must answer questions that need no lock.
 const PROMPT: Duration = Duration::from_millis(250);

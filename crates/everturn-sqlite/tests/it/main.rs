@@ -9,12 +9,14 @@ mod contract;
 mod crashes;
 mod damaged_rows;
 mod deleting_for_good;
+mod faults;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
 mod held_lock;
 mod journals;
 mod latest_of_a_session;
 mod listing;
+mod lost_rows;
 mod maintenance;
 mod opening;
 mod round_trip;

@@ -33,7 +33,12 @@ async fn a_database_of_the_first_version_is_brought_up_to_date_with_its_rows() {
     // What later versions added.
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection
-        .execute_batch("DROP TABLE journal; DROP INDEX snapshot_pending; PRAGMA user_version = 1")
+        .execute_batch(
+            "DROP TABLE journal; DROP INDEX snapshot_pending; DROP TABLE unchecked; \
+             ALTER TABLE message DROP COLUMN checksum; ALTER TABLE document DROP COLUMN checksum; \
+             ALTER TABLE lineage DROP COLUMN checksum; ALTER TABLE snapshot DROP COLUMN checksum; \
+             PRAGMA user_version = 1",
+        )
         .unwrap();
     drop(connection);
 
@@ -89,6 +94,30 @@ async fn a_database_of_another_program_is_refused_and_left_alone() {
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .unwrap();
     assert_eq!(tables, 1);
+}
+
+#[tokio::test]
+async fn a_database_whose_tables_are_not_those_of_its_version_is_refused_with_a_sentence() {
+    for (what, change) in [
+        ("an old form of a table", "ALTER TABLE snapshot DROP COLUMN named"),
+        ("a missing table", "DROP TABLE tip"),
+        ("a version that never was", "PRAGMA user_version = 0"),
+        ("an earlier version that never was", "PRAGMA user_version = 3"),
+    ] {
+        let fixture = Fixture::new().await;
+        fixture.store.close().await.unwrap();
+        let connection = rusqlite::Connection::open(fixture.path()).unwrap();
+        connection.execute_batch(change).unwrap();
+        drop(connection);
+
+        let error = SqliteStore::open(fixture.path()).await.unwrap_err();
+
+        assert_eq!(error.status(), Status::FailedPrecondition, "{what}: {error}");
+        assert!(
+            error.message().contains("not a session database"),
+            "{what}: {error}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,252 @@
+//! Whatever is changed or removed in a database behind the back of the store, no reader is given anything but what was
+//! written, or an error that says what is wrong.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use everturn_agent::store::{Deletion, Detail, Precondition, SessionStore};
+use everturn_agent::{Snapshot, SnapshotId};
+use everturn_ai::{Message, Part};
+use everturn_core::Status;
+use everturn_sqlite::SqliteStore;
+use serde_json::json;
+
+use crate::support::{Fixture, at, get, noise, open, path, put, row, scope, set};
+
+const SESSIONS: usize = 12;
+const TURNS: i64 = 5;
+
+/// Conversations with everything that is stored in a way of its own: long strings, compressed texts, patches, forks.
+fn rows() -> Vec<Snapshot> {
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut rows = Vec::new();
+    for session in 0..SESSIONS {
+        let name = format!("session-{session}");
+        let mut state = everturn_agent::SessionState::default();
+        for turn in 0..TURNS {
+            state
+                .messages
+                .push(Message::user(format!("turn {turn} of {name}")));
+            let answer = match turn {
+                0 => vec![Part::media(format!("data:,{}", noise(&mut random, 20_000)))],
+                1 => vec![Part::text("leeks and potatoes ".repeat(60))],
+                _ => vec![Part::data(json!({"turn": turn, "dish": "soup"}))],
+            };
+            state.messages.push(Message::model(answer));
+            state.custom = Some(Arc::new(json!({
+                "turn": turn, "long": "salt ".repeat(400), "list": [1, 2, {"deep": name}],
+            })));
+            let mut row = row(&format!("{name}-{turn}"), &name, turn);
+            row.parent_id = (turn > 0).then(|| SnapshotId::from(format!("{name}-{}", turn - 1)));
+            row.state = Some(state.clone());
+            rows.push(row);
+        }
+        let mut fork = rows[rows.len() - 3].clone();
+        fork.snapshot_id = format!("{name}-fork").into();
+        fork.created_at = at(2);
+        let state = fork.state.as_mut().unwrap();
+        state.messages.push(Message::user("another way"));
+        rows.push(fork);
+    }
+    rows
+}
+
+async fn filled() -> (Fixture, Vec<Snapshot>) {
+    let (fixture, rows) = (Fixture::new().await, rows());
+    for row in &rows {
+        put(&fixture.store, row.clone()).await.unwrap();
+    }
+    (fixture, rows)
+}
+
+fn change(path: &Path, sql: &str) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.pragma_update(None, "foreign_keys", false).unwrap();
+    connection.execute_batch(sql).unwrap();
+}
+
+#[tokio::test]
+async fn no_flipped_bit_gives_another_text_without_an_error() {
+    let (fixture, rows) = filled().await;
+    fixture.store.close().await.unwrap();
+    let whole = std::fs::read(fixture.path()).unwrap();
+    let mut random = fastrand::Rng::with_seed(23);
+    let mut noticed = 0;
+    for _ in 0..150 {
+        let folder = tempfile::tempdir().unwrap();
+        let (bit, mut flipped) = (random.usize(..whole.len() * 8), whole.clone());
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(path(folder.path()), flipped).unwrap();
+        let Ok(store) = SqliteStore::open(path(folder.path())).await else {
+            noticed += 1;
+            continue;
+        };
+
+        for row in &rows {
+            match store.get(&scope(), &row.snapshot_id, Detail::Whole).await {
+                Ok(Some(read)) => assert_eq!(read, *row, "bit {bit}"),
+                Ok(None) => {}
+                Err(_) => noticed += 1,
+            }
+        }
+        for session in 0..SESSIONS {
+            let session = format!("session-{session}");
+            let last = rows
+                .iter()
+                .find(|row| row.snapshot_id.as_str() == format!("{session}-{}", TURNS - 1));
+            match store.latest(&scope(), &session.into(), Detail::Whole).await {
+                Ok(Some(read)) => assert_eq!(Some(&read), last, "bit {bit}"),
+                Ok(None) => {}
+                Err(_) => noticed += 1,
+            }
+        }
+    }
+    assert!(noticed > 20, "only {noticed} of the reads noticed anything");
+}
+
+#[tokio::test]
+async fn every_reference_that_leads_nowhere_names_session_and_snapshot() {
+    let last = "session-3-4";
+    for damage in [
+        "DELETE FROM message_blob",
+        "DELETE FROM blob",
+        "UPDATE blob SET body = 'something else'",
+        "UPDATE message_blob SET offset = offset + 1",
+        "UPDATE message SET body = replace(body, 'turn', 'term') WHERE typeof(body) = 'text'",
+        "DELETE FROM message WHERE key & 16777215 = 4",
+        "UPDATE snapshot SET up_to = up_to - 1 WHERE up_to > 1",
+        "UPDATE snapshot SET custom = custom - 1 WHERE custom > 1",
+        "UPDATE snapshot SET status = 'failed'",
+        "UPDATE snapshot SET parent = 'other'",
+        "UPDATE lineage SET base = base + 1",
+        "DELETE FROM lineage",
+        "DELETE FROM document",
+        "UPDATE document SET body = '{\"turn\":9}' WHERE base IS NULL",
+    ] {
+        let (fixture, _) = filled().await;
+        fixture.store.close().await.unwrap();
+        change(&fixture.path(), damage);
+        let store = open(fixture.folder.path()).await;
+
+        let by_id = store.get(&scope(), &last.into(), Detail::Whole).await;
+        let latest = store.latest(&scope(), &"session-3".into(), Detail::Whole).await;
+
+        for read in [by_id, latest] {
+            let error = read.expect_err(damage);
+            assert_eq!(error.status(), Status::DataLoss, "{damage}: {error}");
+            let names =
+                error.message().contains("'session-3'") && error.message().contains(&format!("'{last}'"));
+            assert!(names, "{damage}: {error}");
+        }
+        assert!(!store.verify().await.unwrap().is_clean(), "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_tip_is_named_until_it_is_given_up() {
+    let (fixture, rows) = filled().await;
+    fixture.store.close().await.unwrap();
+    change(&fixture.path(), "DELETE FROM snapshot WHERE id = 'session-3-4'");
+    let store = open(fixture.folder.path()).await;
+
+    let latest = store.latest(&scope(), &"session-3".into(), Detail::Whole).await;
+    let next = row("session-3-5", "session-3", 9);
+    let tip = Precondition::Tip(Some("session-3-3".into()));
+    let saved = store
+        .save(&scope(), Some(&"session-3-5".into()), tip, set(next))
+        .await;
+
+    for error in [latest.unwrap_err(), saved.unwrap_err()] {
+        assert_eq!(error.status(), Status::DataLoss, "{error}");
+        assert!(error.message().contains("'session-3-4'"), "{error}");
+    }
+    let given_up = Deletion::Snapshots(vec!["session-3-4".into()]);
+    store.delete(&scope(), &given_up).await.unwrap();
+    let latest = store.latest(&scope(), &"session-3".into(), Detail::Whole).await;
+    let before = rows.iter().find(|row| row.snapshot_id.as_str() == "session-3-3");
+    assert_eq!(latest.unwrap().as_ref(), before);
+}
+
+#[tokio::test]
+async fn a_session_whose_rows_are_all_missing_is_not_taken_for_a_new_one() {
+    let (fixture, _) = filled().await;
+    fixture.store.close().await.unwrap();
+    change(
+        &fixture.path(),
+        "DELETE FROM snapshot WHERE session = (SELECT key FROM session WHERE name = 'session-3')",
+    );
+    let store = open(fixture.folder.path()).await;
+
+    let latest = store.latest(&scope(), &"session-3".into(), Detail::Whole).await;
+
+    assert_eq!(latest.unwrap_err().status(), Status::DataLoss);
+    let deletion = Deletion::Session("session-3".into());
+    store.delete(&scope(), &deletion).await.unwrap();
+    let latest = store.latest(&scope(), &"session-3".into(), Detail::Whole).await;
+    assert_eq!(latest.unwrap(), None);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_database_that_was_removed_or_replaced_acknowledges_nothing() {
+    for (what, files) in [
+        (
+            "removed",
+            &["sessions.db", "sessions.db-wal", "sessions.db-shm"][..],
+        ),
+        ("without its log", &["sessions.db-wal"][..]),
+        ("replaced", &["sessions.db"][..]),
+    ] {
+        let (fixture, _) = filled().await;
+        for file in files {
+            std::fs::remove_file(fixture.folder.path().join(file)).unwrap();
+        }
+        if what == "replaced" {
+            std::fs::write(fixture.path(), b"").unwrap();
+        }
+
+        for number in 0..3 {
+            let error = put(&fixture.store, row(&format!("late-{number}"), "s", 1)).await;
+            let error = error.expect_err(what);
+            assert_eq!(error.status(), Status::DataLoss, "{what}: {error}");
+            assert!(error.message().contains("removed or replaced"), "{error}");
+        }
+    }
+}
+
+/// What a database of the version before checksums lacks.
+const WITHOUT_CHECKSUMS: &str = "ALTER TABLE message DROP COLUMN checksum; ALTER TABLE document DROP COLUMN checksum; \
+    ALTER TABLE lineage DROP COLUMN checksum; ALTER TABLE snapshot DROP COLUMN checksum; \
+    ALTER TABLE journal DROP COLUMN checksum; DROP TABLE unchecked; PRAGMA user_version = 3";
+
+#[tokio::test]
+async fn rows_of_an_earlier_version_get_their_checksums_with_further_saves() {
+    let (fixture, rows) = filled().await;
+    fixture.store.close().await.unwrap();
+    change(&fixture.path(), WITHOUT_CHECKSUMS);
+    let store = open(fixture.folder.path()).await;
+    let before = store.verify().await.unwrap();
+    assert!(before.is_clean(), "{:?}", before.problems);
+    assert!(before.unchecked > 100, "{before:?}");
+
+    for number in 0..60 {
+        put(&store, row(&format!("new-{number}"), "new", number))
+            .await
+            .unwrap();
+    }
+
+    let after = store.verify().await.unwrap();
+    assert!(after.is_clean(), "{:?}", after.problems);
+    assert_eq!(after.unchecked, 0);
+    for row in &rows {
+        assert_eq!(get(&store, row.snapshot_id.as_str()).await.as_ref(), Some(row));
+    }
+    store.close().await.unwrap();
+    change(
+        &fixture.path(),
+        "UPDATE message SET body = replace(body, 'turn', 'term') WHERE typeof(body) = 'text'",
+    );
+    let store = open(fixture.folder.path()).await;
+    let read = store.get(&scope(), &"session-3-4".into(), Detail::Whole).await;
+    assert_eq!(read.unwrap_err().status(), Status::DataLoss);
+}
