@@ -25,7 +25,7 @@ struct Tables {
     plugins: HashMap<String, Arc<Installed>>,
     schemas: HashMap<String, Schema>,
     values: HashMap<String, Arc<dyn Any + Send + Sync>>,
-    /// Told of each action that is registered or removed, once anybody wants to know.
+    /// Sends when an action is registered or removed; empty until somebody subscribes.
     changes: OnceLock<watch::Sender<()>>,
 }
 
@@ -334,8 +334,8 @@ fn insert_new<V>(map: &HashMap<String, V>, key: &str, value: V, what: &str) -> R
 pub struct RegistryChanges(Vec<watch::Receiver<()>>);
 
 impl RegistryChanges {
-    /// Waits until actions were registered or removed since the last call. Several changes at once are one. Waits for ever
-    /// once the registry is dropped.
+    /// Waits until an action is registered or removed; returns at once if one was since the last call. Changes between two
+    /// calls count as one. Once the registry is dropped, the wait never ends.
     pub async fn changed(&mut self) {
         let waiting = self.0.iter_mut().map(|level| {
             Box::pin(async move {

@@ -53,7 +53,7 @@ async fn a_detach_that_meets_the_write_of_a_turn_makes_a_chain() {
         assert_eq!(
             (run.status, run.parent_id.as_ref()),
             (SnapshotStatus::Completed, Some(&turn.snapshot_id)),
-            "the run goes on from the turn"
+            "the run continues the turn's snapshot"
         );
         assert_eq!(texts(&turn.state.as_ref().unwrap().messages), ["one", "re: one"]);
         assert_eq!(

@@ -251,7 +251,7 @@ async fn changes_of_a_registry_and_its_parents_are_told() {
     registry.remove("/custom/b");
     changes.changed().await;
 
-    // Neither a look nor a removal of nothing is a change.
+    // Neither a lookup nor the removal of an action that does not exist is a change.
     registry.get("/custom/a");
     registry.remove("/custom/b");
     assert!(changes.changed().now_or_never().is_none());

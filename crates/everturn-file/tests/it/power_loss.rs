@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::platter::{Loss, Platter, Skipped};
 use crate::support::{ROWS, assert_looked_between, check, save_all};
 
-/// The first thing that goes wrong when the power of such a device goes, wherever that is.
+/// Cuts the power of such a device before each of its operations in turn; returns the first promise that breaks.
 async fn broken_by_power_loss(skipped: Skipped) -> Option<String> {
     for dies_before in 0.. {
         let platter = Arc::new(Platter::new(skipped, dies_before));

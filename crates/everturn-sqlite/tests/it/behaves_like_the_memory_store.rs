@@ -15,7 +15,7 @@ use crate::support::{at, path, row, scope, set};
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A turn that goes on from some row, in that row's session or another.
+    /// A turn that continues some row, in that row's session or another.
     Turn {
         from: usize,
         session: usize,
@@ -51,7 +51,7 @@ enum Change {
     Everything,
 }
 
-/// Where the state that a turn goes on from came from.
+/// Where a turn gets the state that it continues.
 #[derive(Debug, Clone, Copy)]
 enum Via {
     Store,

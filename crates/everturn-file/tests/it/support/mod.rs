@@ -16,7 +16,7 @@ use jiff::Timestamp;
 /// How many rows are saved while the device works.
 pub(crate) const ROWS: i64 = 3;
 
-/// The row of that number: each goes on from the one before, with one more message.
+/// Returns the row of that number, which follows the one before it and has one more message.
 pub(crate) fn row(number: i64) -> Snapshot {
     let id = SnapshotId::from(format!("row-{number}"));
     let mut row = Snapshot::new(id, SessionId::from("s"), Timestamp::from_second(number).unwrap());
