@@ -13,7 +13,7 @@ const ROWS: i64 = 32;
 impl Writing<'_> {
     /// Adds checksums to a few rows that have none. Returns whether there may be more.
     ///
-    /// A row that cannot be read is left as it is: whoever reads it is told.
+    /// A row that cannot be read is left as it is; reading it reports the damage.
     pub(crate) fn upgrade(&mut self) -> Outcome<bool> {
         let db = self.reading.db;
         let next = db

@@ -413,7 +413,7 @@ async fn a_new_session_with_an_id_that_some_store_cannot_keep_is_refused_before_
 }
 
 #[tokio::test]
-async fn a_session_that_an_earlier_version_let_begin_goes_on_whatever_its_id() {
+async fn a_session_of_an_earlier_version_continues_whatever_its_id() {
     let store = MemoryStore::new();
     put(&store, "old", "kitchen/7", SnapshotStatus::Completed, 1).await;
     let agent = replying("stored").store(store).define().unwrap();

@@ -23,7 +23,8 @@ impl<T> Log<T> {
 
     /// Returns how many bytes a log of that length takes beside its inline items, about.
     pub(super) fn held_by_rest(len: usize) -> usize {
-        // The list outside is a table of 60 blocks, of which the first has 32 places and each other twice as many.
+        // The list of the other items is a table of 60 blocks; the first has 32 places, and each further one twice as many
+        // as the one before.
         const TABLE: usize = 60 * size_of::<usize>();
         const FIRST: usize = 32;
         if len <= INLINE {

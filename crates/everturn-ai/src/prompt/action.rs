@@ -57,7 +57,7 @@ fn register_action<O: Payload>(
     settings: &Settings,
 ) -> Result<()> {
     let metadata = JsonObject::from_iter([
-        // Of both actions: developer tools know a prompt by this.
+        // Also on the executable action, which has another type: developer tools recognise a prompt by this field.
         ("type".to_owned(), Value::from(ActionType::PROMPT.as_str())),
         ("prompt".to_owned(), describe(name, settings)),
     ]);
