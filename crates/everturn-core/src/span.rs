@@ -211,6 +211,7 @@ fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: Span) -> (Conte
             }
         }
     }
+    // Before the observer, which may pass on ids that listeners must know by then.
     recorder.begin();
     if parent.is_none()
         && let Some(observer) = context.extension::<SpanObserver>()
@@ -269,6 +270,7 @@ fn redacted(context: &Context) -> String {
 }
 
 fn record_failure(recorder: &SpanRecorder, error: Error) -> Error {
+    // An error passes through every span around its origin; only the first one is the source.
     if !error.is_traced() {
         recorder.flag("genkit:isFailureSource");
     }
@@ -387,10 +389,12 @@ impl SpanRecorder {
 
 /// Returns the JSON text with API keys, which a call's settings may hold, replaced by [`REDACTED`].
 fn without_keys(text: String) -> String {
+    // Few texts hold a key, and parsing all of them is slow.
     if !text.contains("\"apiKey\"") {
         return text;
     }
     serde_json::from_str(&text).map_or_else(
+        // What cannot be parsed cannot be searched for keys, so none of it is recorded.
         |_| REDACTED.to_owned(),
         |mut value| {
             hide_keys(&mut value);

@@ -86,6 +86,7 @@ impl Reading<'_> {
             let own = (stored.snapshot.created_at, stored.snapshot.snapshot_id.clone());
             self.check_tip(stored.scope, stored.session, Some(&own))?;
         } else {
+            // Without this a session that has lost all its rows would look like one that never existed.
             let known = self
                 .db
                 .prepare_cached(SESSION_KEY)?
@@ -143,6 +144,7 @@ impl Reading<'_> {
             Precondition::None => Ok(None),
             Precondition::Tip(_) => Ok(self.tip(session)?.map(|(_, id)| id)),
             Precondition::Unfollowed { snapshot: None, .. } => {
+                // A turn that begins the session competes with whatever is in it.
                 self.successor(KEPT_ROWS, [session], precondition, written)
             }
             Precondition::Unfollowed {
@@ -158,6 +160,7 @@ impl Reading<'_> {
                 };
                 let place = (session, id.as_str(), created_at);
                 let successor = self.successor(CHILDREN_AFTER, place, precondition, written)?;
+                // The row itself is what the precondition asks for; `None` would say that it is gone.
                 Ok(successor.or_else(|| Some(id.clone())))
             }
         }

@@ -140,6 +140,7 @@ impl Stored {
         for column in CHECKED {
             checksum = checksum.with(row.get_ref(column)?);
         }
+        // The tenant's key too: a row that has moved to another tenant is damage.
         Ok(checksum.with(row.get_ref(22)?).finish())
     }
 
@@ -185,6 +186,7 @@ impl Stored {
                 .as_deref()
                 .map(from_word)
                 .transpose()?,
+            // SQLite has no unsigned integers, so the bits are stored as they are.
             index: row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned),
             turn_index: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
             orphaned: row.get(12)?,
@@ -209,6 +211,7 @@ impl Stored {
 
 impl StoredState {
     fn from_row(row: &Row<'_>, snapshot: &Snapshot) -> Outcome<Option<Self>> {
+        // A state without messages has the length 0; a row without a state has none.
         let Some(len) = row.get::<_, Option<usize>>(15)? else {
             return Ok(None);
         };

@@ -93,6 +93,7 @@ impl SqliteStore {
     pub(crate) fn start(options: SqliteStoreOptions) -> Result<Self> {
         let memory = Arc::new(Mutex::new(Memory::new(options.cache_bytes)));
         let watchers = Arc::new(Watchers::new(options.clone()));
+        // First, because it creates or migrates the schema that the readers expect.
         let writer = Writer::start(options.clone(), Arc::clone(&memory), Arc::clone(&watchers))?;
         let (path, patience) = (options.path.clone(), options.busy_timeout);
         let readers = Pool::open(options.readers, move || Reader::open(&path, patience))

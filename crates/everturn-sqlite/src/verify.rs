@@ -120,6 +120,7 @@ impl SqliteStore {
         self.read(|reading| {
             let mut found = Verification::default();
             structure(reading.db, &mut found)?;
+            // On broken structures the queries fail or mislead, and would bury the cause.
             if found.is_clean() {
                 invariants(reading.db, &mut found)?;
                 messages(reading, &mut found)?;
@@ -190,6 +191,7 @@ fn messages(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> 
         });
         found.unchecked += u64::from(checksum.is_none());
         check(found, "message", key, right)?;
+        // Keys sort by lineage, then by index. The key before index 0 would be another lineage's.
         let follows = before == Some(key - 1) && message_index(key) > 0;
         match row.get::<_, Option<usize>>(3)? {
             None => found.problem(format!("message {key} belongs to no lineage")),

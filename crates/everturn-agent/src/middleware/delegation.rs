@@ -230,6 +230,7 @@ pub(super) struct Made {
 #[async_trait]
 impl Middleware for Delegating {
     async fn generate(&self, mut round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
+        // A tool is not given the conversation, so it is kept here for the tools of this round.
         *lock(&self.0.conversation) = round.request.messages.clone();
         let instructions = self.0.instructions().await?;
         place_system_part(&mut round.request.messages, MARKER, instructions);
@@ -274,6 +275,7 @@ impl Shared {
     }
 
     async fn delegate(&self, agent: &SubAgent, task: String, cx: ToolContext) -> Outcome {
+        // Counted before the check: the tools of a round run at the same time, and together must keep the limit.
         let number = self.delegations.fetch_add(1, Ordering::Relaxed) + 1;
         if self.config.max_delegations.is_some_and(|limit| number > limit) {
             return Outcome::said("No more tasks can be handed on now: finish with what there is.");
