@@ -36,3 +36,8 @@ pub mod worker;
 pub use self::agents::{harness, watched_harness};
 pub use self::harness::Harness;
 pub use self::programmable_model::ProgrammableModel;
+
+// In the documentation only, where every path of the page is a link that has to lead somewhere.
+#[cfg(doc)]
+#[doc = include_str!("../../../docs/design-map.md")]
+pub mod design_map {}

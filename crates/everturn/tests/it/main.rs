@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod building;
+mod design_map;
 mod errors;
 mod front_page;
 mod module_graph;
