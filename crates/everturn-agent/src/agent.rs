@@ -2,6 +2,7 @@
 
 mod abort;
 mod actions;
+mod archive_actions;
 mod builder;
 mod reading;
 mod transport;
@@ -10,7 +11,7 @@ mod watching;
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_core::{Context, Registry, Result};
+use everturn_core::{Context, DynAction, Registry, Result};
 use serde_json::Value;
 
 pub use self::actions::{AbortAction, AgentAction, SessionAction, SnapshotAction, SnapshotsAction};
@@ -50,6 +51,7 @@ pub struct Agent<S = Value> {
     session: Option<SessionAction>,
     abort: Option<AbortAction>,
     watch: Option<WatchAction>,
+    archive: Vec<Arc<dyn DynAction>>,
 }
 
 impl<S: CustomState> Agent<S> {
@@ -62,6 +64,7 @@ impl<S: CustomState> Agent<S> {
             session: actions::session_action(&definition),
             abort: actions::abort_action(&definition),
             watch: watching::watch_action(&definition),
+            archive: archive_actions::archive_actions(&definition),
             definition,
         }
     }
@@ -75,18 +78,19 @@ impl<S: CustomState> Agent<S> {
         if let Some(snapshot) = &self.snapshot {
             let snapshot = Arc::new(snapshot.clone());
             registry.register(snapshot.clone())?;
-            registry.register_under(
-                &earlier_key("snapshot-store", self.name(), "getSnapshot"),
-                snapshot,
-            )?;
+            for store in EARLIER_STORES {
+                registry.register_under(&earlier_key(store, self.name(), "getSnapshot"), snapshot.clone())?;
+            }
         }
         if let Some(snapshots) = &self.snapshots {
             let snapshots = Arc::new(snapshots.clone());
             registry.register(snapshots.clone())?;
-            registry.register_under(
-                &earlier_key("snapshot-store", self.name(), "listSnapshots"),
-                snapshots,
-            )?;
+            for store in EARLIER_STORES {
+                registry.register_under(
+                    &earlier_key(store, self.name(), "listSnapshots"),
+                    snapshots.clone(),
+                )?;
+            }
         }
         if let Some(session) = &self.session {
             let session = Arc::new(session.clone());
@@ -100,6 +104,9 @@ impl<S: CustomState> Agent<S> {
             registry.register(Arc::new(watch.clone()))?;
         }
         // Last, so that an agent whose name is taken is not recovered under it.
+        for action in &self.archive {
+            registry.register(Arc::clone(action))?;
+        }
         recovery::register(registry, &self.definition);
         Ok(())
     }
@@ -275,6 +282,9 @@ impl<S: CustomState> Agent<S> {
     }
 }
 
+/// The names under which earlier designs of the protocol had the actions of an agent's store.
+const EARLIER_STORES: [&str; 2] = ["snapshot-store", "session-store"];
+
 /// Returns the key that a companion action had in an earlier design of the protocol.
 fn earlier_key(store: &str, agent: &str, operation: &str) -> String {
     format!("/{store}/{agent}/{operation}")
@@ -290,6 +300,7 @@ impl<S> Clone for Agent<S> {
             session: self.session.clone(),
             abort: self.abort.clone(),
             watch: self.watch.clone(),
+            archive: self.archive.clone(),
         }
     }
 }

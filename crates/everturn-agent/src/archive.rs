@@ -66,14 +66,18 @@ mod tree;
 
 use std::fmt;
 
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Result, Schema};
 
 pub use self::annotation::{MAX_LABEL, MAX_NOTE};
 pub use self::copying::FORKED_FROM;
 pub use self::difference::{ArtifactChange, Difference};
 pub use self::import::{Import, Imported};
 pub use self::record::{EXPORT_VERSION, MAX_LINE};
-pub use self::request::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
+pub use self::request::{
+    CopyRequest, DeleteRequest, Deleted, DiffRequest, Exported, ForkRequest, GetSessionRequest, ImportInit,
+    LabelRequest, ListSessionsRequest, ListSnapshotsRequest, SessionList, SessionView, SnapshotList,
+    TreePage, TreeRequest,
+};
 pub use self::retention::{Retention, RetentionReport, TrimmedSession};
 pub use self::tree::{SnapshotNode, SnapshotTree};
 use crate::reading::{Showing, not_found};
@@ -88,6 +92,7 @@ pub struct Archive {
     tenant: TenantStore,
     clock: Clock,
     showing: Option<Showing>,
+    custom_schema: Option<Schema>,
 }
 
 impl Archive {
@@ -97,6 +102,7 @@ impl Archive {
             tenant: TenantStore::new(store.into_store(), scope),
             clock: Clock::system(),
             showing: None,
+            custom_schema: None,
         }
     }
 
@@ -106,6 +112,15 @@ impl Archive {
             tenant,
             clock,
             showing: Some(showing),
+            custom_schema: None,
+        }
+    }
+
+    /// Refuses custom states that do not match a schema.
+    pub(crate) fn with_custom_schema(self, custom_schema: Option<Schema>) -> Self {
+        Self {
+            custom_schema,
+            ..self
         }
     }
 

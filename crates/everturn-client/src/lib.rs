@@ -81,7 +81,7 @@ pub use reqwest::header::HeaderMap;
 
 pub use self::client::{Client, ClientBuilder};
 pub use self::event_stream::STREAM_BROKEN;
-pub use self::remote_agent::RemoteAgent;
+pub use self::remote_agent::{RemoteAgent, RemoteArchive};
 pub use self::remote_flow::{FlowStream, RemoteFlow};
 pub use self::retries::Retries;
 #[cfg(feature = "websocket")]

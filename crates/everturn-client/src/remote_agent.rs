@@ -1,5 +1,6 @@
 //! A remote agent.
 
+mod archive;
 mod history;
 mod watching;
 
@@ -19,6 +20,7 @@ use reqwest::Url;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use self::archive::RemoteArchive;
 use crate::Client;
 use crate::event_stream::EventStream;
 use crate::request::{Repeat, Request, decoded};

@@ -47,6 +47,15 @@ action_types! {
     AGENT_SNAPSHOT = "agent-snapshot", "Reads an agent's snapshot.";
     AGENT_SNAPSHOTS = "agent-snapshots", "Lists the snapshots of an agent's session.";
     AGENT_SESSION = "agent-session", "Reads the current state of an agent's session.";
+    AGENT_SESSIONS = "agent-sessions", "Lists an agent's sessions.";
+    AGENT_TREE = "agent-tree", "Shows the snapshots of an agent's session as a tree.";
+    AGENT_DIFF = "agent-diff", "Compares two snapshots of an agent.";
+    AGENT_LABEL = "agent-label", "Writes labels and notes on an agent's snapshots.";
+    AGENT_FORK = "agent-fork", "Begins a session at an agent's snapshot.";
+    AGENT_COPY = "agent-copy", "Copies an agent's session.";
+    AGENT_EXPORT = "agent-export", "Exports an agent's session.";
+    AGENT_IMPORT = "agent-import", "Imports a session of an agent.";
+    AGENT_DELETE = "agent-delete", "Deletes an agent's sessions and snapshots.";
     AGENT_ABORT = "agent-abort", "Aborts an agent's background run.";
     AGENT_WATCH = "agent-watch", "Streams the chunks of an agent's background run.";
 }

@@ -79,7 +79,7 @@ async fn collect(mut body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
     Ok(collected.freeze())
 }
 
-async fn discard(mut body: Body) {
+pub(crate) async fn discard(mut body: Body) {
     let discarding = async {
         let mut seen = 0;
         while let Some(Ok(frame)) = body.frame().await {

@@ -58,7 +58,7 @@ impl From<Error> for Refusal {
 }
 
 /// Returns the HTTP code of a status, by the protocol's table, which includes the unofficial 499.
-fn http_status(error: &RuntimeError) -> StatusCode {
+pub(crate) fn http_status(error: &RuntimeError) -> StatusCode {
     let status = error.status.unwrap_or(Status::Unknown);
     StatusCode::from_u16(status.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

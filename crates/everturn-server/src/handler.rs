@@ -1,5 +1,6 @@
 //! Handling a request: reading, checking, identifying the caller, calling the action, answering.
 
+mod lines;
 mod logged_stream;
 
 use std::convert::Infallible;
@@ -18,7 +19,9 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+pub(crate) use self::lines::JSON_LINES;
 pub(crate) use self::logged_stream::stop;
+use crate::archive_access::ArchiveAccess;
 use crate::call::Call;
 use crate::context_provider::{CallRequest, ContextProvider, Provided};
 use crate::durable::{Durable, STREAM_ID};
@@ -44,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) open_operations: bool,
     pub(crate) handle: ServerHandle,
     pub(crate) durable: Option<Durable>,
+    pub(crate) archive: ArchiveAccess,
 }
 
 impl Shared {
@@ -120,8 +124,11 @@ pub(crate) async fn handle(State(mounted): State<Arc<Mounted>>, request: Request
 }
 
 impl Mounted {
-    async fn answer(&self, request: Request, meter: CallMeter) -> Result<Response<Body>, Refusal> {
+    async fn answer(self: &Arc<Self>, request: Request, meter: CallMeter) -> Result<Response<Body>, Refusal> {
         let (head, body) = request.into_parts();
+        if self.takes_lines() && lines::are_sent(&head.headers) {
+            return self.answer_lines(&head, body, meter).await;
+        }
         let streams = streaming::is_wanted(&head.uri, &head.headers)?;
         let form = AnswerForm::of(&head.headers, &self.action.descriptor().action_type)?;
         let envelope = self.read(&head, body).await?;
@@ -132,11 +139,15 @@ impl Mounted {
         };
         let principal = caller.principal.clone();
         let (context, trace) = Trace::follow(self.context(caller));
+        self.check_access(&context)?;
         let call = Call {
             action: Arc::clone(&self.action),
             envelope,
             context,
         };
+        if self.gives_lines() && lines::are_wanted(&head.headers) {
+            return Ok(lines::respond(call.start(self.shared.exposure), counted).await);
+        }
         if streams {
             return match self.shared.durable.as_ref().filter(|_| self.is_kept()) {
                 Some(durable) => {
@@ -167,6 +178,34 @@ impl Mounted {
         Ok(response)
     }
 
+    /// Answers a request whose body is a file of JSON lines.
+    async fn answer_lines(
+        self: &Arc<Self>,
+        head: &Parts,
+        body: Body,
+        meter: CallMeter,
+    ) -> Result<Response<Body>, Refusal> {
+        let caller = self.identify(head, &Envelope::default()).await?;
+        let _counted = Held {
+            meter,
+            permit: self.shared.admit(&caller)?,
+        };
+        let (context, trace) = Trace::follow(self.context(caller));
+        self.check_access(&context)?;
+        let result = self.take_lines(&head.uri, &context, body).await?;
+        let mut response = json_response(StatusCode::OK, &Answer { result });
+        trace.name_in(response.headers_mut());
+        Ok(response)
+    }
+
+    /// Fails with `PERMISSION_DENIED` if the action is for operators and the caller is none.
+    fn check_access(&self, context: &Context) -> Result<(), Refusal> {
+        match self.route.kind {
+            RouteKind::Archive => Ok(self.shared.archive.check(context)?),
+            _ => Ok(()),
+        }
+    }
+
     async fn read(&self, head: &Parts, body: Body) -> Result<Envelope, Refusal> {
         let Shared { limits, handle, .. } = &*self.shared;
         let bytes = body::read(&head.headers, body, limits, handle).await?;
@@ -193,7 +232,7 @@ impl Mounted {
     /// Returns whether streams of this route are logged, so that callers can reattach. Companion actions show stored
     /// data, and calling them again repeats no work.
     pub(crate) fn is_kept(&self) -> bool {
-        self.route.kind != RouteKind::Companion
+        !matches!(self.route.kind, RouteKind::Companion | RouteKind::Archive)
     }
 
     /// Returns whether the action is an agent with background runs, or shows those of one.

@@ -7,12 +7,21 @@ use everturn_core::{ActionType, Registry};
 use crate::Route;
 
 /// The companion actions of an agent and their path segments. All clients assume the first two.
-const COMPANIONS: [(&str, &str); 5] = [
+const COMPANIONS: [(&str, &str); 14] = [
     ("agent-snapshot", "getSnapshot"),
     ("agent-abort", "abort"),
     ("agent-snapshots", "listSnapshots"),
     ("agent-session", "getSession"),
     ("agent-watch", "watch"),
+    ("agent-sessions", "listSessions"),
+    ("agent-tree", "tree"),
+    ("agent-diff", "diff"),
+    ("agent-label", "label"),
+    ("agent-fork", "fork"),
+    ("agent-copy", "copy"),
+    ("agent-export", "export"),
+    ("agent-import", "import"),
+    ("agent-delete", "delete"),
 ];
 
 /// The paths of agents and flows.

@@ -1,6 +1,7 @@
 #![doc = include_str!("docs/overview.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod archive_access;
 mod body;
 mod call;
 mod context_provider;
@@ -32,6 +33,7 @@ mod timed_io;
 mod trace;
 mod websocket;
 
+pub use self::archive_access::ArchiveAccess;
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens};

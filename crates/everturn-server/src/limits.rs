@@ -7,6 +7,7 @@ use std::time::Duration;
 #[must_use]
 pub struct Limits {
     pub(crate) body_bytes: usize,
+    pub(crate) lines_bytes: u64,
     pub(crate) body_time: Duration,
     pub(crate) header_time: Duration,
     pub(crate) write_time: Duration,
@@ -18,6 +19,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 4 * 1024 * 1024,
+            lines_bytes: 1024 * 1024 * 1024,
             body_time: Duration::from_secs(30),
             header_time: Duration::from_secs(30),
             write_time: Duration::from_secs(30),
@@ -33,6 +35,13 @@ impl Limits {
     /// The limit on the nesting of its JSON is fixed: [`everturn_core::MAX_DEPTH`].
     pub fn body_bytes(mut self, bytes: usize) -> Self {
         self.body_bytes = bytes;
+        self
+    }
+
+    /// Sets how large a body of JSON lines may be, such as an import; 1 GiB by default. Each line may be as large as another
+    /// body. A larger body is answered with `413`.
+    pub fn lines_bytes(mut self, bytes: u64) -> Self {
+        self.lines_bytes = bytes;
         self
     }
 

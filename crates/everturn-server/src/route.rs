@@ -34,6 +34,9 @@ pub enum RouteKind {
     Agent,
     /// An agent's companion, such as the one that reads snapshots.
     Companion,
+    /// An agent's companion that changes or exports sessions. It is mounted if the server allows somebody to call it; see
+    /// [`Server::archive`](crate::Server::archive).
+    Archive,
     /// A flow.
     Flow,
     /// A WebSocket for whole conversations with an agent; see [`WebSockets`](crate::WebSockets).
@@ -77,6 +80,16 @@ impl Route {
     }
 }
 
+/// The types of the actions that change or export sessions.
+const ARCHIVE: [&str; 6] = [
+    "agent-label",
+    "agent-fork",
+    "agent-copy",
+    "agent-export",
+    "agent-import",
+    "agent-delete",
+];
+
 impl RouteKind {
     /// Returns the kind of an action, by its key.
     fn of(key: &str) -> Self {
@@ -85,6 +98,8 @@ impl RouteKind {
             Self::Agent
         } else if action_type == ActionType::FLOW.as_str() {
             Self::Flow
+        } else if ARCHIVE.contains(&action_type) {
+            Self::Archive
         } else if action_type.starts_with("agent-") {
             Self::Companion
         } else {
@@ -97,6 +112,7 @@ impl RouteKind {
         match self {
             Self::Agent => "agent",
             Self::Companion => "companion",
+            Self::Archive => "archive",
             Self::Flow => "flow",
             Self::Conversation => "conversation",
             Self::Stop => "stop",

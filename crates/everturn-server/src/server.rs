@@ -13,6 +13,7 @@ use everturn_core::{ActionType, Error, Exposure, ParsedKey, Registry, Result};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tower_http::cors::CorsLayer;
 
+use crate::archive_access::ArchiveAccess;
 use crate::context_provider::ContextProvider;
 use crate::door::{Door, Opened, enter};
 use crate::durable::Durable;
@@ -63,6 +64,7 @@ pub struct Server {
     streams: Option<Arc<dyn StreamLog>>,
     websockets: WebSockets,
     doors: Vec<(String, Arc<dyn Door>)>,
+    archive: ArchiveAccess,
 }
 
 impl Server {
@@ -86,6 +88,7 @@ impl Server {
             streams: None,
             websockets: WebSockets::default(),
             doors: Vec::new(),
+            archive: ArchiveAccess::nobody(),
         }
     }
 
@@ -125,6 +128,12 @@ impl Server {
     /// Sets how a WebSocket is served, on which a client holds conversations with an agent.
     pub fn websockets(mut self, settings: WebSockets) -> Self {
         self.websockets = settings;
+        self
+    }
+
+    /// Sets who may label, fork, copy, export, import and delete sessions; nobody by default.
+    pub fn archive(mut self, access: ArchiveAccess) -> Self {
+        self.archive = access;
         self
     }
 
@@ -215,6 +224,7 @@ impl Server {
             open_operations: self.open_operations || self.providers.is_empty(),
             handle: self.handle.clone(),
             durable: self.durable(),
+            archive: self.archive.clone(),
         });
         // Collected by path first, because axum panics on a second route for one path and method.
         let mut paths: BTreeMap<String, Methods> = BTreeMap::new();
@@ -298,6 +308,9 @@ impl Server {
     /// Returns the routes to mount: the given ones and, with a stream log, one per streaming route that stops its calls.
     pub fn mounted_routes(&self) -> Vec<Route> {
         let mut routes = self.routes.clone();
+        if !self.archive.is_offered() {
+            routes.retain(|route| route.kind != RouteKind::Archive);
+        }
         if self.streams.is_some() {
             let is_streamed = |route: &&Route| matches!(route.kind, RouteKind::Agent | RouteKind::Flow);
             let streamed = self.routes.iter().filter(is_streamed);

@@ -22,7 +22,7 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 
 /// One agent with all companions, flows, and what every server has: the other agents' routes are described alike, and some
 /// of them fail, wait or go on for as long as they are told to.
-const PATHS: &str = "^/(promptAgentWithStore(/(getSnapshot|abort|listSnapshots|getSession|watch))?|flows/echo|flows/denied|healthz|readyz|metrics)$";
+const PATHS: &str = "^/(promptAgentWithStore(/(getSnapshot|abort|listSnapshots|getSession|watch|listSessions|tree|diff))?|flows/echo|flows/denied|healthz|readyz|metrics)$";
 
 /// How many requests are made up for each operation, beside those that follow from the document alone.
 const EXAMPLES: &str = "15";

@@ -1,6 +1,5 @@
 //! An agent as actions: the run and its companions.
 
-use std::any::TypeId;
 use std::sync::Arc;
 
 use everturn_core::{Action, ActionType, BidiAction, Schema};
@@ -31,14 +30,13 @@ pub type SessionAction = Action<GetSessionRequest, SessionView>;
 pub type AbortAction = Action<AbortRequest, AbortResponse>;
 
 pub(super) fn metadata<S: CustomState>(definition: &Definition<S>) -> AgentMetadata {
-    let untyped = TypeId::of::<S>() == TypeId::of::<Value>();
     AgentMetadata {
         state_management: match definition.store {
             Some(_) => StateManagement::Server,
             None => StateManagement::Client,
         },
         abortable: definition.store.as_ref().is_some_and(|store| store.can_watch()),
-        state_schema: (!untyped).then(|| Schema::of::<S>().as_json().clone()),
+        state_schema: Definition::<S>::custom_schema().map(|schema| schema.as_json().clone()),
     }
 }
 

@@ -1,13 +1,16 @@
 //! Reading an agent's snapshots as its clients see them.
 
-use everturn_core::{Context, Error, Result};
+use std::any::TypeId;
+
+use everturn_core::{Context, Error, Result, Schema};
+use serde_json::Value;
 
 use crate::archive::Archive;
 use crate::invocation::Definition;
 use crate::reading::{Liveness, STORE_NOT_CONFIGURED, Showing, check_owner, not_found, nothing_in};
 use crate::store::Detail;
 use crate::stored_session::TenantStore;
-use crate::{GetSnapshotRequest, SessionId, Snapshot, SnapshotId};
+use crate::{CustomState, GetSnapshotRequest, SessionId, Snapshot, SnapshotId};
 
 impl<S> Definition<S> {
     /// Returns the agent's store as the tenant of a context sees it.
@@ -67,7 +70,9 @@ impl<S> Definition<S> {
     pub(crate) fn liveness(&self) -> Liveness {
         Liveness::new(self.clock.clone(), self.heartbeat.expiry)
     }
+}
 
+impl<S: CustomState> Definition<S> {
     /// Returns the archive of a context's tenant.
     ///
     /// # Errors
@@ -77,6 +82,13 @@ impl<S> Definition<S> {
             self.tenant_store(context)?,
             self.clock.clone(),
             self.showing(context),
-        ))
+        )
+        .with_custom_schema(Self::custom_schema()))
+    }
+
+    /// Returns the schema of the custom state; `None` if it may be anything.
+    pub(crate) fn custom_schema() -> Option<Schema> {
+        let untyped = TypeId::of::<S>() == TypeId::of::<Value>();
+        (!untyped).then(Schema::of::<S>)
     }
 }

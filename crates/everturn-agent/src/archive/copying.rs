@@ -1,7 +1,9 @@
 //! Forking and copying sessions within a store.
 
+use std::sync::Arc;
+
 use everturn_core::{Error, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
@@ -23,9 +25,52 @@ impl Archive {
     /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, `ALREADY_EXISTS` if the
     /// session has snapshots, `INVALID_ARGUMENT` for an empty id.
     pub async fn fork(&self, id: impl Into<SnapshotId>, session: impl Into<SessionId>) -> Result<Snapshot> {
-        let session = named_session(session)?;
-        let id = named_snapshot(id)?;
-        let origin = resumable(self.stored(&id, Detail::Whole).await?)?;
+        self.fork_edited(named_snapshot(id)?, named_session(session)?, None)
+            .await
+    }
+
+    /// Like [`Archive::fork`], with another custom state in the new session.
+    ///
+    /// An agent's archive checks the custom state against the schema of the agent's state.
+    ///
+    /// # Errors
+    /// As [`Archive::fork`]; `INVALID_ARGUMENT`, with the place of the fault, if the custom state does not match the schema.
+    pub async fn fork_with_custom(
+        &self,
+        id: impl Into<SnapshotId>,
+        session: impl Into<SessionId>,
+        custom: impl Into<Value>,
+    ) -> Result<Snapshot> {
+        let custom = custom.into();
+        if let Some(schema) = &self.custom_schema {
+            let unfit = |error: Error| {
+                error
+                    .context("the custom state does not fit the agent")
+                    .with_public()
+            };
+            schema.validate(&custom).map_err(unfit)?;
+        }
+        self.fork_edited(named_snapshot(id)?, named_session(session)?, Some(custom))
+            .await
+    }
+
+    async fn fork_edited(
+        &self,
+        id: SnapshotId,
+        session: SessionId,
+        custom: Option<Value>,
+    ) -> Result<Snapshot> {
+        let mut origin = resumable(self.stored(&id, Detail::Whole).await?)?;
+        let mut name = id.clone();
+        if let Some(custom) = custom {
+            let is_named_after_content = matches!(origin.verify(), Ok(true));
+            let state = origin.state.get_or_insert_default();
+            state.custom = Some(Arc::new(custom));
+            // The intake gives a snapshot that is named after its content such a name again.
+            if is_named_after_content {
+                name = SnapshotId::of_state(state)?;
+            }
+        }
         let now = self.clock.now();
         let mut extra = origin.extra;
         extra.insert(
@@ -41,7 +86,7 @@ impl Archive {
             event: origin.event,
             state: origin.state,
             extra,
-            ..Snapshot::new(id, session.clone(), now)
+            ..Snapshot::new(name, session.clone(), now)
         };
         let mut intake = Intake::into_session(self, session, Names::fresh()).await?;
         let forked = intake.put(snapshot).await;

@@ -30,7 +30,7 @@ impl Archive {
             return Ok(u64::from(self.delete_snapshot(id).await?));
         };
         let snapshots = self.stored_snapshots(&session).await?;
-        let tree = SnapshotTree::new(session, snapshots);
+        let tree = SnapshotTree::of(session, snapshots);
         let branch = tree.find(&id).map(|node| node.branch()).unwrap_or_default();
         let ids = branch
             .into_iter()

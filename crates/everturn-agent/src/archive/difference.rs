@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use everturn_ai::Message;
 use everturn_core::Result;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Archive;
@@ -23,7 +24,7 @@ const SHOWN_ID: usize = 256;
 /// The difference between two snapshots. A snapshot without a state counts as an empty conversation.
 ///
 /// If the two come from a store that shares common messages, computing it costs as much as they differ.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Difference {
@@ -44,7 +45,7 @@ pub struct Difference {
 }
 
 /// The change of an artifact. Named artifacts are matched by name, unnamed ones by equality.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ArtifactChange {
     /// The artifact is only on the right.

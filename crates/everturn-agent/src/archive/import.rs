@@ -3,13 +3,15 @@
 use std::collections::{HashSet, VecDeque};
 
 use everturn_core::{Error, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncBufRead;
 
 use super::intake::{Intake, Names};
 use super::record::{
     Base, EXPORT_VERSION, End, Entry, FORMAT, Field, Header, Lines, Preamble, Record, unreadable,
 };
-use super::{Archive, named_session};
+use super::{Archive, ImportInit, named_session};
 use crate::store::{Deletion, Detail};
 use crate::{SessionId, SessionState, Snapshot};
 
@@ -39,8 +41,27 @@ impl Import {
     }
 }
 
-/// The outcome of an import.
-#[derive(Debug, Clone, PartialEq, Eq)]
+impl From<ImportInit> for Import {
+    fn from(init: ImportInit) -> Self {
+        Self {
+            session: init.session_id,
+            replace: init.replace,
+        }
+    }
+}
+
+impl From<Import> for ImportInit {
+    fn from(how: Import) -> Self {
+        Self {
+            session_id: how.session,
+            replace: how.replace,
+        }
+    }
+}
+
+/// The outcome of an import or a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Imported {
     /// The session's id.
     pub session_id: SessionId,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use everturn_core::Result;
 
-use super::{Archive, SnapshotTree, named_session, named_snapshot};
+use super::{Archive, SnapshotTree, TreePage, TreeRequest, named_session, named_snapshot};
 use crate::reading::nothing_in;
 use crate::store::{Detail, MAX_PAGE, Page, SessionQuery, SessionSummary, SnapshotQuery};
 use crate::{SessionId, Snapshot, SnapshotId};
@@ -117,7 +117,29 @@ impl Archive {
             .into_iter()
             .map(|snapshot| self.show(snapshot))
             .collect::<Result<_>>()?;
-        Ok(SnapshotTree::new(session, snapshots))
+        Ok(SnapshotTree::of(session, snapshots))
+    }
+
+    /// Returns one page of a session's tree.
+    ///
+    /// # Errors
+    /// As [`Archive::tree`].
+    pub(crate) async fn tree_page(&self, request: TreeRequest) -> Result<TreePage> {
+        let session = named_session(request.session_id)?;
+        let tip = self.session(&session).tip(Detail::Metadata).await?;
+        let mut query = all_of(&session).oldest_first();
+        query.limit = request.limit.unwrap_or(query.limit);
+        query.after = request.after;
+        let page = self.list(&query).await?;
+        if page.items.is_empty() && query.after.is_none() {
+            return Err(nothing_in(&session));
+        }
+        Ok(TreePage {
+            session_id: session,
+            latest: tip.map(|tip| tip.snapshot_id),
+            snapshots: page.items,
+            next: page.next,
+        })
     }
 
     /// Returns all snapshots of a session as they are stored, without their states, oldest first, including orphaned

@@ -5,10 +5,11 @@
 use everturn_core::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::named_session;
-use crate::store::{Cursor, Detail, Order, Page, SnapshotQuery};
-use crate::{SessionId, Snapshot};
+use crate::store::{Cursor, Detail, Order, Page, SessionQuery, SessionSummary, SnapshotQuery};
+use crate::{SessionId, Snapshot, SnapshotId};
 
 /// A request for one page of a session's snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -122,4 +123,208 @@ pub struct SessionView {
     pub session_id: SessionId,
     /// Its latest snapshot, with the state.
     pub latest: Snapshot,
+}
+
+/// Asks for one page of the tenant's sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListSessionsRequest {
+    /// The order of the sessions' latest snapshots; by default the newest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
+    /// The number of sessions on a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// The end of the page before this one: its `next`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+}
+
+impl ListSessionsRequest {
+    pub(crate) fn query(self) -> SessionQuery {
+        let mut query = SessionQuery::default();
+        query.order = self.order.unwrap_or_default();
+        query.limit = self.limit.unwrap_or(query.limit);
+        query.after = self.after;
+        query
+    }
+}
+
+impl From<SessionQuery> for ListSessionsRequest {
+    fn from(query: SessionQuery) -> Self {
+        Self {
+            order: Some(query.order),
+            limit: Some(query.limit),
+            after: query.after,
+        }
+    }
+}
+
+/// One page of the tenant's sessions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionList {
+    /// The sessions.
+    pub sessions: Vec<SessionSummary>,
+    /// The end of this page, to pass as `after`; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Cursor>,
+}
+
+impl From<Page<SessionSummary>> for SessionList {
+    fn from(page: Page<SessionSummary>) -> Self {
+        Self {
+            sessions: page.items,
+            next: page.next,
+        }
+    }
+}
+
+impl From<SessionList> for Page<SessionSummary> {
+    fn from(list: SessionList) -> Self {
+        Self {
+            items: list.sessions,
+            next: list.next,
+        }
+    }
+}
+
+/// Asks for one page of a session's tree of snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TreeRequest {
+    /// The session's id.
+    pub session_id: SessionId,
+    /// The number of snapshots on a page; by default as many as a page may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// The end of the page before this one: its `next`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+}
+
+/// One page of a session's tree: its snapshots without their states, oldest first, orphaned ones included. Each names the
+/// snapshot it continues from as `parentId`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TreePage {
+    /// The session's id.
+    pub session_id: SessionId,
+    /// The id of the snapshot at which the session is resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<SnapshotId>,
+    /// The snapshots.
+    pub snapshots: Vec<Snapshot>,
+    /// The end of this page, to pass as `after`; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Cursor>,
+}
+
+/// Asks for the difference between two snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DiffRequest {
+    /// The one snapshot.
+    pub left: SnapshotId,
+    /// The other.
+    pub right: SnapshotId,
+}
+
+/// Asks for a snapshot to be annotated. Each field that is given is applied: a label is taken off, one is put on, the note
+/// is replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LabelRequest {
+    /// The snapshot.
+    pub snapshot_id: SnapshotId,
+    /// The label to take off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlabel: Option<String>,
+    /// The label to put on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The note to write; an empty one takes the note off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl LabelRequest {
+    /// Asks for nothing yet.
+    pub fn of(snapshot: impl Into<SnapshotId>) -> Self {
+        Self {
+            snapshot_id: snapshot.into(),
+            unlabel: None,
+            label: None,
+            note: None,
+        }
+    }
+}
+
+/// Asks for a new session that begins with the state of a snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ForkRequest {
+    /// The snapshot.
+    pub snapshot_id: SnapshotId,
+    /// The id of the new session.
+    pub session_id: SessionId,
+    /// The custom state of the new session, if it is not the snapshot's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom: Option<Value>,
+}
+
+/// Asks for a copy of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CopyRequest {
+    /// The session's id.
+    pub session_id: SessionId,
+    /// The id of the copy.
+    pub to: SessionId,
+}
+
+/// The outcome of an export.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Exported {
+    /// The number of snapshots.
+    pub snapshots: u64,
+    /// The lines of the export, if they were not streamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Vec<Value>>,
+}
+
+/// Says how a session is imported.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImportInit {
+    /// The id of the imported session, if it is not the one that it had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// Whether to replace a session of that id.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
+}
+
+/// Asks for deletion: of a session, of a snapshot, or of a snapshot and all that came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeleteRequest {
+    /// The session to delete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// The snapshot to delete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_id: Option<SnapshotId>,
+    /// Whether to delete all that came of the snapshot too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub branch: bool,
+}
+
+/// The outcome of a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Deleted {
+    /// The number of snapshots that are gone.
+    pub snapshots: u64,
 }

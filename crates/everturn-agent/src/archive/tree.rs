@@ -30,6 +30,8 @@ pub struct SnapshotTree {
     session_id: SessionId,
     /// Sorted, oldest first.
     snapshots: Vec<Snapshot>,
+    /// The place of each snapshot's parent; none for roots.
+    parents: Vec<Option<usize>>,
     children: Vec<Vec<usize>>,
     roots: Vec<usize>,
 }
@@ -43,12 +45,12 @@ pub struct SnapshotNode<'a> {
 
 impl SnapshotTree {
     /// Creates the tree of a session's snapshots, which must be sorted, oldest first.
-    pub(super) fn new(session_id: SessionId, snapshots: Vec<Snapshot>) -> Self {
+    pub fn of(session_id: SessionId, snapshots: Vec<Snapshot>) -> Self {
         let mut parents = parents(&snapshots);
         cut_circles(&mut parents);
         let mut children = vec![Vec::new(); snapshots.len()];
         let mut roots = Vec::new();
-        for (at, parent) in parents.into_iter().enumerate() {
+        for (at, parent) in parents.iter().copied().enumerate() {
             match parent {
                 Some(parent) => children[parent].push(at),
                 None => roots.push(at),
@@ -57,6 +59,7 @@ impl SnapshotTree {
         Self {
             session_id,
             snapshots,
+            parents,
             children,
             roots,
         }
@@ -145,6 +148,12 @@ impl<'a> SnapshotNode<'a> {
     /// Returns the snapshot.
     pub fn snapshot(&self) -> &'a Snapshot {
         &self.tree.snapshots[self.at]
+    }
+
+    /// Returns the snapshot that it continues from; `None` for a root.
+    pub fn parent(&self) -> Option<SnapshotNode<'a>> {
+        let at = self.tree.parents[self.at]?;
+        Some(self.tree.node(at))
     }
 
     /// Returns the node's children, oldest first.
@@ -248,7 +257,7 @@ mod tests {
             parent_id: parent.map(SnapshotId::from),
             ..Snapshot::new((*id).into(), "s".into(), Timestamp::UNIX_EPOCH)
         });
-        SnapshotTree::new("s".into(), snapshots.collect())
+        SnapshotTree::of("s".into(), snapshots.collect())
     }
 
     fn ids(nodes: impl IntoIterator<Item = Snapshot>) -> Vec<String> {

@@ -1,6 +1,8 @@
 //! Queries of a store, and their pages.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::Detail;
@@ -14,14 +16,32 @@ pub const DEFAULT_PAGE: usize = 100;
 pub const MAX_PAGE: usize = 1_000;
 
 /// The sort order of a listing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+///
+/// On the wire `descending` is another word for `newest`, and `ascending` for `oldest`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// The latest first.
     #[default]
+    #[serde(alias = "descending")]
     Newest,
     /// The earliest first.
+    #[serde(alias = "ascending")]
     Oldest,
+}
+
+impl JsonSchema for Order {
+    fn schema_name() -> Cow<'static, str> {
+        "Order".into()
+    }
+
+    // The derived schema would not have the aliases.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "The sort order of a listing.",
+            "enum": ["newest", "oldest", "descending", "ascending"],
+        })
+    }
 }
 
 /// A query for the snapshots of a session, in the order of [`Snapshot::position`].

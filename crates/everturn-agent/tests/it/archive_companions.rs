@@ -49,7 +49,11 @@ async fn snapshots_are_listed_page_by_page_as_clients_may_see_them() {
         ids.push(reply.snapshot_id().unwrap().clone());
     }
 
-    for key in ["/agent-snapshots/chef", "/snapshot-store/chef/listSnapshots"] {
+    for key in [
+        "/agent-snapshots/chef",
+        "/snapshot-store/chef/listSnapshots",
+        "/session-store/chef/listSnapshots",
+    ] {
         let first = json!({"sessionId": "s", "order": "oldest", "whole": true, "limit": 2});
         let first = call(&registry, key, first).await.unwrap();
         let second = json!({"sessionId": "s", "order": "oldest", "limit": 2, "after": first["next"]});

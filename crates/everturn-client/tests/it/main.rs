@@ -12,6 +12,7 @@ mod javascript_server;
 mod reading_and_watching;
 mod reconnection;
 mod refusals;
+mod remote_archive;
 mod requests;
 mod support;
 mod websocket;

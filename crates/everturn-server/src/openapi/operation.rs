@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::components::Components;
 use super::security;
 use crate::RouteKind;
-use crate::handler::Mounted;
+use crate::handler::{JSON_LINES, Mounted};
 
 /// Every failure of a call, with its reason.
 const FAILURES: [(&str, &str); 12] = [
@@ -70,8 +70,20 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
         }
         _ => {
             operation["parameters"] = parameters(mounted);
-            operation["requestBody"] = request_body(descriptor, components);
-            answers("200", success(descriptor, components));
+            let mut body = request_body(descriptor, components);
+            let mut success = success(descriptor, components);
+            if mounted.takes_lines() {
+                body["content"][JSON_LINES] =
+                    lines("Each line is an input; the query parameter 'init' is 'init'.");
+            }
+            if mounted.gives_lines() {
+                success["content"][JSON_LINES] = lines("Each line is a chunk.");
+            }
+            operation["requestBody"] = body;
+            answers("200", success);
+            if route.kind == RouteKind::Archive {
+                answers("403", failure("The caller may not change or export sessions."));
+            }
             if mounted.is_kept() {
                 let gone = "The stream to reattach to is unknown, expired or another caller's.";
                 answers("204", json!({ "description": gone }));
@@ -86,7 +98,9 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
 fn summary(kind: RouteKind, descriptor: &Descriptor) -> String {
     match kind {
         RouteKind::Agent => format!("Runs one turn of the agent {}.", descriptor.name),
-        RouteKind::Companion => format!("{} of the agent {}.", descriptor.action_type, descriptor.name),
+        RouteKind::Companion | RouteKind::Archive => {
+            format!("{} of the agent {}.", descriptor.action_type, descriptor.name)
+        }
         RouteKind::Conversation => format!("Holds a conversation with the agent {}.", descriptor.name),
         RouteKind::Stop => format!("Stops a streamed call of {}.", descriptor.name),
         _ => format!("Calls {}.", descriptor.name),
@@ -100,6 +114,14 @@ fn parameters(mounted: &Mounted) -> Value {
         "description": "Whether to stream; so does 'Accept: text/event-stream'.",
         "schema": { "type": "boolean" },
     })];
+    if mounted.takes_lines() {
+        parameters.push(json!({
+            "name": "init",
+            "in": "query",
+            "description": "The 'init' of a body of JSON lines.",
+            "content": json_content(&json!({ "type": "object" })),
+        }));
+    }
     if PlainProtocol::of(&mounted.action.descriptor().action_type).is_some() {
         parameters.push(json!({
             "name": "X-Everturn-Extensions",
@@ -196,4 +218,8 @@ fn failure(description: &str) -> Value {
 /// Returns JSON content of a schema.
 pub(super) fn json_content(schema: &Value) -> Value {
     json!({ "application/json": { "schema": schema } })
+}
+
+fn lines(description: &str) -> Value {
+    json!({ "schema": { "description": description } })
 }

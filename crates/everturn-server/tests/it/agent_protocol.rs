@@ -185,6 +185,15 @@ async fn an_agents_routes_follow_what_it_can_do() {
             "/agents/patient/listSnapshots",
             "/agents/patient/getSession",
             "/agents/patient/watch",
+            "/agents/patient/listSessions",
+            "/agents/patient/tree",
+            "/agents/patient/diff",
+            "/agents/patient/label",
+            "/agents/patient/fork",
+            "/agents/patient/copy",
+            "/agents/patient/export",
+            "/agents/patient/import",
+            "/agents/patient/delete",
         ]
     );
 }

@@ -21,6 +21,7 @@ mod recovered_runs;
 mod strict_clients;
 mod support;
 mod the_end_of_a_server;
+mod timelines;
 mod watching_runs;
 mod websocket;
 mod who_may_do_what;

@@ -100,6 +100,12 @@ async fn a_foreign_a_forged_and_a_missing_id_cannot_be_told_apart() {
         ("/agents/parrot/abort", snapshot, 404),
         ("/agents/parrot/watch", snapshot, 404),
         ("/agents/parrot/getSession", in_session, 404),
+        ("/agents/parrot/tree", in_session, 404),
+        (
+            "/agents/parrot/diff",
+            |id| json!({ "data": { "left": id, "right": id } }),
+            404,
+        ),
         // A session that nobody has begun has no snapshots.
         ("/agents/parrot/listSnapshots", in_session, 200),
         (RUN, |id| says_in("hi", &json!({ "snapshotId": id })), 404),

@@ -1,0 +1,434 @@
+//! The archive of a remote agent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use everturn_agent::archive::{
+    CopyRequest, DeleteRequest, Deleted, DiffRequest, Difference, ForkRequest, GetSessionRequest, Import,
+    ImportInit, Imported, LabelRequest, ListSessionsRequest, ListSnapshotsRequest, SessionList, SnapshotList,
+    SnapshotTree, TreePage, TreeRequest,
+};
+use everturn_agent::store::{Page, SessionQuery, SessionSummary, SnapshotQuery};
+use everturn_agent::{GetSnapshotRequest, SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId};
+use everturn_core::{Context, Error, Result, Status};
+use futures::future::BoxFuture;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+use super::{Envelope, RemoteAgent, Routes, below};
+use crate::event_stream::EventStream;
+use crate::events::Event;
+use crate::request::{Repeat, Request, decoded, result_in};
+
+/// How much of a file is sent at once, in bytes.
+const PIECE: usize = 64 * 1024;
+
+/// The stored conversations of an agent on another server, with the methods of
+/// [`Archive`](everturn_agent::Archive), so that a program can work on both.
+///
+/// Everturn servers have this. Reading is for every caller, in the sessions of their tenant; labelling, forking, copying,
+/// exporting, importing and deleting is for callers whom the server allows it, and fails with `PERMISSION_DENIED` or
+/// `NOT_FOUND` for others.
+pub struct RemoteArchive {
+    routes: Arc<Routes>,
+}
+
+impl<S> RemoteAgent<S> {
+    /// Returns the agent's stored conversations.
+    pub fn archive(&self) -> RemoteArchive {
+        RemoteArchive {
+            routes: Arc::clone(&self.routes),
+        }
+    }
+}
+
+impl RemoteArchive {
+    /// Reads the snapshot with this id.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is none; what the server refuses with.
+    pub async fn get(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
+        let request = GetSnapshotRequest {
+            snapshot_id: Some(id.into()),
+            session_id: None,
+        };
+        self.routes.read(request, &Context::current()).await
+    }
+
+    /// Reads the latest snapshot of a session.
+    ///
+    /// # Errors
+    /// As [`RemoteArchive::get`].
+    pub async fn latest(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
+        let request = GetSnapshotRequest {
+            snapshot_id: None,
+            session_id: Some(session.into()),
+        };
+        self.routes.read(request, &Context::current()).await
+    }
+
+    /// Returns one page of a session's snapshots; an empty one if the session does not exist.
+    ///
+    /// # Errors
+    /// What the server refuses with.
+    pub async fn list(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
+        let request = ListSnapshotsRequest::from(query.clone());
+        let list: SnapshotList = self.ask("listSnapshots", &request).await?;
+        Ok(list.into())
+    }
+
+    /// Returns one page of the tenant's sessions, ordered by their latest snapshots.
+    ///
+    /// # Errors
+    /// What the server refuses with.
+    pub async fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionSummary>> {
+        let request = ListSessionsRequest::from(query.clone());
+        let list: SessionList = self.ask("listSessions", &request).await?;
+        Ok(list.into())
+    }
+
+    /// Returns the snapshots that lead to this one, without their states: its parent first, the root last.
+    ///
+    /// # Errors
+    /// As [`RemoteArchive::get`].
+    pub async fn ancestors(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
+        let id = id.into();
+        let tree = self.tree_around(&id).await?;
+        let mut ancestors: Vec<Snapshot> = Vec::new();
+        let mut next = tree.find(&id).and_then(|node| node.parent());
+        while let Some(node) = next {
+            ancestors.push(node.snapshot().clone());
+            next = node.parent();
+        }
+        Ok(ancestors)
+    }
+
+    /// Returns the snapshots that follow this one, without their states, oldest first.
+    ///
+    /// # Errors
+    /// As [`RemoteArchive::get`].
+    pub async fn children(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
+        let id = id.into();
+        let tree = self.tree_around(&id).await?;
+        let children = tree.find(&id).into_iter().flat_map(|node| node.children());
+        Ok(children.map(|node| node.snapshot().clone()).collect())
+    }
+
+    async fn tree_around(&self, id: &SnapshotId) -> Result<SnapshotTree> {
+        let snapshot = self.get(id.clone()).await?;
+        let session = snapshot
+            .session_id
+            .ok_or_else(|| Error::failed_precondition(format!("snapshot '{id}' belongs to no session")))?;
+        self.tree(session).await
+    }
+
+    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the session has none; what the server refuses with.
+    pub async fn tree(&self, session: impl Into<SessionId>) -> Result<SnapshotTree> {
+        let mut request = TreeRequest {
+            session_id: session.into(),
+            limit: None,
+            after: None,
+        };
+        let mut snapshots = Vec::new();
+        loop {
+            let page: TreePage = self.ask("tree", &request).await?;
+            snapshots.extend(page.snapshots);
+            if page.next.is_none() {
+                return Ok(SnapshotTree::of(request.session_id, snapshots));
+            }
+            request.after = page.next;
+        }
+    }
+
+    /// Compares two snapshots, of one session or of two.
+    ///
+    /// # Errors
+    /// As [`RemoteArchive::get`], for either.
+    pub async fn diff(
+        &self,
+        left: impl Into<SnapshotId>,
+        right: impl Into<SnapshotId>,
+    ) -> Result<Difference> {
+        let (left, right) = (left.into(), right.into());
+        self.ask("diff", &DiffRequest { left, right }).await
+    }
+
+    /// Puts a label on a snapshot, after those it has. Returns the snapshot without its state.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is no such snapshot; what the server refuses with.
+    pub async fn label(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
+        self.write_on(LabelRequest {
+            label: Some(label.into()),
+            ..LabelRequest::of(id)
+        })
+        .await
+    }
+
+    /// Takes a label off a snapshot. Returns the snapshot without its state.
+    ///
+    /// # Errors
+    /// As [`RemoteArchive::label`].
+    pub async fn unlabel(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
+        self.write_on(LabelRequest {
+            unlabel: Some(label.into()),
+            ..LabelRequest::of(id)
+        })
+        .await
+    }
+
+    /// Writes a note on a snapshot, in place of the one it has; an empty one takes it off. Returns the snapshot without its
+    /// state.
+    ///
+    /// # Errors
+    /// As [`RemoteArchive::label`].
+    pub async fn annotate(&self, id: impl Into<SnapshotId>, note: impl Into<String>) -> Result<Snapshot> {
+        self.write_on(LabelRequest {
+            note: Some(note.into()),
+            ..LabelRequest::of(id)
+        })
+        .await
+    }
+
+    async fn write_on(&self, request: LabelRequest) -> Result<Snapshot> {
+        self.ask("label", &request).await
+    }
+
+    /// Begins a new session with the state of a snapshot, and returns the new session's only snapshot.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, `ALREADY_EXISTS` if the
+    /// session has snapshots; what the server refuses with.
+    pub async fn fork(&self, id: impl Into<SnapshotId>, session: impl Into<SessionId>) -> Result<Snapshot> {
+        self.act("fork", &forking(id, session, None)).await
+    }
+
+    /// Like [`RemoteArchive::fork`], with another custom state.
+    ///
+    /// # Errors
+    /// As [`RemoteArchive::fork`]; `INVALID_ARGUMENT` if the custom state does not fit the agent.
+    pub async fn fork_with_custom(
+        &self,
+        id: impl Into<SnapshotId>,
+        session: impl Into<SessionId>,
+        custom: impl Into<Value>,
+    ) -> Result<Snapshot> {
+        self.act("fork", &forking(id, session, Some(custom.into()))).await
+    }
+
+    /// Copies all of a session's snapshots into a new session and returns how many there were.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new one has; what the server refuses with.
+    pub async fn copy(&self, session: impl Into<SessionId>, to: impl Into<SessionId>) -> Result<u64> {
+        let request = CopyRequest {
+            session_id: session.into(),
+            to: to.into(),
+        };
+        let copied: Imported = self.act("copy", &request).await?;
+        Ok(copied.snapshots)
+    }
+
+    /// Writes a session to a file or any other place, line by line as it arrives, and returns how many snapshots there were.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the session has no snapshots; what the server refuses with, and what writing fails with.
+    pub async fn export(
+        &self,
+        session: impl Into<SessionId>,
+        mut to: impl AsyncWrite + Unpin + Send,
+    ) -> Result<u64> {
+        let context = Context::current();
+        let request = GetSessionRequest {
+            session_id: session.into(),
+        };
+        let envelope = Envelope {
+            data: &request,
+            init: None,
+        };
+        let url = below(&self.routes.run, "export");
+        let mut events = EventStream::start_repeatable(&self.routes.client.0, &url, &envelope, &context)
+            .await
+            .map_err(named)?;
+        loop {
+            match context.guard(events.next()).await? {
+                Event::Chunk(line) => to.write_all(format!("{line}\n").as_bytes()).await?,
+                Event::Output(output) => {
+                    to.flush().await?;
+                    return Ok(decoded::<everturn_agent::archive::Exported>(output)?.snapshots);
+                }
+                Event::Failure(error) => return Err(named(error)),
+            }
+        }
+    }
+
+    /// Takes in a session that [`RemoteArchive::export`] or [`Archive::export`](everturn_agent::Archive::export) wrote. The
+    /// file is sent as it is read, and once: if the connection breaks, nothing of it stays.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`, with the line, for a file that is no export or is not complete; `ALREADY_EXISTS` if there is such
+    /// a session or snapshot; what the server refuses with, and what reading fails with.
+    pub async fn import(&self, mut from: impl AsyncBufRead + Unpin + Send, how: Import) -> Result<Imported> {
+        let context = Context::current();
+        let (pieces, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
+        let reading = async move {
+            let mut buffer = vec![0; PIECE];
+            loop {
+                let piece = match from.read(&mut buffer).await {
+                    Ok(0) => return Ok(()),
+                    Ok(length) => Bytes::copy_from_slice(&buffer[..length]),
+                    Err(error) => {
+                        // A body that ends with an error is not taken for a complete one.
+                        let broken = std::io::Error::new(error.kind(), "the file cannot be read");
+                        let _ = pieces.send(Err(broken)).await;
+                        return Err(Error::from(error));
+                    }
+                };
+                if pieces.send(Ok(piece)).await.is_err() {
+                    // The server has answered.
+                    return Ok(());
+                }
+            }
+        };
+        let sending = self.send_file(body, ImportInit::from(how), &context);
+        let (read, imported) = tokio::join!(reading, context.guard(sending));
+        read?;
+        decoded(imported?)
+    }
+
+    async fn send_file(
+        &self,
+        mut pieces: mpsc::Receiver<Result<Bytes, std::io::Error>>,
+        init: ImportInit,
+        context: &Context,
+    ) -> Result<Value> {
+        let settings = &self.routes.client.0;
+        let mut url = below(&self.routes.run, "import");
+        url.query_pairs_mut()
+            .append_pair("init", &serde_json::to_string(&init)?);
+        let mut headers = settings.headers.get(context).await?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        let body = futures::stream::poll_fn(move |cx| pieces.poll_recv(cx));
+        let post = settings
+            .http
+            .post(url.clone())
+            .headers(headers)
+            .body(reqwest::Body::wrap_stream(body));
+        let answer: Result<_, crate::request::Failed> = async {
+            let mut response = settings.answered(&url, post).await?;
+            settings.read(&mut response).await
+        }
+        .await;
+        result_in(&answer.map_err(|failed| failed.error)?)
+    }
+
+    /// Deletes a snapshot for good and returns whether there was one.
+    ///
+    /// # Errors
+    /// What the server refuses with.
+    pub async fn delete_snapshot(&self, id: impl Into<SnapshotId>) -> Result<bool> {
+        let request = DeleteRequest {
+            snapshot_id: Some(id.into()),
+            ..DeleteRequest::default()
+        };
+        Ok(self.delete(&request).await? > 0)
+    }
+
+    /// Deletes a snapshot and all that came of it in its session, for good, and returns how many there were.
+    ///
+    /// # Errors
+    /// What the server refuses with.
+    pub async fn delete_branch(&self, id: impl Into<SnapshotId>) -> Result<u64> {
+        let request = DeleteRequest {
+            snapshot_id: Some(id.into()),
+            branch: true,
+            ..DeleteRequest::default()
+        };
+        self.delete(&request).await
+    }
+
+    /// Deletes a session with all its snapshots for good and returns how many there were.
+    ///
+    /// # Errors
+    /// What the server refuses with.
+    pub async fn delete_session(&self, session: impl Into<SessionId>) -> Result<u64> {
+        let request = DeleteRequest {
+            session_id: Some(session.into()),
+            ..DeleteRequest::default()
+        };
+        self.delete(&request).await
+    }
+
+    async fn delete(&self, request: &DeleteRequest) -> Result<u64> {
+        let deleted: Deleted = self.act("delete", request).await?;
+        Ok(deleted.snapshots)
+    }
+
+    /// Calls an action that may be repeated.
+    async fn ask<T: DeserializeOwned>(&self, name: &str, request: &(impl Serialize + Sync)) -> Result<T> {
+        self.call(name, request, Repeat::Always).await
+    }
+
+    /// Calls an action that acts each time.
+    async fn act<T: DeserializeOwned>(&self, name: &str, request: &(impl Serialize + Sync)) -> Result<T> {
+        self.call(name, request, Repeat::Unsent).await
+    }
+
+    fn call<'a, T: DeserializeOwned>(
+        &'a self,
+        name: &'a str,
+        data: &'a (impl Serialize + Sync),
+        repeat: Repeat,
+    ) -> BoxFuture<'a, Result<T>> {
+        Box::pin(async move {
+            let context = Context::current();
+            let settings = &self.routes.client.0;
+            let url = below(&self.routes.run, name);
+            let request = Request::new(&url, &Envelope { data, init: None })?;
+            // What is changed may take longer than what is read.
+            let timeout = (repeat == Repeat::Always).then_some(settings.timeout);
+            let asking = settings.call_with(&request, &context, repeat, timeout);
+            decoded(context.guard(asking).await.map_err(named)?)
+        })
+    }
+}
+
+fn forking(id: impl Into<SnapshotId>, session: impl Into<SessionId>, custom: Option<Value>) -> ForkRequest {
+    ForkRequest {
+        snapshot_id: id.into(),
+        session_id: session.into(),
+        custom,
+    }
+}
+
+/// Gives the error of a missing snapshot the reason that it has in the agent's own process.
+fn named(error: Error) -> Error {
+    match error.status() {
+        Status::NotFound => error.with_reason(SNAPSHOT_NOT_FOUND),
+        _ => error,
+    }
+}
+
+impl Clone for RemoteArchive {
+    fn clone(&self) -> Self {
+        Self {
+            routes: Arc::clone(&self.routes),
+        }
+    }
+}
+
+impl fmt::Debug for RemoteArchive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteArchive")
+            .field("url", &self.routes.run.as_str())
+            .finish()
+    }
+}

@@ -1,0 +1,111 @@
+//! Who may change and export sessions over HTTP.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_core::{Context, Error, Result};
+use serde_json::Value;
+
+type Decision = dyn Fn(&Context) -> bool + Send + Sync;
+
+/// Says who may label, fork, copy, export, import and delete sessions over HTTP; nobody by default.
+///
+/// A caller who may do so still reaches the sessions of their own tenant only. Reading (listing, comparing, trees) needs no
+/// such right.
+///
+/// ```
+/// use everturn_core::Registry;
+/// use everturn_server::{ArchiveAccess, Server};
+///
+/// // Every caller, for example on a machine of one's own:
+/// let server = Server::new(&Registry::new()).archive(ArchiveAccess::everyone());
+/// // Callers whose `auth` has `"role": "operator"`, or "operator" among its `roles`:
+/// let server = Server::new(&Registry::new()).archive(ArchiveAccess::role("operator"));
+/// # let _ = server;
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct ArchiveAccess(Option<Arc<Decision>>);
+
+impl ArchiveAccess {
+    /// Allows nobody: the routes are not there.
+    pub fn nobody() -> Self {
+        Self(None)
+    }
+
+    /// Allows every caller.
+    pub fn everyone() -> Self {
+        Self::when(|_| true)
+    }
+
+    /// Allows callers with a role: the value `auth` of their context has it as its `role` or in the list of its `roles`.
+    pub fn role(role: impl Into<String>) -> Self {
+        let role = role.into();
+        Self::when(move |context| {
+            let Some(auth) = context.auth() else {
+                return false;
+            };
+            let listed = auth.get("roles").and_then(Value::as_array);
+            let is_listed = listed.is_some_and(|roles| roles.iter().any(|known| *known == *role));
+            is_listed || auth.get("role").is_some_and(|known| *known == *role)
+        })
+    }
+
+    /// Allows callers for whose context `decide` returns true.
+    pub fn when(decide: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(decide)))
+    }
+
+    /// Returns whether anybody may.
+    pub(crate) fn is_offered(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Fails with `PERMISSION_DENIED` if a caller may not.
+    pub(crate) fn check(&self, context: &Context) -> Result<()> {
+        match &self.0 {
+            Some(decide) if decide(context) => Ok(()),
+            _ => Err(
+                Error::permission_denied("you may not change or export sessions on this server")
+                    .with_public(),
+            ),
+        }
+    }
+}
+
+impl Default for ArchiveAccess {
+    fn default() -> Self {
+        Self::nobody()
+    }
+}
+
+impl fmt::Debug for ArchiveAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArchiveAccess")
+            .field("is_offered", &self.is_offered())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_role_is_the_only_one_or_one_of_several() {
+        let access = ArchiveAccess::role("operator");
+        let caller = |auth: Value| {
+            let values = [("auth".to_owned(), auth)].into_iter().collect();
+            access.check(&Context::new().with_values(values)).is_ok()
+        };
+
+        assert!(caller(json!({"role": "operator"})));
+        assert!(caller(json!({"roles": ["reader", "operator"]})));
+        assert!(!caller(json!({"role": "reader", "roles": ["operators"]})));
+        assert!(!caller(json!("operator")));
+        assert!(access.check(&Context::new()).is_err());
+        assert!(ArchiveAccess::nobody().check(&Context::new()).is_err());
+    }
+}
