@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -37,6 +37,9 @@ const MAX_GROUP: usize = 256;
 
 /// The longest wait for one more save to join a transaction.
 const MAX_PATIENCE: Duration = Duration::from_millis(2);
+
+/// How long no save arrives before the log is moved into the database file.
+const IDLE: Duration = Duration::from_millis(200);
 
 /// A handle to the thread.
 pub(crate) struct Writer {
@@ -121,6 +124,7 @@ impl Writer {
             closing: Arc::clone(&closing),
             alone: VecDeque::new(),
             file,
+            is_log_ahead: true,
             upgrades: true,
             last_groups: [1; 2],
             last_sync: Duration::ZERO,
@@ -227,6 +231,8 @@ struct Thread {
     /// Jobs that arrived among saves and run after them.
     alone: VecDeque<(AloneWork, Instant)>,
     file: FileIdentity,
+    /// Whether the log may hold what the database file lacks.
+    is_log_ahead: bool,
     /// Whether rows of an earlier version may be without a checksum.
     upgrades: bool,
     /// The sizes of the last two transactions, and how long it took to make the last one durable.
@@ -237,7 +243,7 @@ struct Thread {
 impl Thread {
     /// Works until the last handle is dropped and the queue is empty, then closes the database.
     fn run(mut self, queue: &Receiver<Queued>) {
-        while let Ok(queued) = queue.recv() {
+        while let Some(queued) = self.next(queue) {
             let mut parts = Vec::new();
             self.accept(queued, &mut parts);
             if !parts.is_empty() {
@@ -251,6 +257,27 @@ impl Thread {
         }
         // Another process that is using the database may be in the way; then its last connection empties the log.
         let _ = empty_log(&self.connection);
+    }
+
+    /// Returns the next job. When none arrives for a moment, moves the log into the database file, so that a process that
+    /// ends without closing the store leaves a complete file.
+    fn next(&mut self, queue: &Receiver<Queued>) -> Option<Queued> {
+        if std::mem::take(&mut self.is_log_ahead) {
+            match queue.recv_timeout(IDLE) {
+                Ok(queued) => {
+                    self.is_log_ahead = true;
+                    return Some(queued);
+                }
+                Err(RecvTimeoutError::Disconnected) => return None,
+                // Readers of older moments may be in the way; then SQLite does it later.
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self
+                        .connection
+                        .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+                }
+            }
+        }
+        queue.recv().ok()
     }
 
     fn accept(&mut self, queued: Queued, parts: &mut Vec<Part>) {
@@ -386,6 +413,7 @@ impl Thread {
         let start = Instant::now();
         transaction.commit()?;
         self.last_sync = start.elapsed();
+        self.is_log_ahead = true;
         self.file.check(&self.options.path)?;
         let Writing { reading, changed, .. } = writing;
         reading.cache.publish();

@@ -22,9 +22,10 @@ use crate::model::Choice;
 pub(crate) async fn chat(database: &Path, model: Option<String>) -> Result<()> {
     let model = Choice::make(model).await?;
     let told = model.to_string();
-    let (_app, demos) = agents::define(&Database::open(database).await?, model, Screen::pace()).await?;
+    let files = Database::open(database).await?;
+    let (_app, demos) = agents::define(&files, model, Screen::pace()).await?;
     let mut screen = Screen::new();
     screen.greet(&demos, &told, database);
     Visit::new(demos, Lines::open(), screen).await?.stay().await;
-    Ok(())
+    files.sessions.close().await
 }

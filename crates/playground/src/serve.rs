@@ -44,6 +44,7 @@ pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path, model: O
 
     let ended = server.run_until_shutdown().await;
     recovering.stop().await;
+    files.sessions.close().await?;
     ended
 }
 

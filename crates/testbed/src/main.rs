@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_agent::store::SessionStore;
 use everturn_core::{Exposure, Result};
 use everturn_server::{Bound, Layout, Limits, Server};
 
@@ -49,14 +50,16 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
-    let server = bind(arguments).await?;
+    let sessions = stores::sessions(&arguments.store, arguments.busy_timeout).await?;
+    let server = bind(arguments, sessions.store()).await?;
     println!("listening on http://{}", server.address());
-    server.run_until_shutdown().await
+    let ended = server.run_until_shutdown().await;
+    sessions.close().await?;
+    ended
 }
 
-async fn bind(arguments: Arguments) -> Result<Bound> {
+async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<Bound> {
     let streams = stores::streams(&arguments.store).await?;
-    let sessions = stores::sessions(&arguments.store, arguments.busy_timeout).await?;
     let harness = testbed::watched_harness(sessions, streams.clone().map(|log| Arc::new(log) as _))?;
     harness.model().delay(THINKING);
     flows::define(harness.registry())?;

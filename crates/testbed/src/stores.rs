@@ -13,14 +13,40 @@ use everturn_sqlite::{SqliteStore, SqliteStreamLog};
 
 use crate::arguments::StoreChoice;
 
-/// Opens the session store.
-pub(crate) async fn sessions(choice: &StoreChoice, busy_timeout: Duration) -> Result<Arc<dyn SessionStore>> {
-    Ok(match choice {
-        StoreChoice::Memory => Arc::new(MemoryStore::new()),
-        StoreChoice::File(path) => {
-            Arc::new(FileStore::options(path).busy_timeout(busy_timeout).open().await?)
+/// The session store, of one of the kinds.
+pub(crate) enum Sessions {
+    Memory(MemoryStore),
+    File(FileStore),
+    Sqlite(SqliteStore),
+}
+
+impl Sessions {
+    /// Returns a handle to the store.
+    pub(crate) fn store(&self) -> Arc<dyn SessionStore> {
+        match self {
+            Self::Memory(store) => Arc::new(store.clone()),
+            Self::File(store) => Arc::new(store.clone()),
+            Self::Sqlite(store) => Arc::new(store.clone()),
         }
-        StoreChoice::Sqlite(path) => Arc::new(
+    }
+
+    /// Closes the store, if it can be closed.
+    pub(crate) async fn close(&self) -> Result<()> {
+        match self {
+            Self::Sqlite(store) => store.close().await,
+            Self::Memory(_) | Self::File(_) => Ok(()),
+        }
+    }
+}
+
+/// Opens the session store.
+pub(crate) async fn sessions(choice: &StoreChoice, busy_timeout: Duration) -> Result<Sessions> {
+    Ok(match choice {
+        StoreChoice::Memory => Sessions::Memory(MemoryStore::new()),
+        StoreChoice::File(path) => {
+            Sessions::File(FileStore::options(path).busy_timeout(busy_timeout).open().await?)
+        }
+        StoreChoice::Sqlite(path) => Sessions::Sqlite(
             SqliteStore::options(path)
                 .busy_timeout(busy_timeout)
                 .open()

@@ -133,6 +133,28 @@ fn a_frozen_neighbour_costs_the_saves_of_the_meantime(site: Site) {
     }
 }
 
+#[test]
+fn a_server_that_ends_leaves_one_complete_file() {
+    let scene = Scene::new(Site::sqlite());
+    assert!(scene.turn("before").starts_with("HTTP/1.1 200 "));
+    let StorePlace::Sqlite(path) = &scene.site.store else {
+        panic!("the site is a database")
+    };
+
+    let id = scene.server.id();
+    let told = std::process::Command::new("sh")
+        .args(["-c", &format!("kill -TERM {id}")])
+        .status();
+    assert!(told.unwrap().success());
+    let status = scene.server.wait();
+
+    assert!(status.success(), "{status}");
+    let log = path.with_file_name("sessions.db-wal");
+    assert!(!log.exists(), "the write-ahead log is still there");
+    let size = std::fs::metadata(path).unwrap().len();
+    assert!(size > 16 * 1024, "the file has only {size} bytes");
+}
+
 fn a_server_ends_while_its_neighbour_is_frozen(site: Site) {
     let scene = Scene::new(site);
     assert!(scene.turn("before").starts_with("HTTP/1.1 200 "));
