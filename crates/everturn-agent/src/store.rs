@@ -35,6 +35,7 @@
 //! | `everturn-file` | the death of the process and a loss of power |
 //! | `everturn-sqlite`, `Durability::Full` | the death of the process and a loss of power |
 //! | `everturn-sqlite`, `Durability::Normal` | the death of the process; a loss of power may take the last moments, in whole commits |
+//! | `everturn-postgres` | the death of the process, of the server, and a loss of power, as the server's settings say |
 //!
 //! `everturn-testkit` certifies these promises for any store.
 //!

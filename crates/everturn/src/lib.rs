@@ -52,6 +52,7 @@
 //! | `mcp` | no | tools of MCP servers, and an application as an MCP server |
 //! | `jwt` | no | callers known by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
+//! | `postgres` | no | the durable store for many processes and machines, in PostgreSQL; builds zstd, which is C |
 //! | `file` | no | the durable store of readable JSON files |
 //! | `download` | no | fetching media over HTTP for models that cannot do it themselves |
 //! | `openai` | no | OpenAI's models, and every server that is compatible with it |
@@ -100,6 +101,8 @@ pub use everturn_mcp as mcp;
     feature = "openai"
 ))]
 pub use everturn_models as models;
+#[cfg(feature = "postgres")]
+pub use everturn_postgres as postgres;
 #[cfg(feature = "server")]
 pub use everturn_server as server;
 #[cfg(feature = "sqlite")]
@@ -143,6 +146,8 @@ pub mod prelude {
     pub use everturn_file::FileStore;
     #[cfg(feature = "macros")]
     pub use everturn_macros::tool;
+    #[cfg(feature = "postgres")]
+    pub use everturn_postgres::PostgresStore;
     #[cfg(feature = "sqlite")]
     pub use everturn_sqlite::SqliteStore;
 
@@ -171,4 +176,6 @@ mod pages {
     struct Mcp;
     #[doc = include_str!("../../../docs/stores.md")]
     struct Stores;
+    #[doc = include_str!("../../../docs/postgres.md")]
+    struct Postgres;
 }

@@ -12,7 +12,8 @@ pub(crate) const HELP: &str = "\
 usage: testbed [--addr ADDRESS] [--store STORE] [--busy-timeout MILLISECONDS] [--forget-streams]
 
   --addr ADDRESS   where to listen; 127.0.0.1:0, the default, takes any free port
-  --store STORE    where conversations are kept: memory (the default), file:PATH or sqlite:PATH
+  --store STORE    where conversations are kept: memory (the default), file:PATH,
+                   sqlite:PATH, or postgres:URL, where URL is as in postgres://user@host/database
   --busy-timeout MILLISECONDS
                    how long a save waits for another process; 10000 by default
   --forget-streams keep no streams: a client that leaves ends its turn
@@ -38,6 +39,7 @@ pub(crate) enum StoreChoice {
     Memory,
     File(PathBuf),
     Sqlite(PathBuf),
+    Postgres(String),
 }
 
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mode, lexopt::Error> {
@@ -66,7 +68,11 @@ fn store(text: &str) -> Result<StoreChoice, &'static str> {
         None if text == "memory" => Ok(StoreChoice::Memory),
         Some(("file", path)) if !path.is_empty() => Ok(StoreChoice::File(path.into())),
         Some(("sqlite", path)) if !path.is_empty() => Ok(StoreChoice::Sqlite(path.into())),
-        _ => Err("a store is memory, file:PATH or sqlite:PATH"),
+        Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
+            Ok(StoreChoice::Postgres(text.to_owned()))
+        }
+        Some(("postgres", url)) if url.starts_with("postgres") => Ok(StoreChoice::Postgres(url.to_owned())),
+        _ => Err("a store is memory, file:PATH, sqlite:PATH or postgres:URL"),
     }
 }
 
@@ -81,6 +87,9 @@ mod tests {
             store("sqlite:/tmp/a:b.db"),
             Ok(StoreChoice::Sqlite("/tmp/a:b.db".into()))
         );
+        let url = || StoreChoice::Postgres("postgres://chef@db/kitchen".to_owned());
+        assert_eq!(store("postgres:postgres://chef@db/kitchen"), Ok(url()));
+        assert_eq!(store("postgres://chef@db/kitchen"), Ok(url()));
         for wrong in ["", "file:", "postgres:x", "memory:"] {
             assert!(store(wrong).is_err(), "{wrong}");
         }

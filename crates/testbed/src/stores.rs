@@ -8,6 +8,7 @@ use everturn_agent::store::{MemoryStore, SessionStore};
 use everturn_core::Result;
 use everturn_core::stream_log::MemoryStreamLog;
 use everturn_file::FileStore;
+use everturn_postgres::PostgresStore;
 use everturn_server::Server;
 use everturn_sqlite::{SqliteStore, SqliteStreamLog};
 
@@ -18,6 +19,7 @@ pub(crate) enum Sessions {
     Memory(MemoryStore),
     File(FileStore),
     Sqlite(SqliteStore),
+    Postgres(PostgresStore),
 }
 
 impl Sessions {
@@ -27,6 +29,7 @@ impl Sessions {
             Self::Memory(store) => Arc::new(store.clone()),
             Self::File(store) => Arc::new(store.clone()),
             Self::Sqlite(store) => Arc::new(store.clone()),
+            Self::Postgres(store) => Arc::new(store.clone()),
         }
     }
 
@@ -34,7 +37,7 @@ impl Sessions {
     pub(crate) async fn close(&self) -> Result<()> {
         match self {
             Self::Sqlite(store) => store.close().await,
-            Self::Memory(_) | Self::File(_) => Ok(()),
+            Self::Memory(_) | Self::File(_) | Self::Postgres(_) => Ok(()),
         }
     }
 }
@@ -52,6 +55,9 @@ pub(crate) async fn sessions(choice: &StoreChoice, busy_timeout: Duration) -> Re
                 .open()
                 .await?,
         ),
+        StoreChoice::Postgres(url) => {
+            Sessions::Postgres(PostgresStore::options(url).patience(busy_timeout).open().await?)
+        }
     })
 }
 
@@ -59,7 +65,7 @@ pub(crate) async fn sessions(choice: &StoreChoice, busy_timeout: Duration) -> Re
 pub(crate) async fn streams(choice: &StoreChoice) -> Result<Option<SqliteStreamLog>> {
     Ok(match choice {
         StoreChoice::Sqlite(path) => Some(SqliteStreamLog::open(beside(path)).await?),
-        StoreChoice::Memory | StoreChoice::File(_) => None,
+        StoreChoice::Memory | StoreChoice::File(_) | StoreChoice::Postgres(_) => None,
     })
 }
 

@@ -16,6 +16,7 @@ use everturn_agent::store::SessionStore;
 use everturn_agent::{Agent, Heartbeat, WorkerLoss};
 use everturn_core::{Error, Registry, Result};
 use everturn_file::FileStore;
+use everturn_postgres::PostgresStore;
 use everturn_sqlite::{Durability, SqliteStore};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,13 @@ pub enum StorePlace {
     Sqlite(PathBuf),
     /// In a folder of files.
     Files(PathBuf),
+    /// In a PostgreSQL database, in a schema of its own.
+    Postgres {
+        /// The connection string.
+        url: String,
+        /// The schema.
+        schema: String,
+    },
 }
 
 impl StorePlace {
@@ -65,6 +73,13 @@ impl StorePlace {
             Self::Sqlite(path) => Arc::new(
                 SqliteStore::options(path)
                     .durability(Durability::Normal)
+                    .open()
+                    .await?,
+            ),
+            Self::Postgres { url, schema } => Arc::new(
+                PostgresStore::options(url)
+                    .schema(schema)
+                    .connections(4)
                     .open()
                     .await?,
             ),

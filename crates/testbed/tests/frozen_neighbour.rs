@@ -35,6 +35,7 @@ impl Scene {
         let store = match &site.store {
             StorePlace::Sqlite(path) => format!("sqlite:{}", path.display()),
             StorePlace::Files(path) => format!("file:{}", path.display()),
+            StorePlace::Postgres { .. } => unreachable!("no lock is held in the middle of a save"),
         };
         let timeout = BUSY_TIMEOUT.as_millis().to_string();
         let server = Testbed::start_with(&["--store", &store, "--busy-timeout", &timeout]);

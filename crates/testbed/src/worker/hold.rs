@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everturn_agent::Snapshot;
 use everturn_agent::store::{Mutation, Precondition, Scope, SessionStore};
-use everturn_core::Result;
+use everturn_core::{Error, Result};
 use everturn_file::{Disk, FileStore, RealDisk};
 use everturn_sqlite::SqliteStore;
 use jiff::Timestamp;
@@ -30,6 +30,11 @@ pub(super) async fn hold(place: &StorePlace) -> Result<()> {
         StorePlace::Files(root) => {
             let disk = LingeringDisk::default();
             Arc::new(FileStore::options(root).disk(Arc::new(disk)).open().await?)
+        }
+        StorePlace::Postgres { .. } => {
+            return Err(Error::failed_precondition(
+                "PostgreSQL has no lock to hold in the middle of a save: it is one statement",
+            ));
         }
     };
     // A database runs the mutation inside its transaction; a folder's lock is held when a row gets its name.

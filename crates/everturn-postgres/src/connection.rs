@@ -1,0 +1,402 @@
+//! Connections to the database: where it is, how it is reached, and how a statement is run.
+//!
+//! Every statement is unnamed and typed: it is parsed, bound and executed in one round trip, and any connection of a
+//! pooler can carry it. Nothing is set on a connection, so nothing has to be reset.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
+use everturn_core::{Error, Result};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Config, Row};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::fault::{Fault, Outcome, describe};
+use crate::options::PostgresStoreOptions;
+
+/// A connection that was idle for this long is asked for a sign of life before it is used.
+const CHECK_AFTER: Duration = Duration::from_secs(10);
+
+/// The first wait before a call is tried again; it doubles with each attempt.
+const FIRST_BACKOFF: Duration = Duration::from_millis(2);
+const MAX_BACKOFF: Duration = Duration::from_millis(250);
+const MAX_TURN: Duration = Duration::from_millis(8);
+
+/// Where a database is, and how it is reached.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) config: Config,
+    pub(crate) tls: MakeRustlsConnect,
+}
+
+impl Address {
+    /// Reads a connection string. TLS is required, and the server's certificate verified, unless the string says
+    /// `sslmode=disable`, or says nothing and the server is on this machine.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a string that cannot be read, or certificates that cannot.
+    pub(crate) fn parse(url: &str, options: &PostgresStoreOptions) -> Result<Self> {
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            Error::invalid_argument(format!(
+                "the connection string of the session database cannot be read: {}; it looks like \
+                 postgres://user:password@host:5432/database",
+                describe(&error)
+            ))
+        })?;
+        if config.get_hosts().is_empty() {
+            config.host("localhost");
+        }
+        let is_silent = !url.contains("sslmode");
+        let mode = match config.get_ssl_mode() {
+            SslMode::Disable => SslMode::Disable,
+            _ if is_silent && config.get_hosts().iter().all(is_local) => SslMode::Disable,
+            _ => SslMode::Require,
+        };
+        config.ssl_mode(mode);
+        config.connect_timeout(options.connect_timeout);
+        config.keepalives_idle(Duration::from_secs(30));
+        config.tcp_user_timeout(options.statement_timeout);
+        if config.get_application_name().is_none() {
+            config.application_name("everturn");
+        }
+        let tls = MakeRustlsConnect::new(tls(options)?);
+        Ok(Self { config, tls })
+    }
+
+    /// Returns the database's place, without user and password.
+    pub(crate) fn place(&self) -> String {
+        let hosts: Vec<Cow<'_, str>> = self
+            .config
+            .get_hosts()
+            .iter()
+            .map(|host| match host {
+                Host::Tcp(name) => Cow::from(name.as_str()),
+                #[cfg(unix)]
+                Host::Unix(path) => path.to_string_lossy(),
+            })
+            .collect();
+        let ports: Vec<String> = self
+            .config
+            .get_ports()
+            .iter()
+            .map(|port| format!(":{port}"))
+            .collect();
+        let name = self
+            .config
+            .get_dbname()
+            .or(self.config.get_user())
+            .unwrap_or_default();
+        format!("{}{}/{name}", hosts.join(","), ports.join(","))
+    }
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name
+                    .parse::<std::net::IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+fn tls(options: &PostgresStoreOptions) -> Result<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let refused =
+        |error: &dyn fmt::Display| Error::invalid_argument(format!("TLS cannot be set up: {error}"));
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(&error))?;
+    let builder = match &options.root_certificates {
+        None => builder
+            .with_platform_verifier()
+            .map_err(|error| refused(&error))?,
+        Some(file) => {
+            let named = |error: &dyn fmt::Display| {
+                Error::invalid_argument(format!("the certificates in '{}': {error}", file.display()))
+            };
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_file_iter(file).map_err(|error| named(&error))? {
+                let certificate = certificate.map_err(|error| named(&error))?;
+                roots.add(certificate).map_err(|error| named(&error))?;
+            }
+            builder.with_root_certificates(roots)
+        }
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+/// The pool of connections, and how statements are run on it.
+pub(crate) struct Database {
+    pub(crate) pool: Pool,
+    pub(crate) address: Address,
+    pub(crate) place: String,
+    /// The quoted name of the schema, with a dot.
+    schema: String,
+    statement_timeout: Duration,
+    pub(crate) patience: Duration,
+    pub(crate) counters: Counters,
+}
+
+/// What happened since the store was opened.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) round_trips: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    pub(crate) commit_nanos: AtomicU64,
+    pub(crate) conflicts: AtomicU64,
+    pub(crate) lost_connections: AtomicU64,
+    pub(crate) lapsed_leases: AtomicU64,
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Database {
+    pub(crate) fn new(options: &PostgresStoreOptions) -> Result<Self> {
+        let address = Address::parse(&options.url, options)?;
+        let recycling = ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        };
+        let manager = Manager::from_config(address.config.clone(), address.tls.clone(), recycling);
+        // A check at every use would be a round trip at every use. A connection that breaks within the time between is
+        // found by the statement, which is then settled and tried again on another.
+        let check = Hook::async_fn(|client: &mut deadpool_postgres::ClientWrapper, metrics| {
+            Box::pin(async move {
+                if metrics.last_used() < CHECK_AFTER {
+                    return Ok(());
+                }
+                client
+                    .simple_query("")
+                    .await
+                    .map(|_| ())
+                    .map_err(HookError::Backend)
+            })
+        });
+        let pool = Pool::builder(manager)
+            .max_size(options.connections)
+            .wait_timeout(Some(options.checkout_timeout))
+            .create_timeout(Some(options.connect_timeout))
+            .recycle_timeout(Some(options.connect_timeout))
+            .pre_recycle(check)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| Error::internal(format!("a pool of connections cannot be made: {error}")))?;
+        Ok(Self {
+            pool,
+            place: address.place(),
+            address,
+            schema: format!("{}.", quoted(&options.schema)),
+            statement_timeout: options.statement_timeout,
+            patience: options.patience,
+            counters: Counters::default(),
+        })
+    }
+
+    /// Returns a free connection, or a new one.
+    pub(crate) async fn connection(&self) -> Outcome<Object> {
+        self.pool.get().await.map_err(|error| match error {
+            PoolError::Backend(error) => error.into(),
+            PoolError::Timeout(kind) => Fault::NoConnection(format!("no connection in time ({kind:?})")),
+            other => Fault::NoConnection(other.to_string()),
+        })
+    }
+
+    /// Runs one statement on any connection, once, and returns its rows.
+    pub(crate) async fn run(&self, statement: &Statement<'_>) -> Outcome<Vec<Row>> {
+        let connection = self.connection().await?;
+        let outcome = self.run_on(&connection, statement).await;
+        if outcome.as_ref().is_err_and(Fault::is_lost) {
+            count(&self.counters.lost_connections);
+            // What became of the statement is unknown, so the connection is not used again.
+            drop(Object::take(connection));
+        }
+        outcome
+    }
+
+    /// Runs one statement on a connection.
+    pub(crate) async fn run_on(
+        &self,
+        client: &tokio_postgres::Client,
+        statement: &Statement<'_>,
+    ) -> Outcome<Vec<Row>> {
+        count(&self.counters.round_trips);
+        let sql = self.qualified(&statement.sql);
+        let params: Vec<(&(dyn ToSql + Sync), Type)> = statement
+            .params
+            .iter()
+            .map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone()))
+            .collect();
+        let answer = tokio::time::timeout(self.statement_timeout, client.query_typed(&sql, &params)).await;
+        match answer {
+            Ok(rows) => Ok(rows?),
+            Err(_) => Err(Fault::TimedOut(self.statement_timeout)),
+        }
+    }
+
+    /// Runs a statement that reads, or that may be carried out twice, until it is answered or patience ends.
+    pub(crate) async fn read(&self, statement: &Statement<'_>) -> Outcome<Vec<Row>> {
+        let mut patience = Patience::new(self.patience);
+        loop {
+            match self.run(statement).await {
+                Err(fault) if fault.is_lost() && patience.wait().await => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Replaces the mark before table names by the schema.
+    pub(crate) fn qualified(&self, sql: &str) -> String {
+        sql.replace('@', &self.schema)
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place)
+    }
+}
+
+/// Quotes an identifier.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A statement with its parameters. An `@` before a table's name stands for the schema.
+#[derive(Default)]
+pub(crate) struct Statement<'a> {
+    pub(crate) sql: String,
+    params: Vec<(Box<dyn ToSql + Sync + Send + 'a>, Type)>,
+}
+
+impl<'a> Statement<'a> {
+    pub(crate) fn new(sql: impl Into<String>) -> Self {
+        Self {
+            sql: sql.into(),
+            params: Vec::new(),
+        }
+    }
+
+    /// Adds the next parameter.
+    pub(crate) fn with(mut self, value: impl ToSql + Sync + Send + 'a, kind: Type) -> Self {
+        self.params.push((Box::new(value), kind));
+        self
+    }
+
+    /// Adds a parameter and returns its name.
+    pub(crate) fn bind(&mut self, value: impl ToSql + Sync + Send + 'a, kind: Type) -> String {
+        self.params.push((Box::new(value), kind));
+        format!("${}", self.params.len())
+    }
+}
+
+/// Returns the value of a column. One that no version writes there is damage.
+pub(crate) fn column<'r, T: tokio_postgres::types::FromSql<'r>>(row: &'r Row, index: usize) -> Outcome<T> {
+    row.try_get(index)
+        .map_err(|error| Fault::damaged(describe(&error)))
+}
+
+/// How long a call goes on trying, and how long it waits in between.
+pub(crate) struct Patience {
+    deadline: Instant,
+    backoff: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self {
+            deadline: Instant::now() + limit,
+            backoff: FIRST_BACKOFF,
+        }
+    }
+
+    /// Waits before the next attempt; returns `false` at once if there shall be none.
+    pub(crate) async fn wait(&mut self) -> bool {
+        if Instant::now() >= self.deadline {
+            return false;
+        }
+        // Random, so that writers that met once do not meet again.
+        tokio::time::sleep(self.backoff.mul_f64(0.5 + fastrand::f64())).await;
+        self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+        true
+    }
+
+    /// Like [`Patience::wait`], for a race that was lost: others are done soon.
+    pub(crate) async fn wait_turn(&mut self) -> bool {
+        self.backoff = self.backoff.min(MAX_TURN);
+        self.wait().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(url: &str) -> Address {
+        Address::parse(url, &PostgresStoreOptions::new(url)).unwrap()
+    }
+
+    #[test]
+    fn a_server_elsewhere_is_reached_by_tls_unless_told_otherwise() {
+        let mode = |url| address(url).config.get_ssl_mode();
+
+        assert_eq!(mode("postgres://chef@db.example/kitchen"), SslMode::Require);
+        assert_eq!(
+            mode("postgres://chef@db.example/kitchen?sslmode=prefer"),
+            SslMode::Require
+        );
+        assert_eq!(
+            mode("postgres://chef@db.example/kitchen?sslmode=disable"),
+            SslMode::Disable
+        );
+        assert_eq!(mode("postgres://chef@127.0.0.1/kitchen"), SslMode::Disable);
+        assert_eq!(
+            mode("postgres://chef@localhost/kitchen?sslmode=require"),
+            SslMode::Require
+        );
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        let url = "postgres://chef:leeks@db.example:5433/kitchen";
+        let options = PostgresStoreOptions::new(url);
+        let database = Database::new(&options).unwrap();
+
+        for text in [
+            format!("{options:?}"),
+            format!("{database:?}"),
+            database.place.clone(),
+        ] {
+            assert!(!text.contains("leeks"), "{text}");
+        }
+        assert_eq!(database.place, "db.example:5433/kitchen");
+        let wrong = Address::parse("postgres://chef:leeks@db.example:port/kitchen", &options);
+        assert!(!wrong.err().unwrap().to_string().contains("leeks"));
+    }
+
+    #[test]
+    fn table_names_are_qualified_by_a_quoted_schema() {
+        let options = PostgresStoreOptions::new("postgres://localhost/kitchen").schema("Tom's \"soup\"");
+        let database = Database::new(&options).unwrap();
+
+        assert_eq!(
+            database.qualified("SELECT 1 FROM @session"),
+            "SELECT 1 FROM \"Tom's \"\"soup\"\"\".session"
+        );
+    }
+}

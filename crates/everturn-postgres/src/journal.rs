@@ -1,0 +1,283 @@
+//! Journals of turns that are not over.
+//!
+//! A record is written by one statement that holds the session's row still and compares the version at which its guard was
+//! checked. A journal may begin before its session has a snapshot; it then begins the session, without a tip.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_agent::store::{Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken};
+use everturn_core::{Error, Result};
+use jiff::Timestamp;
+use tokio_postgres::types::Type;
+
+use crate::PostgresStore;
+use crate::body;
+use crate::connection::{Patience, Statement, column};
+use crate::fault::{Fault, Outcome};
+use crate::inner::Inner;
+use crate::known::Known;
+use crate::list::nanos;
+use crate::position::SessionKey;
+use crate::row::check_id;
+use crate::write::NOW;
+
+#[async_trait]
+impl Journal for PostgresStore {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Result<()> {
+        let outcome = self.inner().append(scope, key, &record, guard).await;
+        self.result(outcome)
+    }
+
+    async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+        let outcome = self.inner().records(scope, key).await;
+        self.result(outcome)
+    }
+
+    async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
+        let outcome = self.inner().db.read(&clear(scope, key)).await;
+        self.result(outcome.map(|_| ()))
+    }
+
+    async fn sweep(&self, before: Timestamp) -> Result<u64> {
+        let outcome = self.inner().sweep(before).await;
+        self.result(outcome)
+    }
+}
+
+pub(crate) fn records(scope: &Scope, key: &JournalKey) -> Statement<'static> {
+    of_turn(
+        "SELECT sequence, body, token FROM @journal WHERE tenant = $1 AND session = $2 AND turn = $3 ORDER BY sequence",
+        scope,
+        key,
+    )
+}
+
+fn clear(scope: &Scope, key: &JournalKey) -> Statement<'static> {
+    of_turn(
+        "DELETE FROM @journal WHERE tenant = $1 AND session = $2 AND turn = $3",
+        scope,
+        key,
+    )
+}
+
+fn of_turn(sql: &str, scope: &Scope, key: &JournalKey) -> Statement<'static> {
+    let session = SessionKey::of(scope, key.session().as_str());
+    Statement::new(sql)
+        .with(session.tenant, Type::INT4)
+        .with(session.id, Type::UUID)
+        .with(key.turn().as_bytes().to_vec(), Type::BYTEA)
+}
+
+/// Drops the journals of which every record is old. Their number is the number of different turns among the dropped
+/// records.
+pub(crate) fn sweep(before: Timestamp) -> Statement<'static> {
+    Statement::new(
+        "WITH gone AS (DELETE FROM @journal j USING \
+           (SELECT DISTINCT tenant, session, turn FROM @journal old WHERE added_at < $1 AND NOT EXISTS \
+             (SELECT 1 FROM @journal new WHERE new.tenant = old.tenant AND new.session = old.session \
+              AND new.turn = old.turn AND new.added_at >= $1)) AS turns \
+           WHERE j.tenant = turns.tenant AND j.session = turns.session AND j.turn = turns.turn \
+           RETURNING j.tenant, j.session, j.turn) \
+         SELECT count(*) FROM (SELECT DISTINCT tenant, session, turn FROM gone) AS turns",
+    )
+    .with(nanos(before), Type::INT8)
+}
+
+impl Inner {
+    async fn append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: &JournalRecord,
+        guard: Option<&JournalGuard>,
+    ) -> Outcome<()> {
+        check_id("scope", scope.as_str())?;
+        check_id("session id", key.session().as_str())?;
+        check_id("turn", key.turn())?;
+        let session = SessionKey::of(scope, key.session().as_str());
+        let packed = self.encoder.pack(&body::write(&record.body)?)?;
+        let token = fastrand::i64(..);
+        let mut patience = Patience::new(self.db.patience);
+        // Whether a statement's answer was lost, so that the record may be there already.
+        let mut unsure = false;
+        let mut known = self.cache.session(session);
+        loop {
+            let outcome = self
+                .try_append(scope, key, record, guard, session, known.take(), &packed, token)
+                .await;
+            let fault = match outcome {
+                Ok(true) => return Ok(()),
+                Ok(false) if unsure && self.is_mine(scope, key, record, token).await? => return Ok(()),
+                Ok(false) => return Err(record_taken(key, record.sequence).into()),
+                Err(fault) => fault,
+            };
+            unsure |= fault.is_lost();
+            let goes_on = if fault.is_lost() {
+                patience.wait().await
+            } else {
+                fault.is_conflict() && patience.wait_turn().await
+            };
+            if !goes_on {
+                return Err(fault);
+            }
+        }
+    }
+
+    /// Tries to write a record once; `false` if its number is taken.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the record, its place and its conditions"
+    )]
+    async fn try_append(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: &JournalRecord,
+        guard: Option<&JournalGuard>,
+        session: SessionKey,
+        known: Option<Arc<Known>>,
+        packed: &[u8],
+        token: i64,
+    ) -> Outcome<bool> {
+        let version = match (guard, known) {
+            (None, _) => None,
+            (Some(guard), Some(known)) if known.guard.as_ref() == Some(guard) => Some(known.version),
+            (Some(guard), _) => Some(self.check(scope, key, guard, session).await?),
+        };
+        let mut statement = of_turn("", scope, key)
+            .with(record.sequence.cast_signed(), Type::INT8)
+            .with(token, Type::INT8)
+            .with(packed.to_vec(), Type::BYTEA);
+        let held = match version {
+            // A commit changes this row, so it waits, and is waited for.
+            Some(version) => {
+                let version = statement.bind(version, Type::INT8);
+                format!(
+                    "held AS (SELECT 1 FROM @session WHERE tenant = $1 AND key = $2 AND version = {version} FOR SHARE)"
+                )
+            }
+            None => "held AS (SELECT 1)".to_owned(),
+        };
+        statement.sql = format!(
+            "WITH {held}, added AS (INSERT INTO @journal (tenant, session, turn, sequence, token, added_at, body) \
+             SELECT $1, $2, $3, $4, $5, {NOW}, $6 FROM held ON CONFLICT DO NOTHING RETURNING 1) \
+             SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added)"
+        );
+        let rows = self.db.run(&statement).await?;
+        let row = rows.first().ok_or(Fault::Moved)?;
+        let (held, added): (i64, i64) = (column(row, 0)?, column(row, 1)?);
+        if held == 0 {
+            return Err(Fault::Moved);
+        }
+        Ok(added == 1)
+    }
+
+    /// Checks a guard and returns the version of the session at which it allows writing.
+    async fn check(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        guard: &JournalGuard,
+        session: SessionKey,
+    ) -> Outcome<i64> {
+        let reading = self.reading();
+        let mut view = reading
+            .view(scope, guard.reserved.as_str(), Some(session))
+            .await?;
+        if view.session.is_none() {
+            self.begin_session(scope, key, session).await?;
+            view = reading
+                .view(scope, guard.reserved.as_str(), Some(session))
+                .await?;
+        }
+        let found = view.session.ok_or(Fault::Moved)?;
+        let reserved = match view.stored {
+            Some(stored) if stored.session != session => {
+                return Err(Error::failed_precondition(format!(
+                    "snapshot '{}' is reserved for a turn of session '{}' and belongs to another session",
+                    guard.reserved,
+                    key.session()
+                ))
+                .into());
+            }
+            Some(stored) => Some(reading.snapshot(stored, Detail::Metadata).await?),
+            None => None,
+        };
+        let met = if reserved.is_some() {
+            None
+        } else {
+            let known = Some(&*found.known);
+            reading
+                .found(scope, session, known, &guard.precondition, &guard.reserved)
+                .await?
+        };
+        guard.check(key.session(), reserved.as_ref(), met.as_ref())?;
+        let version = found.known.version;
+        let known = Known {
+            guard: Some(guard.clone()),
+            ..Known::clone(&found.known)
+        };
+        self.cache.learn_session(session, Arc::new(known));
+        Ok(version)
+    }
+
+    /// Inserts a session that has no snapshot yet.
+    pub(crate) async fn begin_session(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        session: SessionKey,
+    ) -> Outcome<()> {
+        let statement = Statement::new(format!(
+            "INSERT INTO @session (tenant, key, version, touched_at, scope, name, tokens) \
+             VALUES ($1, $2, $3, {NOW}, $4, $5, '{{}}') ON CONFLICT DO NOTHING"
+        ))
+        .with(session.tenant, Type::INT4)
+        .with(session.id, Type::UUID)
+        .with(fastrand::i64(1..i64::MAX >> 3), Type::INT8)
+        .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
+        .with(key.session().as_str().as_bytes().to_vec(), Type::BYTEA);
+        self.db.read(&statement).await.map(|_| ())
+    }
+
+    /// Returns whether the record with a number is the one that this call wrote.
+    async fn is_mine(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        record: &JournalRecord,
+        token: i64,
+    ) -> Outcome<bool> {
+        for row in self.db.read(&records(scope, key)).await? {
+            if column::<i64>(&row, 0)?.cast_unsigned() == record.sequence {
+                return Ok(column::<i64>(&row, 2)? == token);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn records(&self, scope: &Scope, key: &JournalKey) -> Outcome<Vec<JournalRecord>> {
+        let rows = self.db.read(&records(scope, key)).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(JournalRecord {
+                    sequence: column::<i64>(row, 0)?.cast_unsigned(),
+                    body: body::parse(&body::unpack(column(row, 1)?)?)?,
+                })
+            })
+            .collect()
+    }
+
+    async fn sweep(&self, before: Timestamp) -> Outcome<u64> {
+        let rows = self.db.read(&sweep(before)).await?;
+        let swept: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
+        Ok(swept.cast_unsigned())
+    }
+}

@@ -1,0 +1,81 @@
+//! Conversations in PostgreSQL: many machines, one truth.
+//!
+//! [`PostgresStore`] is the session store for agents that run in many processes on many machines: sessions, journals and
+//! leases are in one database, and nothing else is needed.
+//!
+//! ```no_run
+//! use everturn_agent::store::{Scope, SessionStore};
+//! use everturn_postgres::PostgresStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> everturn_core::Result<()> {
+//! let store = PostgresStore::open("postgres://chef@db.example/kitchen").await?;
+//!
+//! assert_eq!(store.latest(&Scope::default(), &"dinner".into(), Default::default()).await?, None);
+//! # Ok(()) }
+//! ```
+//!
+//! # Guarantees
+//!
+//! All of [`everturn_agent::store`]'s, with these in particular:
+//!
+//! | question | answer |
+//! |---|---|
+//! | what is atomic | a save: it is one statement, which compares and sets the session's version; a deletion: one transaction; a record of a journal; a commit and the end of the journals it makes obsolete |
+//! | what a reader may see | the store as it was at one moment between two commits; a listing is one such moment per page |
+//! | consistency | saves of a session are serializable; once a save has returned, every reader in every process sees it |
+//! | what survives a crash of the process | every save that has returned |
+//! | what survives a crash of the database, or a loss of power | every save that has returned, as far as the server's `synchronous_commit` and `fsync` are on, which is the default |
+//! | a connection that breaks while a save is under way | the save is looked for, not guessed: it is acknowledged if it is there, and tried again if it is not |
+//! | when watchers hear | at once for changes made in this process; within 100 ms for those of others where notifications arrive, else within the poll interval, 250 ms by default |
+//! | what a deletion leaves | nothing that a query can reach; after PostgreSQL's own vacuum, nothing in the tables. Write-ahead logs and backups keep it as long as they are kept |
+//!
+//! Any non-empty string of up to [`MAX_ID`] bytes is a good id, scope or session name. Times must lie between the years
+//! 1678 and 2262.
+//!
+//! # Poolers
+//!
+//! Every statement is unnamed, and nothing is set on a connection: `PgBouncer` in transaction mode works without settings.
+//! Notifications do not pass it. [`PostgresStoreOptions::listen_on`] names a way around it; without one, changes made by
+//! other processes are found by polling.
+//!
+//! # How it is kept
+//!
+//! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it, and a
+//! branch costs a few hundred bytes. Custom state and artifacts that did not change are not written again; a large
+//! document that changed a little is kept as a patch. Long strings, such as inline images, are stored once in a session by
+//! their hash, large values are compressed, and every value has a checksum.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod blob;
+mod body;
+mod cache;
+mod change;
+mod connection;
+mod delete;
+mod document;
+mod fault;
+mod inner;
+mod journal;
+mod known;
+mod lineage;
+mod list;
+mod listen;
+mod maintain;
+mod metrics;
+mod options;
+mod pending;
+mod position;
+mod read;
+mod recency;
+mod row;
+mod schema;
+mod store;
+mod verify;
+mod watch;
+mod write;
+
+pub use self::metrics::PostgresMetrics;
+pub use self::options::PostgresStoreOptions;
+pub use self::row::MAX_ID;
+pub use self::store::PostgresStore;
+pub use self::verify::Verification;

@@ -1,0 +1,397 @@
+//! Stored histories: a message is stored once, and a snapshot refers to a position in a lineage.
+//!
+//! Invariants: the messages of a lineage are contiguous from its base on; a position names the lineage that holds its last
+//! message; a message is never replaced, and a lineage that lost messages is never appended to again. So the messages at an
+//! existing position never change, and a position exists if its last message does.
+//!
+//! A lineage belongs to the session that wrote it. Other sessions may fork from it, or refer to it; a commit that does
+//! locks the lineage against deletion.
+
+use everturn_ai::{History, Message};
+use everturn_core::Error;
+use tokio_postgres::types::Type;
+
+use crate::blob::Pieces;
+use crate::body;
+use crate::change::{Cut, Plan, Remember};
+use crate::connection::{Statement, column};
+use crate::fault::{Fault, Outcome};
+use crate::known::{Line, line};
+use crate::position::{LineageKey, MAX_MESSAGES, Position, SessionKey, column as number_column, length};
+use crate::read::{Reading, ids};
+
+/// A position that exists, in the lineage that holds its last message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    pub(crate) at: Position,
+    /// Whether the next message can follow it in its lineage.
+    open: bool,
+}
+
+/// The messages `from..to` of a lineage.
+struct Segment {
+    lineage: LineageKey,
+    from: usize,
+    to: usize,
+}
+
+impl Reading<'_> {
+    /// Returns the history at a position. It shares the messages that other snapshots have read or written.
+    pub(crate) async fn history(&self, at: Position) -> Outcome<History> {
+        let cache = &self.store.cache;
+        if let Some(known) = cache.history(at.lineage) {
+            if known.len() >= at.len {
+                return Ok(known.truncate_to(at.len));
+            }
+            let rest = Segment {
+                lineage: at.lineage,
+                from: known.len(),
+                to: at.len,
+            };
+            return self.extend(known, &[rest]).await;
+        }
+        let mut segments = Vec::new();
+        let mut position = at;
+        let mut begun = History::new();
+        for (lineage, line) in self.lines(at.lineage).await? {
+            if lineage != position.lineage || line.base >= position.len {
+                return Err(Fault::damaged("a lineage begins after its last message"));
+            }
+            let mut segment = Segment {
+                lineage,
+                from: line.base,
+                to: position.len,
+            };
+            // A history that is remembered spares reading its part, and the lineages before it.
+            if let Some(known) = cache.history(lineage) {
+                begun = known.truncate_to(position.len);
+                segment.from = begun.len();
+                segments.push(segment);
+                position.len = 0;
+                break;
+            }
+            segments.push(segment);
+            let Some(parent) = line.parent else {
+                position.len = 0;
+                break;
+            };
+            position = Position {
+                lineage: parent,
+                len: line.base,
+            };
+        }
+        if position.len > 0 {
+            return Err(Fault::damaged("a lineage is missing"));
+        }
+        segments.reverse();
+        segments.retain(|segment| segment.from < segment.to);
+        self.extend(begun, &segments).await
+    }
+
+    /// Appends the messages of segments to a history.
+    async fn extend(&self, mut history: History, segments: &[Segment]) -> Outcome<History> {
+        let Some(first) = segments.first() else {
+            return Ok(history);
+        };
+        let tenant = first.lineage.session.tenant;
+        let sessions = ids(segments.iter().map(|segment| segment.lineage.session));
+        let numbers: Vec<i64> = segments.iter().map(|segment| segment.lineage.number).collect();
+        let from: Vec<i32> = segments
+            .iter()
+            .map(|segment| number_column(segment.from))
+            .collect::<Outcome<_>>()?;
+        let to: Vec<i32> = segments
+            .iter()
+            .map(|segment| number_column(segment.to))
+            .collect::<Outcome<_>>()?;
+        let part = |columns: &str, join: &str, order: &str| {
+            let sql = format!(
+                "SELECT {columns} FROM unnest($2, $3, $4, $5) AS part (session, lineage, low, high) \
+                 {join} ORDER BY {order}"
+            );
+            Statement::new(sql)
+                .with(tenant, Type::INT4)
+                .with(sessions.clone(), Type::UUID_ARRAY)
+                .with(numbers.clone(), Type::INT8_ARRAY)
+                .with(from.clone(), Type::INT4_ARRAY)
+                .with(to.clone(), Type::INT4_ARRAY)
+        };
+        let messages = "JOIN @message m ON m.tenant = $1 AND m.session = part.session AND m.lineage = part.lineage \
+                        AND m.number >= part.low AND m.number < part.high";
+        let rows = self
+            .rows(&part("m.number, m.cuts, m.body", messages, "m.number"))
+            .await?;
+        let mut cut = false;
+        for row in &rows {
+            cut |= column::<i32>(row, 1)? != 0;
+        }
+        let pieces = if cut {
+            let links = "JOIN @message_blob b ON b.tenant = $1 AND b.session = part.session \
+                         AND b.lineage = part.lineage AND b.number >= part.low AND b.number < part.high \
+                         LEFT JOIN @blob t ON t.tenant = $1 AND t.session = b.session AND t.hash = b.hash";
+            let sql = part("b.number::bigint, b.place, t.body", links, "b.number, b.place");
+            self.pieces(&sql).await?
+        } else {
+            Pieces::default()
+        };
+        let mut rows = rows.into_iter();
+        for segment in segments {
+            let mut bytes = 0;
+            for index in segment.from..segment.to {
+                let row = rows
+                    .next()
+                    .ok_or_else(|| Fault::damaged("a message is missing"))?;
+                let number: i32 = column(&row, 0)?;
+                if length(number) != index {
+                    return Err(Fault::damaged("a message is missing"));
+                }
+                let text = pieces.whole(number.into(), column(&row, 1)?, column(&row, 2)?)?;
+                bytes += text.len();
+                history.push(body::parse::<Message>(&text)?);
+            }
+            self.store.cache.learn_history(segment.lineage, &history, bytes);
+        }
+        Ok(history)
+    }
+
+    /// Reads a lineage and those that it forked from, nearest first.
+    pub(crate) async fn lines(&self, lineage: LineageKey) -> Outcome<Vec<(LineageKey, Line)>> {
+        // Bases shrink along the way, so that even a damaged database ends it.
+        let statement = Statement::new(
+            "WITH RECURSIVE line AS ( \
+               SELECT l.session, l.number, l.parent_session, l.parent, l.base, l.cut, 0 AS depth FROM @lineage l \
+                 WHERE l.tenant = $1 AND l.session = $2 AND l.number = $3 \
+               UNION ALL \
+               SELECT p.session, p.number, p.parent_session, p.parent, p.base, p.cut, line.depth + 1 FROM line \
+                 JOIN @lineage p ON p.tenant = $1 AND p.session = line.parent_session AND p.number = line.parent \
+                 AND p.base < line.base \
+             ) SELECT session, number, parent_session, parent, base, cut, NULL::integer FROM line ORDER BY depth",
+        )
+        .with(lineage.session.tenant, Type::INT4)
+        .with(lineage.session.id, Type::UUID)
+        .with(lineage.number, Type::INT8);
+        let rows = self.rows(&statement).await?;
+        let mut lines = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let key = LineageKey {
+                session: SessionKey {
+                    tenant: lineage.session.tenant,
+                    id: column(row, 0)?,
+                },
+                number: column(row, 1)?,
+            };
+            lines.extend(line(row, 2, lineage.session.tenant)?.map(|line| (key, line)));
+        }
+        Ok(lines)
+    }
+}
+
+impl Plan<'_> {
+    /// Plans to store the new messages of a history and returns its position; `None` for an empty history.
+    ///
+    /// `known` is the result of [`Plan::known_start`]. Without it, the history is compared with the histories at the
+    /// `related` positions, which probably begin alike.
+    pub(crate) async fn put_history(
+        &mut self,
+        history: &History,
+        known: Option<Start>,
+        related: &[Position],
+    ) -> Outcome<Option<Position>> {
+        if history.is_empty() {
+            return Ok(None);
+        }
+        if history.len() > MAX_MESSAGES {
+            return Err(Error::resource_exhausted(format!(
+                "a history of {} messages cannot be stored: {MAX_MESSAGES} are allowed; summarise it or begin a new session",
+                history.len()
+            ))
+            .into());
+        }
+        let start = match known {
+            Some(known) => Some(known),
+            None => self.common_start(history, related).await?,
+        };
+        let stored = start.map_or(0, |start| start.at.len);
+        let lineage = match start {
+            Some(start) if stored == history.len() => {
+                self.refer(start.at);
+                start.at.lineage
+            }
+            Some(start) if start.open => start.at.lineage,
+            start => self.new_lineage(start.map(|start| start.at)),
+        };
+        let mut bytes = 0;
+        for (index, message) in (stored..).zip(history.since(stored)) {
+            bytes += self.put_message(lineage.number, index, message)?;
+        }
+        if stored < history.len() {
+            let line = self.known.lines.get(&lineage.number).copied();
+            let line = line.unwrap_or(Line {
+                parent: start.map(|start| start.at.lineage),
+                base: stored,
+                end: stored,
+                cut: None,
+            });
+            let grown = Line {
+                end: history.len(),
+                ..line
+            };
+            self.known.learn_line(lineage.number, grown);
+        }
+        self.remember.push(Remember::History {
+            lineage,
+            history: history.clone(),
+            bytes,
+        });
+        Ok(Some(Position {
+            lineage,
+            len: history.len(),
+        }))
+    }
+
+    /// Returns the longest beginning of a history that this process knows to be stored.
+    pub(crate) async fn known_start(&mut self, history: &History) -> Outcome<Option<Start>> {
+        let mut next = Some(history);
+        while let Some(history) = next {
+            if let Some(place) = self.store.cache.place(history.lineage().id()) {
+                let at = Position {
+                    lineage: place.lineage,
+                    len: history.len().min(place.saved),
+                };
+                if let Some(start) = self.resolve(at).await? {
+                    if start.at.lineage.session != self.session {
+                        self.foreign = Some(history.lineage().id());
+                    }
+                    return Ok(Some(start));
+                }
+                self.store.cache.forget_place(history.lineage().id());
+            }
+            next = history.lineage().parent();
+        }
+        Ok(None)
+    }
+
+    /// Returns the longest beginning that a history has in common with a related one, by comparing messages.
+    async fn common_start(&mut self, history: &History, related: &[Position]) -> Outcome<Option<Start>> {
+        let mut best: Option<Position> = None;
+        for at in related {
+            let other = self.reading().history(*at).await?;
+            let len = history.common_prefix(&other);
+            if len > best.map_or(0, |best| best.len) {
+                best = Some(Position {
+                    lineage: at.lineage,
+                    len,
+                });
+            }
+        }
+        match best {
+            Some(best) => self.resolve(best).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the position in the lineage that holds its last message; `None` if the position no longer exists.
+    async fn resolve(&mut self, mut at: Position) -> Outcome<Option<Start>> {
+        if at.lineage.session.tenant != self.session.tenant || at.len == 0 {
+            return Ok(None);
+        }
+        // The lineages of the own session are as the version that is compared says.
+        while at.lineage.session == self.session {
+            let Some(line) = self.line(at.lineage).await? else {
+                return Ok(None);
+            };
+            if at.len > line.base {
+                return Ok((at.len <= line.end).then_some(Start {
+                    at,
+                    open: line.cut.is_none() && line.end == at.len,
+                }));
+            }
+            match line.parent {
+                Some(parent) => at.lineage = parent,
+                None => return Ok(None),
+            }
+        }
+        // Those of others are checked and locked by the commit itself.
+        for (lineage, line) in self.reading().lines(at.lineage).await? {
+            if at.len > line.base {
+                at.lineage = lineage;
+                return Ok(line
+                    .cut
+                    .is_none_or(|cut| at.len <= cut)
+                    .then_some(Start { at, open: false }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a lineage of the own session at the version that is compared.
+    async fn line(&mut self, key: LineageKey) -> Outcome<Option<Line>> {
+        if self.is_new {
+            return Ok(None);
+        }
+        if let Some(line) = self.known.lines.get(&key.number) {
+            return Ok(Some(*line));
+        }
+        let statement = Statement::new(
+            "SELECT n.version, l.parent_session, l.parent, l.base, l.cut, \
+             (SELECT max(m.number) FROM @message m WHERE m.tenant = $1 AND m.session = $2 AND m.lineage = $3) \
+             FROM @session n LEFT JOIN @lineage l ON l.tenant = $1 AND l.session = $2 AND l.number = $3 \
+             WHERE n.tenant = $1 AND n.key = $2",
+        )
+        .with(key.session.tenant, Type::INT4)
+        .with(key.session.id, Type::UUID)
+        .with(key.number, Type::INT8);
+        let rows = self.reading().rows(&statement).await?;
+        let row = rows.first().ok_or(Fault::Moved)?;
+        if column::<i64>(row, 0)? != self.known.version {
+            return Err(Fault::Moved);
+        }
+        let line = line(row, 1, key.session.tenant)?;
+        if let Some(line) = line {
+            self.known.learn_line(key.number, line);
+        }
+        Ok(line)
+    }
+
+    /// Plans a lineage, whose number is the version that writes it.
+    fn new_lineage(&mut self, parent: Option<Position>) -> LineageKey {
+        if let Some(parent) = parent {
+            self.refer(parent);
+        }
+        let lineage = LineageKey {
+            session: self.session,
+            number: self.next_version(),
+        };
+        self.change.lineage = Some((lineage.number, parent));
+        lineage
+    }
+
+    /// Has the commit lock a lineage of another session that it refers to.
+    fn refer(&mut self, at: Position) {
+        if at.lineage.session != self.session {
+            self.change.foreign = Some(at);
+        }
+    }
+
+    fn put_message(&mut self, lineage: i64, index: usize, message: &Message) -> Outcome<usize> {
+        let text = body::write(message)?;
+        let number = number_column(index)?;
+        let cut = self.store.encoder.cut(&text);
+        self.change.messages.lineage = lineage;
+        self.change.messages.numbers.push(number);
+        self.change.messages.cuts.push(number_column(cut.pieces.len())?);
+        self.change
+            .messages
+            .bodies
+            .push(self.store.encoder.pack(&cut.text)?);
+        for (offset, piece) in &cut.pieces {
+            let hash = self.put_blob(piece)?;
+            self.change.messages.pieces.push(Cut {
+                number: number.into(),
+                place: number_column(*offset)?,
+                hash,
+            });
+        }
+        Ok(text.len())
+    }
+}

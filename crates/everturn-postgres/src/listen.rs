@@ -1,0 +1,188 @@
+//! Notifications between processes: what makes watching prompt.
+//!
+//! Notifications are sent outside of commits, because a commit that notifies waits for all others that do. They are
+//! coalesced: one statement announces all that changed since the last. One connection of its own listens. It proves itself
+//! when it is opened, by hearing a notification that this process sends; behind a pooler in transaction mode it hears
+//! nothing, is closed, and polling alone is left.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use everturn_agent::SnapshotId;
+use everturn_agent::store::Scope;
+use futures::StreamExt;
+use sha2::{Digest, Sha256};
+use tokio::sync::{Notify, mpsc};
+use tokio_postgres::AsyncMessage;
+use tokio_postgres::types::Type;
+
+use crate::connection::{Address, Database, Statement, quoted};
+use crate::fault::{Outcome, describe};
+
+/// The scope and the id of a row.
+pub(crate) type Key = (Scope, SnapshotId);
+
+/// How long announcements wait for others to join them.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// How many tags one notification carries: PostgreSQL allows 8,000 bytes.
+const MAX_TAGS: usize = 300;
+
+/// How long a connection may take to prove that it hears notifications.
+const PROOF: Duration = Duration::from_secs(2);
+
+/// How long to wait before listening is tried again, after a connection broke or proved deaf.
+const RETRY_BROKEN: Duration = Duration::from_secs(1);
+const RETRY_DEAF: Duration = Duration::from_mins(5);
+
+/// Returns what stands for a row in notifications: a hash, so that no tenant's names are sent to all.
+pub(crate) fn tag(key: &Key) -> i64 {
+    let mut hash = Sha256::new();
+    hash.update(key.0.as_str().len().to_le_bytes());
+    hash.update(key.0.as_str());
+    hash.update(key.1.as_str());
+    let digest: [u8; 32] = hash.finalize().into();
+    let (tag, _) = digest.split_first_chunk::<8>().expect("a digest has 32 bytes");
+    i64::from_le_bytes(*tag)
+}
+
+/// Sends notifications of the rows whose status this process changed.
+#[derive(Default)]
+pub(crate) struct Announcer {
+    tags: Mutex<BTreeSet<i64>>,
+    wake: Notify,
+}
+
+impl Announcer {
+    pub(crate) fn announce(&self, key: &Key) {
+        self.tags
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(tag(key));
+        self.wake.notify_one();
+    }
+
+    pub(crate) async fn run(&self, db: &Weak<Database>, channel: &str) {
+        loop {
+            self.wake.notified().await;
+            tokio::time::sleep(GATHER).await;
+            let Some(db) = db.upgrade() else {
+                return;
+            };
+            let tags: Vec<i64> = {
+                let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut *tags).into_iter().collect()
+            };
+            for tags in tags.chunks(MAX_TAGS) {
+                let words: Vec<String> = tags.iter().map(i64::to_string).collect();
+                if let Err(fault) = notify(&db, channel, &words.join(" ")).await {
+                    let error = fault.into_error(&db.place);
+                    tracing::debug!(%error, "a notification was not sent; other processes poll");
+                }
+            }
+        }
+    }
+}
+
+async fn notify(db: &Database, channel: &str, payload: &str) -> Outcome<()> {
+    let statement = Statement::new("SELECT pg_notify($1, $2)")
+        .with(channel.to_owned(), Type::TEXT)
+        .with(payload.to_owned(), Type::TEXT);
+    db.run(&statement).await.map(|_| ())
+}
+
+/// The channel of a schema's notifications, and where to listen for them.
+pub(crate) struct Channel {
+    pub(crate) name: String,
+    pub(crate) address: Option<Address>,
+}
+
+/// Why listening ended.
+enum End {
+    Broken,
+    Deaf,
+}
+
+impl Channel {
+    /// Listens until the store is gone, and calls `heard` with every tag.
+    pub(crate) async fn listen(&self, db: &Weak<Database>, listening: &AtomicBool, heard: impl Fn(i64)) {
+        let Some(address) = &self.address else {
+            return;
+        };
+        loop {
+            let end = self.listen_once(address, db, listening, &heard).await;
+            listening.store(false, Ordering::Relaxed);
+            let pause = match end {
+                End::Broken => RETRY_BROKEN,
+                End::Deaf => RETRY_DEAF,
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn listen_once(
+        &self,
+        address: &Address,
+        db: &Weak<Database>,
+        listening: &AtomicBool,
+        heard: &impl Fn(i64),
+    ) -> End {
+        let connected = address.config.connect(address.tls.clone()).await;
+        let (client, mut connection) = match connected {
+            Ok(connected) => connected,
+            Err(error) => {
+                tracing::debug!(error = describe(&error), "cannot listen for notifications");
+                return End::Broken;
+            }
+        };
+        let (sender, mut messages) = mpsc::unbounded_channel();
+        let drive = async move {
+            let mut stream = futures::stream::poll_fn(move |context| connection.poll_message(context));
+            while let Some(Ok(message)) = stream.next().await {
+                if let AsyncMessage::Notification(notification) = message {
+                    // The receiver lives as long as this future.
+                    let _ = sender.send(notification.payload().to_owned());
+                }
+            }
+        };
+        let nonce = format!("proof {}", fastrand::u64(..));
+        let hear = async {
+            if client
+                .batch_execute(&format!("LISTEN {}", quoted(&self.name)))
+                .await
+                .is_err()
+            {
+                return End::Broken;
+            }
+            let prove = async {
+                if let Some(db) = db.upgrade() {
+                    // If it is not sent, it is not heard.
+                    let _ = notify(&db, &self.name, &nonce).await;
+                }
+                while let Some(payload) = messages.recv().await {
+                    if payload == nonce {
+                        return true;
+                    }
+                }
+                false
+            };
+            if !matches!(tokio::time::timeout(PROOF, prove).await, Ok(true)) {
+                return End::Deaf;
+            }
+            listening.store(true, Ordering::Relaxed);
+            while let Some(payload) = messages.recv().await {
+                payload
+                    .split(' ')
+                    .filter_map(|word| word.parse().ok())
+                    .for_each(heard);
+            }
+            End::Broken
+        };
+        tokio::select! {
+            () = drive => End::Broken,
+            end = hear => end,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Maintenance: what dead processes left behind, PostgreSQL's vacuum, and chores that one worker at a time does.
+
+use std::time::Duration;
+
+use everturn_core::{Error, Result};
+use tokio_postgres::types::Type;
+
+use crate::PostgresStore;
+use crate::connection::{Statement, column};
+use crate::delete::Released;
+use crate::fault::{Fault, Outcome};
+use crate::inner::Inner;
+use crate::position::{LineageKey, SessionKey};
+use crate::verify::{UNUSED_DOCUMENTS, UNUSED_LINEAGES};
+use crate::write::NOW;
+
+/// The tables, in the order in which they are vacuumed.
+const TABLES: &[&str] = &[
+    "session",
+    "snapshot",
+    "lineage",
+    "message",
+    "document",
+    "blob",
+    "message_blob",
+    "document_blob",
+    "journal",
+];
+
+/// How long a session without snapshots is kept: its first turn may be under way.
+const EMPTY_FOR: Duration = Duration::from_hours(24);
+
+impl PostgresStore {
+    /// Deletes what processes that died left behind: parts of rewritten snapshots that nothing refers to any more, and
+    /// sessions that never got a snapshot. Returns the number of deleted parts and sessions.
+    ///
+    /// Commits and reads continue meanwhile.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if the database cannot be reached.
+    pub async fn tidy(&self) -> Result<u64> {
+        let outcome = self.inner().tidy().await;
+        self.result(outcome)
+    }
+
+    /// Has PostgreSQL free the room of deleted rows and renew its statistics.
+    ///
+    /// PostgreSQL does this by itself. Call it after much was deleted at once.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED` if the user does not own the tables; `UNAVAILABLE` if the database cannot be reached.
+    pub async fn vacuum(&self) -> Result<()> {
+        let vacuum = async {
+            let connection = self.inner().db.connection().await?;
+            for table in TABLES {
+                let sql = self.inner().db.qualified(&format!("VACUUM (ANALYZE) @{table}"));
+                connection.batch_execute(&sql).await?;
+            }
+            Outcome::Ok(())
+        };
+        let outcome = vacuum.await;
+        self.result(outcome)
+    }
+
+    /// Returns `true` to one worker in each interval, whichever asks first; the database's clock decides.
+    ///
+    /// With it one worker at a time carries out what all workers have on their schedule:
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use everturn_agent::archive::{Archive, Retention};
+    /// # use everturn_agent::store::Scope;
+    /// # use everturn_postgres::PostgresStore;
+    /// # async fn example(store: PostgresStore) -> everturn_core::Result<()> {
+    /// let rules = Retention::default().no_older_than(Duration::from_hours(30 * 24));
+    /// if store.is_due("retention", Duration::from_hours(1)).await? {
+    ///     Archive::of(store.clone(), Scope::default()).retain(&rules).await?;
+    ///     store.tidy().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if the database cannot be reached.
+    pub async fn is_due(&self, chore: &str, every: Duration) -> Result<bool> {
+        let every = i64::try_from(every.as_nanos())
+            .map_err(|_| Error::invalid_argument("a chore is due at least once in 292 years"))?;
+        let statement = Statement::new(format!(
+            "INSERT INTO @chore (name, due_at) VALUES ($1, {NOW} + $2) \
+             ON CONFLICT (name) DO UPDATE SET due_at = EXCLUDED.due_at WHERE chore.due_at <= {NOW} RETURNING 1"
+        ))
+        .with(chore.as_bytes().to_vec(), Type::BYTEA)
+        .with(every, Type::INT8);
+        // Not tried again if its answer is lost: the chore then waits for the next interval instead of being done twice.
+        let outcome = self.inner().db.run(&statement).await;
+        self.result(outcome.map(|rows| !rows.is_empty()))
+    }
+}
+
+impl Inner {
+    async fn tidy(&self) -> Outcome<u64> {
+        let mut tidied = 0;
+        for row in self.db.read(&Statement::new(UNUSED_LINEAGES)).await? {
+            let session = session(&row)?;
+            let mut released = Released::default();
+            released.lineages.insert(LineageKey {
+                session,
+                number: column(&row, 3)?,
+            });
+            tidied += self.release_in_transaction(session, released).await?;
+        }
+        for row in self.db.read(&Statement::new(UNUSED_DOCUMENTS)).await? {
+            let session = session(&row)?;
+            let mut released = Released::default();
+            released.documents.insert((session, column(&row, 3)?));
+            tidied += self.release_in_transaction(session, released).await?;
+        }
+        let empty_for = i64::try_from(EMPTY_FOR.as_nanos()).unwrap_or(i64::MAX);
+        let statement = Statement::new(format!(
+            "WITH gone AS (DELETE FROM @session n WHERE n.tip IS NULL AND n.touched_at < {NOW} - $1 AND NOT EXISTS \
+             (SELECT 1 FROM @snapshot s WHERE s.tenant = n.tenant AND s.session = n.key) AND NOT EXISTS \
+             (SELECT 1 FROM @journal j WHERE j.tenant = n.tenant AND j.session = n.key) RETURNING 1) \
+             SELECT count(*) FROM gone"
+        ))
+        .with(empty_for, Type::INT8);
+        let rows = self.db.read(&statement).await?;
+        let sessions: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
+        Ok(tidied + sessions.cast_unsigned())
+    }
+
+    async fn release_in_transaction(&self, session: SessionKey, released: Released) -> Outcome<u64> {
+        match self.release(session, released).await {
+            Ok(()) => Ok(1),
+            // A writer was faster; the next time will do.
+            Err(fault) if fault.is_conflict() => Ok(0),
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+fn session(row: &tokio_postgres::Row) -> Result<SessionKey, Fault> {
+    Ok(SessionKey {
+        tenant: column(row, 1)?,
+        id: column(row, 2)?,
+    })
+}

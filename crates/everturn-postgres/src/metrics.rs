@@ -1,0 +1,139 @@
+//! What a store counts of itself.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::PostgresStore;
+
+/// What happened since a store was opened, in this process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PostgresMetrics {
+    /// The number of open connections, without the one that listens for notifications.
+    pub connections: usize,
+    /// The number of open connections that nobody uses.
+    pub idle_connections: usize,
+    /// The number of calls that wait for a connection.
+    pub waiting: usize,
+    /// The number of statements sent, each of which is one round trip.
+    pub round_trips: u64,
+    /// The number of commits that were acknowledged.
+    pub commits: u64,
+    /// The time that acknowledged commits took, all together.
+    pub commit_time: Duration,
+    /// The number of times that a commit was tried again, because another writer was faster or its connection broke.
+    pub retries: u64,
+    /// The number of connections that broke while a statement was under way.
+    pub lost_connections: u64,
+    /// The number of times that a background run was found whose lease had lapsed.
+    pub lapsed_leases: u64,
+    /// Whether notifications of other processes arrive; otherwise their changes are found by polling.
+    pub is_listening: bool,
+}
+
+impl PostgresMetrics {
+    /// Returns the metrics in the text format of Prometheus, under names that begin with `everturn_postgres_`.
+    ///
+    /// ```
+    /// use everturn_postgres::PostgresMetrics;
+    ///
+    /// assert!(PostgresMetrics::default().to_prometheus().contains("everturn_postgres_commits_total 0\n"));
+    /// ```
+    pub fn to_prometheus(&self) -> String {
+        let seconds = self.commit_time.as_secs_f64();
+        let rows = [
+            (
+                "gauge",
+                "connections",
+                "Open connections.",
+                self.connections.to_string(),
+            ),
+            (
+                "gauge",
+                "idle_connections",
+                "Open connections that nobody uses.",
+                self.idle_connections.to_string(),
+            ),
+            (
+                "gauge",
+                "waiting",
+                "Calls that wait for a connection.",
+                self.waiting.to_string(),
+            ),
+            (
+                "gauge",
+                "listening",
+                "Whether notifications arrive.",
+                u8::from(self.is_listening).to_string(),
+            ),
+            (
+                "counter",
+                "round_trips_total",
+                "Statements sent.",
+                self.round_trips.to_string(),
+            ),
+            (
+                "counter",
+                "commits_total",
+                "Commits acknowledged.",
+                self.commits.to_string(),
+            ),
+            (
+                "counter",
+                "commit_seconds_total",
+                "Time that acknowledged commits took.",
+                seconds.to_string(),
+            ),
+            (
+                "counter",
+                "retries_total",
+                "Commits tried again.",
+                self.retries.to_string(),
+            ),
+            (
+                "counter",
+                "lost_connections_total",
+                "Connections that broke in use.",
+                self.lost_connections.to_string(),
+            ),
+            (
+                "counter",
+                "lapsed_leases_total",
+                "Background runs found without a worker.",
+                self.lapsed_leases.to_string(),
+            ),
+        ];
+        let mut text = String::new();
+        for (kind, name, help, value) in rows {
+            let name = format!("everturn_postgres_{name}");
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+            );
+        }
+        text
+    }
+}
+
+impl PostgresStore {
+    /// Returns what the store counts of itself, in this process.
+    pub fn metrics(&self) -> PostgresMetrics {
+        let db = &self.inner().db;
+        let pool = db.pool.status();
+        let counters = &db.counters;
+        PostgresMetrics {
+            connections: pool.size,
+            idle_connections: pool.available,
+            waiting: pool.waiting,
+            round_trips: counters.round_trips.load(Ordering::Relaxed),
+            commits: counters.commits.load(Ordering::Relaxed),
+            commit_time: Duration::from_nanos(counters.commit_nanos.load(Ordering::Relaxed)),
+            retries: counters.conflicts.load(Ordering::Relaxed),
+            lost_connections: counters.lost_connections.load(Ordering::Relaxed),
+            lapsed_leases: counters.lapsed_leases.load(Ordering::Relaxed),
+            is_listening: self.inner().watchers.is_listening(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The settings of a PostgreSQL store.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The settings of a [`PostgresStore`](crate::PostgresStore).
+///
+/// ```no_run
+/// use everturn_postgres::PostgresStore;
+///
+/// # async fn open() -> everturn_core::Result<()> {
+/// let store = PostgresStore::options("postgres://chef@db.example/kitchen")
+///     .schema("conversations")
+///     .connections(20)
+///     .open()
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "options do nothing until the store is opened"]
+pub struct PostgresStoreOptions {
+    pub(crate) url: String,
+    pub(crate) listen_url: Option<String>,
+    pub(crate) listen: bool,
+    pub(crate) schema: String,
+    pub(crate) root_certificates: Option<PathBuf>,
+    pub(crate) connections: usize,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) checkout_timeout: Duration,
+    pub(crate) statement_timeout: Duration,
+    pub(crate) patience: Duration,
+    pub(crate) migrate: bool,
+    pub(crate) blob_threshold: usize,
+    pub(crate) compress_over: Option<usize>,
+    pub(crate) cache_bytes: usize,
+    pub(crate) poll: Duration,
+}
+
+impl PostgresStoreOptions {
+    pub(crate) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            listen_url: None,
+            listen: true,
+            schema: "everturn".to_owned(),
+            root_certificates: None,
+            connections: 10,
+            connect_timeout: Duration::from_secs(5),
+            checkout_timeout: Duration::from_secs(10),
+            statement_timeout: Duration::from_secs(30),
+            patience: Duration::from_secs(15),
+            migrate: true,
+            blob_threshold: 16 * 1024,
+            compress_over: Some(256),
+            cache_bytes: 64 * 1024 * 1024,
+            poll: Duration::from_millis(250),
+        }
+    }
+
+    /// Sets the schema that holds the tables; `everturn` by default. Several stores can share a database, each in a schema
+    /// of its own.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = name.into();
+        self
+    }
+
+    /// Sets the connection string of the one connection that listens for notifications; by default the store's own.
+    ///
+    /// Behind a pooler in transaction mode notifications do not arrive. A connection string that leads past the pooler
+    /// makes [watching](everturn_agent::store::SessionStore::watch) prompt again.
+    pub fn listen_on(mut self, url: impl Into<String>) -> Self {
+        self.listen_url = Some(url.into());
+        self
+    }
+
+    /// Opens no connection for notifications: changes made by other processes are found by polling alone.
+    pub fn without_listening(mut self) -> Self {
+        self.listen = false;
+        self
+    }
+
+    /// Trusts the certificates in a PEM file instead of the system's.
+    pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
+        self.root_certificates = Some(file.into());
+        self
+    }
+
+    /// Sets how many connections the store opens at most; 10 by default.
+    pub fn connections(mut self, count: usize) -> Self {
+        self.connections = count;
+        self
+    }
+
+    /// Sets how long opening a connection may take; 5 s by default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a call waits for a free connection; 10 s by default.
+    pub fn checkout_timeout(mut self, timeout: Duration) -> Self {
+        self.checkout_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a statement may take before its connection is given up; 30 s by default.
+    pub fn statement_timeout(mut self, timeout: Duration) -> Self {
+        self.statement_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a call tries again while the database cannot be reached, or other writers are faster, before it fails
+    /// with `UNAVAILABLE`; 15 s by default.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Expects the tables to be there already, made by an operator with
+    /// [`PostgresStore::migration_sql`](crate::PostgresStore::migration_sql).
+    pub fn without_migrations(mut self) -> Self {
+        self.migrate = false;
+        self
+    }
+
+    /// Sets from how many bytes on a string, such as an inline image, is stored once by its hash; 16 KiB by default.
+    pub fn blob_threshold(mut self, bytes: usize) -> Self {
+        self.blob_threshold = bytes;
+        self
+    }
+
+    /// Sets from how many bytes on a value is compressed, where that makes it smaller; 256 by default.
+    pub fn compress_over(mut self, bytes: usize) -> Self {
+        self.compress_over = Some(bytes);
+        self
+    }
+
+    /// Turns compression off. Values that are compressed already can still be read.
+    pub fn without_compression(mut self) -> Self {
+        self.compress_over = None;
+        self
+    }
+
+    /// Sets about how many bytes of recently used conversations stay in memory, so that continuing them reads nothing;
+    /// 64 MiB by default.
+    pub fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Sets how often a watched snapshot is polled for status changes made by other processes; every 250 ms by default.
+    ///
+    /// While notifications arrive, which makes changes known at once, polling is twenty times slower.
+    pub fn poll_every(mut self, interval: Duration) -> Self {
+        self.poll = interval;
+        self
+    }
+}
+
+/// Leaves out the connection strings: they may hold passwords.
+impl fmt::Debug for PostgresStoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStoreOptions")
+            .field("schema", &self.schema)
+            .field("connections", &self.connections)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! The tables, and the migrations from older versions.
+//!
+//! A migration is a script from one version to the next. All needed migrations run in one transaction, under an advisory
+//! lock that ends with it: of several processes that start at once, one migrates and the others find it done.
+
+use everturn_core::Error;
+use tokio_postgres::types::Type;
+
+use crate::connection::{Database, Patience, Statement, column, quoted};
+use crate::fault::{Fault, Outcome};
+
+/// The scripts from each version to the next.
+pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql")];
+
+/// The name of the lock that one migration at a time holds.
+const LOCK: i64 = 0x4576_546e_0001;
+
+/// Creates the table that holds the version.
+const VERSION_TABLE: &str = "CREATE TABLE IF NOT EXISTS everturn_schema (version integer NOT NULL);";
+
+/// A kind of tables with versions of their own.
+#[derive(Clone, Copy)]
+pub(crate) struct Schema<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) migrations: &'a [&'a str],
+}
+
+/// The tables of a store in a schema.
+pub(crate) fn sessions(name: &str) -> Schema<'_> {
+    Schema {
+        name,
+        migrations: MIGRATIONS,
+    }
+}
+
+impl Schema<'_> {
+    /// Creates or migrates the tables. Without `may_migrate`, only checks that they are up to date.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` for tables of a newer version, or of an older one that may not be migrated.
+    pub(crate) async fn migrate(self, database: &Database, may_migrate: bool) -> Outcome<()> {
+        let mut patience = Patience::new(database.patience);
+        loop {
+            // A migration is one transaction, so it may be tried again after its connection broke.
+            match self.migrate_once(database, may_migrate).await {
+                Err(fault) if fault.is_lost() && patience.wait().await => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn migrate_once(self, database: &Database, may_migrate: bool) -> Outcome<()> {
+        let known = self.migrations.len();
+        let version = self.version(database).await?;
+        self.check(version)?;
+        if version == known {
+            return Ok(());
+        }
+        if !may_migrate {
+            return Err(Error::failed_precondition(format!(
+                "the schema '{}' has version {version} and this program needs version {known}: run migration_sql()",
+                self.name
+            ))
+            .into());
+        }
+        let mut connection = database.connection().await?;
+        let transaction = connection.transaction().await?;
+        transaction
+            .batch_execute(&format!("SELECT pg_advisory_xact_lock({LOCK})"))
+            .await?;
+        // Another process may have migrated meanwhile.
+        let statement = self.version_statement();
+        let client = transaction.client();
+        let rows = database.run_on(client, &statement).await?;
+        let there: bool = column(rows.first().ok_or_else(no_answer)?, 0)?;
+        let version = if there {
+            self.read_version(database, client).await?
+        } else {
+            0
+        };
+        self.check(version)?;
+        if version < known {
+            transaction.batch_execute(&self.script(version)).await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    /// Returns the statements that migrate tables of a version to this program's, without a transaction around them.
+    pub(crate) fn script(self, version: usize) -> String {
+        let name = quoted(self.name);
+        // A role that may use a schema need not be allowed to create one.
+        let mut script = format!(
+            "DO $everturn$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = {literal}) THEN CREATE SCHEMA {name}; END IF; END $everturn$;\n\
+             SET LOCAL search_path TO {name};\n{VERSION_TABLE}\n",
+            literal = literal(self.name),
+        );
+        for migration in &self.migrations[version..] {
+            script.push_str(migration);
+            script.push('\n');
+        }
+        let known = self.migrations.len();
+        script
+            + &format!(
+                "DELETE FROM everturn_schema;\nINSERT INTO everturn_schema (version) VALUES ({known});\n"
+            )
+    }
+
+    async fn version(self, database: &Database) -> Outcome<usize> {
+        let rows = database.run(&self.version_statement()).await?;
+        if !column::<bool>(rows.first().ok_or_else(no_answer)?, 0)? {
+            return Ok(0);
+        }
+        let connection = database.connection().await?;
+        self.read_version(database, &connection).await
+    }
+
+    fn version_statement(self) -> Statement<'static> {
+        // Functions such as to_regclass may answer from before another process's migration.
+        Statement::new(
+            "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE n.nspname = $1 AND c.relname = 'everturn_schema')",
+        )
+        .with(self.name.to_owned(), Type::TEXT)
+    }
+
+    async fn read_version(self, database: &Database, client: &tokio_postgres::Client) -> Outcome<usize> {
+        let statement = Statement::new("SELECT version FROM @everturn_schema");
+        let rows = database.run_on(client, &statement).await?;
+        let version: i32 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
+        usize::try_from(version).map_err(|_| Fault::damaged(format!("its schema version is {version}")))
+    }
+
+    fn check(self, version: usize) -> Outcome<()> {
+        let known = self.migrations.len();
+        if version <= known {
+            return Ok(());
+        }
+        Err(Error::failed_precondition(format!(
+            "the schema '{}' has version {version}, which is newer than version {known} that this program knows: update \
+             the program, or choose another schema",
+            self.name
+        ))
+        .into())
+    }
+}
+
+fn no_answer() -> Fault {
+    Fault::damaged("a question of one answer had none")
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

@@ -1,0 +1,150 @@
+-- Every key begins with the tenant, a hash of the scope's name that only places rows, and then the session: tables can be
+-- partitioned by hash, or distributed, without changing a query. A session's key is a hash of its scope and name.
+-- Names, ids and bodies are bytes: text refuses U+0000, and sorts as the database's locale says.
+-- Times are nanoseconds since 1970.
+
+-- One row per session. A writer compares and sets the version, so all writes of a session come one after the other. The
+-- first version is random: a session that is deleted and begun anew never comes back to a version it had.
+-- `tokens` names the last commits, newest first, for a writer whose connection broke before it was answered.
+CREATE TABLE session (
+    tenant integer NOT NULL,
+    key uuid NOT NULL,
+    version bigint NOT NULL,
+    tip_at bigint,
+    touched_at bigint NOT NULL,
+    tip bytea,
+    scope bytea NOT NULL,
+    name bytea NOT NULL,
+    tokens bigint[] NOT NULL,
+    PRIMARY KEY (tenant, key)
+) WITH (fillfactor = 70);
+CREATE INDEX session_by_tip ON session (tenant, scope, tip_at, tip) WHERE tip IS NOT NULL;
+-- Sessions that a journal began and no snapshot followed.
+CREATE INDEX session_empty ON session (touched_at) WHERE tip IS NULL;
+
+-- A line of messages, possibly forked from another, of this or another session, after its first `base` messages. Its number
+-- is the version that wrote it, so none is used twice, and a lineage that lost its messages from `cut` on is not appended to again: so whatever a
+-- position has ever named, it names for good.
+CREATE TABLE lineage (
+    tenant integer NOT NULL,
+    base integer NOT NULL,
+    number bigint NOT NULL,
+    parent bigint,
+    session uuid NOT NULL,
+    parent_session uuid,
+    cut integer,
+    PRIMARY KEY (tenant, session, number)
+);
+CREATE INDEX lineage_by_parent ON lineage (tenant, parent_session, parent) WHERE parent IS NOT NULL;
+
+-- The first byte of a body says how it is packed, the next four are a checksum. `cuts` counts the strings taken out.
+CREATE TABLE message (
+    lineage bigint NOT NULL,
+    tenant integer NOT NULL,
+    number integer NOT NULL,
+    session uuid NOT NULL,
+    cuts integer NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (tenant, session, lineage, number)
+);
+
+-- JSON documents: custom state, artifacts, prompt inputs. With a base, the body is a patch on that document.
+CREATE TABLE document (
+    number bigint NOT NULL,
+    tenant integer NOT NULL,
+    depth integer NOT NULL,
+    base bigint,
+    session uuid NOT NULL,
+    cuts integer NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (tenant, session, number)
+);
+CREATE INDEX document_by_base ON document (tenant, session, base) WHERE base IS NOT NULL;
+
+-- Long strings by their hash, and where in which body they belong.
+CREATE TABLE blob (
+    tenant integer NOT NULL,
+    session uuid NOT NULL,
+    hash bytea NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (tenant, session, hash)
+);
+CREATE TABLE message_blob (
+    lineage bigint NOT NULL,
+    tenant integer NOT NULL,
+    number integer NOT NULL,
+    session uuid NOT NULL,
+    place integer NOT NULL,
+    hash bytea NOT NULL,
+    PRIMARY KEY (tenant, session, lineage, number, place)
+);
+CREATE INDEX message_blob_by_hash ON message_blob (tenant, session, hash);
+CREATE TABLE document_blob (
+    number bigint NOT NULL,
+    tenant integer NOT NULL,
+    place integer NOT NULL,
+    session uuid NOT NULL,
+    hash bytea NOT NULL,
+    PRIMARY KEY (tenant, session, number, place)
+);
+CREATE INDEX document_blob_by_hash ON document_blob (tenant, session, hash);
+
+-- `details` and `rest` are JSON and mostly absent. Without `up_to` there is no state; an empty history has no lineage.
+-- `line_session` is the session of the lineage where that is not the snapshot's own. `named` says that the state repeats
+-- the session's id.
+CREATE TABLE snapshot (
+    tenant integer NOT NULL,
+    up_to integer,
+    lineage bigint,
+    custom bigint,
+    artifacts bigint,
+    prompt_input bigint,
+    created_at bigint NOT NULL,
+    updated_at bigint,
+    heartbeat_at bigint,
+    number bigint,
+    turn bigint,
+    session uuid NOT NULL,
+    line_session uuid,
+    orphaned boolean NOT NULL,
+    named boolean NOT NULL,
+    status text NOT NULL,
+    finish_reason text,
+    event text,
+    scope bytea NOT NULL,
+    id bytea NOT NULL,
+    parent bytea,
+    details bytea,
+    rest bytea,
+    PRIMARY KEY (tenant, scope, id)
+) WITH (fillfactor = 90);
+CREATE INDEX snapshot_by_position ON snapshot (tenant, session, created_at, id);
+CREATE INDEX snapshot_by_parent ON snapshot (tenant, scope, parent) WHERE parent IS NOT NULL;
+CREATE INDEX snapshot_by_other_lineage ON snapshot (tenant, line_session, lineage) WHERE line_session IS NOT NULL;
+-- Background runs that are not over: few, whatever the number of snapshots.
+CREATE INDEX snapshot_pending ON snapshot (created_at, id, scope) WHERE status = 'pending';
+
+-- What happened in turns that are not over.
+CREATE TABLE journal (
+    tenant integer NOT NULL,
+    session uuid NOT NULL,
+    sequence bigint NOT NULL,
+    added_at bigint NOT NULL,
+    token bigint NOT NULL,
+    turn bytea NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (tenant, session, turn, sequence)
+);
+CREATE INDEX journal_by_age ON journal (added_at);
+
+-- What one worker at a time does, and when it is due again.
+CREATE TABLE chore (
+    name bytea PRIMARY KEY,
+    due_at bigint NOT NULL
+);
+
+-- Bodies are compressed before they come here.
+ALTER TABLE message ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE document ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE blob ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE journal ALTER COLUMN body SET STORAGE EXTERNAL;

@@ -1,0 +1,263 @@
+//! Checking the integrity of the tables.
+
+use std::fmt::Display;
+
+use everturn_ai::Message;
+use everturn_core::Result;
+use serde_json::Value;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::PostgresStore;
+use crate::connection::{Statement, column};
+use crate::fault::{Fault, Outcome};
+use crate::position::SessionKey;
+use crate::read::Reading;
+use crate::{blob, body};
+
+/// The greatest number of listed problems.
+const MAX_PROBLEMS: usize = 100;
+
+/// How many rows are read at a time.
+const BATCH: i64 = 1_000;
+
+/// The result of [`PostgresStore::verify`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verification {
+    /// The number of snapshots.
+    pub snapshots: u64,
+    /// The number of stored messages.
+    pub messages: u64,
+    /// The number of stored documents: custom states, lists of artifacts and prompt inputs.
+    pub documents: u64,
+    /// The number of long strings that are stored by their hash.
+    pub blobs: u64,
+    /// The number of journal records.
+    pub records: u64,
+    /// The problems found, at most 100.
+    pub problems: Vec<String>,
+}
+
+impl Verification {
+    /// Returns whether no problem was found.
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn problem(&mut self, what: impl Display) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(what.to_string());
+        }
+    }
+}
+
+/// Queries that find violations of an invariant. The column of a result names the violating row.
+const INVARIANTS: &[(&str, &str)] = &[
+    (
+        "a snapshot has no session",
+        "SELECT encode(s.id, 'escape') FROM @snapshot s WHERE NOT EXISTS \
+         (SELECT 1 FROM @session n WHERE n.tenant = s.tenant AND n.key = s.session)",
+    ),
+    (
+        "the lineage of a snapshot ends before the snapshot does",
+        "SELECT encode(s.id, 'escape') FROM @snapshot s WHERE s.lineage IS NOT NULL AND NOT EXISTS \
+         (SELECT 1 FROM @message m WHERE m.tenant = s.tenant AND m.session = coalesce(s.line_session, s.session) \
+          AND m.lineage = s.lineage AND m.number = s.up_to - 1)",
+    ),
+    (
+        "a snapshot has messages and no lineage",
+        "SELECT encode(id, 'escape') FROM @snapshot WHERE lineage IS NULL AND up_to > 0",
+    ),
+    (
+        "a snapshot refers to a document that does not exist",
+        "SELECT encode(s.id, 'escape') FROM @snapshot s, unnest(ARRAY[s.custom, s.artifacts, s.prompt_input]) AS part \
+         WHERE part IS NOT NULL AND NOT EXISTS \
+         (SELECT 1 FROM @document d WHERE d.tenant = s.tenant AND d.session = s.session AND d.number = part)",
+    ),
+    (
+        "a lineage forks from where its parent has no message",
+        "SELECT l.number::text FROM @lineage l WHERE l.parent IS NOT NULL AND NOT EXISTS \
+         (SELECT 1 FROM @message m WHERE m.tenant = l.tenant AND m.session = l.parent_session \
+          AND m.lineage = l.parent AND m.number = l.base - 1)",
+    ),
+    (
+        "the messages of a lineage have gaps",
+        "SELECT m.lineage::text FROM @message m LEFT JOIN @lineage l ON l.tenant = m.tenant AND l.session = m.session \
+         AND l.number = m.lineage GROUP BY m.tenant, m.session, m.lineage, l.base \
+         HAVING l.base IS NULL OR min(m.number) <> l.base OR max(m.number) - min(m.number) + 1 <> count(*)",
+    ),
+    ("nothing refers to a lineage", UNUSED_LINEAGES),
+    ("nothing refers to a document", UNUSED_DOCUMENTS),
+    (
+        "nothing refers to a blob",
+        "SELECT encode(b.hash, 'hex') FROM @blob b WHERE NOT EXISTS \
+         (SELECT 1 FROM @message_blob l WHERE l.tenant = b.tenant AND l.session = b.session AND l.hash = b.hash) \
+         AND NOT EXISTS \
+         (SELECT 1 FROM @document_blob l WHERE l.tenant = b.tenant AND l.session = b.session AND l.hash = b.hash)",
+    ),
+    (
+        "the blobs of a message are missing",
+        "SELECT m.lineage || '/' || m.number FROM @message m WHERE m.cuts <> \
+         (SELECT count(*) FROM @message_blob l JOIN @blob b ON b.tenant = l.tenant AND b.session = l.session \
+          AND b.hash = l.hash WHERE l.tenant = m.tenant AND l.session = m.session AND l.lineage = m.lineage \
+          AND l.number = m.number)",
+    ),
+    (
+        "the latest snapshot of a session is another than its row says",
+        "SELECT encode(n.name, 'escape') FROM @session n WHERE n.tip IS DISTINCT FROM \
+         (SELECT s.id FROM @snapshot s WHERE s.tenant = n.tenant AND s.session = n.key AND NOT s.orphaned \
+          ORDER BY s.created_at DESC, s.id DESC LIMIT 1)",
+    ),
+];
+
+/// Selects the numbers, tenants and sessions of lineages that nothing refers to.
+pub(crate) const UNUSED_LINEAGES: &str = "SELECT l.number::text, l.tenant, l.session, l.number FROM @lineage l WHERE NOT EXISTS \
+     (SELECT 1 FROM @snapshot s WHERE s.tenant = l.tenant AND s.session = l.session AND s.lineage = l.number \
+      AND s.line_session IS NULL) AND NOT EXISTS \
+     (SELECT 1 FROM @snapshot s WHERE s.tenant = l.tenant AND s.line_session = l.session AND s.lineage = l.number) \
+     AND NOT EXISTS (SELECT 1 FROM @lineage f WHERE f.tenant = l.tenant AND f.parent_session = l.session \
+      AND f.parent = l.number)";
+
+/// Selects the numbers, tenants and sessions of documents that nothing refers to.
+pub(crate) const UNUSED_DOCUMENTS: &str = "SELECT d.number::text, d.tenant, d.session, d.number FROM @document d WHERE NOT EXISTS \
+     (SELECT 1 FROM @snapshot s WHERE s.tenant = d.tenant AND s.session = d.session \
+      AND d.number IN (s.custom, s.artifacts, s.prompt_input)) \
+     AND NOT EXISTS (SELECT 1 FROM @document p WHERE p.tenant = d.tenant AND p.session = d.session AND p.base = d.number)";
+
+impl PostgresStore {
+    /// Reads all tables and checks them: every reference, and every message, document, blob and journal.
+    ///
+    /// PostgreSQL checks its own structures with `pg_amcheck`. Commits continue meanwhile. What a process that died left
+    /// behind, for [`PostgresStore::tidy`] to delete, is listed as a problem too.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if the database cannot be read. Problems inside it are listed in the [`Verification`].
+    pub async fn verify(&self) -> Result<Verification> {
+        let outcome = verify(&self.inner().reading()).await;
+        self.result(outcome)
+    }
+}
+
+async fn verify(reading: &Reading<'_>) -> Outcome<Verification> {
+    let mut found = Verification::default();
+    for (what, sql) in INVARIANTS {
+        for row in reading.rows(&Statement::new(*sql)).await? {
+            let name: Option<String> = column(&row, 0)?;
+            found.problem(format!("{what}: {}", name.unwrap_or_default()));
+        }
+    }
+    messages(reading, &mut found).await?;
+    documents(reading, &mut found).await?;
+    blobs(reading, &mut found).await?;
+    journals(reading, &mut found).await?;
+    let rows = reading
+        .rows(&Statement::new("SELECT count(*) FROM @snapshot"))
+        .await?;
+    let snapshots: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
+    found.snapshots = snapshots.cast_unsigned();
+    Ok(found)
+}
+
+async fn messages(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let mut after = (i32::MIN, Uuid::nil(), i64::MIN, i32::MIN);
+    loop {
+        let statement = Statement::new(
+            "SELECT tenant, session, lineage, number, body FROM @message \
+             WHERE (tenant, session, lineage, number) > ($1, $2, $3, $4) \
+             ORDER BY tenant, session, lineage, number LIMIT $5",
+        )
+        .with(after.0, Type::INT4)
+        .with(after.1, Type::UUID)
+        .with(after.2, Type::INT8)
+        .with(after.3, Type::INT4)
+        .with(BATCH, Type::INT8);
+        let rows = reading.rows(&statement).await?;
+        for row in &rows {
+            found.messages += 1;
+            after = (column(row, 0)?, column(row, 1)?, column(row, 2)?, column(row, 3)?);
+            // A text with cuts is still valid JSON.
+            let parsed = body::unpack(column(row, 4)?).and_then(|text| body::parse::<Message>(&text));
+            check(found, &format!("message {}/{}", after.2, after.3), parsed)?;
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+async fn documents(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let statement = Statement::new("SELECT tenant, session, number FROM @document");
+    for row in reading.rows(&statement).await? {
+        found.documents += 1;
+        let session = SessionKey {
+            tenant: column(&row, 0)?,
+            id: column(&row, 1)?,
+        };
+        let number: i64 = column(&row, 2)?;
+        let text = match reading.document_texts(session, &[number]).await {
+            Ok(mut texts) => match texts.remove(&number) {
+                Some((text, _)) => body::parse::<Value>(&text),
+                // It was deleted meanwhile.
+                None => continue,
+            },
+            Err(fault) => Err(fault),
+        };
+        check(found, &format!("document {number}"), text)?;
+    }
+    Ok(())
+}
+
+async fn blobs(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let mut after = (i32::MIN, Uuid::nil(), Vec::<u8>::new());
+    loop {
+        let statement = Statement::new(
+            "SELECT tenant, session, hash, body FROM @blob WHERE (tenant, session, hash) > ($1, $2, $3) \
+             ORDER BY tenant, session, hash LIMIT 100",
+        )
+        .with(after.0, Type::INT4)
+        .with(after.1, Type::UUID)
+        .with(after.2.clone(), Type::BYTEA);
+        let rows = reading.rows(&statement).await?;
+        for row in &rows {
+            found.blobs += 1;
+            after = (column(row, 0)?, column(row, 1)?, column(row, 2)?);
+            let right = body::unpack(column(row, 3)?).and_then(|text| {
+                if after.2 == blob::hash(&text) {
+                    Ok(())
+                } else {
+                    Err(Fault::damaged("it is not what its hash says"))
+                }
+            });
+            check(found, "a blob", right)?;
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+async fn journals(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    for row in reading
+        .rows(&Statement::new("SELECT sequence, body FROM @journal"))
+        .await?
+    {
+        found.records += 1;
+        let sequence: i64 = column(&row, 0)?;
+        let parsed = body::unpack(column(&row, 1)?).and_then(|text| body::parse::<Value>(&text));
+        check(found, &format!("journal record {sequence}"), parsed)?;
+    }
+    Ok(())
+}
+
+/// Lists damage as a problem, and returns every other failure.
+fn check<T>(found: &mut Verification, what: &str, outcome: Outcome<T>) -> Outcome<()> {
+    match outcome {
+        Ok(_) => Ok(()),
+        Err(Fault::Damaged(why)) => {
+            found.problem(format!("{what}: {why}"));
+            Ok(())
+        }
+        Err(fault) => Err(fault),
+    }
+}

@@ -1,0 +1,265 @@
+//! Watching the status of rows.
+//!
+//! One task reads statuses and tells them to watchers, so a watcher never hears an older status after a newer one. It reads
+//! a row when a watcher arrives and when this process has changed the row, and all watched rows at an interval: that is
+//! what correctness rests on. A notification from another process only makes it read at once. Without watchers the task
+//! ends.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use everturn_agent::store::{Scope, StatusStream};
+use everturn_agent::{SnapshotId, SnapshotStatus};
+use futures::StreamExt;
+use tokio::sync::{Notify, watch};
+use tokio_postgres::types::Type;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::connection::{Database, Statement};
+use crate::fault::Outcome;
+use crate::listen::{Announcer, Channel, Key};
+use crate::position::tenant;
+use crate::row::{from_word, text};
+
+/// How many times slower polling is while notifications arrive.
+const SLOWER: u32 = 20;
+
+/// How long watching goes on with a database that cannot be read is the poll's own patience; between two failures it
+/// waits this long.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// The last status that was told to the watchers of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    NotYet,
+    Status(SnapshotStatus),
+    Gone,
+}
+
+/// The watched rows.
+pub(crate) struct Watchers {
+    db: Arc<Database>,
+    shared: Arc<Shared>,
+    announcer: Arc<Announcer>,
+    listening: Arc<AtomicBool>,
+    poll: Duration,
+    /// Ends the tasks when the store is dropped.
+    stop: CancellationToken,
+    _guard: DropGuard,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    rows: HashMap<Key, Vec<watch::Sender<Seen>>>,
+    /// Rows to read without delay.
+    changed: HashSet<Key>,
+    task: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is a single insertion or removal.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the rows that a notification stands for read again.
+    fn heard(&self, tag: i64) {
+        let mut state = self.state();
+        let named: Vec<Key> = state
+            .rows
+            .keys()
+            .filter(|key| crate::listen::tag(key) == tag)
+            .cloned()
+            .collect();
+        if !named.is_empty() {
+            state.changed.extend(named);
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl Watchers {
+    /// Starts what makes other processes' changes known at once: a connection that listens, and a task that announces.
+    pub(crate) fn start(db: &Arc<Database>, poll: Duration, channel: Channel) -> Self {
+        let stop = CancellationToken::new();
+        let watchers = Self {
+            db: Arc::clone(db),
+            shared: Arc::default(),
+            announcer: Arc::default(),
+            listening: Arc::default(),
+            poll,
+            stop: stop.clone(),
+            _guard: stop.clone().drop_guard(),
+        };
+        let (announcer, weak) = (Arc::clone(&watchers.announcer), Arc::downgrade(db));
+        let (shared, listening) = (Arc::clone(&watchers.shared), Arc::clone(&watchers.listening));
+        tokio::spawn(async move {
+            let heard = |tag| shared.heard(tag);
+            let both = async {
+                tokio::join!(
+                    channel.listen(&weak, &listening, heard),
+                    announcer.run(&weak, &channel.name)
+                )
+            };
+            stop.run_until_cancelled(Box::pin(both)).await;
+        });
+        watchers
+    }
+
+    /// Whether notifications arrive.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::Relaxed)
+    }
+
+    /// Has the task read these rows again.
+    pub(crate) fn notice(&self, changed: impl IntoIterator<Item = Key>) {
+        let mut state = self.shared.state();
+        for key in changed {
+            if state.rows.contains_key(&key) {
+                state.changed.insert(key);
+                self.shared.wake.notify_one();
+            }
+        }
+    }
+
+    /// Tells other processes that a row's status changed, soon and together with others.
+    pub(crate) fn announce(&self, key: &Key) {
+        self.announcer.announce(key);
+    }
+
+    /// Returns the statuses of a row, the current one first. The stream ends when the row does not exist.
+    pub(crate) fn watch(&self, key: Key) -> StatusStream {
+        let (sender, receiver) = watch::channel(Seen::NotYet);
+        let mut state = self.shared.state();
+        state.rows.entry(key.clone()).or_default().push(sender);
+        state.changed.insert(key);
+        // The task ends with the runtime that it was started on, which may be another than this caller's.
+        if state
+            .task
+            .as_ref()
+            .is_none_or(tokio::task::JoinHandle::is_finished)
+        {
+            let (db, shared) = (Arc::downgrade(&self.db), Arc::clone(&self.shared));
+            let (poll, listening, stop) = (self.poll, Arc::clone(&self.listening), self.stop.clone());
+            state.task = Some(tokio::spawn(async move {
+                stop.run_until_cancelled(run(&db, &shared, &listening, poll))
+                    .await;
+            }));
+        }
+        drop(state);
+        self.shared.wake.notify_one();
+        statuses(receiver)
+    }
+}
+
+/// Reads rows for their watchers, while there are any.
+async fn run(db: &Weak<Database>, shared: &Shared, listening: &AtomicBool, poll: Duration) {
+    let mut last = tokio::time::Instant::now();
+    loop {
+        let is_prompt = listening.load(Ordering::Relaxed);
+        let interval = if is_prompt { poll * SLOWER } else { poll };
+        tokio::select! {
+            () = shared.wake.notified() => {}
+            () = tokio::time::sleep_until(last + interval) => {}
+        }
+        let rows: Vec<Key> = {
+            let mut state = shared.state();
+            state.rows.retain(|_, watchers| {
+                watchers.retain(|watcher| watcher.receiver_count() > 0);
+                !watchers.is_empty()
+            });
+            let changed = std::mem::take(&mut state.changed);
+            if state.rows.is_empty() {
+                state.task = None;
+                return;
+            }
+            if last.elapsed() >= interval {
+                last = tokio::time::Instant::now();
+                state.rows.keys().cloned().collect()
+            } else {
+                changed.into_iter().collect()
+            }
+        };
+        let Some(db) = db.upgrade() else {
+            return;
+        };
+        match statuses_of(&db, &rows).await {
+            Ok(found) => {
+                for key in rows {
+                    let seen = found.get(&key).map_or(Seen::Gone, |status| Seen::Status(*status));
+                    tell(shared, &key, seen);
+                }
+            }
+            Err(fault) => {
+                let error = fault.into_error(&db.place);
+                tracing::warn!(%error, "watched snapshots cannot be read; they are read again soon");
+                drop(db);
+                shared.state().changed.extend(rows);
+                shared.wake.notify_one();
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+        }
+    }
+}
+
+/// Reads the statuses of rows; those that do not exist are left out.
+async fn statuses_of(db: &Database, rows: &[Key]) -> Outcome<HashMap<Key, SnapshotStatus>> {
+    if rows.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let tenants: Vec<i32> = rows.iter().map(|(scope, _)| tenant(scope)).collect();
+    let scopes: Vec<Vec<u8>> = rows
+        .iter()
+        .map(|(scope, _)| scope.as_str().as_bytes().to_vec())
+        .collect();
+    let ids: Vec<Vec<u8>> = rows
+        .iter()
+        .map(|(_, id)| id.as_str().as_bytes().to_vec())
+        .collect();
+    let statement = Statement::new(
+        "SELECT s.scope, s.id, s.status FROM unnest($1, $2, $3) AS watched (tenant, scope, id) \
+         JOIN @snapshot s ON s.tenant = watched.tenant AND s.scope = watched.scope AND s.id = watched.id",
+    )
+    .with(tenants, Type::INT4_ARRAY)
+    .with(scopes, Type::BYTEA_ARRAY)
+    .with(ids, Type::BYTEA_ARRAY);
+    let mut found = HashMap::new();
+    for row in db.read(&statement).await? {
+        let key = (Scope::new(text(&row, 0)?), SnapshotId::from(text(&row, 1)?));
+        found.insert(key, from_word(crate::connection::column(&row, 2)?)?);
+    }
+    Ok(found)
+}
+
+fn tell(shared: &Shared, key: &Key, seen: Seen) {
+    let mut state = shared.state();
+    for watcher in state.rows.get(key).into_iter().flatten() {
+        watcher.send_if_modified(|known| std::mem::replace(known, seen) != seen);
+    }
+    if seen == Seen::Gone {
+        state.rows.remove(key);
+    }
+}
+
+fn statuses(receiver: watch::Receiver<Seen>) -> StatusStream {
+    futures::stream::unfold(receiver, |mut receiver| async move {
+        loop {
+            receiver.changed().await.ok()?;
+            let seen = *receiver.borrow_and_update();
+            match seen {
+                Seen::NotYet => {}
+                Seen::Gone => return None,
+                Seen::Status(status) => return Some((status, receiver)),
+            }
+        }
+    })
+    .boxed()
+}

@@ -1,0 +1,13 @@
+//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
+//!
+//! The tests need PostgreSQL, and `PgBouncer` before it, which `./test` starts. Without them they step aside.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod contract;
+mod faults;
+mod maintenance;
+mod opening;
+mod round_trips;
+mod support;
+mod watching_a_status;

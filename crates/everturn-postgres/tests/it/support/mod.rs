@@ -1,0 +1,127 @@
+//! What the tests of the store have in common.
+
+pub(crate) mod proxy;
+pub(crate) mod server;
+
+use std::path::Path;
+
+use everturn_agent::store::{Detail, Mutation, Precondition, Scope, SessionStore};
+use everturn_agent::{SessionState, Snapshot};
+use everturn_ai::Message;
+use everturn_core::Result;
+use everturn_postgres::{PostgresStore, PostgresStoreOptions};
+use jiff::Timestamp;
+
+/// How the database is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Direct,
+    /// Through `PgBouncer` in transaction mode.
+    Pooled,
+}
+
+impl Way {
+    /// Returns the connection string; `None`, with a printed reason, where there is no such server.
+    pub(crate) fn url(self) -> Option<String> {
+        let variable = match self {
+            Self::Direct => "EVERTURN_TEST_POSTGRES",
+            Self::Pooled => "EVERTURN_TEST_PGBOUNCER",
+        };
+        let url = std::env::var(variable).ok();
+        if url.is_none() {
+            println!("skipped: {variable} names no server; ./test starts one");
+        }
+        url
+    }
+}
+
+/// Returns the name of a schema that no other test has.
+pub(crate) fn fresh_schema() -> String {
+    format!("test_{:016x}", fastrand::u64(..))
+}
+
+/// Returns the name of a schema that stands for a folder, for tests that know stores by their folders.
+pub(crate) fn schema_of(folder: &Path) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    folder.hash(&mut hasher);
+    format!("folder_{:016x}", hasher.finish())
+}
+
+/// A store in a schema of its own.
+pub(crate) struct Fixture {
+    pub(crate) store: PostgresStore,
+    pub(crate) url: String,
+    pub(crate) schema: String,
+}
+
+impl Fixture {
+    pub(crate) async fn new() -> Option<Self> {
+        Self::by(Way::Direct, |options| options).await
+    }
+
+    pub(crate) async fn by(
+        way: Way,
+        set: impl FnOnce(PostgresStoreOptions) -> PostgresStoreOptions,
+    ) -> Option<Self> {
+        let (url, schema) = (way.url()?, fresh_schema());
+        let store = set(options(&url, &schema)).open().await.unwrap();
+        Some(Self { store, url, schema })
+    }
+
+    /// The same schema, opened anew: nothing is remembered.
+    pub(crate) async fn reopened(&self) -> PostgresStore {
+        options(&self.url, &self.schema).open().await.unwrap()
+    }
+}
+
+pub(crate) fn options(url: &str, schema: &str) -> PostgresStoreOptions {
+    PostgresStore::options(url).schema(schema).connections(8)
+}
+
+/// Runs a statement by a connection of its own and returns the first column of the first row, as text.
+pub(crate) async fn sql(url: &str, statement: &str) -> Option<String> {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let answers = client.simple_query(statement).await.unwrap();
+    connection.abort();
+    answers.into_iter().find_map(|answer| match answer {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    })
+}
+
+pub(crate) fn scope() -> Scope {
+    Scope::default()
+}
+
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+pub(crate) fn row(id: &str, session: &str, second: i64) -> Snapshot {
+    Snapshot::new(id.into(), session.into(), at(second))
+}
+
+pub(crate) fn said(texts: &[&str]) -> SessionState {
+    SessionState {
+        messages: texts.iter().map(|text| Message::user(*text)).collect(),
+        ..SessionState::default()
+    }
+}
+
+pub(crate) fn set(row: Snapshot) -> Mutation {
+    Mutation::new(move |_| Ok(Some(row.clone())))
+}
+
+pub(crate) async fn put(store: &dyn SessionStore, row: Snapshot) -> Result<Snapshot> {
+    let id = row.snapshot_id.clone();
+    let saved = store
+        .save(&scope(), Some(&id), Precondition::None, set(row))
+        .await?;
+    Ok(saved.expect("the mutation writes"))
+}
+
+pub(crate) async fn get(store: &dyn SessionStore, id: &str) -> Option<Snapshot> {
+    store.get(&scope(), &id.into(), Detail::Whole).await.unwrap()
+}

@@ -1,0 +1,106 @@
+//! A proxy before a server that cuts and stalls connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// One in so many messages of a client meets a fault.
+const ODDS: u32 = 12;
+
+/// How many messages a connection needs to be opened, in which it is left alone.
+const OPENING: usize = 2;
+
+/// What happens to a message of a client and to its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// The message never arrives.
+    CutBefore,
+    /// Half of the message arrives.
+    CutInside,
+    /// The message arrives and is carried out, and the answer is lost.
+    CutAfter,
+    /// The answer is held back for so long that nobody waits for it any more.
+    Stall,
+}
+
+/// A proxy. It ends with the runtime that it was started on.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    faults: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    /// Starts a proxy before the server on a port. It holds stalled answers back for `stall`.
+    pub(crate) async fn start(server: u16, stall: Duration) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let faults = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&faults);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let counted = Arc::clone(&counted);
+                tokio::spawn(async move {
+                    if let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await {
+                        pass(client, server, stall, &counted).await;
+                    }
+                });
+            }
+        });
+        Self { port, faults }
+    }
+
+    /// Returns how many faults there were.
+    pub(crate) fn faults(&self) -> usize {
+        self.faults.load(Ordering::Relaxed)
+    }
+}
+
+/// Passes bytes both ways until a side ends or a fault happens.
+async fn pass(mut client: TcpStream, mut server: TcpStream, stall: Duration, faults: &AtomicUsize) {
+    let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    let mut messages = 0;
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => {
+                let Ok(len @ 1..) = read else { return };
+                messages += 1;
+                let fault = (messages > OPENING && fastrand::u32(..ODDS) == 0).then(fault);
+                if fault.is_some() {
+                    faults.fetch_add(1, Ordering::Relaxed);
+                }
+                let sent = match fault {
+                    Some(Fault::CutBefore) => return,
+                    Some(Fault::CutInside) => len / 2,
+                    _ => len,
+                };
+                if server.write_all(&asked[..sent]).await.is_err() { return }
+                match fault {
+                    Some(Fault::CutInside) => return,
+                    // The first bytes of the answer show that the statement was carried out.
+                    Some(Fault::CutAfter) => {
+                        let _ = server.read(&mut answered).await;
+                        return;
+                    }
+                    Some(Fault::Stall) => tokio::time::sleep(stall).await,
+                    Some(Fault::CutBefore) | None => {}
+                }
+            }
+            read = server.read(&mut answered) => {
+                let Ok(len @ 1..) = read else { return };
+                if client.write_all(&answered[..len]).await.is_err() { return }
+            }
+        }
+    }
+}
+
+fn fault() -> Fault {
+    match fastrand::u32(..4) {
+        0 => Fault::CutBefore,
+        1 => Fault::CutInside,
+        2 => Fault::CutAfter,
+        _ => Fault::Stall,
+    }
+}
