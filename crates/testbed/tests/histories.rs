@@ -7,6 +7,7 @@ use std::sync::Arc;
 use everturn_agent::SnapshotIds;
 use everturn_agent::store::{MemoryStore, SessionStore};
 use everturn_file::FileStore;
+use everturn_postgres::PostgresStore;
 use everturn_sqlite::{Durability, SqliteStore};
 use everturn_testkit::histories::{Discrepancy, Step, rehearse};
 use proptest::prelude::*;
@@ -57,6 +58,23 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         run(async {
             let store = sqlite(&folder).await;
+            rehearse(Arc::new(store.clone()), ids, &program).await?;
+            let found = store.verify().await.unwrap();
+            assert!(found.is_clean(), "{:#?}", found.problems);
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn the_postgres_store_keeps_histories(ids in ids(), program in program(30)) {
+        let Ok(url) = std::env::var("EVERTURN_TEST_POSTGRES") else {
+            println!("skipped: EVERTURN_TEST_POSTGRES names no server; ./test starts one");
+            return Ok(());
+        };
+        run(async {
+            let schema = format!("histories_{:016x}", fastrand::u64(..));
+            let options = PostgresStore::options(url).schema(schema).connections(4).without_listening();
+            let store = options.blob_threshold(300).cache_bytes(20_000).open().await.unwrap();
             rehearse(Arc::new(store.clone()), ids, &program).await?;
             let found = store.verify().await.unwrap();
             assert!(found.is_clean(), "{:#?}", found.problems);

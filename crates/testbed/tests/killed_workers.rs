@@ -158,6 +158,13 @@ async fn every_accepted_turn_survives_two_hundred_kills_and_repeats_nothing_on_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_accepted_turn_survives_two_hundred_kills_and_repeats_nothing_on_postgres() {
+    if let Some(site) = Site::postgres() {
+        every_run_survives(site).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_accepted_turn_survives_two_hundred_kills_and_repeats_nothing_on_files() {
     every_run_survives(Site::files()).await;
 }

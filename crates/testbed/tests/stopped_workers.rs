@@ -159,6 +159,13 @@ async fn the_writes_of_a_stopped_worker_are_refused_on_sqlite() {
 }
 
 #[tokio::test]
+async fn the_writes_of_a_stopped_worker_are_refused_on_postgres() {
+    if let Some(site) = Site::postgres() {
+        the_zombie_is_refused(site).await;
+    }
+}
+
+#[tokio::test]
 async fn the_writes_of_a_stopped_worker_are_refused_on_files() {
     the_zombie_is_refused(Site::files()).await;
 }
@@ -166,6 +173,13 @@ async fn the_writes_of_a_stopped_worker_are_refused_on_files() {
 #[tokio::test]
 async fn a_stopped_worker_that_wakes_in_the_middle_of_its_turn_does_nothing_more_on_sqlite() {
     the_zombie_does_nothing_more(Site::sqlite()).await;
+}
+
+#[tokio::test]
+async fn a_stopped_worker_that_wakes_in_the_middle_of_its_turn_does_nothing_more_on_postgres() {
+    if let Some(site) = Site::postgres() {
+        the_zombie_does_nothing_more(site).await;
+    }
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use everturn_agent::{
 use everturn_ai::{Message, NoInput, Tool, ToolContext, set_default_model};
 use everturn_core::{Error, Registry};
 use everturn_file::FileStore;
+use everturn_postgres::PostgresStore;
 use everturn_sqlite::SqliteStore;
 use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::json;
@@ -24,15 +25,24 @@ enum Place {
     Memory(MemoryStore),
     Sqlite(PathBuf),
     Files(PathBuf),
+    Postgres { url: String, schema: String },
 }
 
 impl Place {
-    fn all(folder: &TempDir) -> [Self; 3] {
-        [
+    fn all(folder: &TempDir) -> Vec<Self> {
+        let mut places = vec![
             Self::Memory(MemoryStore::new()),
             Self::Sqlite(folder.path().join("sessions.db")),
             Self::Files(folder.path().join("sessions")),
-        ]
+        ];
+        match std::env::var("EVERTURN_TEST_POSTGRES") {
+            Ok(url) => places.push(Self::Postgres {
+                url,
+                schema: format!("timelines_{:016x}", fastrand::u64(..)),
+            }),
+            Err(_) => println!("skipped: EVERTURN_TEST_POSTGRES names no server; ./test starts one"),
+        }
+        places
     }
 
     async fn open(&self) -> Arc<dyn SessionStore> {
@@ -40,6 +50,10 @@ impl Place {
             Self::Memory(store) => Arc::new(store.clone()),
             Self::Sqlite(path) => Arc::new(SqliteStore::open(path).await.unwrap()),
             Self::Files(path) => Arc::new(FileStore::open(path).await.unwrap()),
+            Self::Postgres { url, schema } => {
+                let options = PostgresStore::options(url).schema(schema).connections(2);
+                Arc::new(options.open().await.unwrap())
+            }
         }
     }
 

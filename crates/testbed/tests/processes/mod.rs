@@ -117,6 +117,18 @@ impl Site {
         Self { folder, store }
     }
 
+    /// A schema of its own in the database that `./test` starts; `None`, with a printed reason, where there is none.
+    pub fn postgres() -> Option<Self> {
+        let Ok(url) = std::env::var("EVERTURN_TEST_POSTGRES") else {
+            println!("skipped: EVERTURN_TEST_POSTGRES names no server; ./test starts one");
+            return None;
+        };
+        let schema = format!("site_{:016x}", fastrand::u64(..));
+        let store = StorePlace::Postgres { url, schema };
+        let folder = tempfile::tempdir().unwrap();
+        Some(Self { folder, store })
+    }
+
     pub fn files() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = StorePlace::Files(folder.path().join("sessions"));
