@@ -71,6 +71,7 @@ mod definition;
 mod file;
 mod folder;
 mod library;
+mod overrides;
 mod rendered;
 mod slot;
 
@@ -88,6 +89,7 @@ use self::definition::Parts;
 pub use self::definition::PromptDefinition;
 pub use self::folder::{PromptFolder, load_prompts};
 pub use self::library::{define_helper, define_partial, with_prompt_state};
+pub use self::overrides::PromptOverrides;
 pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
 use crate::{GenerateStream, Generated, Messages, ModelRequest, ToolReference};
@@ -167,6 +169,27 @@ impl<I: Serialize, O> Prompt<I, O> {
         Ok(self.shared.parts(&self.registry)?.settings.tools.clone())
     }
 
+    /// The prompt without the Rust types of its input and output.
+    pub fn untyped(&self) -> Prompt {
+        Prompt::from_source(&self.registry, &self.name, Arc::clone(&self.shared))
+    }
+
+    /// Checks an input against the prompt's schema, with the prompt's defaults filled in; null stands for the defaults.
+    ///
+    /// A prompt without a schema takes any input.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` that names the field at fault; the prompt's own error if it is in a file that cannot be read.
+    pub fn check_input(&self, input: &Value) -> Result<()> {
+        let parts = self.shared.parts(&self.registry)?;
+        let Some(schema) = &parts.settings.input_schema else {
+            return Ok(());
+        };
+        let input = rendered::with_defaults(input, parts.settings.input_default.as_ref());
+        let checked = schema.validate(&input);
+        checked.map_err(|error| error.context(format_args!("the input of prompt '{}'", self.name)))
+    }
+
     /// Renders the request that a model would be sent, in the current context.
     ///
     /// # Errors
@@ -199,10 +222,7 @@ impl<I: Serialize, O> Prompt<I, O> {
         let input = serde_json::to_value(input).map_err(|error| {
             Error::invalid_argument(format!("the input of prompt '{}': {error}", self.name))
         })?;
-        Ok(PromptCall::new(
-            Prompt::from_source(&self.registry, &self.name, Arc::clone(&self.shared)),
-            input,
-        ))
+        Ok(PromptCall::new(self.untyped(), input))
     }
 
     /// Renders the prompt around a conversation and tells the prompt's messages from the conversation's.

@@ -4,16 +4,16 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 
-use everturn_core::{Context, Error, Result, SpanKind, in_span};
+use everturn_core::{Context, Result, SpanKind, in_span};
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Prompt, RenderedPrompt};
-use crate::request::laid_over;
+use super::{Prompt, PromptOverrides};
 use crate::{
     Document, Generate, GenerateActionOptions, GenerateStream, Generated, IntoMiddleware, IntoTool, Messages,
-    MiddlewareSource, ModelReference, ModelRequest, ToolChoice, ToolReference,
+    ModelReference, ModelRequest, ToolChoice,
 };
 
 /// A prompt about to be used. Settings made here override the prompt's.
@@ -23,20 +23,8 @@ pub struct PromptCall<O = Value> {
     input: Value,
     conversation: Messages,
     context: Option<Context>,
-    changes: Changes,
+    overrides: PromptOverrides,
     output: PhantomData<fn() -> O>,
-}
-
-#[derive(Default)]
-struct Changes {
-    model: Option<ModelReference>,
-    config: Option<Result<Value>>,
-    docs: Option<Vec<Document>>,
-    tools: Option<Vec<ToolReference>>,
-    tool_choice: Option<ToolChoice>,
-    max_rounds: Option<u32>,
-    return_tool_requests: Option<bool>,
-    middleware: Option<Vec<MiddlewareSource>>,
 }
 
 impl<O> PromptCall<O> {
@@ -46,13 +34,13 @@ impl<O> PromptCall<O> {
             input,
             conversation: Messages::new(),
             context: None,
-            changes: Changes::default(),
+            overrides: PromptOverrides::new(),
             output: PhantomData,
         }
     }
 
-    fn change(mut self, change: impl FnOnce(&mut Changes)) -> Self {
-        change(&mut self.changes);
+    fn overriding(mut self, change: impl FnOnce(PromptOverrides) -> PromptOverrides) -> Self {
+        self.overrides = change(self.overrides);
         self
     }
 
@@ -70,47 +58,60 @@ impl<O> PromptCall<O> {
 
     /// Overrides the model.
     pub fn model(self, model: impl Into<ModelReference>) -> Self {
-        self.change(|changes| changes.model = Some(model.into()))
+        self.overriding(|overrides| overrides.model(model))
     }
 
     /// Overrides settings for the model, key by key.
     pub fn config(self, config: impl Serialize) -> Self {
-        self.change(|changes| changes.config = Some(serde_json::to_value(config).map_err(Error::from)))
+        self.overriding(|overrides| overrides.config(config))
     }
 
     /// Replaces the documents.
     pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
-        self.change(|changes| changes.docs = Some(docs.into_iter().map(Into::into).collect()))
+        self.overriding(|overrides| overrides.docs(docs))
     }
 
     /// Replaces the tools.
     pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
-        self.change(|changes| changes.tools = Some(tools.into_iter().map(IntoTool::into_tool).collect()))
+        self.overriding(|overrides| overrides.tools(tools))
     }
 
     /// Sets whether the model may, must or must not call tools.
     pub fn tool_choice(self, choice: ToolChoice) -> Self {
-        self.change(|changes| changes.tool_choice = Some(choice))
+        self.overriding(|overrides| overrides.tool_choice(choice))
     }
 
     /// Sets in how many rounds the model may ask for tools before the call fails.
     pub fn max_rounds(self, rounds: u32) -> Self {
-        self.change(|changes| changes.max_rounds = Some(rounds))
+        self.overriding(|overrides| overrides.max_rounds(rounds))
     }
 
     /// Sets whether to return tool requests to the caller instead of running the tools.
     pub fn return_tool_requests(self, returns: bool) -> Self {
-        self.change(|changes| changes.return_tool_requests = Some(returns))
+        self.overriding(|overrides| overrides.return_tool_requests(returns))
+    }
+
+    /// Another type of output.
+    pub fn output<T: JsonSchema>(self) -> PromptCall<T> {
+        let call = self.overriding(PromptOverrides::output::<T>);
+        PromptCall {
+            prompt: call.prompt,
+            input: call.input,
+            conversation: call.conversation,
+            context: call.context,
+            overrides: call.overrides,
+            output: PhantomData,
+        }
+    }
+
+    /// Another format of the output.
+    pub fn output_format(self, format: impl Into<String>) -> Self {
+        self.overriding(|overrides| overrides.output_format(format))
     }
 
     /// Adds middleware, which replaces the prompt's.
     pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
-        self.change(|changes| {
-            changes
-                .middleware
-                .get_or_insert_default()
-                .push(middleware.into_middleware());
-        })
+        self.overriding(|overrides| overrides.use_middleware(middleware))
     }
 
     /// Returns the request that a model would be sent, including output instructions and tool definitions.
@@ -132,7 +133,7 @@ impl<O> PromptCall<O> {
             .prompt
             .render_around(&self.input, self.conversation, context)
             .await?;
-        Ok(self.changes.applied(rendered)?.options())
+        Ok(rendered.overridden(&self.overrides)?.options())
     }
 
     /// Runs the prompt in a span of its own.
@@ -173,37 +174,12 @@ impl<O> PromptCall<O> {
         let rendered = prompt
             .render_around(&self.input, self.conversation, context.clone())
             .await?;
-        let rendered = self.changes.applied(rendered)?;
+        let rendered = rendered.overridden(&self.overrides)?;
         let generate = rendered
             .generate(&prompt.registry)
             .messages(rendered.messages())
             .context(context);
         Ok(generate.read_as())
-    }
-}
-
-impl Changes {
-    fn applied(self, mut rendered: RenderedPrompt) -> Result<RenderedPrompt> {
-        let settings = rendered.settings_mut();
-        if let Some(model) = self.model {
-            settings.model = Some(model);
-        }
-        if let Some(config) = self.config.transpose()? {
-            settings.config = Some(laid_over(settings.config.take(), config));
-        }
-        if let Some(docs) = self.docs {
-            settings.docs = docs;
-        }
-        if let Some(tools) = self.tools {
-            settings.tools = tools;
-        }
-        if let Some(middleware) = self.middleware {
-            settings.middleware = middleware;
-        }
-        settings.tool_choice = self.tool_choice.or(settings.tool_choice);
-        settings.max_rounds = self.max_rounds.or(settings.max_rounds);
-        settings.return_tool_requests = self.return_tool_requests.or(settings.return_tool_requests);
-        Ok(rendered)
     }
 }
 

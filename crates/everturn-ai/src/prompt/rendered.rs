@@ -7,10 +7,10 @@ use everturn_core::{ActionType, Context, Error, Registry, Result, SpanKind, in_s
 use serde_json::Value;
 
 use super::action::tool_name;
-use super::convert;
 use super::definition::{CompiledContent, CompiledMessages, Parts, Settings};
 use super::library::{current_state, template_error};
 use super::slot::{ContentSource, MessagesSource, PromptScope};
+use super::{PromptOverrides, convert};
 use crate::{
     Content, Generate, GenerateActionOptions, GenerateActionOutputConfig, JsonObject, Message, Messages,
     MiddlewareRef, MiddlewareSource, Part,
@@ -110,8 +110,15 @@ impl RenderedPrompt {
         }
     }
 
-    pub(super) fn settings_mut(&mut self) -> &mut Settings {
-        Arc::make_mut(&mut self.settings)
+    /// Returns the prompt with other settings in place of its own.
+    ///
+    /// # Errors
+    /// `INTERNAL` if settings for the model cannot be written as JSON.
+    pub fn overridden(mut self, overrides: &PromptOverrides) -> Result<Self> {
+        if !overrides.is_empty() {
+            overrides.apply(Arc::make_mut(&mut self.settings))?;
+        }
+        Ok(self)
     }
 
     fn push_own(&mut self, message: Message) {
@@ -303,7 +310,7 @@ fn sort_out(rendered: &mut RenderedPrompt, computed: &Messages, conversation: &M
 }
 
 /// Fills the input's missing keys from the defaults; an input that is not an object stays unchanged.
-fn with_defaults(input: &Value, defaults: Option<&JsonObject>) -> Value {
+pub(super) fn with_defaults(input: &Value, defaults: Option<&JsonObject>) -> Value {
     match (input, defaults) {
         (Value::Null, None) => Value::Object(JsonObject::new()),
         (Value::Null, Some(defaults)) => Value::Object(defaults.clone()),
