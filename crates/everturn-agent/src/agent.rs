@@ -3,12 +3,14 @@
 mod abort;
 mod actions;
 mod archive_actions;
+mod beginning;
 mod builder;
 mod reading;
 mod transport;
 mod watching;
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everturn_core::{Context, DynAction, Registry, Result};
@@ -16,7 +18,7 @@ use serde_json::Value;
 
 pub use self::actions::{AbortAction, AgentAction, SessionAction, SnapshotAction, SnapshotsAction};
 pub use self::builder::{AgentBuilder, AgentKind, Custom, custom_agent, session_flow};
-pub(crate) use self::builder::{AgentOrigin, sealed};
+pub(crate) use self::builder::{AgentOrigin, AgentProgram, sealed};
 pub use self::watching::{WatchAction, WatchRequest};
 use crate::archive::Archive;
 use crate::chat::ChatBuilder;
@@ -24,11 +26,11 @@ use crate::invocation::Definition;
 use crate::recovery::{self, Recovery};
 use crate::store::SessionStore;
 use crate::{
-    Abort, AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, AgentTask, CustomState,
-    GetSnapshotRequest, SessionId, Snapshot, SnapshotId,
+    Abort, AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, AgentTask, AgentTransport,
+    ChatTurn, CustomState, GetSnapshotRequest, SessionId, Snapshot, SnapshotId,
 };
 
-/// An agent whose custom state is an `S`. Cloning gives another handle to the same agent.
+/// An agent whose custom state is an `S`, whose status is a `T`, and whose function returns an `O` beside its answer. Cloning gives another handle to the same agent.
 ///
 /// The state's type is part of the agent's, so that a state of another type does not compile:
 ///
@@ -43,7 +45,7 @@ use crate::{
 ///
 /// counter.chat().custom("not a number");
 /// ```
-pub struct Agent<S = Value> {
+pub struct Agent<S = Value, T = Value, O = Value> {
     definition: Arc<Definition<S>>,
     run: AgentAction,
     snapshot: Option<SnapshotAction>,
@@ -52,9 +54,10 @@ pub struct Agent<S = Value> {
     abort: Option<AbortAction>,
     watch: Option<WatchAction>,
     archive: Vec<Arc<dyn DynAction>>,
+    types: PhantomData<fn() -> (T, O)>,
 }
 
-impl<S: CustomState> Agent<S> {
+impl<S: CustomState, T, O> Agent<S, T, O> {
     pub(crate) fn new(definition: Definition<S>) -> Self {
         let definition = Arc::new(definition);
         Self {
@@ -66,6 +69,7 @@ impl<S: CustomState> Agent<S> {
             watch: watching::watch_action(&definition),
             archive: archive_actions::archive_actions(&definition),
             definition,
+            types: PhantomData,
         }
     }
 
@@ -75,6 +79,12 @@ impl<S: CustomState> Agent<S> {
     /// `ALREADY_EXISTS` if there is an agent of that name.
     pub fn register(&self, registry: &Registry) -> Result<()> {
         registry.register(Arc::new(self.run.clone()))?;
+        if self.definition.is_session_flow {
+            registry.register_under(
+                &format!("/session-flow/{}", self.name()),
+                Arc::new(self.run.clone()),
+            )?;
+        }
         if let Some(snapshot) = &self.snapshot {
             let snapshot = Arc::new(snapshot.clone());
             registry.register(snapshot.clone())?;
@@ -170,7 +180,7 @@ impl<S: CustomState> Agent<S> {
     ///
     /// # Errors
     /// The error of the turn, in which [`AgentReply::of`] finds the reply of a failed turn.
-    pub async fn run(&self, input: impl Into<AgentInput>) -> Result<AgentReply<S>> {
+    pub async fn run(&self, input: impl Into<AgentInput>) -> Result<AgentReply<S, O>> {
         self.chat().run(input).await
     }
 
@@ -178,8 +188,54 @@ impl<S: CustomState> Agent<S> {
     ///
     /// # Errors
     /// As [`Agent::run`].
-    pub async fn run_text(&self, text: impl Into<String>) -> Result<AgentReply<S>> {
+    pub async fn run_text(&self, text: impl Into<String>) -> Result<AgentReply<S, O>> {
         self.run(text.into()).await
+    }
+
+    /// Starts one turn of a fresh conversation and streams it: chunks, then the [reply](ChatTurn::output).
+    ///
+    /// ```
+    /// # use everturn_agent::{AgentSession, custom_agent};
+    /// # use everturn_core::{Registry, Result};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// # let chef = custom_agent(&registry, "chef", |session: AgentSession| async move {
+    /// #     session.run(|turn| async move {
+    /// #         turn.send_chunk("Leek ").await?;
+    /// #         Ok(turn.send_chunk("soup.").await?)
+    /// #     }).await?;
+    /// #     Ok(session.result())
+    /// # })
+    /// # .define()?;
+    /// let mut turn = chef.stream_text("Something with leeks?").await?;
+    /// while let Some(chunk) = turn.next().await {
+    ///     print!("{}", chunk?.text());
+    /// }
+    /// let reply = turn.output().await?;
+    /// # assert!(reply.session_id().is_some());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the input cannot be sent. Every other failure is the turn's: see [`ChatTurn`].
+    pub async fn stream(&self, input: impl Into<AgentInput>) -> Result<ChatTurn<'static, S, T, O>>
+    where
+        T: 'static,
+        O: 'static,
+    {
+        self.chat().stream(input).await
+    }
+
+    /// Starts one turn of a fresh conversation on a text and streams it, as [`Agent::stream`] does.
+    ///
+    /// # Errors
+    /// As [`Agent::stream`].
+    pub async fn stream_text(&self, text: impl Into<String>) -> Result<ChatTurn<'static, S, T, O>>
+    where
+        T: 'static,
+        O: 'static,
+    {
+        self.stream(text.into()).await
     }
 
     /// Opens an invocation in the current context: many turns over one connection.
@@ -193,13 +249,13 @@ impl<S: CustomState> Agent<S> {
     }
 
     /// Begins or resumes a session, as a chat of many turns.
-    pub fn chat(&self) -> ChatBuilder<S> {
-        ChatBuilder::new(Arc::new(self.clone()))
+    pub fn chat(&self) -> ChatBuilder<S, T, O> {
+        ChatBuilder::new(self.transport())
     }
 
     /// Returns a handle on a background run, given the id of its snapshot.
-    pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S> {
-        AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
+    pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S, T, O> {
+        AgentTask::new(self.transport(), Context::current(), id.into())
     }
 
     /// Reads the snapshot with that id, as clients see it.
@@ -277,6 +333,21 @@ impl<S: CustomState> Agent<S> {
         invocations.reopen();
     }
 
+    /// Returns the way from chats to this agent.
+    fn transport(&self) -> Arc<dyn AgentTransport> {
+        Arc::new(Agent::<S> {
+            definition: Arc::clone(&self.definition),
+            run: self.run.clone(),
+            snapshot: self.snapshot.clone(),
+            snapshots: self.snapshots.clone(),
+            session: self.session.clone(),
+            abort: self.abort.clone(),
+            watch: self.watch.clone(),
+            archive: self.archive.clone(),
+            types: PhantomData,
+        })
+    }
+
     pub(crate) fn definition(&self) -> &Arc<Definition<S>> {
         &self.definition
     }
@@ -290,7 +361,7 @@ fn earlier_key(store: &str, agent: &str, operation: &str) -> String {
     format!("/{store}/{agent}/{operation}")
 }
 
-impl<S> Clone for Agent<S> {
+impl<S, T, O> Clone for Agent<S, T, O> {
     fn clone(&self) -> Self {
         Self {
             definition: Arc::clone(&self.definition),
@@ -301,11 +372,12 @@ impl<S> Clone for Agent<S> {
             abort: self.abort.clone(),
             watch: self.watch.clone(),
             archive: self.archive.clone(),
+            types: PhantomData,
         }
     }
 }
 
-impl<S> fmt::Debug for Agent<S> {
+impl<S, T, O> fmt::Debug for Agent<S, T, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agent")
             .field("name", &self.definition.name)

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everturn_ai::{Answers, History};
-use everturn_core::{Context, Error, Result};
+use everturn_core::{Connection, Context, Error, Result};
 use serde_json::Value;
 
 pub use self::builder::ChatBuilder;
@@ -25,13 +25,15 @@ pub(crate) use self::reply::output_of;
 pub use self::task::AgentTask;
 pub use self::transport::{Abort, AgentTransport};
 pub use self::turn::ChatTurn;
+use self::turn::HeldChat;
 pub use self::watch::RunWatch;
 use crate::artifact::put;
 use crate::connection::CustomView;
 use crate::reading::SNAPSHOT_NOT_FOUND;
+use crate::state::AgentTypes;
 use crate::{
-    AgentFinishReason, AgentInit, AgentInput, AgentOutput, Artifact, CustomState, GetSnapshotRequest,
-    SessionId, SessionState, SnapshotId,
+    AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, Artifact, CustomState,
+    GetSnapshotRequest, SessionId, SessionState, SnapshotId,
 };
 
 /// A client's handle on a session. Each turn is an invocation of its own that starts where the last one ended, so the chat
@@ -39,7 +41,7 @@ use crate::{
 ///
 /// Between turns the chat knows the session's snapshot, messages, artifacts and custom state. With an agent that keeps the
 /// conversation itself, `messages` holds the messages of this chat's turns; [`Chat::read`] gets all of the session's.
-pub struct Chat<S = Value> {
+pub struct Chat<S = Value, T = Value, O = Value> {
     agent: Arc<dyn AgentTransport>,
     context: Context,
     /// The start of the first turn.
@@ -51,10 +53,10 @@ pub struct Chat<S = Value> {
     messages: History,
     artifacts: Vec<Artifact>,
     custom: CustomView,
-    state: PhantomData<fn() -> S>,
+    types: AgentTypes<S, T, O>,
 }
 
-impl<S: CustomState> Chat<S> {
+impl<S: CustomState, T, O> Chat<S, T, O> {
     fn new(agent: Arc<dyn AgentTransport>, init: AgentInit, context: Context) -> Self {
         let mut chat = Self {
             agent,
@@ -64,9 +66,9 @@ impl<S: CustomState> Chat<S> {
             kept: init.state.clone(),
             messages: History::new(),
             artifacts: Vec::new(),
-            custom: CustomView::default(),
+            custom: CustomView::new(init.custom.as_ref().map(|custom| Arc::clone(custom.value()))),
             init,
-            state: PhantomData,
+            types: PhantomData,
         };
         if let Some(state) = chat.kept.clone() {
             chat.show(&state);
@@ -130,20 +132,35 @@ impl<S: CustomState> Chat<S> {
     ///
     /// # Errors
     /// If the input cannot be sent. Every other failure is the turn's: see [`ChatTurn`].
-    pub async fn send(&mut self, input: impl Into<AgentInput>) -> Result<ChatTurn<'_, S>> {
+    pub async fn send(&mut self, input: impl Into<AgentInput>) -> Result<ChatTurn<'_, S, T, O>> {
         let input = input.into();
+        let connection = self.invoke(&input).await;
+        Ok(ChatTurn::new(HeldChat::Borrowed(self), input, connection))
+    }
+
+    /// Starts a turn and gives the chat to it.
+    async fn into_turn(self, input: AgentInput) -> ChatTurn<'static, S, T, O>
+    where
+        T: 'static,
+        O: 'static,
+    {
+        let connection = self.invoke(&input).await;
+        ChatTurn::new(HeldChat::Owned(Box::new(self)), input, connection)
+    }
+
+    async fn invoke(&self, input: &AgentInput) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
         let connection = self.agent.connect(self.next_init(), &self.context);
         // An invocation that was refused takes no input; its output says why.
         let _ = connection.send(input.clone()).await;
         connection.close();
-        Ok(ChatTurn::new(self, input, connection))
+        connection
     }
 
     /// Starts a turn that answers interrupts, with the parts that [`Interrupt::respond`] and [`Interrupt::restart`] make.
     ///
     /// # Errors
     /// As [`Chat::send`].
-    pub async fn answer(&mut self, answers: impl Into<Answers>) -> Result<ChatTurn<'_, S>> {
+    pub async fn answer(&mut self, answers: impl Into<Answers>) -> Result<ChatTurn<'_, S, T, O>> {
         self.send(answers.into()).await
     }
 
@@ -151,7 +168,7 @@ impl<S: CustomState> Chat<S> {
     ///
     /// # Errors
     /// The error of a turn that was refused, cut short or failed; [`AgentReply::of`] finds the reply of a failed one.
-    pub async fn run(&mut self, input: impl Into<AgentInput>) -> Result<AgentReply<S>> {
+    pub async fn run(&mut self, input: impl Into<AgentInput>) -> Result<AgentReply<S, O>> {
         self.send(input).await?.output().await
     }
 
@@ -161,7 +178,7 @@ impl<S: CustomState> Chat<S> {
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if the agent cannot work in the background; as [`Chat::run`].
-    pub async fn detach(&mut self, input: impl Into<AgentInput>) -> Result<AgentTask<S>> {
+    pub async fn detach(&mut self, input: impl Into<AgentInput>) -> Result<AgentTask<S, T, O>> {
         let reply = self.run(input.into().detached()).await?;
         match reply.snapshot_id() {
             Some(id) if reply.finish_reason() == AgentFinishReason::Detached => Ok(AgentTask::new(
@@ -176,7 +193,7 @@ impl<S: CustomState> Chat<S> {
     }
 
     /// Applies the output of a turn to the chat.
-    fn conclude(&mut self, input: &AgentInput, output: Result<AgentOutput>) -> Result<AgentReply<S>> {
+    fn conclude(&mut self, input: &AgentInput, output: Result<AgentOutput>) -> Result<AgentReply<S, O>> {
         let output = output?;
         if output.session_id.is_some() {
             self.session_id.clone_from(&output.session_id);
@@ -235,7 +252,7 @@ impl<S: CustomState> Chat<S> {
     }
 }
 
-impl<S> fmt::Debug for Chat<S> {
+impl<S, T, O> fmt::Debug for Chat<S, T, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chat")
             .field("session_id", &self.session_id)

@@ -1,9 +1,9 @@
 //! Snapshot ids that are hashes of the state.
 //!
 //! The id is the SHA-256, in lower-case hexadecimal, of the state as one JSON object: its fields in the order
-//! `sessionId`, `messages`, `custom`, `artifacts`, each value in the canonical form of RFC 8785. Fields that are absent
-//! on the wire are left out (a missing session id or custom state, an empty list of artifacts; the list of messages is
-//! always present). An entry `snapshotId` in the last message's metadata is left out too, because it is this id. RFC
+//! `sessionId`, `messages`, `custom`, `artifacts`, `promptInput`, each value in the canonical form of RFC 8785. Fields that
+//! are absent on the wire are left out (a missing session id, custom state or prompt input, an empty list of artifacts; the
+//! list of messages is always present). An entry `snapshotId` in the last message's metadata is left out too, because it is this id. RFC
 //! 8785 treats numbers as doubles: two integers beyond 2^53 that are the same double give the same id, and saving the
 //! second of two such states is refused.
 //!
@@ -44,8 +44,8 @@ pub enum SnapshotIds {
 }
 
 impl SnapshotId {
-    /// Returns the content-addressed id of a state: SHA-256 over `sessionId`, `messages`, `custom` and `artifacts` in
-    /// RFC 8785 form.
+    /// Returns the content-addressed id of a state: SHA-256 over `sessionId`, `messages`, `custom`,
+    /// `artifacts` and `promptInput` in RFC 8785 form.
     ///
     /// # Errors
     /// `INTERNAL` if the state cannot be written as JSON.
@@ -112,6 +112,10 @@ fn hash(state: &SessionState) -> Result<Hashed> {
     if !state.artifacts.is_empty() {
         put(&mut hasher, br#","artifacts":"#);
         hasher.value(&state.artifacts)?;
+    }
+    if let Some(input) = &state.prompt_input {
+        put(&mut hasher, br#","promptInput":"#);
+        hasher.value(input)?;
     }
     put(&mut hasher, b"}");
     Ok(Hashed {
@@ -189,6 +193,7 @@ pub(crate) fn holds_the_same(one: &SessionState, other: &SessionState) -> bool {
         && last(one) == last(other)
         && one.custom == other.custom
         && one.artifacts == other.artifacts
+        && one.prompt_input == other.prompt_input
 }
 
 /// Unfinished hashes over the messages of a lineage, sorted by the number of messages they cover.

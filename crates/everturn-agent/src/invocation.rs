@@ -31,6 +31,7 @@
 
 mod agent_session;
 mod background;
+mod beginning;
 mod broadcast;
 mod client;
 mod conversation;
@@ -42,20 +43,23 @@ mod generate;
 mod machine;
 mod opening;
 mod outbox;
+mod owned_turn;
 mod prompt_turn;
 mod snapshots;
 mod start;
 mod turn;
 
 pub use self::agent_session::AgentSession;
+pub(crate) use self::beginning::{Beginning, MakeCustom};
 pub use self::client::HandOff;
 pub use self::definition::Heartbeat;
-pub(crate) use self::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
+pub(crate) use self::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf, schema_of};
 pub(crate) use self::driver::Driver;
 use self::driver::{AgentEvent, Written};
 pub use self::effect::TurnEffect;
 pub use self::generate::TurnGenerate;
 pub(crate) use self::opening::Opening;
+pub use self::owned_turn::OwnedTurn;
 pub(crate) use self::prompt_turn::prompt_function;
 pub(crate) use self::start::invoke;
 pub use self::turn::{Turn, TurnContext, TurnResult};

@@ -120,7 +120,7 @@ pub use self::content_id::SnapshotIds;
 pub use self::finish_reason::AgentFinishReason;
 pub use self::id::{SessionId, SnapshotId};
 pub use self::invocation::{
-    AgentSession, HandOff, Heartbeat, Turn, TurnContext, TurnEffect, TurnGenerate, TurnResult,
+    AgentSession, HandOff, Heartbeat, OwnedTurn, Turn, TurnContext, TurnEffect, TurnGenerate, TurnResult,
 };
 pub use self::journal::{Journaling, TURN_TAKEN_OVER};
 pub use self::lifecycle::{SnapshotEvent, SnapshotStatus};
@@ -138,7 +138,8 @@ pub use self::timeline::Timeline;
 pub use self::turn_lock::{Concurrency, SESSION_BUSY};
 pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
-    AgentStreamChunk, GetSnapshotRequest, PlainProtocol, SnapshotCreated, StateManagement, TurnEnd,
+    AgentStreamChunk, GetSnapshotRequest, GivenCustom, PlainProtocol, SnapshotCreated, StateManagement,
+    TurnEnd,
 };
 pub use self::worker_loss::WorkerLoss;
 

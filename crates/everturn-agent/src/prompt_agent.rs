@@ -7,6 +7,7 @@
 mod data;
 mod inline;
 mod named;
+mod overrides;
 mod tools;
 
 pub use self::inline::{InlinePrompt, agent};

@@ -34,7 +34,7 @@ pub use self::mutation::Mutation;
 pub(crate) use self::open_turn::OpenTurn;
 pub use self::position::Cursor;
 pub(crate) use self::rewind::Rewind;
-pub(crate) use self::transition::{Progress, RunEnd, Transition};
+pub(crate) use self::transition::{Progress, RUN_OUTPUT, RunEnd, Transition};
 use crate::{AgentFinishReason, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus};
 
 /// A stored point of a session.

@@ -1,5 +1,6 @@
 //! The state of a session: its messages, its custom state and its artifacts.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everturn_ai::{History, JsonObject};
@@ -10,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Artifact, SessionId};
+
+/// Marks the types of an agent: its custom state, its status and its output.
+pub(crate) type AgentTypes<S, T, O> = PhantomData<fn() -> (S, T, O)>;
 
 /// A type that can be an agent's custom state. It is implemented for all plain data with a default.
 pub trait CustomState:
@@ -71,6 +75,25 @@ impl SessionState {
             session_id: Some(session.clone()),
             ..Self::default()
         }
+    }
+
+    /// Returns the custom state as its type; the default if there is none.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the custom state is not an `S`.
+    pub fn custom_as<S: CustomState>(&self) -> Result<S> {
+        decode_custom(self.custom.as_deref())
+    }
+
+    /// Returns the state with another custom state.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the custom state cannot be written as JSON.
+    pub fn with_custom(self, custom: &impl Serialize) -> Result<Self> {
+        Ok(Self {
+            custom: Some(Arc::new(serde_json::to_value(custom)?)),
+            ..self
+        })
     }
 
     /// Returns whether the state equals an earlier one. Shared content is not compared.

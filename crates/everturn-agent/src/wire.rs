@@ -2,14 +2,17 @@
 //!
 //! Requests of clients are strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
+mod given_custom;
 mod plain_protocol;
 
+use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{Answers, Message, ModelResponseChunk};
-use everturn_core::{Error, Result, RuntimeError};
+use everturn_core::{Context, Error, Result, RuntimeError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::given_custom::GivenCustom;
 pub use self::plain_protocol::PlainProtocol;
 use crate::patch::JsonPatch;
 use crate::{
@@ -32,6 +35,9 @@ pub struct AgentInit {
     /// The prompt input of the conversation, set when the conversation begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_input: Option<Value>,
+    /// The custom state of a session that begins; refused for one that exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom: Option<GivenCustom>,
 }
 
 impl AgentInit {
@@ -67,6 +73,42 @@ impl AgentInit {
         }
     }
 
+    /// The same start, with the custom state of a session that begins.
+    pub fn with_custom(self, custom: impl Into<Value>) -> Self {
+        Self {
+            custom: Some(GivenCustom::new(custom)),
+            ..self
+        }
+    }
+
+    /// Returns the start as a client sends it to a server.
+    ///
+    /// The custom state of a new session goes into a `state` with nothing else in it, which servers of all languages know,
+    /// unless the caller names the session.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the context has [overrides](crate::ChatBuilder::overrides), which are Rust values and cannot
+    /// be sent.
+    pub fn as_sent(self, context: &Context) -> Result<Self> {
+        let overrides = context.extension::<PromptOverrides>();
+        if overrides.is_some_and(|overrides| !overrides.is_empty()) {
+            return Err(Error::invalid_argument(
+                "overrides cannot be sent to an agent on another server: they are for agents of this process",
+            ));
+        }
+        Ok(match self.custom {
+            Some(custom) if self.session_id.is_none() && self.state.is_none() => Self {
+                state: Some(SessionState {
+                    custom: Some(custom.into_value()),
+                    ..SessionState::default()
+                }),
+                custom: None,
+                ..self
+            },
+            custom => Self { custom, ..self },
+        })
+    }
+
     /// Refuses an init that cannot start any invocation, before an agent is asked.
     pub(crate) fn check(&self) -> Result<()> {
         let empty = |what: &str| Err(Error::invalid_argument(format!("the {what} id is empty")));
@@ -82,12 +124,24 @@ impl AgentInit {
     /// Checks that the init names one source of state.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if both a state and an id are given.
+    /// `INVALID_ARGUMENT` if both a state and an id are given, or a custom state beside a state or a snapshot.
     pub(crate) fn check_sources(&self) -> Result<()> {
         if self.state.is_some() && (self.session_id.is_some() || self.snapshot_id.is_some()) {
             return Err(Error::invalid_argument(
                 "'state' is given with 'sessionId' or 'snapshotId': a conversation starts from one or the other",
             ));
+        }
+        if self.custom.is_some() && self.state.is_some() {
+            return Err(Error::invalid_argument(
+                "'custom' is given with 'state', which has a custom state of its own",
+            )
+            .with_public());
+        }
+        if let (Some(_), Some(snapshot)) = (&self.custom, &self.snapshot_id) {
+            return Err(Error::invalid_argument(format!(
+                "'custom' begins a session, and snapshot '{snapshot}' is of one that exists: leave it out"
+            ))
+            .with_public());
         }
         Ok(())
     }
@@ -167,10 +221,10 @@ impl From<Answers> for AgentInput {
     }
 }
 
-/// The result of an agent's function.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+/// The result of an agent's function; `O` is the type of a value of its own beside the answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct AgentResult {
+pub struct AgentResult<O = Value> {
     /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
@@ -180,6 +234,73 @@ pub struct AgentResult {
     /// The reason for the end of the invocation, if it differs from the last turn's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
+    /// A value of the agent's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<O>,
+}
+
+/// The result of a function that returns no value of its own.
+impl Default for AgentResult {
+    fn default() -> Self {
+        Self {
+            message: None,
+            artifacts: Vec::new(),
+            finish_reason: None,
+            output: None,
+        }
+    }
+}
+
+impl<P> AgentResult<P> {
+    /// The same result with a value of the agent's own, which callers read with
+    /// [`AgentReply::value`](crate::AgentReply::value).
+    ///
+    /// ```
+    /// use everturn_agent::{Agent, AgentSession, custom_agent};
+    /// # use everturn_core::{Registry, Result};
+    /// use schemars::JsonSchema;
+    /// use serde::{Deserialize, Serialize};
+    /// # use serde_json::Value;
+    ///
+    /// #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+    /// struct Bill {
+    ///     cents: u32,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// let waiter = custom_agent(&registry, "waiter", |session: AgentSession| async move {
+    ///     session.run(|_turn| async { Ok(()) }).await?;
+    ///     Ok(session.result().with_output(Bill { cents: 1250 }))
+    /// })
+    /// .define()?;
+    ///
+    /// assert_eq!(waiter.run_text("The bill, please.").await?.value()?, Some(Bill { cents: 1250 }));
+    /// # Ok(()) }
+    /// ```
+    pub fn with_output<O>(self, output: O) -> AgentResult<O> {
+        AgentResult {
+            message: self.message,
+            artifacts: self.artifacts,
+            finish_reason: self.finish_reason,
+            output: Some(output),
+        }
+    }
+}
+
+impl<O: Serialize> AgentResult<O> {
+    /// # Errors
+    /// `INTERNAL` if the value cannot be written as JSON.
+    pub(crate) fn untyped(self) -> Result<AgentResult> {
+        let output = self.output.as_ref().map(serde_json::to_value).transpose();
+        let output = output.map_err(|error| Error::from(error).context("the agent's output"))?;
+        Ok(AgentResult {
+            message: self.message,
+            artifacts: self.artifacts,
+            finish_reason: self.finish_reason,
+            output,
+        })
+    }
 }
 
 /// The output of an invocation.
@@ -212,6 +333,9 @@ pub struct AgentOutput {
     /// The error of a failed invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RuntimeError>,
+    /// A value of the agent's own, if its function returned one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
 }
 
 /// One chunk of an agent's stream.
@@ -344,6 +468,12 @@ pub struct AgentMetadata {
     /// The schema of the custom state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_schema: Option<Value>,
+    /// The schema of the status that the agent streams, if it declares one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_schema: Option<Value>,
+    /// The schema of the value that the agent's function returns, if it returns one of a type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
 }
 
 /// A request for a snapshot: by its id, or the latest of a session; with both, the snapshot must belong to the session.

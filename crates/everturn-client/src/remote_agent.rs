@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use everturn_agent::{
     Abort, AbortRequest, AbortResponse, AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentReply,
-    AgentStreamChunk, AgentTask, AgentTransport, ChatBuilder, CustomState, GetSnapshotRequest, RunChunks,
-    SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId, SnapshotStatus,
+    AgentStreamChunk, AgentTask, AgentTransport, ChatBuilder, ChatTurn, CustomState, GetSnapshotRequest,
+    RunChunks, SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId, SnapshotStatus,
 };
 use everturn_core::{Connection, Context, Emitter, Error, Inputs, Result, Status};
 use futures::future::BoxFuture;
@@ -34,10 +34,13 @@ use crate::stop::StopOnDrop;
 /// outcome. Dropping a turn cancels it here and, if the server supports it, there.
 ///
 /// [`Chat::read`]: everturn_agent::Chat::read
-pub struct RemoteAgent<S = Value> {
+pub struct RemoteAgent<S = Value, T = Value, O = Value> {
     pub(crate) routes: Arc<Routes>,
-    state: PhantomData<fn() -> S>,
+    types: Types<S, T, O>,
 }
+
+/// Marks the types of the agent: its custom state, its status and its output.
+type Types<S, T, O> = PhantomData<fn() -> (S, T, O)>;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Routes {
@@ -83,10 +86,12 @@ impl<S> RemoteAgent<S> {
                 run,
                 client,
             }),
-            state: PhantomData,
+            types: PhantomData,
         })
     }
+}
 
+impl<S, T, O> RemoteAgent<S, T, O> {
     /// Reads the agent's snapshots at `url` instead of below its own address.
     ///
     /// # Errors
@@ -109,15 +114,43 @@ impl<S> RemoteAgent<S> {
     pub fn url(&self) -> &str {
         self.routes.run.as_str()
     }
+
+    /// Returns the agent whose status is read as a `U`, as [declared](everturn_agent::AgentBuilder::status) there.
+    pub fn status<U>(self) -> RemoteAgent<S, U, O> {
+        RemoteAgent {
+            routes: self.routes,
+            types: PhantomData,
+        }
+    }
+
+    /// Returns the agent whose output is read as a `U`, as its function
+    /// [returns](everturn_agent::AgentResult::with_output) it.
+    pub fn output<U>(self) -> RemoteAgent<S, T, U> {
+        RemoteAgent {
+            routes: self.routes,
+            types: PhantomData,
+        }
+    }
+
+    /// Returns the way from chats to this agent.
+    fn transport(&self) -> Arc<dyn AgentTransport>
+    where
+        S: CustomState,
+    {
+        Arc::new(RemoteAgent::<S> {
+            routes: Arc::clone(&self.routes),
+            types: PhantomData,
+        })
+    }
 }
 
-impl<S: CustomState> RemoteAgent<S> {
+impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
     /// Runs one turn of a new session.
     ///
     /// # Errors
     /// The error of the turn, in which [`AgentReply::of`] finds the reply of a failed turn; `UNAVAILABLE` if the server cannot
     /// be reached.
-    pub async fn run(&self, input: impl Into<AgentInput>) -> Result<AgentReply<S>> {
+    pub async fn run(&self, input: impl Into<AgentInput>) -> Result<AgentReply<S, O>> {
         self.chat().run(input).await
     }
 
@@ -125,18 +158,42 @@ impl<S: CustomState> RemoteAgent<S> {
     ///
     /// # Errors
     /// As [`RemoteAgent::run`].
-    pub async fn run_text(&self, text: impl Into<String>) -> Result<AgentReply<S>> {
+    pub async fn run_text(&self, text: impl Into<String>) -> Result<AgentReply<S, O>> {
         self.run(text.into()).await
     }
 
+    /// Starts one turn of a new session and streams it: chunks, then the [reply](ChatTurn::output).
+    ///
+    /// # Errors
+    /// If the input cannot be sent. Every other failure is the turn's: see [`ChatTurn`].
+    pub async fn stream(&self, input: impl Into<AgentInput>) -> Result<ChatTurn<'static, S, T, O>>
+    where
+        T: 'static,
+        O: 'static,
+    {
+        self.chat().stream(input).await
+    }
+
+    /// Starts one turn of a new session on a text and streams it, as [`RemoteAgent::stream`] does.
+    ///
+    /// # Errors
+    /// As [`RemoteAgent::stream`].
+    pub async fn stream_text(&self, text: impl Into<String>) -> Result<ChatTurn<'static, S, T, O>>
+    where
+        T: 'static,
+        O: 'static,
+    {
+        self.stream(text.into()).await
+    }
+
     /// Begins or resumes a session.
-    pub fn chat(&self) -> ChatBuilder<S> {
-        ChatBuilder::new(Arc::new(self.clone()))
+    pub fn chat(&self) -> ChatBuilder<S, T, O> {
+        ChatBuilder::new(self.transport())
     }
 
     /// Returns a background run by the id of its snapshot.
-    pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S> {
-        AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
+    pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S, T, O> {
+        AgentTask::new(self.transport(), Context::current(), id.into())
     }
 
     /// Reads the snapshot of an id.
@@ -148,7 +205,7 @@ impl<S: CustomState> RemoteAgent<S> {
             snapshot_id: Some(id.into()),
             session_id: None,
         };
-        self.snapshot(request, Context::current()).await
+        self.routes.read(request, &Context::current()).await
     }
 
     /// Reads the tip of a session.
@@ -160,7 +217,7 @@ impl<S: CustomState> RemoteAgent<S> {
             snapshot_id: None,
             session_id: Some(session.into()),
         };
-        self.snapshot(request, Context::current()).await
+        self.routes.read(request, &Context::current()).await
     }
 
     /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot.
@@ -171,7 +228,7 @@ impl<S: CustomState> RemoteAgent<S> {
     /// # Errors
     /// The error of the server.
     pub async fn abort(&self, id: impl Into<SnapshotId>) -> Result<Option<Abort>> {
-        AgentTransport::abort(self, id.into(), Context::current()).await
+        self.routes.stop(id.into(), &Context::current()).await
     }
 }
 
@@ -318,7 +375,7 @@ fn below(url: &Url, name: &str) -> Url {
     below
 }
 
-impl<S: CustomState> AgentTransport for RemoteAgent<S> {
+impl<S: CustomState, T: 'static, O: 'static> AgentTransport for RemoteAgent<S, T, O> {
     fn connect(
         &self,
         init: AgentInit,
@@ -328,7 +385,10 @@ impl<S: CustomState> AgentTransport for RemoteAgent<S> {
         Connection::open(
             self.routes.run.path(),
             context,
-            |inputs, emitter, context| async move { Ok(routes.invoke(init, inputs, emitter, context).await?) },
+            |inputs, emitter, context| async move {
+                let init = init.as_sent(&context)?;
+                Ok(routes.invoke(init, inputs, emitter, context).await?)
+            },
         )
     }
 
@@ -353,16 +413,16 @@ impl<S: CustomState> AgentTransport for RemoteAgent<S> {
     }
 }
 
-impl<S> Clone for RemoteAgent<S> {
+impl<S, T, O> Clone for RemoteAgent<S, T, O> {
     fn clone(&self) -> Self {
         Self {
             routes: Arc::clone(&self.routes),
-            state: PhantomData,
+            types: PhantomData,
         }
     }
 }
 
-impl<S> fmt::Debug for RemoteAgent<S> {
+impl<S, T, O> fmt::Debug for RemoteAgent<S, T, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteAgent")
             .field("url", &self.url())

@@ -161,6 +161,8 @@ fn open(name: &str, kind: SpanKind<'_>) -> Span {
         "genkit:metadata:flow:name" = Empty,
         "genkit:metadata:agent:sessionId" = Empty,
         "genkit:metadata:agent:snapshotId" = Empty,
+        "genkit:metadata:sessionFlow" = Empty,
+        "genkit:metadata:snapshotId" = Empty,
     )
 }
 
@@ -375,6 +377,12 @@ impl SpanRecorder {
     /// Records the snapshot that a turn wrote.
     pub fn snapshot_id(&self, id: &str) {
         self.text("genkit:metadata:agent:snapshotId", id);
+    }
+
+    /// Records the session flow that wrote a snapshot, and the snapshot, under the names that session flows have for them.
+    pub fn session_flow(&self, name: &str, snapshot: &str) {
+        self.text("genkit:metadata:sessionFlow", name);
+        self.text("genkit:metadata:snapshotId", snapshot);
     }
 
     fn json<T: Serialize + ?Sized>(&self, field: &'static str, value: &T) {

@@ -13,7 +13,7 @@ struct Desk {
 }
 
 /// What the writer is doing.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 enum Progress {
     Drafting { draft: u32 },
@@ -80,6 +80,7 @@ async fn main() -> Result<()> {
             session.run(write).await?;
             Ok(session.result())
         })
+        .status::<Progress>()
         .store(MemoryStore::new())
         .define()?;
 
@@ -88,7 +89,7 @@ async fn main() -> Result<()> {
     let mut turn = chat.send("A haiku about leeks, please.").await?;
     while let Some(chunk) = turn.next().await {
         let chunk = chunk?;
-        if let Some(progress) = chunk.status::<Progress>()? {
+        if let Some(progress) = chunk.status()? {
             println!("\n[{progress:?}]");
         }
         if let Some(artifact) = chunk.artifact() {

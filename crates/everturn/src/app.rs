@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::{
-    AgentBuilder, AgentResult, AgentSession, CustomState, InlinePrompt, NamedPrompt, Recovery, RecoveryLoop,
-    recover_all, recover_every, register_agent_middleware,
+    AgentBuilder, AgentResult, AgentSession, Custom, CustomState, InlinePrompt, NamedPrompt, Recovery,
+    RecoveryLoop, recover_all, recover_every, register_agent_middleware,
 };
 use everturn_ai::catalogue::register_catalogue;
 use everturn_ai::prompt::{Prompt, PromptFolder, load_prompts};
@@ -19,6 +19,8 @@ use everturn_ai::{
 use everturn_core::{
     BidiFlow, Emitter, Error, Flow, HandlerResult, Inputs, Payload, Plugin, Registry, Result, StreamingFlow,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
 /// How often a serving application polls for background runs that other processes lost: often enough to add little to the
@@ -179,22 +181,32 @@ impl Everturn {
     }
 
     /// Defines an agent whose turn loop is `function`.
-    pub fn custom_agent<S, F, Fut>(&self, name: impl Into<String>, function: F) -> AgentBuilder<S>
+    pub fn custom_agent<S, O, F, Fut>(
+        &self,
+        name: impl Into<String>,
+        function: F,
+    ) -> AgentBuilder<S, Custom<S>, Value, O>
     where
         S: CustomState,
+        O: Serialize + JsonSchema + Send + 'static,
         F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<AgentResult>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<AgentResult<O>>> + Send + 'static,
     {
         everturn_agent::custom_agent(&self.registry, name, function)
     }
 
     /// Defines an agent whose turn loop is `function`, under the name of earlier designs; see
     /// [`everturn_agent::session_flow`].
-    pub fn session_flow<S, F, Fut>(&self, name: impl Into<String>, function: F) -> AgentBuilder<S>
+    pub fn session_flow<S, O, F, Fut>(
+        &self,
+        name: impl Into<String>,
+        function: F,
+    ) -> AgentBuilder<S, Custom<S>, Value, O>
     where
         S: CustomState,
+        O: Serialize + JsonSchema + Send + 'static,
         F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<AgentResult>> + Send + 'static,
+        Fut: Future<Output = HandlerResult<AgentResult<O>>> + Send + 'static,
     {
         everturn_agent::session_flow(&self.registry, name, function)
     }

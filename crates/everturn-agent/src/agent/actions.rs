@@ -30,13 +30,16 @@ pub type SessionAction = Action<GetSessionRequest, SessionView>;
 pub type AbortAction = Action<AbortRequest, AbortResponse>;
 
 pub(super) fn metadata<S: CustomState>(definition: &Definition<S>) -> AgentMetadata {
+    let json = |schema: &Schema| schema.as_json().clone();
     AgentMetadata {
         state_management: match definition.store {
             Some(_) => StateManagement::Server,
             None => StateManagement::Client,
         },
         abortable: definition.store.as_ref().is_some_and(|store| store.can_watch()),
-        state_schema: Definition::<S>::custom_schema().map(|schema| schema.as_json().clone()),
+        state_schema: definition.custom_schema.as_ref().map(json),
+        status_schema: definition.status_schema.as_ref().map(json),
+        output_schema: definition.output_schema.as_ref().map(json),
     }
 }
 

@@ -5,17 +5,20 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_ai::prompt::Prompt;
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
-use everturn_core::{Context, Error, HandlerResult, Registry, Result};
-use futures::TryFutureExt as _;
+use everturn_core::{Context, Error, HandlerResult, Registry, Result, Schema};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use crate::invocation::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf};
+use super::beginning::always;
+use crate::invocation::{AgentFunction, Beginning, CANCELLATION_GRACE, Definition, ScopeOf, schema_of};
 use crate::journal::Retention;
 use crate::run_stream::own_log;
 use crate::runs::Runs;
+use crate::state::{AgentTypes, decode_custom};
 use crate::store::{IntoStore, Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform, one_after_another, over_custom_state};
 use crate::{
@@ -46,31 +49,41 @@ use crate::{
 /// assert_eq!(parrot.run_text("hello").await?.text(), "hello");
 /// # Ok(()) }
 /// ```
-pub fn custom_agent<S, F, Fut>(registry: &Registry, name: impl Into<String>, function: F) -> AgentBuilder<S>
+///
+/// A value that the function returns with its result ([`AgentResult::with_output`]) is typed for callers: `O` is its type.
+pub fn custom_agent<S, O, F, Fut>(
+    registry: &Registry,
+    name: impl Into<String>,
+    function: F,
+) -> AgentBuilder<S, Custom<S>, Value, O>
 where
     S: CustomState,
+    O: Serialize + JsonSchema + Send + 'static,
     F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = HandlerResult<AgentResult>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<AgentResult<O>>> + Send + 'static,
 {
-    AgentBuilder::new(
-        registry,
-        name,
-        Custom(Arc::new(move |session| Box::pin(function(session).err_into()))),
-    )
+    let function: Arc<AgentFunction<S>> = Arc::new(move |session| {
+        let running = function(session);
+        Box::pin(async move { running.await?.untyped() })
+    });
+    let builder = AgentBuilder::new(registry, name, Custom(function));
+    builder.set(|options| options.output_schema = schema_of::<O>())
 }
 
 /// Defines an agent whose turn loop is `function`, under the name of earlier designs: a session flow, which reports its
 /// progress to clients in a type of its own.
 ///
-/// It is equivalent to [`custom_agent`], including the names of its spans: the agent's name for the invocation, and
-/// `runTurn-1`, `runTurn-2`, … for its turns.
+/// It is [`custom_agent`] but for the names that those designs have: its action is also found as `/session-flow/{name}`,
+/// the spans of its turns are `sessionFlow/turn/0`, `sessionFlow/turn/1`, …, and the span in which a snapshot was written
+/// names the flow in `genkit:metadata:sessionFlow` and the snapshot in `genkit:metadata:snapshotId`.
 ///
 /// ```
 /// use everturn_agent::{AgentSession, session_flow};
 /// use everturn_core::{Registry, Result};
+/// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 ///
-/// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 /// enum Doing {
 ///     Chopping { vegetables: u32 },
 /// }
@@ -83,6 +96,7 @@ where
 ///         .await?;
 ///     Ok(session.result())
 /// })
+/// .status::<Doing>()
 /// .define()?;
 ///
 /// let mut chat = cook.chat().open().await?;
@@ -92,33 +106,46 @@ where
 /// assert_eq!(first.status()?, Some(Doing::Chopping { vegetables: 3 }));
 /// # Ok(()) }
 /// ```
-pub fn session_flow<S, F, Fut>(registry: &Registry, name: impl Into<String>, function: F) -> AgentBuilder<S>
+pub fn session_flow<S, O, F, Fut>(
+    registry: &Registry,
+    name: impl Into<String>,
+    function: F,
+) -> AgentBuilder<S, Custom<S>, Value, O>
 where
     S: CustomState,
+    O: Serialize + JsonSchema + Send + 'static,
     F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = HandlerResult<AgentResult>> + Send + 'static,
+    Fut: Future<Output = HandlerResult<AgentResult<O>>> + Send + 'static,
 {
-    custom_agent(registry, name, function)
+    custom_agent(registry, name, function).set(|options| options.is_session_flow = true)
 }
 
 /// The settings of an agent before it is defined. A setting that is given again replaces the earlier one.
 ///
 /// `K` is the kind of agent: one with a turn loop of its own ([`Custom`]), or one around a prompt
-/// ([`InlinePrompt`](crate::InlinePrompt), [`NamedPrompt`](crate::NamedPrompt)).
+/// ([`InlinePrompt`](crate::InlinePrompt), [`NamedPrompt`](crate::NamedPrompt)). `T` is the type of the status that the agent
+/// streams, `O` that of the value that its function returns.
 #[must_use = "an agent exists once it is built or defined"]
-pub struct AgentBuilder<S, K = Custom<S>> {
+pub struct AgentBuilder<S, K = Custom<S>, T = Value, O = Value> {
     registry: Registry,
     name: String,
     pub(crate) kind: K,
     options: Options,
-    state: PhantomData<fn() -> S>,
+    types: AgentTypes<S, T, O>,
 }
 
 /// The kinds of agents, which differ in where their function comes from.
 pub trait AgentKind<S>: sealed::Sealed + Sized {
-    /// Returns the function that runs the agent's turns.
+    /// Returns the function that runs the agent's turns, and the prompt that it renders.
     #[doc(hidden)]
-    fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>>;
+    fn into_program(self, agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>>;
+}
+
+/// What a kind of agent runs.
+#[doc(hidden)]
+pub struct AgentProgram<S> {
+    pub(crate) function: Arc<AgentFunction<S>>,
+    pub(crate) prompt: Option<Prompt>,
 }
 
 /// The agent for which a kind creates the function.
@@ -140,15 +167,19 @@ pub struct Custom<S>(Arc<AgentFunction<S>>);
 impl<S> sealed::Sealed for Custom<S> {}
 
 impl<S> AgentKind<S> for Custom<S> {
-    fn into_function(self, _agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
-        Ok(self.0)
+    fn into_program(self, _agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>> {
+        Ok(AgentProgram {
+            function: self.0,
+            prompt: None,
+        })
     }
 }
 
 /// The settings that every kind of agent has.
 #[derive(Default)]
-struct Options {
+pub(super) struct Options {
     description: Option<String>,
+    is_session_flow: bool,
     store: Option<Arc<dyn SessionStore>>,
     scope: Option<ScopeOf>,
     custom_transform: Option<StateTransform>,
@@ -168,40 +199,59 @@ struct Options {
     cancellation_grace: Option<Duration>,
     clock: Clock,
     prompt_input: Option<Arc<Value>>,
+    status_schema: Option<Schema>,
+    output_schema: Option<Schema>,
+    pub(super) beginning: Beginning,
+    /// The initial custom state, if it was given as a value.
+    pub(super) initial_custom: Option<Result<Value>>,
 }
 
-impl<S, K> AgentBuilder<S, K> {
+impl<S, K, T, O> AgentBuilder<S, K, T, O> {
     pub(crate) fn new(registry: &Registry, name: impl Into<String>, kind: K) -> Self {
         Self {
             registry: registry.clone(),
             name: name.into(),
             kind,
             options: Options::default(),
-            state: PhantomData,
+            types: PhantomData,
         }
     }
 
-    /// Changes the type of the custom state.
-    pub(crate) fn with_state<T>(self) -> AgentBuilder<T, K> {
+    /// The same agent with other types.
+    fn retyped<S2, T2, O2>(self) -> AgentBuilder<S2, K, T2, O2> {
         AgentBuilder {
             registry: self.registry,
             name: self.name,
             kind: self.kind,
             options: self.options,
-            state: PhantomData,
+            types: PhantomData,
         }
     }
-}
 
-impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
-    fn set(mut self, change: impl FnOnce(&mut Options)) -> Self {
+    /// The same agent with another type of custom state.
+    pub(crate) fn with_state<S2>(self) -> AgentBuilder<S2, K, T, O> {
+        self.retyped()
+    }
+
+    pub(super) fn set(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
         self
     }
+}
 
+impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Sets the description of the agent's purpose, for people and for models that delegate to it.
     pub fn description(self, description: impl Into<String>) -> Self {
         self.set(|options| options.description = Some(description.into()))
+    }
+
+    /// Declares the type of the status that the agent streams ([`Turn::send_status`](crate::Turn::send_status)).
+    ///
+    /// Callers in Rust read it as that type ([`AgentChunk::status`](crate::AgentChunk::status)), the agent's metadata has its
+    /// schema, and a status that does not fit is refused where it is sent.
+    pub fn status<U: JsonSchema + 'static>(self) -> AgentBuilder<S, K, U, O> {
+        self.set(|options| options.status_schema = schema_of::<U>())
+            .retyped()
     }
 
     /// Keeps sessions in a store; without one, the client keeps the state.
@@ -251,18 +301,19 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     /// .define()?;
     /// # Ok(()) }
     /// ```
-    pub fn custom_transform<T: Serialize>(
+    pub fn custom_transform<C: Serialize>(
         self,
-        transform: impl Fn(S, &Context) -> HandlerResult<Option<T>> + Send + Sync + 'static,
+        transform: impl Fn(S, &Context) -> HandlerResult<Option<C>> + Send + Sync + 'static,
     ) -> Self {
         self.set(|options| options.custom_transform = Some(over_custom_state(transform)))
     }
 
     /// Transforms every state that leaves the agent: snapshot reads, client-managed outputs and custom-state patches.
     ///
-    /// The custom state is JSON here; [`AgentBuilder::custom_transform`] gets it as its type. `Ok(None)` shows no
-    /// state. An error or a panic withholds the state and fails the read or the invocation. The transform runs while
-    /// the session is in use and must not change it.
+    /// The custom state is JSON here; [`SessionState::custom_as`] reads it and [`SessionState::with_custom`] replaces it as its
+    /// type, and [`AgentBuilder::custom_transform`] is given nothing else. `Ok(None)` shows no state.
+    /// An error or a panic withholds it and fails the read or the invocation. The transform runs while the session is in
+    /// use and must not change it.
     pub fn state_transform(
         self,
         transform: impl Fn(SessionState, &Context) -> HandlerResult<Option<SessionState>> + Send + Sync + 'static,
@@ -415,10 +466,10 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     /// Builds the agent without registering it; see [`Agent::register`].
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is combined with forking, the heartbeat or the
-    /// attempts are invalid, or a tool of the prompt needs another custom state than the agent's; the errors of the
-    /// prompt, if there is one.
-    pub fn build(self) -> Result<Agent<S>> {
+    /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is combined with forking, the heartbeat or the attempts are invalid,
+    /// a tool of the prompt needs another custom state than the agent's, or the prompt input does not fit the prompt; for an
+    /// agent around a prompt, also what is wrong with the prompt.
+    pub fn build(self) -> Result<Agent<S, T, O>> {
         if self.name.is_empty() {
             return Err(Error::invalid_argument("an agent needs a name"));
         }
@@ -442,10 +493,22 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             prompt_input: options.prompt_input.as_ref(),
         };
         // After the cheap checks: an inline prompt is registered here, under the agent's name.
-        let function = self.kind.into_function(&origin)?;
+        let AgentProgram { function, prompt } = self.kind.into_program(&origin)?;
+        if let (Some(prompt), Some(input)) = (&prompt, &options.prompt_input) {
+            let checked = prompt.check_input(input);
+            checked.map_err(|error| error.context(format_args!("agent '{}'", self.name)))?;
+        }
+        let mut beginning = options.beginning;
+        if let Some(custom) = options.initial_custom.transpose()? {
+            decode_custom::<S>(Some(&custom)).map_err(|error| {
+                error.context(format_args!("agent '{}': its initial custom state", self.name))
+            })?;
+            beginning.custom = Some(always(custom));
+        }
         Ok(Agent::new(Definition {
             name: self.name,
             description: options.description,
+            is_session_flow: options.is_session_flow,
             registry: self.registry,
             function,
             store: options.store,
@@ -464,6 +527,11 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
             journals: Retention::of(options.journaling, options.clock.clone()).map(Arc::new),
             clock: options.clock,
+            beginning,
+            custom_schema: schema_of::<S>(),
+            status_schema: options.status_schema,
+            output_schema: options.output_schema,
+            prompt,
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),
             runs: Runs::default(),
@@ -475,7 +543,7 @@ impl<S: CustomState, K: AgentKind<S>> AgentBuilder<S, K> {
     ///
     /// # Errors
     /// As [`AgentBuilder::build`]; `ALREADY_EXISTS` if there is an agent of that name.
-    pub fn define(self) -> Result<Agent<S>> {
+    pub fn define(self) -> Result<Agent<S, T, O>> {
         let registry = self.registry.clone();
         let agent = self.build()?;
         agent.register(&registry)?;

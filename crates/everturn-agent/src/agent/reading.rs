@@ -1,9 +1,6 @@
 //! Reading an agent's snapshots as its clients see them.
 
-use std::any::TypeId;
-
-use everturn_core::{Context, Error, Result, Schema};
-use serde_json::Value;
+use everturn_core::{Context, Error, Result};
 
 use crate::archive::Archive;
 use crate::invocation::Definition;
@@ -83,12 +80,6 @@ impl<S: CustomState> Definition<S> {
             self.clock.clone(),
             self.showing(context),
         )
-        .with_custom_schema(Self::custom_schema()))
-    }
-
-    /// Returns the schema of the custom state; `None` if it may be anything.
-    pub(crate) fn custom_schema() -> Option<Schema> {
-        let untyped = TypeId::of::<S>() == TypeId::of::<Value>();
-        (!untyped).then(Schema::of::<S>)
+        .with_custom_schema(self.custom_schema.clone()))
     }
 }

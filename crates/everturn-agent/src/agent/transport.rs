@@ -13,7 +13,7 @@ use crate::{
     GetSnapshotRequest, Snapshot, SnapshotId,
 };
 
-impl<S: CustomState> AgentTransport for Agent<S> {
+impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
     fn connect(
         &self,
         init: AgentInit,

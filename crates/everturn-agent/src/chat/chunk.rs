@@ -13,14 +13,14 @@ use crate::{AgentStreamChunk, Artifact, CustomState, SnapshotCreated, TurnEnd};
 
 /// A chunk of a turn.
 #[derive(Debug, Clone)]
-pub struct AgentChunk<S = Value> {
+pub struct AgentChunk<S = Value, T = Value> {
     pub(super) raw: AgentStreamChunk,
     pub(super) accumulated: Arc<str>,
     pub(super) custom: Option<Arc<Value>>,
-    pub(super) state: PhantomData<fn() -> S>,
+    pub(super) types: PhantomData<fn() -> (S, T)>,
 }
 
-impl<S: CustomState> AgentChunk<S> {
+impl<S: CustomState, T> AgentChunk<S, T> {
     /// Returns the text that the model added; empty if the chunk is of another kind.
     pub fn text(&self) -> Cow<'_, str> {
         self.raw
@@ -60,11 +60,15 @@ impl<S: CustomState> AgentChunk<S> {
             .transpose()
     }
 
-    /// Returns the status that the agent sent, if this chunk is one.
+    /// Returns the status that the agent sent, if this chunk is one; JSON unless the agent [declares](crate::AgentBuilder::status) its
+    /// type.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the status is not a `T`.
-    pub fn status<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+    pub fn status(&self) -> Result<Option<T>>
+    where
+        T: DeserializeOwned,
+    {
         let decode = |status: &Value| {
             T::deserialize(status).map_err(|error| Error::invalid_argument(error.to_string()))
         };

@@ -6,26 +6,28 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use everturn_ai::{Message, Part};
-use everturn_core::{Error, Result, RuntimeError, Status};
+use everturn_core::{Error, Reason, Result, RuntimeError, Status};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Interrupt;
+use crate::snapshot::RUN_OUTPUT;
 use crate::state::decode_custom;
 use crate::{
     AgentFinishReason, AgentOutput, Artifact, CustomState, SessionId, SessionState, Snapshot, SnapshotId,
 };
 
 /// The reply of an agent to one turn.
-pub struct AgentReply<S = Value> {
+pub struct AgentReply<S = Value, O = Value> {
     output: AgentOutput,
-    state: PhantomData<fn() -> S>,
+    types: PhantomData<fn() -> (S, O)>,
 }
 
-impl<S> AgentReply<S> {
+impl<S, O> AgentReply<S, O> {
     fn new(output: AgentOutput) -> Self {
         Self {
             output,
-            state: PhantomData,
+            types: PhantomData,
         }
     }
 
@@ -144,7 +146,24 @@ impl<S> AgentReply<S> {
     }
 }
 
-impl<S: CustomState> AgentReply<S> {
+impl<S, O: DeserializeOwned> AgentReply<S, O> {
+    /// Returns the value that the agent's function returned beside its answer; see
+    /// [`AgentResult::with_output`](crate::AgentResult::with_output).
+    ///
+    /// # Errors
+    /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the value is not an `O`.
+    pub fn value(&self) -> Result<Option<O>> {
+        let decode = |value: &Value| {
+            O::deserialize(value).map_err(|error| {
+                Error::internal(format!("the agent's output cannot be read: {error}"))
+                    .with_reason(Reason::INVALID_OUTPUT)
+            })
+        };
+        self.output.output.as_ref().map(decode).transpose()
+    }
+}
+
+impl<S: CustomState, O> AgentReply<S, O> {
     /// Returns the custom state; `None` unless the client keeps the conversation.
     ///
     /// # Errors
@@ -176,6 +195,7 @@ pub(crate) fn output_of(snapshot: Snapshot) -> AgentOutput {
         artifacts,
         finish_reason: snapshot.finish_reason,
         error: snapshot.error,
+        output: snapshot.extra.get(RUN_OUTPUT).cloned(),
     }
 }
 
@@ -196,13 +216,13 @@ impl fmt::Display for TurnFailed {
 
 impl StdError for TurnFailed {}
 
-impl<S> Clone for AgentReply<S> {
+impl<S, O> Clone for AgentReply<S, O> {
     fn clone(&self) -> Self {
         Self::new(self.output.clone())
     }
 }
 
-impl<S> fmt::Debug for AgentReply<S> {
+impl<S, O> fmt::Debug for AgentReply<S, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("AgentReply").field(&self.output).finish()
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{AgentReply, AgentTransport, RunWatch};
+use crate::state::AgentTypes;
 use crate::{Abort, GetSnapshotRequest, Snapshot, SnapshotId, SnapshotStatus};
 
 /// How often a run is polled; with a store that reports changes, how soon an expired run is noticed.
@@ -18,21 +19,21 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A client's handle on a background run. Dropping it leaves the run alone; the id of the run's snapshot is all that is needed
 /// to find the run again.
-pub struct AgentTask<S = Value> {
+pub struct AgentTask<S = Value, T = Value, O = Value> {
     agent: Arc<dyn AgentTransport>,
     context: Context,
     id: SnapshotId,
-    state: PhantomData<fn() -> S>,
+    types: AgentTypes<S, T, O>,
 }
 
-impl<S> AgentTask<S> {
+impl<S, T, O> AgentTask<S, T, O> {
     /// Returns a handle on the run with the snapshot `id`, which `agent` reaches in `context`.
     pub fn new(agent: Arc<dyn AgentTransport>, context: Context, id: SnapshotId) -> Self {
         Self {
             agent,
             context,
             id,
-            state: PhantomData,
+            types: PhantomData,
         }
     }
 
@@ -66,7 +67,7 @@ impl<S> AgentTask<S> {
     /// # Errors
     /// The run's error; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent and no other came
     /// in time; as [`AgentTask::poll`].
-    pub async fn wait(&self) -> Result<AgentReply<S>> {
+    pub async fn wait(&self) -> Result<AgentReply<S, O>> {
         let mut statuses = self.agent.watch(&self.id, &self.context);
         let mut expired_since = None;
         loop {
@@ -108,7 +109,7 @@ impl<S> AgentTask<S> {
     ///
     /// # Errors
     /// `UNIMPLEMENTED` if runs cannot be watched this way.
-    pub fn attach(&self) -> Result<RunWatch<S>> {
+    pub fn attach(&self) -> Result<RunWatch<S, T>> {
         let chunks = self.agent.follow(&self.id, &self.context);
         let chunks =
             chunks.ok_or_else(|| Error::unimplemented("this agent's runs cannot be watched from here"))?;
@@ -124,7 +125,7 @@ impl<S> AgentTask<S> {
     }
 }
 
-impl<S> fmt::Debug for AgentTask<S> {
+impl<S, T, O> fmt::Debug for AgentTask<S, T, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("AgentTask").field(&self.id).finish()
     }

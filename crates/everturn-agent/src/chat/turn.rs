@@ -9,6 +9,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use everturn_core::{Connection, Result};
 use futures::Stream;
 use futures::future::BoxFuture;
+use serde_json::Value;
 
 use super::{AgentChunk, AgentReply, Chat};
 use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
@@ -17,12 +18,27 @@ use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 ///
 /// A turn that is refused or fails ends the stream with its error. Dropping the turn cancels it; the chat then stays
 /// where it was.
-pub struct ChatTurn<'a, S> {
-    chat: &'a mut Chat<S>,
+pub struct ChatTurn<'a, S, T = Value, O = Value> {
+    chat: HeldChat<'a, S, T, O>,
     input: AgentInput,
     progress: Progress,
     text: String,
-    outcome: Option<Result<AgentReply<S>>>,
+    outcome: Option<Result<AgentReply<S, O>>>,
+}
+
+/// The chat of a turn: lent, or the turn's own.
+pub(super) enum HeldChat<'a, S, T, O> {
+    Borrowed(&'a mut Chat<S, T, O>),
+    Owned(Box<Chat<S, T, O>>),
+}
+
+impl<S, T, O> HeldChat<'_, S, T, O> {
+    fn get(&mut self) -> &mut Chat<S, T, O> {
+        match self {
+            Self::Borrowed(chat) => chat,
+            Self::Owned(chat) => chat,
+        }
+    }
 }
 
 enum Progress {
@@ -31,9 +47,9 @@ enum Progress {
     Over,
 }
 
-impl<'a, S: CustomState> ChatTurn<'a, S> {
+impl<'a, S: CustomState, T, O> ChatTurn<'a, S, T, O> {
     pub(super) fn new(
-        chat: &'a mut Chat<S>,
+        chat: HeldChat<'a, S, T, O>,
         input: AgentInput,
         connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>,
     ) -> Self {
@@ -47,7 +63,7 @@ impl<'a, S: CustomState> ChatTurn<'a, S> {
     }
 
     /// Waits for the next chunk; `None` after the last.
-    pub async fn next(&mut self) -> Option<Result<AgentChunk<S>>> {
+    pub async fn next(&mut self) -> Option<Result<AgentChunk<S, T>>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
@@ -55,7 +71,7 @@ impl<'a, S: CustomState> ChatTurn<'a, S> {
     ///
     /// # Errors
     /// The error of a turn that was refused, cut short or failed; [`AgentReply::of`] finds the reply of a failed one.
-    pub async fn output(mut self) -> Result<AgentReply<S>> {
+    pub async fn output(mut self) -> Result<AgentReply<S, O>> {
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return outcome;
@@ -71,8 +87,10 @@ impl<'a, S: CustomState> ChatTurn<'a, S> {
         }
     }
 
-    fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S> {
-        self.chat.custom.take_in(&raw);
+    fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S, T> {
+        let custom = &mut self.chat.get().custom;
+        custom.take_in(&raw);
+        let custom = custom.json().cloned();
         if let Some(chunk) = &raw.model_chunk {
             if chunk.aggregated {
                 self.text.clear();
@@ -81,15 +99,15 @@ impl<'a, S: CustomState> ChatTurn<'a, S> {
         }
         AgentChunk {
             accumulated: Arc::from(self.text.as_str()),
-            custom: self.chat.custom.json().cloned(),
+            custom,
             raw,
-            state: PhantomData,
+            types: PhantomData,
         }
     }
 }
 
-impl<S: CustomState> Stream for ChatTurn<'_, S> {
-    type Item = Result<AgentChunk<S>>;
+impl<S: CustomState, T, O> Stream for ChatTurn<'_, S, T, O> {
+    type Item = Result<AgentChunk<S, T>>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
@@ -111,7 +129,7 @@ impl<S: CustomState> Stream for ChatTurn<'_, S> {
                 Progress::Settling(output) => {
                     let output = ready!(output.as_mut().poll(cx));
                     this.progress = Progress::Over;
-                    let outcome = this.chat.conclude(&this.input, output);
+                    let outcome = this.chat.get().conclude(&this.input, output);
                     let error = outcome.as_ref().err().cloned();
                     this.outcome = Some(outcome);
                     // A failed turn ends the stream with its error, which stays in `outcome` for a caller of `output`
@@ -124,7 +142,7 @@ impl<S: CustomState> Stream for ChatTurn<'_, S> {
     }
 }
 
-impl<S> fmt::Debug for ChatTurn<'_, S> {
+impl<S, T, O> fmt::Debug for ChatTurn<'_, S, T, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChatTurn")
             .field("input", &self.input)

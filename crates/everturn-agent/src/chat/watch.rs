@@ -8,39 +8,40 @@ use std::task::{Context as TaskContext, Poll};
 
 use everturn_core::Result;
 use futures::{Stream, StreamExt};
+use serde_json::Value;
 
 use super::AgentChunk;
 use crate::connection::CustomView;
 use crate::{AgentStreamChunk, CustomState, RunChunks};
 
 /// The chunks of a background run: a stream that ends with the run. Dropping it leaves the run alone.
-pub struct RunWatch<S> {
+pub struct RunWatch<S, T = Value> {
     chunks: RunChunks,
     custom: CustomView,
     /// The text of the turn so far.
     text: String,
-    state: PhantomData<fn() -> S>,
+    types: PhantomData<fn() -> (S, T)>,
 }
 
-impl<S> RunWatch<S> {
+impl<S, T> RunWatch<S, T> {
     pub(super) fn new(chunks: RunChunks) -> Self {
         Self {
             chunks,
             custom: CustomView::default(),
             text: String::new(),
-            state: PhantomData,
+            types: PhantomData,
         }
     }
 
     /// Waits for the next chunk; `None` after the last.
-    pub async fn next(&mut self) -> Option<Result<AgentChunk<S>>>
+    pub async fn next(&mut self) -> Option<Result<AgentChunk<S, T>>>
     where
         S: CustomState,
     {
         StreamExt::next(self).await
     }
 
-    fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S> {
+    fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S, T> {
         self.custom.take_in(&raw);
         if raw.taken_over {
             self.text.clear();
@@ -59,13 +60,13 @@ impl<S> RunWatch<S> {
             accumulated,
             custom: self.custom.json().cloned(),
             raw,
-            state: PhantomData,
+            types: PhantomData,
         }
     }
 }
 
-impl<S: CustomState> Stream for RunWatch<S> {
-    type Item = Result<AgentChunk<S>>;
+impl<S: CustomState, T> Stream for RunWatch<S, T> {
+    type Item = Result<AgentChunk<S, T>>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
@@ -74,7 +75,7 @@ impl<S: CustomState> Stream for RunWatch<S> {
     }
 }
 
-impl<S> fmt::Debug for RunWatch<S> {
+impl<S, T> fmt::Debug for RunWatch<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunWatch")
             .field("text", &self.text)

@@ -19,7 +19,7 @@ fn from_scratch(state: &SessionState) -> String {
             last.as_object_mut().unwrap().shift_remove("metadata");
         }
     }
-    let fields: Vec<String> = ["sessionId", "messages", "custom", "artifacts"]
+    let fields: Vec<String> = ["sessionId", "messages", "custom", "artifacts", "promptInput"]
         .iter()
         .filter_map(|field| Some(format!("\"{field}\":{}", canonical(state.get(*field)?))))
         .collect();
@@ -183,6 +183,7 @@ enum Step {
     Rewrite(usize, String),
     Custom(i64),
     Make(String),
+    Input(String),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -193,6 +194,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => ((0_usize..12), "[a-z]{0,4}").prop_map(|(index, text)| Step::Rewrite(index, text)),
         1 => any::<i64>().prop_map(Step::Custom),
         1 => "[a-c]".prop_map(Step::Make),
+        1 => "[a-c]".prop_map(Step::Input),
     ];
     proptest::collection::vec(step, 1..40)
 }
@@ -216,6 +218,7 @@ fn apply(state: &mut SessionState, step: Step) {
             state.messages = messages;
         }
         Step::Custom(number) => state.custom = Some(Arc::new(json!({"number": number}))),
+        Step::Input(tone) => state.prompt_input = Some(Arc::new(json!({"tone": tone}))),
         Step::Make(name) => Arc::make_mut(&mut state.artifacts).push(Artifact::text(name, "made")),
     }
 }

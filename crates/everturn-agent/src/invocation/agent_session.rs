@@ -6,19 +6,33 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use everturn_ai::effect::without_journal;
+use everturn_ai::prompt::PromptOverrides;
 use everturn_core::{Context, Error, HandlerResult, Result, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::outbox::Outbox;
+use super::owned_turn::OwnedTurn;
+use super::snapshots::CreatedSnapshots;
 use super::turn::TurnStart;
-use crate::{AgentResult, AgentStreamChunk, CustomState, Session, SessionState, Turn, TurnResult};
+use crate::{AgentInit, AgentResult, CustomState, Session, SessionState, SnapshotId, Turn, TurnResult};
 
 /// The argument of an agent's function: the [`Session`], and the turns to run on it. Cloning is cheap.
 pub struct AgentSession<S = Value> {
     session: Session<S>,
     context: Context,
     outbox: Outbox,
+    facts: Arc<InvocationFacts>,
+}
+
+/// What an invocation's function may ask about it.
+pub(super) struct InvocationFacts {
+    pub(super) init: AgentInit,
+    /// The call's settings for the agent's prompt.
+    pub(super) overrides: Option<Arc<PromptOverrides>>,
+    pub(super) snapshots: CreatedSnapshots,
+    /// The name of the session flow, if the agent is one.
+    pub(super) session_flow: Option<String>,
 }
 
 /// The output that a turn's span records.
@@ -28,11 +42,12 @@ struct TurnOutput {
 }
 
 impl<S: CustomState> AgentSession<S> {
-    pub(crate) fn new(session: Session<S>, context: Context, outbox: Outbox) -> Self {
+    pub(super) fn new(session: Session<S>, context: Context, outbox: Outbox, facts: InvocationFacts) -> Self {
         Self {
             session,
             context,
             outbox,
+            facts: Arc::new(facts),
         }
     }
 
@@ -57,7 +72,44 @@ impl<S: CustomState> AgentSession<S> {
         Ok(())
     }
 
-    async fn run_turn<F, Fut, R>(&self, start: TurnStart, handler: &mut F) -> Result<()>
+    /// Waits for the next turn and leaves it to the caller to end it, for a function that writes the loop itself; `None`
+    /// when the client has no more inputs.
+    ///
+    /// All else is as in [`AgentSession::run`].
+    ///
+    /// ```
+    /// use everturn_agent::{AgentFinishReason, AgentSession, Artifact, custom_agent};
+    /// use everturn_ai::Message;
+    /// # use everturn_core::{Registry, Result};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// let cook = custom_agent(&registry, "cook", |session: AgentSession| async move {
+    ///     while let Some(turn) = session.next_turn().await? {
+    ///         turn.send_status("chopping").await?;
+    ///         turn.send_chunk("Leek soup.").await?;
+    ///         turn.stream_artifact(Artifact::text("preview", "a bowl")).await?;
+    ///         turn.add_message(Message::model("Leek soup."));
+    ///         turn.end(AgentFinishReason::Stop).await?;
+    ///     }
+    ///     Ok(session.result())
+    /// })
+    /// .define()?;
+    ///
+    /// assert_eq!(cook.run_text("Something with leeks?").await?.text(), "Leek soup.");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation is over.
+    pub async fn next_turn(&self) -> Result<Option<OwnedTurn<S>>> {
+        match self.outbox.next_turn().await? {
+            Some(start) => OwnedTurn::begin(self.clone(), start).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn run_turn<F, Fut, R>(&self, start: TurnStart, handler: &mut F) -> Result<()>
     where
         F: FnMut(Turn<S>) -> Fut + Send,
         Fut: Future<Output = HandlerResult<R>> + Send,
@@ -70,7 +122,10 @@ impl<S: CustomState> AgentSession<S> {
             mut report,
         } = start;
         self.session.core().begin_turn();
-        let name = format!("runTurn-{}", place.turn_index + 1);
+        let name = match &self.facts.session_flow {
+            Some(_) => format!("sessionFlow/turn/{}", place.turn_index),
+            None => format!("runTurn-{}", place.turn_index + 1),
+        };
         let place = Arc::new(place);
         let context = self.context.clone().with_extension(Arc::clone(&place));
         let context = match &journal {
@@ -78,7 +133,7 @@ impl<S: CustomState> AgentSession<S> {
             // The caller's context may hold the journal of another agent's turn, which is not this turn's.
             None => without_journal(context),
         };
-        let (session, outbox) = (&self.session, &self.outbox);
+        let (session, outbox, flow) = (&self.session, &self.outbox, &self.facts.session_flow);
         let settle = &mut report;
         let outcome = in_span(
             &name,
@@ -102,6 +157,9 @@ impl<S: CustomState> AgentSession<S> {
                 };
                 if let Some(snapshot) = settle.settle(Ok(reason)).await? {
                     recorder.snapshot_id(snapshot.as_str());
+                    if let Some(flow) = flow {
+                        recorder.session_flow(flow, snapshot.as_str());
+                    }
                 }
                 recorder.output(&TurnOutput {
                     state: session.state(),
@@ -124,6 +182,7 @@ impl<S: CustomState> AgentSession<S> {
             message: state.messages.last().cloned(),
             artifacts: Arc::unwrap_or_clone(state.artifacts),
             finish_reason: None,
+            output: None,
         }
     }
 
@@ -132,8 +191,24 @@ impl<S: CustomState> AgentSession<S> {
     /// # Errors
     /// As [`Turn::send_status`].
     pub async fn send_status(&self, status: impl Serialize) -> Result<()> {
-        let status = serde_json::to_value(status)?;
-        self.outbox.send(AgentStreamChunk::status(status)).await
+        self.outbox.send_status(status).await
+    }
+
+    /// Returns how the invocation was called: which session or snapshot it resumes, and what it was given to begin with.
+    ///
+    /// The run of a lost worker that was taken over names the run's snapshot.
+    pub fn init(&self) -> &AgentInit {
+        &self.facts.init
+    }
+
+    /// Returns the ids of the snapshots that this invocation has written so far, in order.
+    pub fn snapshot_ids(&self) -> Vec<SnapshotId> {
+        self.facts.snapshots.ids()
+    }
+
+    /// Returns the call's settings for the agent's prompt.
+    pub(super) fn overrides(&self) -> Option<Arc<PromptOverrides>> {
+        self.facts.overrides.clone()
     }
 
     /// Returns the context of the invocation: who calls, and whether the work is cancelled.
@@ -161,6 +236,7 @@ impl<S> Clone for AgentSession<S> {
             session: self.session.clone(),
             context: self.context.clone(),
             outbox: self.outbox.clone(),
+            facts: Arc::clone(&self.facts),
         }
     }
 }

@@ -284,7 +284,13 @@ impl<S: CustomState> Driver<S> {
         };
         let finish = Transition::Finish {
             lease: run.lease,
-            end: Box::new(run_end(ending, self.finish_reason(), self.session.state())),
+            end: Box::new(RunEnd {
+                output: self
+                    .result
+                    .as_ref()
+                    .and_then(|result| result.as_ref().ok()?.output.clone()),
+                ..run_end(ending, self.finish_reason(), self.session.state())
+            }),
             now: cursor.now(),
         };
         let written = cursor.change(run.snapshot.clone(), finish, journals);
@@ -320,6 +326,7 @@ fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: Sess
         finish_reason,
         error: error.as_ref().map(Error::for_operator),
         state,
+        output: None,
     }
 }
 

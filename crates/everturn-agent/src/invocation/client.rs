@@ -347,13 +347,17 @@ impl<S: CustomState> Driver<S> {
     fn completed(&mut self) -> AgentOutput {
         let finish_reason = self.finish_reason();
         let AgentResult {
-            message, artifacts, ..
+            message,
+            artifacts,
+            output,
+            ..
         } = self.result.take().and_then(Result::ok).unwrap_or_default();
         AgentOutput {
             state: self.shown.take(),
             message,
             artifacts: (!artifacts.is_empty()).then_some(artifacts),
             finish_reason,
+            output,
             ..self.identity()
         }
     }

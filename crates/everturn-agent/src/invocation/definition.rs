@@ -1,14 +1,18 @@
 //! The definition of an agent, as its invocations need it.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_ai::prompt::Prompt;
 use everturn_core::stream_log::StreamLog;
-use everturn_core::{Context, Error, Registry, Result};
+use everturn_core::{Context, Error, Registry, Result, Schema};
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
+use super::Beginning;
 use crate::journal::Retention;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
@@ -60,10 +64,17 @@ impl Default for Heartbeat {
 /// How long cancelled work may take to end by itself before it is dropped, unless the agent sets another time.
 pub(crate) const CANCELLATION_GRACE: Duration = Duration::from_secs(5);
 
+/// Returns the schema of a type; `None` if it is any JSON.
+pub(crate) fn schema_of<T: JsonSchema + 'static>() -> Option<Schema> {
+    (TypeId::of::<T>() != TypeId::of::<Value>()).then(Schema::of::<T>)
+}
+
 /// Everything an invocation needs to know about its agent.
 pub(crate) struct Definition<S> {
     pub(crate) name: String,
     pub(crate) description: Option<String>,
+    /// Whether spans and keys have the names of session flows.
+    pub(crate) is_session_flow: bool,
     pub(crate) registry: Registry,
     pub(crate) function: Arc<AgentFunction<S>>,
     pub(crate) store: Option<Arc<dyn SessionStore>>,
@@ -85,6 +96,16 @@ pub(crate) struct Definition<S> {
     pub(crate) clock: Clock,
     /// How long journals are kept; `None` if none are written.
     pub(crate) journals: Option<Arc<Retention>>,
+    /// The content of new sessions.
+    pub(crate) beginning: Beginning,
+    /// The schema of the custom state; `None` if that may be any JSON.
+    pub(crate) custom_schema: Option<Schema>,
+    /// The schema of the statuses that the agent sends, if it declares one.
+    pub(crate) status_schema: Option<Schema>,
+    /// The schema of the value that the agent's function returns; `None` if that may be any JSON.
+    pub(crate) output_schema: Option<Schema>,
+    /// The agent's prompt, if it has one.
+    pub(crate) prompt: Option<Prompt>,
     /// The input of the agent's prompt in conversations that bring none of their own.
     pub(crate) prompt_input: Option<Arc<Value>>,
     /// The drivers of all invocations under way. Each ends with its connection, or with its background run.
@@ -103,6 +124,20 @@ impl<S> Definition<S> {
             Some(scope) => scope(context),
             None => Scope::brought_by(context).unwrap_or_default(),
         }
+    }
+
+    /// Checks that the agent's prompt can be rendered with an input; null is the prompt's own default.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` that names the field at fault.
+    pub(crate) fn check_prompt_input(&self, input: &Value) -> Result<()> {
+        self.prompt.as_ref().map_or(Ok(()), |prompt| {
+            prompt.check_input(input).map_err(|error| {
+                error
+                    .context(format_args!("'promptInput' does not fit agent '{}'", self.name))
+                    .with_public()
+            })
+        })
     }
 
     /// Returns the caller's values that a background run records.

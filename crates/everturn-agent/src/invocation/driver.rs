@@ -14,6 +14,7 @@ use futures::{FutureExt, StreamExt};
 
 use super::Definition;
 use super::background::{Rewritten, RunWorker};
+use super::beginning::session_exists;
 use super::broadcast::Broadcast;
 use super::client::{Client, Wire, WireEvent, error_of};
 use super::function::{FunctionTask, Report, Turns};
@@ -55,6 +56,8 @@ pub(crate) struct Driver<S> {
     pub(super) journals: Journals,
     /// The state for the output of an invocation that fails; only where the client keeps the state.
     pub(super) last_good: Option<SessionState>,
+    /// Whether the caller gave the session its custom state.
+    pub(super) gives_custom: bool,
     /// The state for the output, once the state transform was applied.
     pub(super) shown: Option<SessionState>,
     pub(super) result: Option<Result<AgentResult>>,
@@ -352,6 +355,7 @@ impl<S: CustomState> Driver<S> {
         let taken = awaited.and_then(|awaited| {
             let moved_to = self.cursor.as_mut().map(|cursor| cursor.keep_lock(awaited));
             match moved_to.transpose()?.flatten() {
+                Some(_) if self.gives_custom => Err(session_exists(self.session.session_id())),
                 Some(Snapshot { state, .. }) => self.session.reload(state.unwrap_or_default()),
                 None => Ok(()),
             }

@@ -7,6 +7,7 @@ use everturn_core::{Context, Error, Result};
 use serde_json::Value;
 
 use super::Definition;
+use super::beginning::{given_custom, session_exists};
 use crate::cursor::InvocationCursor;
 use crate::reading::{check_owner, not_found, resumable};
 use crate::store::{Detail, check_id};
@@ -21,8 +22,21 @@ pub(crate) struct Opening {
     pub(crate) state: SessionState,
     /// Which snapshot the next one follows; `None` if the client keeps the state.
     pub(crate) cursor: Option<InvocationCursor>,
-    /// Whether the state differs from the resumed snapshot: it holds a new prompt input.
+    /// Whether the state differs from the resumed snapshot: it holds a new prompt input, or what a session begins with.
     pub(crate) differs_from_snapshot: bool,
+    /// How the invocation was called, as its function may see it.
+    pub(crate) init: AgentInit,
+    /// Whether the caller gave the session its custom state.
+    pub(crate) gives_custom: bool,
+}
+
+/// Where an invocation starts, before a new session is given its content.
+struct Found {
+    session_id: SessionId,
+    state: SessionState,
+    cursor: Option<InvocationCursor>,
+    /// Whether the session has no snapshot and no content yet.
+    is_new: bool,
 }
 
 /// Finds the state from which an invocation starts. Nothing is written, and nothing runs if this fails.
@@ -31,14 +45,23 @@ pub(crate) async fn open<S: CustomState>(
     init: AgentInit,
     context: &Context,
 ) -> Result<Opening> {
-    let init = AgentInit {
+    let mut init = AgentInit {
         session_id: init.session_id.and_then(SessionId::given),
         snapshot_id: init.snapshot_id.and_then(SnapshotId::given),
         ..init
     };
     init.check_sources()?;
-    let prompt_input = init.prompt_input.clone();
-    let mut opening = match &definition.store {
+    let called = init.clone();
+    let custom = given_custom(definition, &mut init)?;
+    let prompt_input = init.prompt_input.take();
+    let sent = init
+        .state
+        .as_ref()
+        .and_then(|state| state.prompt_input.as_deref());
+    for input in prompt_input.iter().chain(sent) {
+        definition.check_prompt_input(input)?;
+    }
+    let found = match &definition.store {
         Some(_) if init.state.is_some() => {
             return Err(Error::failed_precondition(format!(
                 "Cannot send 'state' to agent '{}': it keeps its sessions itself; send a 'snapshotId' or a 'sessionId'",
@@ -59,14 +82,36 @@ pub(crate) async fn open<S: CustomState>(
         }
         None => resume_given(&definition.name, init)?,
     };
-    let settled = opening.state.prompt_input.is_some();
-    settle_prompt_input(&mut opening.state, prompt_input, definition.prompt_input.as_ref())?;
-    opening.differs_from_snapshot = !settled && opening.state.prompt_input.is_some();
-    Ok(opening)
+    let Found {
+        session_id,
+        mut state,
+        cursor,
+        is_new,
+    } = found;
+    let stored = state.clone();
+    let gives_custom = custom.is_some();
+    if is_new {
+        definition.beginning.fill(&mut state, custom, context).await?;
+    } else if gives_custom {
+        return Err(session_exists(&session_id));
+    }
+    settle_prompt_input(&mut state, prompt_input, definition.prompt_input.as_ref())?;
+    if stored.prompt_input.is_none() {
+        let settled = state.prompt_input.as_deref();
+        definition.check_prompt_input(settled.unwrap_or(&Value::Null))?;
+    }
+    Ok(Opening {
+        session_id,
+        differs_from_snapshot: !state.is_unchanged_since(&stored),
+        state,
+        cursor,
+        init: called,
+        gives_custom,
+    })
 }
 
 /// Starts from the state that the client sent.
-fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
+fn resume_given(agent: &str, init: AgentInit) -> Result<Found> {
     // These messages are not public: they tell whether the agent has a store.
     let refused = |field: &str| {
         Error::failed_precondition(format!(
@@ -80,16 +125,17 @@ fn resume_given(agent: &str, init: AgentInit) -> Result<Opening> {
         return Err(refused("sessionId"));
     }
     let state = init.state.unwrap_or_default();
+    let is_new = state.session_id.is_none() && state.messages.is_empty();
     let session_id = state
         .session_id
         .clone()
         .and_then(SessionId::given)
         .unwrap_or_else(SessionId::fresh);
-    Ok(Opening {
+    Ok(Found {
         session_id,
         state,
         cursor: None,
-        differs_from_snapshot: false,
+        is_new,
     })
 }
 
@@ -113,14 +159,14 @@ impl<S> Stored<'_, S> {
         read(self.tenant.session(session.clone()).tip(detail).await)
     }
 
-    fn begin(&self) -> Opening {
+    fn begin(&self) -> Found {
         let session_id = SessionId::fresh();
         let mut cursor = self.cursor(session_id.clone());
         cursor.begin();
         resumed(session_id, None, cursor)
     }
 
-    async fn resume(&self, id: SnapshotId, session_id: Option<SessionId>) -> Result<Opening> {
+    async fn resume(&self, id: SnapshotId, session_id: Option<SessionId>) -> Result<Found> {
         let snapshot = read(self.tenant.get(&id, Detail::Whole).await)?;
         let snapshot = snapshot.ok_or_else(|| not_found(&id))?;
         if let Some(session_id) = &session_id {
@@ -146,7 +192,7 @@ impl<S> Stored<'_, S> {
         Ok(resumed(session_id, Some(snapshot), cursor))
     }
 
-    async fn resume_latest(&self, session_id: SessionId) -> Result<Opening> {
+    async fn resume_latest(&self, session_id: SessionId) -> Result<Found> {
         let mut cursor = self.cursor(session_id.clone());
         loop {
             let latest = self.latest(&session_id, Detail::Whole).await?;
@@ -186,13 +232,14 @@ impl<S> Stored<'_, S> {
     }
 }
 
-fn resumed(session_id: SessionId, snapshot: Option<Snapshot>, cursor: InvocationCursor) -> Opening {
+fn resumed(session_id: SessionId, snapshot: Option<Snapshot>, cursor: InvocationCursor) -> Found {
+    let is_new = snapshot.is_none();
     let state = snapshot.and_then(|snapshot| snapshot.state).unwrap_or_default();
-    Opening {
+    Found {
         session_id,
         state,
         cursor: Some(cursor),
-        differs_from_snapshot: false,
+        is_new,
     }
 }
 

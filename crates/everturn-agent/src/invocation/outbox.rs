@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use everturn_ai::{Messages, ModelResponseChunk};
-use everturn_core::{Emitter, Error, Result};
+use everturn_core::{Emitter, Error, Result, Schema};
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -92,6 +93,8 @@ struct Shared {
     streaming: bool,
     /// Whether the ends of rounds may become snapshots.
     keeps_rounds: bool,
+    /// The schema of the statuses that the function sends, if the agent declares one.
+    status_schema: Option<Schema>,
     audience: AtomicU8,
     /// Room for chunks of models.
     room: Arc<Semaphore>,
@@ -133,6 +136,7 @@ impl Outbox {
         work: CancellationToken,
         streaming: bool,
         keeps_rounds: bool,
+        status_schema: Option<Schema>,
     ) -> (Self, mpsc::UnboundedReceiver<Signal>) {
         let (signals, receiver) = mpsc::unbounded_channel();
         let audience = AtomicU8::new(Audience::Client as u8);
@@ -141,6 +145,7 @@ impl Outbox {
                 signals,
                 streaming,
                 keeps_rounds,
+                status_schema,
                 audience,
                 room: Arc::new(Semaphore::new(MODEL_CHUNKS)),
                 work,
@@ -199,6 +204,19 @@ impl Outbox {
     /// The reason of the cancellation, if the work is cancelled before that.
     pub(crate) async fn send(&self, chunk: AgentStreamChunk) -> Result<()> {
         self.pass(Some(Box::new(chunk))).await
+    }
+
+    /// Sends a status as [`Outbox::send`] sends a chunk.
+    ///
+    /// # Errors
+    /// As [`Outbox::send`]; `INVALID_ARGUMENT` if the status does not fit the type that the agent declares.
+    pub(crate) async fn send_status(&self, status: impl Serialize) -> Result<()> {
+        let status = serde_json::to_value(status)?;
+        if let Some(schema) = &self.0.status_schema {
+            let unfit = |error: Error| error.context("the status does not fit the agent's status type");
+            schema.validate(&status).map_err(unfit)?;
+        }
+        self.send(AgentStreamChunk::status(status)).await
     }
 
     /// Waits until the client's side has taken everything posted so far.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use everturn_ai::prompt::{Prompt, with_prompt_state};
+use everturn_ai::prompt::{Prompt, PromptOverrides, with_prompt_state};
 use everturn_ai::{
     Answers, FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, PartKind,
     Role,
@@ -16,12 +16,19 @@ use super::generate::ConversationObserver;
 use crate::{AgentInput, CustomState, Turn, validate_answers};
 
 /// Returns the function of a prompt agent. `input` is the prompt input of conversations that bring none of their own.
-pub(crate) fn prompt_function<S: CustomState>(prompt: Prompt, input: Arc<Value>) -> Arc<AgentFunction<S>> {
+/// `overrides` go before the prompt's settings, and those of the call before them.
+pub(crate) fn prompt_function<S: CustomState>(
+    prompt: Prompt,
+    input: Arc<Value>,
+    overrides: PromptOverrides,
+) -> Arc<AgentFunction<S>> {
+    let own = Arc::new(overrides);
     Arc::new(move |session| {
         let (prompt, input) = (prompt.clone(), Arc::clone(&input));
+        let overrides = [Some(Arc::clone(&own)), session.overrides()];
         Box::pin(async move {
             session
-                .run(|turn| prompt_turn(turn, prompt.clone(), Arc::clone(&input)))
+                .run(|turn| prompt_turn(turn, prompt.clone(), Arc::clone(&input), overrides.clone()))
                 .await?;
             let mut result = session.result();
             // A blocked model may have said nothing; the user's own message is then the last, and no answer.
@@ -35,6 +42,7 @@ async fn prompt_turn<S: CustomState>(
     turn: Turn<S>,
     prompt: Prompt,
     input: Arc<Value>,
+    overrides: [Option<Arc<PromptOverrides>>; 2],
 ) -> HandlerResult<Option<FinishReason>> {
     let history = turn.messages();
     check_input(turn.input(), &history)?;
@@ -52,10 +60,13 @@ async fn prompt_turn<S: CustomState>(
         (history.clone(), Messages::new())
     };
 
-    let rendered = prompt
+    let mut rendered = prompt
         .render_around(&input, conversation, context.clone())
         .await
         .map_err(|error| error.context("prompt render"))?;
+    for overrides in overrides.iter().flatten() {
+        rendered = rendered.overridden(overrides)?;
+    }
     let mut messages = marked(&rendered);
     messages.append(since);
     let mut generate = rendered

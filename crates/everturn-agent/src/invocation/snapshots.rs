@@ -1,10 +1,10 @@
 //! The snapshots of an invocation: asking the snapshot policy and writing.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use everturn_ai::{History, Messages};
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Result, SpanRecorder};
 use futures::FutureExt;
 
 use super::machine::{Commit, Event, TakeoverPoint};
@@ -13,6 +13,7 @@ use super::{AgentEvent, Driver, Written};
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::cursor::Saved;
 use crate::journal::TurnJournal;
+use crate::lock::lock;
 use crate::snapshot::OpenTurn;
 use crate::store::{JournalKey, Precondition};
 use crate::{
@@ -29,9 +30,23 @@ pub(super) struct Snapshots {
     /// How many turns came since the newest snapshot and have none of their own.
     unsaved_turns: u64,
     /// Every snapshot written, in order.
-    created: Vec<SnapshotId>,
+    created: CreatedSnapshots,
     /// Rounds whose generations wait for a snapshot, in order.
     rounds: VecDeque<Round>,
+}
+
+/// The ids of the snapshots that an invocation has written so far, in order. A clone shares them.
+#[derive(Clone, Default)]
+pub(super) struct CreatedSnapshots(Arc<Mutex<Vec<SnapshotId>>>);
+
+impl CreatedSnapshots {
+    fn note(&self, id: &SnapshotId) {
+        lock(&self.0).push(id.clone());
+    }
+
+    pub(super) fn ids(&self) -> Vec<SnapshotId> {
+        lock(&self.0).clone()
+    }
 }
 
 /// A round whose tools have answered.
@@ -57,7 +72,7 @@ impl Snapshots {
             takeover: TakeoverPoint::new(newest, unsaved),
             written: None,
             unsaved_turns: 0,
-            created: Vec::new(),
+            created: CreatedSnapshots::default(),
             rounds: VecDeque::new(),
         }
     }
@@ -76,8 +91,13 @@ impl Snapshots {
         }
     }
 
+    /// Returns the ids of the snapshots, for code that runs beside the driver.
+    pub(super) fn created(&self) -> CreatedSnapshots {
+        self.created.clone()
+    }
+
     pub(super) fn note_created(&mut self, id: &SnapshotId) {
-        self.created.push(id.clone());
+        self.created.note(id);
     }
 }
 
@@ -263,6 +283,10 @@ impl<S: CustomState> Driver<S> {
 
     fn report(&mut self, id: &SnapshotId, event: SnapshotEvent) {
         self.snapshots.note_created(id);
+        if self.definition.is_session_flow && event == SnapshotEvent::InvocationEnd {
+            // The driver runs in the span of the invocation.
+            SpanRecorder::current().session_flow(&self.definition.name, id.as_str());
+        }
         if self.reports_snapshots() {
             self.announce(AgentStreamChunk::snapshot_created(SnapshotCreated {
                 snapshot_id: id.clone(),
@@ -278,7 +302,7 @@ impl<S: CustomState> Driver<S> {
 
     /// Returns the ids of this invocation's snapshots, if the client is told of them.
     pub(super) fn reported_snapshots(&self) -> Option<Vec<SnapshotId>> {
-        self.reports_snapshots().then(|| self.snapshots.created.clone())
+        self.reports_snapshots().then(|| self.snapshots.created.ids())
     }
 }
 

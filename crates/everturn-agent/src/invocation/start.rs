@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use everturn_ai::prompt::PromptOverrides;
 use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
 use futures::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::agent_session::InvocationFacts;
 use super::background::RunWorker;
 use super::broadcast::Broadcast;
 use super::client::{Client, Wire};
@@ -118,11 +120,18 @@ impl<S: CustomState> Driver<S> {
             state,
             cursor,
             differs_from_snapshot,
+            init,
+            gives_custom,
         } = opening;
         let caller = client.context().clone();
         let work = CancellationToken::new();
         let keeps_rounds = cursor.is_some() && definition.snapshots.listens_to(SnapshotEvent::RoundEnd);
-        let (outbox, signals) = Outbox::new(work.clone(), emitter.is_streaming(), keeps_rounds);
+        let (outbox, signals) = Outbox::new(
+            work.clone(),
+            emitter.is_streaming(),
+            keeps_rounds,
+            definition.status_schema.clone(),
+        );
         let transform = definition.state_transform.clone();
         let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone())?;
         let session = Arc::new(session);
@@ -137,8 +146,22 @@ impl<S: CustomState> Driver<S> {
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
-        let context = context.with_extension(Arc::new(definition.registry.clone()));
-        let running = (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone()));
+        let mut context = context.with_extension(Arc::new(definition.registry.clone()));
+        let overrides = caller
+            .extension::<PromptOverrides>()
+            .filter(|overrides| !overrides.is_empty());
+        if overrides.is_some() {
+            // They are for this invocation, not for the agents that it calls.
+            context = context.with_extension(Arc::new(PromptOverrides::new()));
+        }
+        let facts = InvocationFacts {
+            init,
+            overrides,
+            snapshots: snapshots.created(),
+            session_flow: definition.is_session_flow.then(|| definition.name.clone()),
+        };
+        let running =
+            (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone(), facts));
         let function = FunctionTask::spawn(&definition.name, running, context, signals);
 
         Ok(Box::new(Self {
@@ -156,6 +179,7 @@ impl<S: CustomState> Driver<S> {
             snapshots,
             journals: Journals::default(),
             last_good,
+            gives_custom,
             shown: None,
             result: None,
             definition,

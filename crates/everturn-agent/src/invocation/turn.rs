@@ -122,13 +122,23 @@ impl<S: CustomState> Turn<S> {
         self.outbox().taken().await
     }
 
+    /// Streams an artifact to the client without adding it to the session, and waits until the client has taken it.
+    ///
+    /// For a preview, or for content that the client alone keeps: no snapshot and no output holds it.
+    ///
+    /// # Errors
+    /// As [`Turn::send_chunk`].
+    pub async fn stream_artifact(&self, artifact: Artifact) -> Result<()> {
+        self.outbox().send(AgentStreamChunk::artifact(artifact)).await
+    }
+
     /// Streams a status of the agent's own type to the client, and waits until the client has taken it.
     ///
     /// # Errors
-    /// As [`Turn::send_chunk`]; `INTERNAL` if the status cannot be written as JSON.
+    /// As [`Turn::send_chunk`]; `INTERNAL` if the status cannot be written as JSON, `INVALID_ARGUMENT` if it does not fit
+    /// the type that the agent [declares](crate::AgentBuilder::status).
     pub async fn send_status(&self, status: impl Serialize) -> Result<()> {
-        let status = serde_json::to_value(status)?;
-        self.outbox().send(AgentStreamChunk::status(status)).await
+        self.outbox().send_status(status).await
     }
 
     /// Returns the emitter that streams a generation's chunks to the client.

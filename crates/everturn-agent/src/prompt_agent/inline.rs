@@ -1,8 +1,6 @@
 //! Agents whose prompt is given inline.
 
-use std::sync::Arc;
-
-use everturn_ai::prompt::{ContentSlot, MessagesSlot, PromptDefinition};
+use everturn_ai::prompt::{ContentSlot, MessagesSlot, PromptDefinition, PromptOverrides};
 use everturn_ai::{Document, IntoMiddleware, IntoTool, ModelReference, OutputInstructions, ToolChoice};
 use everturn_core::{Registry, Result};
 use schemars::JsonSchema;
@@ -10,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::tools::check_tools;
-use crate::agent::{AgentOrigin, sealed};
-use crate::invocation::{AgentFunction, prompt_function};
+use crate::agent::{AgentOrigin, AgentProgram, sealed};
+use crate::invocation::prompt_function;
 use crate::{AgentBuilder, AgentKind, CustomState};
 
 /// Defines an agent whose prompt is given inline, and registered under the agent's name.
@@ -43,14 +41,14 @@ pub struct InlinePrompt {
     prompt: PromptDefinition,
 }
 
-impl<S> AgentBuilder<S, InlinePrompt> {
+impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
     fn define_prompt(mut self, change: impl FnOnce(PromptDefinition) -> PromptDefinition) -> Self {
         self.kind.prompt = change(self.kind.prompt);
         self
     }
 
     /// Sets the type of the agent's custom state.
-    pub fn state<T: CustomState>(self) -> AgentBuilder<T, InlinePrompt> {
+    pub fn state<C: CustomState>(self) -> AgentBuilder<C, InlinePrompt, T, O> {
         self.with_state()
     }
 
@@ -62,6 +60,13 @@ impl<S> AgentBuilder<S, InlinePrompt> {
     /// Sets the settings for the model.
     pub fn config(self, config: impl Serialize) -> Self {
         self.define_prompt(|prompt| prompt.config(config))
+    }
+
+    /// The type of the prompt's input: [prompt inputs](AgentBuilder::prompt_input), also those of clients, are checked
+    /// against its schema.
+    pub fn prompt_input_type<I: JsonSchema>(self) -> Self {
+        let schema = everturn_core::Schema::of::<I>();
+        self.define_prompt(|prompt| prompt.input_schema(schema))
     }
 
     /// Sets the system text: a template, parts, or [computed](ContentSlot::computed).
@@ -105,8 +110,8 @@ impl<S> AgentBuilder<S, InlinePrompt> {
     }
 
     /// Declares that answers are JSON of this type; [`AgentReply::data`](crate::AgentReply::data) parses them.
-    pub fn output<T: JsonSchema>(self) -> Self {
-        let schema = everturn_core::Schema::of::<T>();
+    pub fn output<D: JsonSchema>(self) -> Self {
+        let schema = everturn_core::Schema::of::<D>();
         self.define_prompt(|prompt| prompt.output_schema(&schema))
     }
 
@@ -130,12 +135,13 @@ impl sealed::Sealed for InlinePrompt {}
 
 impl<S: CustomState> AgentKind<S> for InlinePrompt {
     /// Fails as [`PromptDefinition::define`] does, and if a tool needs another custom state than the agent's.
-    fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
+    fn into_program(self, agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>> {
         check_tools::<S>(agent.name, agent.registry, self.prompt.given_tools())?;
         let prompt = self.prompt.define(agent.registry)?;
-        Ok(prompt_function(
-            prompt,
-            agent.prompt_input.cloned().unwrap_or_default(),
-        ))
+        let input = agent.prompt_input.cloned().unwrap_or_default();
+        Ok(AgentProgram {
+            function: prompt_function(prompt.clone(), input, PromptOverrides::new()),
+            prompt: Some(prompt),
+        })
     }
 }

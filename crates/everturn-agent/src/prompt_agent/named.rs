@@ -1,16 +1,15 @@
 //! Agents around a registered prompt, defined in Rust or in a `.prompt` file.
 
-use std::sync::Arc;
-
 use everturn_ai::Messages;
-use everturn_ai::prompt::Prompt;
-use everturn_core::{Context, Registry, Result};
+use everturn_ai::prompt::{Prompt, PromptOverrides};
+use everturn_core::{Context, Error, Registry, Result};
 use futures::FutureExt;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::tools::check_tools;
-use crate::agent::{AgentOrigin, sealed};
-use crate::invocation::{AgentFunction, prompt_function};
+use crate::agent::{AgentOrigin, AgentProgram, sealed};
+use crate::invocation::prompt_function;
 use crate::{AgentBuilder, AgentKind, CustomState};
 
 /// Defines an agent around the registered prompt of the same name, or of another (see [`AgentBuilder::prompt`]).
@@ -38,28 +37,109 @@ use crate::{AgentBuilder, AgentKind, CustomState};
 /// # Ok(()) }
 /// ```
 pub fn prompt_agent(registry: &Registry, name: impl Into<String>) -> AgentBuilder<Value, NamedPrompt> {
-    AgentBuilder::new(registry, name, NamedPrompt { prompt: None })
+    let kind = NamedPrompt {
+        prompt: None,
+        input: None,
+        overrides: PromptOverrides::new(),
+    };
+    AgentBuilder::new(registry, name, kind)
 }
 
 /// The kind of an agent around a registered prompt.
 pub struct NamedPrompt {
-    prompt: Option<String>,
+    prompt: Option<PromptOf>,
+    /// The input that came with a typed prompt.
+    input: Option<Result<Value>>,
+    overrides: PromptOverrides,
 }
 
-impl<S: CustomState> AgentBuilder<S, NamedPrompt> {
+/// The prompt of an agent: by name, or as it is.
+enum PromptOf {
+    Name(String),
+    Given(Prompt),
+}
+
+impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
     /// Sets the prompt, if it does not have the agent's name, and the agent's [prompt
     /// input](AgentBuilder::prompt_input); null leaves the prompt input as it is.
+    ///
+    /// The input is checked against the prompt's schema when the agent is defined. An agent without an input leaves it to
+    /// its callers: a session that begins without a required field is refused.
     pub fn prompt(mut self, name: impl Into<String>, input: impl Into<Value>) -> Self {
-        self.kind.prompt = Some(name.into());
+        self.kind.prompt = Some(PromptOf::Name(name.into()));
+        self.kind.input = None;
         match input.into() {
             Value::Null => self,
             input => self.prompt_input(input),
         }
     }
 
+    /// Sets the prompt and its input by their types; `None` for the input leaves it to the callers.
+    ///
+    /// ```
+    /// # use everturn_agent::prompt_agent;
+    /// # use everturn_ai::prompt::PromptDefinition;
+    /// # use everturn_ai::{ModelInfo, ModelResponse, define_model};
+    /// # use everturn_core::{Registry, Result};
+    /// # use schemars::JsonSchema;
+    /// # use serde::Serialize;
+    /// #[derive(Serialize, JsonSchema)]
+    /// struct Role {
+    ///     tone: String,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// # define_model(&registry, "critic", ModelInfo::default(), |request, _emitter, _context| async move {
+    /// #     let system = request.messages.first().map(|message| message.text().into_owned());
+    /// #     Ok(ModelResponse::text_of(system.unwrap_or_default()))
+    /// # })?;
+    /// let reviewer =
+    ///     PromptDefinition::new("reviewer").input::<Role>().model("critic").system("Be {{tone}}.").define(&registry)?;
+    ///
+    /// let critic = prompt_agent(&registry, "critic").prompt_ref(&reviewer, Role { tone: "kind".into() }).define()?;
+    ///
+    /// assert_eq!(critic.run_text("My soup?").await?.text(), "Be kind.");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// An input of another type does not compile:
+    ///
+    /// ```compile_fail
+    /// # use everturn_agent::prompt_agent;
+    /// # use everturn_ai::prompt::{Prompt, PromptDefinition};
+    /// # use everturn_core::{Registry, Result};
+    /// # use schemars::JsonSchema;
+    /// # use serde::Serialize;
+    /// # #[derive(Serialize, JsonSchema)]
+    /// # struct Role { tone: String }
+    /// #[derive(Serialize, JsonSchema)]
+    /// struct Recipe {
+    ///     dish: String,
+    /// }
+    ///
+    /// # fn wrong(registry: Registry, reviewer: Prompt<Role>) -> Result<()> {
+    /// prompt_agent(&registry, "critic").prompt_ref(&reviewer, Recipe { dish: "soup".into() }).define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn prompt_ref<I: Serialize, P>(mut self, prompt: &Prompt<I, P>, input: impl Into<Option<I>>) -> Self {
+        self.kind.prompt = Some(PromptOf::Given(prompt.untyped()));
+        match input.into().map(|input| serde_json::to_value(&input)) {
+            None => self.kind.input = None,
+            Some(Err(error)) => self.kind.input = Some(Err(error.into())),
+            Some(Ok(input)) => return self.prompt_input(input),
+        }
+        self
+    }
+
     /// Sets the type of the agent's custom state.
-    pub fn state<T: CustomState>(self) -> AgentBuilder<T, NamedPrompt> {
+    pub fn state<C: CustomState>(self) -> AgentBuilder<C, NamedPrompt, T, O> {
         self.with_state()
+    }
+
+    pub(super) fn overriding(mut self, change: impl FnOnce(PromptOverrides) -> PromptOverrides) -> Self {
+        self.kind.overrides = change(self.kind.overrides);
+        self
     }
 }
 
@@ -69,16 +149,30 @@ impl<S: CustomState> AgentKind<S> for NamedPrompt {
     /// Fails with `NOT_FOUND` if there is no such prompt, with `INVALID_ARGUMENT` if one of its tools needs another
     /// custom state than the agent's, and with the errors of rendering: the prompt is rendered once here, so that a
     /// broken one is found when the program starts.
-    fn into_function(self, agent: &AgentOrigin<'_>) -> Result<Arc<AgentFunction<S>>> {
-        let prompt = Prompt::lookup(agent.registry, self.prompt.as_deref().unwrap_or(agent.name))
-            .map_err(|error| error.context(format_args!("agent '{}'", agent.name)))?;
-        check_tools::<S>(agent.name, agent.registry, &prompt.tools()?)?;
+    fn into_program(self, agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>> {
+        let of_agent = |error: Error| error.context(format_args!("agent '{}'", agent.name));
+        if let Some(Err(error)) = self.input {
+            return Err(of_agent(error.context("the prompt input")));
+        }
+        let prompt = match self.prompt {
+            Some(PromptOf::Given(prompt)) => prompt,
+            Some(PromptOf::Name(name)) => Prompt::lookup(agent.registry, &name).map_err(of_agent)?,
+            None => Prompt::lookup(agent.registry, agent.name).map_err(of_agent)?,
+        };
+        match self.overrides.given_tools() {
+            Some(tools) => check_tools::<S>(agent.name, agent.registry, tools)?,
+            None => check_tools::<S>(agent.name, agent.registry, &prompt.tools()?)?,
+        }
         let input = agent.prompt_input.cloned().unwrap_or_default();
         let rendering = prompt.render_around(&input, Messages::new(), Context::new());
         // A prompt whose computed parts wait for something cannot be tried here.
-        if let Some(Err(error)) = rendering.now_or_never() {
-            return Err(error.context(format_args!("agent '{}'", agent.name)));
+        if let Some(rendered) = rendering.now_or_never() {
+            let rendered = rendered.and_then(|rendered| rendered.overridden(&self.overrides));
+            rendered.map_err(of_agent)?;
         }
-        Ok(prompt_function(prompt, input))
+        Ok(AgentProgram {
+            function: prompt_function(prompt.clone(), input, self.overrides),
+            prompt: Some(prompt),
+        })
     }
 }

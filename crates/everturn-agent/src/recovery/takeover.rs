@@ -9,7 +9,7 @@ use crate::invocation::{Definition, Opening};
 use crate::snapshot::{BackgroundRun, Lease, Transition};
 use crate::store::{Detail, PendingRun, Scope};
 use crate::stored_session::TenantStore;
-use crate::{SessionId, SessionState, Snapshot, SnapshotId};
+use crate::{AgentInit, SessionId, SessionState, Snapshot, SnapshotId};
 
 /// A run whose lease has lapsed.
 pub(super) struct LostRun {
@@ -128,6 +128,8 @@ impl TakenRun {
             state,
             cursor: Some(cursor),
             differs_from_snapshot: false,
+            init: AgentInit::snapshot(id.clone()),
+            gives_custom: false,
         };
         Ok(Ok(Self { id, run, opening }))
     }

@@ -7,6 +7,7 @@
 
 use everturn_core::{Error, Result, RuntimeError};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{Annotation, Lease, Rewind, Snapshot};
 use crate::content_id::holds_the_same;
@@ -87,7 +88,12 @@ pub(crate) struct RunEnd {
     pub(crate) finish_reason: Option<AgentFinishReason>,
     pub(crate) error: Option<RuntimeError>,
     pub(crate) state: SessionState,
+    /// The value that the agent's function returned.
+    pub(crate) output: Option<Value>,
 }
+
+/// The field of a finished run's snapshot that holds the value which the agent's function returned.
+pub(crate) const RUN_OUTPUT: &str = "output";
 
 impl Transition {
     /// Computes the snapshot to write in the place of the stored one, `current`; `None` if nothing is to be written.
@@ -233,6 +239,9 @@ fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<
         last.finish_reason = end.finish_reason;
         last.error.clone_from(&end.error);
         last.state = Some(end.state.clone());
+        if let Some(output) = &end.output {
+            last.extra.insert(RUN_OUTPUT.to_owned(), output.clone());
+        }
     } else {
         last.finish_reason = Some(AgentFinishReason::Aborted);
     }

@@ -64,7 +64,7 @@ async fn a_turn_streams_text_status_artifacts_and_live_custom_state() {
             chunk.text().into_owned(),
             chunk.accumulated_text().to_owned(),
             chunk.custom().unwrap().unwrap().counter,
-            chunk.status::<Value>().unwrap(),
+            chunk.status().unwrap(),
             chunk.artifact().and_then(|artifact| artifact.name.clone()),
             chunk.turn_end().is_some(),
         ));

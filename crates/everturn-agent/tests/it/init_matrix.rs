@@ -49,7 +49,7 @@ fn init(session: Option<&str>, snapshot: Option<&str>, state: bool) -> AgentInit
         session_id: session.map(SessionId::from),
         snapshot_id: snapshot.map(SnapshotId::from),
         state: state.then(SessionState::default),
-        prompt_input: None,
+        ..AgentInit::default()
     }
 }
 

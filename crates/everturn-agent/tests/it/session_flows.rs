@@ -3,17 +3,18 @@
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{Agent, AgentInit, AgentSession, session_flow};
 use everturn_core::Registry;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 enum Doing {
     Warming,
     Chopping { vegetables: u32 },
 }
 
-fn cook() -> Agent {
+fn cook() -> Agent<Value, Doing> {
     session_flow(&Registry::new(), "cook", |session: AgentSession| async move {
         session.send_status(Doing::Warming).await?;
         session
@@ -21,6 +22,7 @@ fn cook() -> Agent {
             .await?;
         Ok(session.result())
     })
+    .status::<Doing>()
     .store(MemoryStore::new())
     .define()
     .unwrap()
@@ -51,7 +53,7 @@ async fn a_client_reads_a_status_in_its_type() {
     let mut doing = Vec::new();
 
     while let Some(chunk) = turn.next().await {
-        doing.extend(chunk.unwrap().status::<Doing>().unwrap());
+        doing.extend(chunk.unwrap().status().unwrap());
     }
 
     assert_eq!(doing, [Doing::Warming, Doing::Chopping { vegetables: 3 }]);

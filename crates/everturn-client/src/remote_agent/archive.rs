@@ -38,7 +38,7 @@ pub struct RemoteArchive {
     routes: Arc<Routes>,
 }
 
-impl<S> RemoteAgent<S> {
+impl<S, T, O> RemoteAgent<S, T, O> {
     /// Returns the agent's stored conversations.
     pub fn archive(&self) -> RemoteArchive {
         RemoteArchive {

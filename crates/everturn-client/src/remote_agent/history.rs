@@ -8,7 +8,7 @@ use everturn_core::{Context, Result, Status};
 use super::{RemoteAgent, below};
 use crate::request::decoded;
 
-impl<S> RemoteAgent<S> {
+impl<S, T, O> RemoteAgent<S, T, O> {
     /// Returns one page of a session's snapshots, like [`Archive::list`](everturn_agent::Archive::list) in the agent's
     /// own process; an empty page if the session does not exist. Only Everturn servers support it.
     ///

@@ -70,13 +70,13 @@ struct Shared {
     conversations: AtomicU64,
 }
 
-impl<S: CustomState> RemoteAgent<S> {
+impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
     /// Opens one connection for whole conversations; see [`AgentSocket`].
     ///
     /// # Errors
     /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot be reached.
     pub async fn websocket(&self) -> Result<AgentSocket<S>> {
-        AgentSocket::open(self.clone()).await
+        AgentSocket::open(self.clone().status().output()).await
     }
 }
 
@@ -247,6 +247,7 @@ impl<S: CustomState> AgentTransport for AgentSocket<S> {
         let shared = Arc::clone(&self.shared);
         let name = self.shared.routes.run.path();
         Connection::open(name, context, |inputs, emitter, context| async move {
+            let init = init.as_sent(&context)?;
             Ok(shared.converse(init, inputs, emitter, context).await?)
         })
     }

@@ -9,6 +9,7 @@ mod framing_variants;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
 mod javascript_server;
+mod new_sessions;
 mod reading_and_watching;
 mod reconnection;
 mod refusals;

@@ -108,6 +108,7 @@ fn finish_as(status: SnapshotStatus) -> Transition {
     Transition::Finish {
         lease: ours(),
         end: Box::new(RunEnd {
+            output: None,
             status,
             finish_reason: Some(AgentFinishReason::Stop),
             error: None,
@@ -335,6 +336,7 @@ fn a_finished_run_holds_its_state_and_nothing_for_workers() {
     let finish = Transition::Finish {
         lease: ours(),
         end: Box::new(RunEnd {
+            output: None,
             status: SnapshotStatus::Failed,
             finish_reason: Some(AgentFinishReason::Failed),
             error: Some(error.clone()),

@@ -87,6 +87,16 @@ pub(crate) async fn serve(shape: impl FnOnce(Server) -> Server) -> Serving {
     let (begun, stopped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     define(&registry, Arc::clone(&begun), Arc::clone(&stopped)).unwrap();
     let server = shape(Server::new(&registry).exposure(Exposure::Public));
+    serve_on(server, begun, stopped).await
+}
+
+/// Serves whatever a registry holds.
+pub(crate) async fn serve_all(registry: &Registry) -> Serving {
+    let server = Server::new(registry).exposure(Exposure::Public);
+    serve_on(server, Arc::default(), Arc::default()).await
+}
+
+async fn serve_on(server: Server, begun: Arc<Notify>, stopped: Arc<Notify>) -> Serving {
     let server = server.bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     Serving {
         address: server.address(),
