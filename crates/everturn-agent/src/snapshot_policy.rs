@@ -4,9 +4,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use everturn_core::{Result, panic_error};
+use everturn_core::{Context, Result, panic_error};
 
-use crate::state::decode_custom;
 use crate::{CustomState, SessionState, SnapshotEvent};
 
 /// A moment at which a snapshot can be taken.
@@ -23,9 +22,19 @@ pub struct SnapshotMoment<'a> {
     pub index: u64,
     /// The number of the turn among its ancestors; at the end of an invocation, that of the last turn.
     pub turn_index: u64,
+    /// The context of the caller: who calls, and with which values.
+    pub context: &'a Context,
 }
 
 impl SnapshotMoment<'_> {
+    /// Returns the custom state now as its type.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is not an `S`.
+    pub fn custom<S: CustomState>(&self) -> Result<S> {
+        self.state.custom_as()
+    }
+
     /// Returns whether the state differs from the previous snapshot. The cost is that of the changes since then, not of
     /// the conversation's length.
     pub fn is_changed(&self) -> bool {
@@ -55,10 +64,13 @@ impl SnapshotMoment<'_> {
 /// use everturn_agent::{SnapshotEvent, SnapshotPolicy};
 ///
 /// let every_round_of_tools = SnapshotPolicy::on([SnapshotEvent::TurnEnd, SnapshotEvent::RoundEnd]);
+/// let unless_asked_not_to = SnapshotPolicy::when(|moment| {
+///     moment.event == SnapshotEvent::TurnEnd && moment.context.value("incognito").is_none()
+/// });
 /// let every_other_turn = SnapshotPolicy::when(|moment| {
 ///     moment.event == SnapshotEvent::TurnEnd && moment.turn_index % 2 == 1
 /// });
-/// # let _ = (every_round_of_tools, every_other_turn);
+/// # let _ = (every_round_of_tools, unless_asked_not_to, every_other_turn);
 /// ```
 #[derive(Clone)]
 pub struct SnapshotPolicy(Rule);
@@ -110,9 +122,8 @@ impl SnapshotPolicy {
         decide: impl Fn(&SnapshotMoment<'_>, &S, Option<&S>) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self(Rule::When(Arc::new(move |moment| {
-            let custom = |state: &SessionState| decode_custom::<S>(state.custom.as_deref());
-            let previous = moment.previous.map(custom).transpose()?;
-            Ok(decide(moment, &custom(moment.state)?, previous.as_ref()))
+            let previous = moment.previous.map(SessionState::custom_as).transpose()?;
+            Ok(decide(moment, &moment.custom()?, previous.as_ref()))
         })))
     }
 
@@ -201,6 +212,7 @@ mod tests {
             previous: (state != State::First).then_some(&previous),
             index: 3,
             turn_index: 2,
+            context: &Context::new(),
         };
         policy.wants(&moment).unwrap()
     }

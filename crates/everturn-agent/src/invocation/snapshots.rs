@@ -180,6 +180,7 @@ impl<S: CustomState> Driver<S> {
             previous: self.snapshots.takeover.newest(),
             index: snapshot.index.unwrap_or_default(),
             turn_index: turn_index.unwrap_or_default(),
+            context: self.client.context(),
         };
         if !self.definition.snapshots.wants(&moment)? {
             return Ok(false);

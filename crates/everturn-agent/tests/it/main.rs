@@ -17,6 +17,7 @@ mod artifacts;
 mod artifacts_middleware;
 mod background_races;
 mod background_runs;
+mod callbacks_and_callers;
 mod cancellation;
 mod chat;
 mod concurrent_branches;
