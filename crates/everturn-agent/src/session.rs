@@ -10,14 +10,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::{History, Message, Messages};
-use everturn_core::Context;
+use everturn_core::{Context, Error};
 use serde_json::Value;
 
 pub(crate) use self::argument::check_tool;
 pub(crate) use self::changes::{Change, Changes};
 pub(crate) use self::core::{Core, Publisher};
 pub use self::handle::SessionHandle;
-use crate::{Artifact, CustomState, SessionId, SessionState};
+use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 
 /// A session during an invocation: its messages, its custom state of type `S`, and its artifacts.
 ///
@@ -48,8 +48,21 @@ impl<S: CustomState> Session<S> {
         context.extension::<Core<S>>().map(Self)
     }
 
-    /// Makes the session reachable from `context`.
-    pub(crate) fn enter(&self, context: Context) -> Context {
+    /// Creates a session of no agent, for tests of tools and of other code that works on sessions: it has no messages, and
+    /// nobody is told of its changes.
+    pub fn standalone(custom: S) -> Self {
+        let id = SessionId::fresh();
+        let state = SessionState::beginning(&id);
+        let core = Core::new(id, state, Arc::new(Unheard), None, Context::new());
+        let session = Self(Arc::new(
+            core.expect("a state without a custom state fits every type"),
+        ));
+        session.set_custom(custom);
+        session
+    }
+
+    /// Returns a context in which code finds the session with [`Session::current`], and tools take it as an argument.
+    pub fn enter(&self, context: Context) -> Context {
         context
             .with_extension(Arc::clone(&self.0))
             .with_extension(Arc::new(self.handle()))
@@ -153,6 +166,21 @@ impl<S: CustomState> Session<S> {
     /// Returns the prompt input of this conversation, if it has one.
     pub fn prompt_input(&self) -> Option<Arc<Value>> {
         self.0.edit(|state| state.prompt_input.clone())
+    }
+}
+
+/// The client of a session that has none.
+struct Unheard;
+
+impl Publisher for Unheard {
+    fn is_silenced(&self) -> bool {
+        true
+    }
+
+    fn post(&self, _chunk: AgentStreamChunk) {}
+
+    fn fault(&self, error: Error) {
+        tracing::error!(%error, "a change of a session failed");
     }
 }
 

@@ -7,6 +7,7 @@
 //! | use the simplest model | [`EchoModel`] |
 //! | demonstrate tools and structured output without a network | [`OfflineModel`] |
 //! | test against a real model's answers without calling it each time | [`Recorder`], [`Replayer`] |
+//! | test a tool that works on a session | [`with_session`] |
 //! | certify a store | [`certify`] |
 //! | certify a stream log | [`certify::streams`] |
 //! | test that a store keeps histories through random programs | [`histories`] |
@@ -49,6 +50,7 @@ mod recorder;
 mod replayer;
 mod reply;
 mod scripted_model;
+mod with_session;
 mod words;
 
 pub use self::{
@@ -61,4 +63,5 @@ pub use self::{
     replayer::{NO_RECORDING, ReplayedModel, Replayer},
     reply::Reply,
     scripted_model::{Call, SCRIPT_OVER, ScriptedModel},
+    with_session::with_session,
 };

@@ -1,7 +1,7 @@
 //! `#[tool]`, as users of this crate write it.
 
 use everturn::prelude::*;
-use everturn::testkit::{Reply, ScriptedModel};
+use everturn::testkit::{Reply, ScriptedModel, with_session};
 
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Kitchen {
@@ -99,4 +99,22 @@ async fn an_agent_with_another_state_refuses_the_tool() {
         "{error}"
     );
     assert!(error.message().contains("Kitchen"), "{error}");
+}
+
+#[tokio::test]
+async fn a_tool_that_works_on_a_session_is_tested_without_an_agent() {
+    let begun = Kitchen {
+        pantry: vec!["leeks".into()],
+    };
+
+    let (count, kitchen) = with_session(begun, |session| async move {
+        let reply = stock.tool().run(json!({"item": "butter"})).await.unwrap();
+        (reply.output, session.custom())
+    })
+    .await;
+    let outside = stock.tool().run(json!({"item": "butter"})).await.unwrap_err();
+
+    assert_eq!(count, Some(json!(2)));
+    assert_eq!(kitchen.pantry, ["leeks", "butter"]);
+    assert_eq!(outside.status(), Status::FailedPrecondition);
 }
