@@ -57,7 +57,7 @@
 //! | run turns yourself | [`AgentSession`], [`Turn`] |
 //! | talk to one | [`Agent`], [`Chat`], [`AgentConnection`], [`AgentReply`] |
 //! | reach the conversation from a tool | [`Session`] as an argument of a `#[tool]` function, [`Session::current`] |
-//! | hand tasks to other agents | [`Delegation`] |
+//! | hand tasks to other agents | [`Delegation`], [`AgentRef`] |
 //! | choose how sessions are kept | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
 //! | work with history | [`Agent::archive`], [`archive`] |
 //! | survive a crash without acting twice | [`journal`], [`Turn::effect`] |
@@ -124,7 +124,7 @@ pub use self::invocation::{
 };
 pub use self::journal::{Journaling, TURN_TAKEN_OVER};
 pub use self::lifecycle::{SnapshotEvent, SnapshotStatus};
-pub use self::middleware::{ArtifactStrategy, Artifacts, Delegation, SubAgent, register_agent_middleware};
+pub use self::middleware::{AgentRef, ArtifactStrategy, Artifacts, Delegation, register_agent_middleware};
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};

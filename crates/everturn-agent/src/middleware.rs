@@ -7,6 +7,7 @@
 //!
 //! Both are values for `.use_middleware(..)` and, after [`register_agent_middleware`], names for `.prompt` files.
 
+mod agent_ref;
 mod artifacts;
 mod delegation;
 mod subagent;
@@ -14,8 +15,9 @@ mod subagent;
 use everturn_ai::{MiddlewareDefinition, define_middleware};
 use everturn_core::{Registry, Result};
 
+pub use self::agent_ref::AgentRef;
 pub use self::artifacts::Artifacts;
-pub use self::delegation::{ArtifactStrategy, Delegation, SubAgent};
+pub use self::delegation::{ArtifactStrategy, Delegation};
 
 /// Defines the middleware of this module under its names.
 ///

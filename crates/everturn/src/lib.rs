@@ -122,10 +122,10 @@ pub mod prelude {
     pub use everturn_agent::archive::{Archive, Retention};
     pub use everturn_agent::store::{MemoryStore, SessionStore};
     pub use everturn_agent::{
-        Agent, AgentFinishReason, AgentInput, AgentReply, AgentSession, AgentTask, Artifact, Artifacts, Chat,
-        Concurrency, Delegation, Heartbeat, Interrupt, Session, SessionHandle, SessionId, SessionState,
-        Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy, SnapshotStatus, Timeline, Turn,
-        WorkerLoss,
+        Agent, AgentFinishReason, AgentInput, AgentRef, AgentReply, AgentSession, AgentTask, Artifact,
+        Artifacts, Chat, Concurrency, Delegation, Heartbeat, Interrupt, Session, SessionHandle, SessionId,
+        SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy, SnapshotStatus,
+        Timeline, Turn, WorkerLoss,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;

@@ -10,7 +10,7 @@ use crate::run_stream::RunChunks;
 use crate::store::StatusStream;
 use crate::{
     Abort, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, AgentTransport, CustomState,
-    GetSnapshotRequest, Snapshot, SnapshotId,
+    GetSnapshotRequest, Snapshot, SnapshotId, StateManagement,
 };
 
 impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
@@ -37,6 +37,10 @@ impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
 
     fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
         self.definition().follow(id, context).ok()
+    }
+
+    fn state_management(&self) -> Option<StateManagement> {
+        Some(self.metadata().state_management)
     }
 
     fn takeover_patience(&self) -> Duration {

@@ -9,7 +9,7 @@ use crate::run_stream::RunChunks;
 use crate::store::StatusStream;
 use crate::{
     AgentInit, AgentInput, AgentOutput, AgentStreamChunk, GetSnapshotRequest, Snapshot, SnapshotId,
-    SnapshotStatus,
+    SnapshotStatus, StateManagement,
 };
 
 /// The outcome of an abort.
@@ -47,6 +47,11 @@ pub trait AgentTransport: Send + Sync + 'static {
     /// Streams the chunks of a background run from its beginning to its end; `None` if the transport cannot.
     fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
         let _ = (id, context);
+        None
+    }
+
+    /// Returns who keeps the agent's sessions; `None` if that is not known.
+    fn state_management(&self) -> Option<StateManagement> {
         None
     }
 

@@ -13,6 +13,7 @@ use everturn_core::{ActionType, Error, HandlerResult, Registry, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::AgentRef;
 use super::subagent;
 use crate::lock::lock;
 
@@ -26,17 +27,17 @@ const MARKER: &str = "agents-middleware-instructions";
 /// of a sub-agent become artifacts of the session, under `<agent>_<n>/<name>`.
 ///
 /// ```
-/// use everturn_agent::{Delegation, SubAgent};
+/// use everturn_agent::{Delegation, AgentRef};
 ///
 /// let team = Delegation::to(["researcher", "writer"]).max_delegations(4);
-/// let named = Delegation::to([SubAgent::new("researcher").description("Knows where to look.")]);
+/// let named = Delegation::to([AgentRef::new("researcher").description("Knows where to look.")]);
 /// # let _ = (team, named);
 /// ```
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Delegation {
     /// The sub-agents: names, or names with descriptions.
-    agents: Vec<SubAgent>,
+    agents: Vec<AgentRef>,
     /// What the tools' names begin with; empty for the bare names of the agents.
     #[serde(default = "default_prefix")]
     tool_prefix: String,
@@ -62,74 +63,13 @@ pub enum ArtifactStrategy {
     Session,
 }
 
-/// An agent that tasks can be handed to.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(from = "SubAgentForm")]
-#[schemars(with = "SubAgentForm")]
-pub struct SubAgent {
-    pub(super) name: String,
-    description: Option<String>,
-}
-
-/// A name, or an object with more.
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
-enum SubAgentForm {
-    Name(String),
-    Described {
-        name: String,
-        #[serde(default)]
-        description: Option<String>,
-    },
-}
-
-impl From<SubAgentForm> for SubAgent {
-    fn from(form: SubAgentForm) -> Self {
-        match form {
-            SubAgentForm::Name(name) => Self {
-                name,
-                description: None,
-            },
-            SubAgentForm::Described { name, description } => Self { name, description },
-        }
-    }
-}
-
-impl SubAgent {
-    /// Creates a reference to the registered agent of that name.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            description: None,
-        }
-    }
-
-    /// Sets the description for the model; by default it is the agent's own.
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-}
-
-impl From<&str> for SubAgent {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
-
-impl From<String> for SubAgent {
-    fn from(name: String) -> Self {
-        Self::new(name)
-    }
-}
-
 fn default_prefix() -> String {
     "delegate_to".to_owned()
 }
 
 impl Delegation {
     /// Creates middleware that delegates to these agents.
-    pub fn to(agents: impl IntoIterator<Item = impl Into<SubAgent>>) -> Self {
+    pub fn to(agents: impl IntoIterator<Item = impl Into<AgentRef>>) -> Self {
         Self {
             agents: agents.into_iter().map(Into::into).collect(),
             tool_prefix: default_prefix(),
@@ -248,14 +188,14 @@ impl Middleware for Delegating {
 }
 
 impl Shared {
-    fn tool_name(&self, agent: &SubAgent) -> String {
+    fn tool_name(&self, agent: &AgentRef) -> String {
         match self.config.tool_prefix.as_str() {
             "" => agent.name.clone(),
             prefix => format!("{prefix}_{}", agent.name),
         }
     }
 
-    fn tool(this: &Arc<Self>, agent: &SubAgent) -> Tool {
+    fn tool(this: &Arc<Self>, agent: &AgentRef) -> Tool {
         let generic = || {
             format!(
                 "Hands a task to the agent '{}' and returns its answer.",
@@ -274,7 +214,7 @@ impl Shared {
         )
     }
 
-    async fn delegate(&self, agent: &SubAgent, task: String, cx: ToolContext) -> Outcome {
+    async fn delegate(&self, agent: &AgentRef, task: String, cx: ToolContext) -> Outcome {
         // Counted before the check: the tools of a round run at the same time, and together must keep the limit.
         let number = self.delegations.fetch_add(1, Ordering::Relaxed) + 1;
         if self.config.max_delegations.is_some_and(|limit| number > limit) {
@@ -283,7 +223,7 @@ impl Shared {
         let conversation = lock(&self.conversation).clone();
         let errand = subagent::Errand {
             registry: &self.registry,
-            agent: &agent.name,
+            agent,
             task,
             shown: subagent::last_texts(&conversation, self.config.history_length),
             invocation: format!("{}_{number}", agent.name),
@@ -298,6 +238,7 @@ impl Shared {
         for agent in &self.config.agents {
             let description = match &agent.description {
                 Some(description) => Some(description.clone()),
+                None if agent.transport.is_some() => None,
                 None => self.discover(&agent.name).await?,
             };
             let tool = self.tool_name(agent);

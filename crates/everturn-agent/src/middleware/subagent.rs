@@ -1,18 +1,22 @@
 //! Running a sub-agent on a task.
 
 use everturn_ai::{History, Message, Messages, Part, Role};
-use everturn_core::{ActionType, Context, DynAction, Error, JsonCall, Registry, Result, downcast};
+use everturn_core::{
+    ActionType, Connection, Context, DynAction, Error, JsonCall, Registry, Result, downcast,
+};
 use serde_json::Value;
 
+use super::AgentRef;
 use super::delegation::{Made, Outcome};
 use crate::{
-    AgentAction, AgentFinishReason, AgentInit, AgentInput, AgentOutput, Artifact, SessionHandle, SessionState,
+    AgentAction, AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, Artifact,
+    SessionHandle, SessionState, StateManagement,
 };
 
 /// One task for a sub-agent.
 pub(super) struct Errand<'a> {
     pub(super) registry: &'a Registry,
-    pub(super) agent: &'a str,
+    pub(super) agent: &'a AgentRef,
     pub(super) task: String,
     /// The part of the conversation that the sub-agent sees, if it keeps no session of its own.
     pub(super) shown: History,
@@ -25,7 +29,7 @@ pub(super) struct Errand<'a> {
 impl Errand<'_> {
     /// Runs the agent; every outcome, failures included, is a result for the model.
     pub(super) async fn run(self, context: Context) -> Outcome {
-        let output = match self.call(&context).await {
+        let output = match self.call(&self.agent.seeded(&context)).await {
             Ok(output) => output,
             Err(error) => return Outcome::said(format!("Error: {error}")),
         };
@@ -34,44 +38,43 @@ impl Errand<'_> {
                 let reason = output
                     .error
                     .map_or_else(|| "no reason was given".to_owned(), |error| error.message);
-                Outcome::said(format!("Error: the agent '{}' failed: {reason}", self.agent))
+                Outcome::said(format!("Error: the agent '{}' failed: {reason}", self.agent.name))
             }
             Some(AgentFinishReason::Interrupted) => Outcome::said(format!(
                 "The agent '{}' needs an answer from a person, which cannot be given here.",
-                self.agent
+                self.agent.name
             )),
             _ => self.outcome(&output, &context),
         }
     }
 
     async fn call(&self, context: &Context) -> Result<AgentOutput> {
-        let key = ActionType::AGENT.key(self.agent);
-        let action = self.registry.lookup(&key).await?;
-        let action = action.ok_or_else(|| Error::not_found(format!("there is no agent '{}'", self.agent)))?;
-        // An agent with a store refuses a state, and has its own session for the task.
-        let is_client_managed = action
-            .descriptor()
-            .metadata
-            .get("agent")
-            .and_then(|agent| agent.get("stateManagement"))
-            == Some(&Value::from("client"));
+        let input = AgentInput::message(self.task.clone());
+        if let Some(agent) = &self.agent.transport {
+            let init = self.init(agent.state_management() == Some(StateManagement::Client));
+            return converse(agent.connect(init, context), input).await;
+        }
+        let name = &self.agent.name;
+        let action = self.registry.lookup(&ActionType::AGENT.key(name)).await?;
+        let action = action.ok_or_else(|| Error::not_found(format!("there is no agent '{name}'")))?;
+        let metadata = action.descriptor().metadata.get("agent");
+        let management = metadata.and_then(|agent| agent.get("stateManagement"));
+        let init = self.init(management == Some(&Value::from("client")));
+        match downcast::<AgentAction>(action.clone()) {
+            Some(agent) => converse(agent.connect_in(init, context), input).await,
+            None => call_json(action.as_ref(), init, input, context).await,
+        }
+    }
+
+    /// Returns the start of the agent's invocation. Only an agent that keeps no sessions is shown the conversation.
+    fn init(&self, is_client_managed: bool) -> AgentInit {
         let state = SessionState {
             messages: self.shown.clone(),
             ..SessionState::default()
         };
-        let init = AgentInit {
+        AgentInit {
             state: (is_client_managed && !self.shown.is_empty()).then_some(state),
             ..AgentInit::default()
-        };
-        let input = AgentInput::message(self.task.clone());
-        // An agent that another plugin registered is reached through JSON.
-        match downcast::<AgentAction>(action.clone()) {
-            Some(agent) => {
-                let connection = agent.connect_in(init, context);
-                connection.send(input).await?;
-                connection.into_output().await
-            }
-            None => call_json(action.as_ref(), init, input, context).await,
         }
     }
 
@@ -111,10 +114,19 @@ impl Errand<'_> {
         };
         Some(
             adopted
-                .with_metadata_entry("source", self.agent)
+                .with_metadata_entry("source", self.agent.name.clone())
                 .with_metadata_entry("invocationId", self.invocation.clone()),
         )
     }
+}
+
+async fn converse(
+    connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>,
+    input: AgentInput,
+) -> Result<AgentOutput> {
+    // An invocation that was refused takes no input; its output says why.
+    let _ = connection.send(input).await;
+    connection.into_output().await
 }
 
 async fn call_json(

@@ -1,7 +1,7 @@
 //! Handing tasks to other agents, and what comes back.
 
 use everturn_agent::{
-    AgentSession, Artifact, ArtifactStrategy, Delegation, SubAgent, agent, custom_agent,
+    AgentRef, AgentSession, Artifact, ArtifactStrategy, Delegation, agent, custom_agent,
     register_agent_middleware,
 };
 use everturn_ai::{Message, Part};
@@ -153,8 +153,8 @@ async fn a_helper_that_fails_or_is_not_there_is_an_answer_and_not_an_error() {
         .reply(Reply::tool("delegate_to_nobody", json!({"task": "look"})))
         .reply("done");
     let agents = Delegation::to([
-        SubAgent::new("helper"),
-        SubAgent::new("nobody").description("Is away."),
+        AgentRef::new("helper"),
+        AgentRef::new("nobody").description("Is away."),
     ]);
     let (_registry, lead, script) = team(agents, script);
 
@@ -213,4 +213,79 @@ async fn prompts_can_name_it_and_a_team_of_nobody_is_refused() {
         bad.run_text("go").await.unwrap_err().status(),
         Status::InvalidArgument
     );
+}
+
+/// An agent that answers with who calls it and how much it was shown.
+fn butler(registry: &Registry) -> everturn_agent::AgentBuilder<Value> {
+    custom_agent(registry, "butler", |session: AgentSession| async move {
+        session
+            .run(|turn| async move {
+                let caller = turn.context().auth().cloned().unwrap_or_default();
+                let shown = turn.messages().len() - 1;
+                turn.add_message(Message::model(format!("for {caller}, shown {shown}")));
+                Ok(())
+            })
+            .await?;
+        Ok(session.result())
+    })
+    .description("Serves.")
+}
+
+#[tokio::test]
+async fn an_agent_at_hand_is_referred_to_without_being_registered() {
+    let script = ScriptedModel::new()
+        .reply(Reply::tool("delegate_to_butler", json!({"task": "tea"})))
+        .reply("done");
+    let butler = butler(&Registry::new()).build().unwrap();
+    let (_registry, lead, script) = team(Delegation::to([&butler]).history_length(5), script);
+
+    lead.run_text("go").await.unwrap();
+
+    assert_eq!(told(&script, 1)["response"], "for null, shown 1");
+    let system = script.requests()[0].messages.first().unwrap().text().into_owned();
+    assert!(
+        system.contains("butler (tool delegate_to_butler): Serves."),
+        "{system}"
+    );
+}
+
+#[tokio::test]
+async fn a_reference_seeds_the_context_of_the_agent_and_of_nobody_else() {
+    let script = ScriptedModel::new()
+        .reply(Reply::tool("delegate_to_butler", json!({"task": "tea"})))
+        .reply(asks("look"))
+        .reply("done");
+    let butler = butler(&Registry::new()).build().unwrap();
+    let seeded = AgentRef::from(&butler).seed(|context| {
+        let caller = context
+            .auth()
+            .and_then(Value::as_str)
+            .unwrap_or("nobody")
+            .to_owned();
+        context.with_value("auth", format!("the butler of {caller}"))
+    });
+    let (_registry, lead, script) = team(Delegation::to([seeded, AgentRef::new("helper")]), script);
+
+    let context = everturn_core::Context::new().with_value("auth", "ann");
+    lead.chat().context(context).run("go").await.unwrap();
+
+    assert_eq!(told(&script, 1)["response"], "for \"the butler of ann\", shown 0");
+    assert_eq!(told(&script, 2)["response"], "did: look; was shown 0");
+}
+
+#[tokio::test]
+async fn the_overrides_of_a_call_are_not_those_of_the_agents_it_delegates_to() {
+    let script = ScriptedModel::new();
+    let other = ScriptedModel::new()
+        .reply(Reply::tool("delegate_to_writer", json!({"task": "write"})))
+        .reply("done");
+    let (registry, lead, script) = team(Delegation::to(["writer"]), script.reply("written"));
+    other.register(&registry, "other").unwrap();
+    agent(&registry, "writer").model("scripted").define().unwrap();
+
+    let overrides = everturn_ai::prompt::PromptOverrides::new().model("other");
+    lead.chat().overrides(overrides).run("go").await.unwrap();
+
+    other.assert_calls(2);
+    script.assert_calls(1);
 }

@@ -16,5 +16,6 @@ mod refusals;
 mod remote_archive;
 mod requests;
 mod support;
+mod typed_agents;
 mod websocket;
 mod websocket_hostile;
