@@ -274,11 +274,11 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
             call.context,
             |context, recorder| {
                 catch_panic(&self.descriptor.key, async move {
-                    let input = Admitted::new(&self.descriptor, Entrance::Input, input)?;
+                    let input = Admitted::admit(&self.descriptor, Entrance::Input, input).await?;
                     // After admission, so that a trace never holds a value that is too deep to be dropped.
                     recorder.input(input.value());
-                    let output = self.invoke(input.decode()?, context, emitter).await?;
-                    let output = boundary::encode(&self.descriptor, &output)?;
+                    let output = self.invoke(input.decode().await?, context, emitter).await?;
+                    let output = boundary::encode(&self.descriptor, output).await?;
                     recorder.output(&output);
                     Ok(output)
                 })

@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::action::{JsonCall, JsonConnection, Payload};
 use crate::boundary::{self, Admitted, Entrance};
+use crate::offload::{is_heavy, offload};
 use crate::panic::{catch_panic, catch_panic_now};
+use crate::schema::{Untrusted, check_depth};
 use crate::span::{SpanKind, in_span, refused};
 use crate::stream_log::JsonText;
 use crate::{
@@ -176,7 +178,7 @@ where
                     if let Some(error) = refusal.error.get() {
                         return Err(Error::clone(error));
                     }
-                    let output = boundary::encode(&self.descriptor, &result?)?;
+                    let output = boundary::encode(&self.descriptor, result?).await?;
                     recorder.output(&output);
                     Ok(output)
                 })
@@ -189,10 +191,15 @@ where
     fn decode_inputs(&self, inputs: Inputs<Value>, refusal: Refusal) -> Inputs<I> {
         let descriptor = Arc::clone(&self.descriptor);
         let decoded = inputs.scan((), move |(), value| {
-            let input = Admitted::new(&descriptor, Entrance::Input, value).and_then(Admitted::decode);
-            let refusal = refusal.clone();
+            let (descriptor, refusal) = (Arc::clone(&descriptor), refusal.clone());
             async move {
-                match input {
+                let input = async {
+                    Admitted::admit(&descriptor, Entrance::Input, value)
+                        .await?
+                        .decode()
+                        .await
+                };
+                match input.await {
                     Ok(input) => Some(input),
                     Err(error) => refusal.refuse(error).await,
                 }
@@ -207,13 +214,19 @@ where
             return Ok(None);
         };
         catch_panic_now(&self.descriptor.key, || {
-            let admitted = Admitted::new(&self.descriptor, Entrance::Init, raw)?;
+            let admitted = Admitted::admit_now(&self.descriptor, Entrance::Init, raw)?;
             let raw = admitted.value().clone();
             Ok(Some(Init {
-                decoded: admitted.decode()?,
+                decoded: admitted.decode_now()?,
                 raw,
             }))
         })
+    }
+
+    /// Decodes a heavy value on a thread that may be held up.
+    async fn decode_heavy_init(&self, raw: Untrusted) -> Result<Option<Init<T>>> {
+        let action = self.clone();
+        offload(move || action.decode_init(Some(raw.into_value()))).await
     }
 
     fn refused(&self, context: &Context, error: Error) -> Error {
@@ -221,9 +234,11 @@ where
     }
 
     async fn run_once_json(&self, call: JsonCall) -> Result<Value> {
-        let init = self
-            .decode_init(call.init)
-            .map_err(|error| self.refused(&call.context, error))?;
+        let init = match call.init {
+            Some(raw) if is_heavy(&raw) => self.decode_heavy_init(Untrusted::new(raw)).await,
+            init => self.decode_init(init),
+        };
+        let init = init.map_err(|error| self.refused(&call.context, error))?;
         let input = call.input.unwrap_or(Value::Null);
         // A call with `init` alone looks like an attempt to open a session.
         if init.is_some() && input.is_null() {
@@ -245,6 +260,13 @@ where
 struct Init<T> {
     decoded: T,
     raw: Value,
+}
+
+/// The value that opens a connection.
+enum Opening<T> {
+    Decoded(Option<Init<T>>),
+    /// A value to be decoded where that holds up nobody.
+    Heavy(Untrusted),
 }
 
 /// Ends an invocation because of an invalid input.
@@ -293,14 +315,25 @@ where
     }
 
     fn connect_json(&self, init: Option<Value>, context: &Context) -> Result<JsonConnection> {
-        let init = self
-            .decode_init(init)
-            .map_err(|error| self.refused(context, error))?;
+        let init = match init {
+            Some(raw) if is_heavy(&raw) && check_depth(&raw).is_ok() => Opening::Heavy(Untrusted::new(raw)),
+            init => Opening::Decoded(
+                self.decode_init(init)
+                    .map_err(|error| self.refused(context, error))?,
+            ),
+        };
         let action = self.clone();
         Ok(Connection::open(
             self.descriptor.key.clone(),
             context,
             move |inputs, emitter, context| async move {
+                let init = match init {
+                    Opening::Decoded(init) => init,
+                    Opening::Heavy(raw) => action
+                        .decode_heavy_init(raw)
+                        .await
+                        .map_err(|error| action.refused(&context, error))?,
+                };
                 let emitter = emitter.map_from(|chunk: S| Ok(serde_json::to_value(chunk)?));
                 Ok(action.converse_json(init, inputs, emitter, context).await?)
             },

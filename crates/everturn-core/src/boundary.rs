@@ -2,16 +2,18 @@
 //! way out.
 //!
 //! Everything here is written for hostile input. Nothing recurses before the depth is known, messages and details stay
-//! small whatever the value, and an invalid value is named by its JSON pointer.
+//! small whatever the value, an invalid value is named by its JSON pointer, and heavy values leave the runtime's threads.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
-use crate::schema::{Size, Violation, dismantle};
+use crate::offload::{is_heavy, is_long, offload};
+use crate::schema::{Size, Untrusted, Violation, dismantle};
 use crate::{Descriptor, Error, Reason, Result, Schema};
 
 /// The role in which a value enters an action.
@@ -64,26 +66,47 @@ impl fmt::Display for RefusedBy {
 impl std::error::Error for RefusedBy {}
 
 /// A value from outside whose depth is bounded, so that it may be walked, cloned and printed recursively.
-pub(crate) struct Admitted<'a> {
+pub(crate) struct Admitted {
     value: Value,
     size: Size,
+    is_heavy: bool,
     entrance: Entrance,
-    descriptor: &'a Descriptor,
+    descriptor: Arc<Descriptor>,
 }
 
-impl<'a> Admitted<'a> {
+impl Admitted {
     /// Admits a value unless it is nested too deeply; a refused value is dropped without recursion.
-    pub(crate) fn new(descriptor: &'a Descriptor, entrance: Entrance, value: Value) -> Result<Self> {
+    pub(crate) async fn admit(
+        descriptor: &Arc<Descriptor>,
+        entrance: Entrance,
+        value: Value,
+    ) -> Result<Self> {
+        let descriptor = Arc::clone(descriptor);
+        if is_heavy(&value) {
+            let value = Untrusted::new(value);
+            offload(move || Self::new(descriptor, entrance, value.into_value(), true)).await
+        } else {
+            Self::new(descriptor, entrance, value, false)
+        }
+    }
+
+    /// Like [`Admitted::admit`], on this thread.
+    pub(crate) fn admit_now(descriptor: &Arc<Descriptor>, entrance: Entrance, value: Value) -> Result<Self> {
+        Self::new(Arc::clone(descriptor), entrance, value, false)
+    }
+
+    fn new(descriptor: Arc<Descriptor>, entrance: Entrance, value: Value, is_heavy: bool) -> Result<Self> {
         match Size::of(&value) {
             Ok(size) => Ok(Self {
                 value,
                 size,
+                is_heavy,
                 entrance,
                 descriptor,
             }),
             Err(error) => {
                 dismantle(value);
-                Err(entrance.refuse(descriptor, error))
+                Err(entrance.refuse(&descriptor, error))
             }
         }
     }
@@ -93,19 +116,29 @@ impl<'a> Admitted<'a> {
     }
 
     /// Validates and decodes the value.
-    pub(crate) fn decode<T: DeserializeOwned>(self) -> Result<T> {
+    pub(crate) async fn decode<T: DeserializeOwned + Send + 'static>(self) -> Result<T> {
+        if self.is_heavy {
+            offload(move || self.decode_now()).await
+        } else {
+            self.decode_now()
+        }
+    }
+
+    /// Like [`Admitted::decode`], on this thread.
+    pub(crate) fn decode_now<T: DeserializeOwned>(self) -> Result<T> {
         let Self {
             value,
             size,
             entrance,
             descriptor,
+            ..
         } = self;
         let valid = entrance
-            .schema(descriptor)
+            .schema(&descriptor)
             .map_or(Ok(()), |schema| schema.check(&value, size));
         valid
             .and_then(|()| serde_path_to_error::deserialize(value).map_err(|error| undecodable(&error)))
-            .map_err(|error| entrance.refuse(descriptor, error))
+            .map_err(|error| entrance.refuse(&descriptor, error))
     }
 }
 
@@ -123,7 +156,19 @@ fn undecodable(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
 }
 
 /// Encodes and validates an action's output.
-pub(crate) fn encode<T: Serialize>(descriptor: &Descriptor, output: &T) -> Result<Value> {
+pub(crate) async fn encode<T: Serialize + Send + 'static>(
+    descriptor: &Arc<Descriptor>,
+    output: T,
+) -> Result<Value> {
+    if is_long(&output) {
+        let descriptor = Arc::clone(descriptor);
+        offload(move || encode_now(&descriptor, &output)).await
+    } else {
+        encode_now(descriptor, &output)
+    }
+}
+
+fn encode_now(descriptor: &Descriptor, output: &impl Serialize) -> Result<Value> {
     let invalid = |error: Error| {
         Error::internal(format!("invalid output of '{}': {error}", descriptor.key))
             .with_reason(Reason::INVALID_OUTPUT)

@@ -77,6 +77,7 @@
 //! | report and classify failures | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
 //! | trace work in spans, and hear of them | [`in_span`], [`run`], [`listen_to_spans`] |
 //! | let readers join a stream late, again or together | [`stream_log`] |
+//! | keep long computations off the runtime's threads | [`offload`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
@@ -90,6 +91,7 @@ mod error;
 mod flow;
 mod installed;
 mod lock_holder;
+pub mod offload;
 mod panic;
 mod plugin;
 mod registry;

@@ -168,13 +168,13 @@ impl Size {
 }
 
 /// The members of an array or object.
-enum Members<'a> {
+pub(crate) enum Members<'a> {
     Items(std::slice::Iter<'a, Value>),
     Fields(serde_json::map::Values<'a>),
 }
 
 impl<'a> Members<'a> {
-    fn of(value: &'a Value) -> Option<Self> {
+    pub(crate) fn of(value: &'a Value) -> Option<Self> {
         match value {
             Value::Array(items) => Some(Self::Items(items.iter())),
             Value::Object(fields) => Some(Self::Fields(fields.values())),
@@ -182,7 +182,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    fn next(&mut self) -> Option<&'a Value> {
+    pub(crate) fn next(&mut self) -> Option<&'a Value> {
         match self {
             Self::Items(items) => items.next(),
             Self::Fields(fields) => fields.next(),
@@ -208,6 +208,25 @@ pub(crate) fn dismantle(value: Value) {
             Value::Object(fields) => open.extend(fields.into_values()),
             _ => {}
         }
+    }
+}
+
+/// A value whose depth is not known. It is dropped without recursion, wherever it is on its way.
+pub(crate) struct Untrusted(Value);
+
+impl Untrusted {
+    pub(crate) fn new(value: Value) -> Self {
+        Self(value)
+    }
+
+    pub(crate) fn into_value(mut self) -> Value {
+        self.0.take()
+    }
+}
+
+impl Drop for Untrusted {
+    fn drop(&mut self) {
+        dismantle(self.0.take());
     }
 }
 

@@ -1,0 +1,163 @@
+//! Work that would hold up a runtime thread, such as parsing a large body.
+//!
+//! A runtime thread that computes for more than a few milliseconds makes everybody else's requests wait. Transports and
+//! actions measure a value with [`is_heavy`], which costs little whatever the value, and hand the work on heavy ones to
+//! [`offload`].
+
+use std::io::{Error, Result, Write};
+use std::panic::resume_unwind;
+use std::sync::{Arc, LazyLock};
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use crate::schema::Members;
+
+/// The number of bytes of JSON from which on work on it counts as heavy: its parsing, checking and printing takes about a
+/// millisecond.
+pub const HEAVY: usize = 128 * 1024;
+
+/// The weight of a value besides its text, in bytes: small values take longer to check than to copy.
+const PER_VALUE: usize = 32;
+
+/// The threads that heavy work may have at once, in the whole process. More would not make it faster, and each holds values
+/// in memory.
+static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Arc::new(Semaphore::new(cores.max(2)))
+});
+
+/// Runs heavy work on a thread that may be held up. At most as many works run at once as there are cores, and at least two;
+/// others wait in the order of their arrival.
+///
+/// Dropping the future does not end work that has begun. Outside a Tokio runtime, the work runs at once.
+///
+/// # Panics
+/// If the work panics.
+pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    if Handle::try_current().is_err() {
+        return work();
+    }
+    let place = Arc::clone(&PLACES)
+        .acquire_owned()
+        .await
+        .expect("the semaphore is never closed");
+    let working = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        work()
+    });
+    match working.await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // The runtime is shutting down, and nobody will poll this again.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// Returns whether work on a value should be [offloaded](offload).
+pub fn is_heavy(value: &Value) -> bool {
+    let mut weight = own_weight(value);
+    let mut open = Vec::from_iter(Members::of(value));
+    while weight < HEAVY {
+        let Some(members) = open.last_mut() else {
+            return false;
+        };
+        match members.next() {
+            None => {
+                open.pop();
+            }
+            Some(member) => {
+                weight += own_weight(member);
+                open.extend(Members::of(member));
+            }
+        }
+    }
+    true
+}
+
+fn own_weight(value: &Value) -> usize {
+    PER_VALUE + value.as_str().map_or(0, str::len)
+}
+
+/// Returns whether a value's JSON is so long that work on it should be [offloaded](offload). At most [`HEAVY`] bytes of it
+/// are printed to find out.
+pub fn is_long(value: &(impl Serialize + ?Sized)) -> bool {
+    serde_json::to_writer(Measure { left: HEAVY }, value).is_err_and(|error| error.is_io())
+}
+
+/// A writer that fails when it has no more room.
+struct Measure {
+    left: usize,
+}
+
+impl Write for Measure {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.left = self
+            .left
+            .checked_sub(bytes.len())
+            .ok_or_else(|| Error::other("the value is long"))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_heavy_by_its_text_or_by_its_members() {
+        let text = json!({ "text": "x".repeat(HEAVY) });
+        let members = json!(vec![0; HEAVY / PER_VALUE]);
+
+        assert!(is_heavy(&text) && is_long(&text));
+        assert!(is_heavy(&members));
+        assert!(!is_heavy(&json!({ "text": "leek", "list": [1, 2, [3]] })));
+        assert!(!is_long(&members));
+    }
+
+    #[test]
+    fn measuring_a_deep_value_does_not_overflow_the_stack() {
+        let deep = (0..100_000).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+
+        assert!(is_heavy(&deep));
+
+        crate::schema::dismantle(deep);
+    }
+
+    #[tokio::test]
+    async fn no_more_works_run_at_once_than_there_are_places() {
+        let places = PLACES.available_permits();
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+
+        let works = (0..4 * places).map(|_| {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            offload(move || {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(2));
+                running.fetch_sub(1, Ordering::SeqCst);
+            })
+        });
+        futures::future::join_all(works).await;
+
+        assert!(most.load(Ordering::SeqCst) <= places);
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "no leeks")]
+    async fn a_panic_reaches_the_caller() {
+        offload::<()>(|| panic!("no leeks")).await;
+    }
+}
