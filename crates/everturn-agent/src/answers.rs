@@ -3,6 +3,9 @@
 //! References of tool calls are unique only within one model message, so only the most recent model message counts.
 //! Accepting older ones would let a client replay a settled call with an input of its own making.
 
+use std::collections::HashMap;
+use std::fmt;
+
 use everturn_ai::{Answers, History, Message, Part, Role, ToolRequest};
 use everturn_core::{Error, Result};
 use serde_json::Value;
@@ -23,8 +26,19 @@ pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
         .rev()
         .position(|message| message.role() == Role::Model);
     let asked = latest.and_then(|back| history.get(history.len() - 1 - back));
+    // Of equal calls the newest is pending. Found by a table: a client decides how many entries and requests there are.
+    let requests = asked.into_iter().flat_map(Message::tool_requests);
+    let pending: HashMap<Call<'_>, &ToolRequest> =
+        requests.map(|request| (Call::of(request), request)).collect();
+    let find = |name: &str, reference: Option<&str>| {
+        let call = Call::new(name, reference);
+        pending
+            .get(&call)
+            .copied()
+            .ok_or_else(|| not_pending(history, call))
+    };
     for restart in answers.restart.iter().filter_map(Part::as_tool_request) {
-        let recorded = pending(history, asked, &restart.name, restart.reference.as_deref())?;
+        let recorded = find(&restart.name, restart.reference.as_deref())?;
         if !same_json(recorded.input.as_ref(), restart.input.as_ref()) {
             return Err(Error::invalid_argument(format!(
                 "the restart of '{restart}' has modified inputs; only the recorded input may run again"
@@ -32,42 +46,49 @@ pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
         }
     }
     for response in answers.respond.iter().filter_map(Part::as_tool_response) {
-        pending(history, asked, &response.name, response.reference.as_deref())?;
+        find(&response.name, response.reference.as_deref())?;
     }
     Ok(())
 }
 
-/// Returns the pending request of that name and reference, searching the newest first.
-fn pending<'a>(
-    history: &'a History,
-    asked: Option<&'a Message>,
-    name: &str,
-    reference: Option<&str>,
-) -> Result<&'a ToolRequest> {
-    let matches = |request: &&ToolRequest| {
-        request.name == name && request.reference.as_deref().unwrap_or("") == reference.unwrap_or("")
-    };
-    let found = asked.and_then(|message| {
-        message
-            .content()
-            .iter()
-            .rev()
-            .filter_map(Part::as_tool_request)
-            .find(matches)
-    });
-    found.ok_or_else(|| {
-        let call = reference.filter(|reference| !reference.is_empty());
-        let call = call.map_or_else(|| name.to_owned(), |reference| format!("{name}#{reference}"));
-        // Only the message depends on this search: a client that answers late must be told that from a wrong
-        // reference.
-        let earlier = history
-            .iter()
-            .any(|message| message.tool_requests().any(|request| matches(&request)));
-        Error::invalid_argument(if earlier {
-            format!("the tool request '{call}' is no longer pending: the conversation has gone on since")
-        } else {
-            format!("the tool request '{call}' was not found in session history")
-        })
+/// A tool call by its name and reference; a missing reference is an empty one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Call<'a> {
+    name: &'a str,
+    reference: &'a str,
+}
+
+impl<'a> Call<'a> {
+    fn new(name: &'a str, reference: Option<&'a str>) -> Self {
+        Self {
+            name,
+            reference: reference.unwrap_or_default(),
+        }
+    }
+
+    fn of(request: &'a ToolRequest) -> Self {
+        Self::new(&request.name, request.reference.as_deref())
+    }
+}
+
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reference {
+            "" => f.write_str(self.name),
+            reference => write!(f, "{}#{reference}", self.name),
+        }
+    }
+}
+
+/// Returns the error for an answer to a call that is not pending.
+fn not_pending(history: &History, call: Call<'_>) -> Error {
+    let earlier = history
+        .iter()
+        .any(|message| message.tool_requests().any(|request| Call::of(request) == call));
+    Error::invalid_argument(if earlier {
+        format!("the tool request '{call}' is no longer pending: the conversation has gone on since")
+    } else {
+        format!("the tool request '{call}' was not found in session history")
     })
 }
 
@@ -164,6 +185,21 @@ mod tests {
         let message = refusal(&respond("steal", "2"));
 
         assert!(message.contains("not found in session history"), "{message}");
+    }
+
+    #[test]
+    fn as_many_answers_as_requests_are_checked_in_linear_time() {
+        let many = 50_000;
+        let requests = (0..many).map(|number| request(&number.to_string(), json!(number)));
+        let history = History::from_iter([Message::model(requests.collect::<Vec<_>>())]);
+        // The worst order for a search from the end.
+        let answers: Answers = history.last().unwrap().content().iter().rev().cloned().collect();
+        let begun = std::time::Instant::now();
+
+        validate_answers(&history, &answers).unwrap();
+
+        // A search for each would compare more than a billion calls.
+        assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Settling an interrupt: every tool request of the interrupted message gets its answer.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use everturn_core::{Error, Result};
@@ -21,6 +22,34 @@ enum Settlement {
     Answered(Part),
     /// This tool request is run in place of the interrupted one.
     Restarted(Part),
+}
+
+/// A tool call by its name and reference.
+type CallId<'a> = (&'a str, Option<&'a str>);
+
+/// The given answers by the call they answer; of several for one call the first counts. A caller decides how many answers
+/// there are, so they are not searched for each request.
+struct GivenAnswers<'a> {
+    responses: HashMap<CallId<'a>, &'a Part>,
+    restarts: HashMap<CallId<'a>, &'a Part>,
+}
+
+impl<'a> GivenAnswers<'a> {
+    fn new(respond: &'a [Part], restart: &'a [Part]) -> Self {
+        let response = |part: &'a Part| {
+            let response = part.as_tool_response()?;
+            Some(((response.name.as_str(), response.reference.as_deref()), part))
+        };
+        let request = |part: &'a Part| {
+            let request = part.as_tool_request()?;
+            Some(((request.name.as_str(), request.reference.as_deref()), part))
+        };
+        // From the end, so that the first stays.
+        Self {
+            responses: respond.iter().rev().filter_map(response).collect(),
+            restarts: restart.iter().rev().filter_map(request).collect(),
+        }
+    }
 }
 
 impl Call {
@@ -68,25 +97,22 @@ impl Call {
                 None => part.clone().with_metadata_entry(metadata::RESUMED, plain.clone()),
             })
             .collect();
+        let given = GivenAnswers::new(respond, &restart);
         interrupted
             .tool_request_parts()
-            .map(|part| self.settlement(part, respond, &restart))
+            .map(|part| self.settlement(part, &given))
             .collect()
     }
 
-    fn settlement(&self, part: &Part, respond: &[Part], restart: &[Part]) -> Result<Settlement> {
+    fn settlement(&self, part: &Part, given: &GivenAnswers<'_>) -> Result<Settlement> {
         let unresolved = || Error::internal("a part of a tool request is no tool request");
         let request = part.as_tool_request().ok_or_else(unresolved)?;
         // A call that had finished is not run again, even if the client asks for it.
         if let Some(answer) = pending_answer(part) {
             return Ok(Settlement::Answered(answer));
         }
-        let answers = |part: &&Part| {
-            let response = part.as_tool_response();
-            response
-                .is_some_and(|response| request.is_same_call(&response.name, response.reference.as_deref()))
-        };
-        if let Some(response) = respond.iter().find(answers) {
+        let call = (request.name.as_str(), request.reference.as_deref());
+        if let Some(&response) = given.responses.get(&call) {
             let tool = self.tools.get(&request.name)?;
             let output = response
                 .as_tool_response()
@@ -95,11 +121,7 @@ impl Call {
             tool.check_answer(output.unwrap_or(&Value::Null))?;
             return Ok(Settlement::Answered(response.clone()));
         }
-        let restarts = |part: &&Part| {
-            let again = part.as_tool_request();
-            again.is_some_and(|again| request.is_same_call(&again.name, again.reference.as_deref()))
-        };
-        let again = restart.iter().find(restarts).ok_or_else(|| unanswered(request))?;
+        let again = *given.restarts.get(&call).ok_or_else(|| unanswered(request))?;
         // The client must not be able to invent an answered interrupt.
         let again = again.clone().without_metadata_entry(metadata::RESOLVED_INTERRUPT);
         // The interrupt's data is taken from the conversation and not from the client, so that the tool may trust it.

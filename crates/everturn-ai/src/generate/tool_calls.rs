@@ -271,7 +271,9 @@ async fn in_order<T>(calls: Vec<BoxFuture<'static, Result<T>>>) -> Result<Vec<T>
             Ok(Ok(value)) => finished[position] = Some(value),
             Ok(Err(error)) if failed.as_ref().is_none_or(|(first, _)| position < *first) => {
                 // Calls before it go on: an earlier failure would win, so the result does not depend on timing.
-                handles[position..]
+                // Those after the first failure so far are aborted already.
+                let until = failed.as_ref().map_or(handles.len(), |(first, _)| *first);
+                handles[position..until]
                     .iter()
                     .for_each(futures::future::AbortHandle::abort);
                 failed = Some((position, error));
