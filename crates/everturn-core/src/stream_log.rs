@@ -41,6 +41,8 @@
 //!   the end, wherever it started.
 //! - **A stream is bounded.** A stream that grows beyond the log's limit ends with `RESOURCE_EXHAUSTED`; its readers
 //!   get the events before the limit first. Only the stream ends: the writer gets the error and may continue its work.
+//! - **A log is bounded**, in all and for each [owner](StreamKey::owner): the oldest finished streams make room for new
+//!   ones. If there are none, a stream is refused or ends with `RESOURCE_EXHAUSTED`, and its writer goes on without it.
 //! - **Finished streams expire** some minutes after their end; reading them then fails with `NOT_FOUND`. Streams that
 //!   are still being written never expire. A log removes expired streams when a stream is opened, and never returns
 //!   one.

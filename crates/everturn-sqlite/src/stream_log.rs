@@ -1,5 +1,6 @@
 //! A stream log in a SQLite file, readable by other processes and after a restart.
 
+mod budget;
 mod live;
 mod options;
 mod reader;
@@ -66,6 +67,8 @@ use crate::options::Durability;
 /// | what survives a loss of power | with [`Durability::Full`] the same; with [`Durability::Normal`] all but the last moments |
 /// | what a write costs | one transaction every 20 ms for all streams together, however many chunks there are |
 /// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](SqliteStreamLogOptions::max_stream_bytes) |
+/// | how large the log may be | 128 MiB for each owner ([`max_owner_bytes`](SqliteStreamLogOptions::max_owner_bytes)) and 512 MiB in all ([`max_bytes`](SqliteStreamLogOptions::max_bytes)); the oldest finished streams go first |
+/// | what a reader of a silent stream costs | nothing: one poll of the file serves all readers in a process |
 /// | what happens when a process dies | the others end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
 ///
 /// A clone is another handle to the same log. The database is closed when the last handle, writer and reader are dropped.
@@ -160,7 +163,7 @@ impl StreamLog for SqliteStreamLog {
             let (key, now) = (key.clone(), self.0.shared.options.now());
             let row = self.query(move |db| rows::find(db, &key, now)).await?;
             let row = row.ok_or_else(not_found)?;
-            let stranger = Stranger::new(&self.0.shared);
+            let stranger = Stranger::new(&self.0.shared, row);
             self.send(Job::Poll)?;
             Reader::elsewhere(self.clone(), row, stranger, after)
         };

@@ -33,6 +33,7 @@ pub struct MemoryStreamLog(Arc<Shared>);
 pub struct MemoryStreamLogOptions {
     keep_for: Duration,
     max_bytes: usize,
+    max_owner_bytes: usize,
     max_stream_bytes: usize,
 }
 
@@ -52,6 +53,15 @@ impl MemoryStreamLogOptions {
         self
     }
 
+    /// Sets the approximate memory limit of the streams of one [owner](StreamKey::owner) together; 64 MiB by default.
+    ///
+    /// An owner at its limit loses its own finished streams, the oldest first, and then its streams end with
+    /// `RESOURCE_EXHAUSTED`. So one owner cannot take the room of all others.
+    pub fn max_owner_bytes(mut self, bytes: usize) -> Self {
+        self.max_owner_bytes = bytes;
+        self
+    }
+
     /// Sets the approximate memory limit of one stream; 64 MiB by default. A stream that needs more ends with
     /// `RESOURCE_EXHAUSTED`.
     pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
@@ -66,6 +76,7 @@ impl MemoryStreamLogOptions {
             streams: Mutex::default(),
             swept: Mutex::default(),
             bytes: Arc::default(),
+            owners: Mutex::default(),
         }))
     }
 }
@@ -77,6 +88,8 @@ struct Shared {
     swept: Mutex<Option<Instant>>,
     /// The bytes of all streams, including removed ones that a reader still holds.
     bytes: Arc<AtomicUsize>,
+    /// The bytes of each owner's streams, likewise.
+    owners: Mutex<HashMap<Arc<str>, Arc<AtomicUsize>>>,
 }
 
 /// One stream.
@@ -85,8 +98,8 @@ struct Stream {
     /// Wakes the readers when an event is added.
     news: watch::Sender<()>,
     stop: CancellationToken,
-    /// The log's total of bytes; this stream's bytes are subtracted when it is dropped.
-    total: Arc<AtomicUsize>,
+    /// The owner's and the log's totals of bytes; this stream's bytes are subtracted when it is dropped.
+    totals: [Arc<AtomicUsize>; 2],
 }
 
 #[derive(Default)]
@@ -112,6 +125,7 @@ impl MemoryStreamLog {
         MemoryStreamLogOptions {
             keep_for: Duration::from_mins(5),
             max_bytes: 256 * 1024 * 1024,
+            max_owner_bytes: 64 * 1024 * 1024,
             max_stream_bytes: 64 * 1024 * 1024,
         }
     }
@@ -143,40 +157,69 @@ impl Shared {
         *swept = Some(Instant::now());
         drop(swept);
         self.streams().retain(|_, stream| !stream.is_over_since(keep_for));
+        // Nobody but the table has the total of an owner without streams.
+        self.owners().retain(|_, total| Arc::strong_count(total) > 1);
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
-        self.bytes.load(Ordering::Relaxed).saturating_add(bytes) <= self.options.max_bytes
+    fn owners(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<AtomicUsize>>> {
+        // Every change is a single insertion or removal, so a panic leaves the table whole.
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room for that many bytes by removing finished streams.
-    fn make_room(&self, bytes: usize) -> Result<()> {
-        if self.has_room(bytes) {
-            return Ok(());
+    /// Returns the total of an owner's bytes.
+    fn owner(&self, key: &StreamKey) -> Arc<AtomicUsize> {
+        Arc::clone(self.owners().entry(key.owner().into()).or_default())
+    }
+
+    /// Makes room for that many bytes of an owner by removing finished streams: its own if it is at its limit, and anybody's
+    /// if the log is full.
+    fn make_room(&self, bytes: usize, owner: &Arc<AtomicUsize>) -> Result<()> {
+        let MemoryStreamLogOptions {
+            max_bytes,
+            max_owner_bytes,
+            ..
+        } = self.options;
+        let is_owners = |stream: &Stream| Arc::ptr_eq(&stream.totals[0], owner);
+        if !self.free(bytes, owner, max_owner_bytes, is_owners) {
+            return Err(full("max_owner_bytes", "of their owner ", max_owner_bytes));
+        }
+        if !self.free(bytes, &self.bytes, max_bytes, |_| true) {
+            return Err(full("max_bytes", "", max_bytes));
+        }
+        Ok(())
+    }
+
+    /// Removes finished streams, the oldest first, until a total has room for that many bytes more; returns whether it has.
+    fn free(&self, bytes: usize, total: &AtomicUsize, most: usize, may_go: impl Fn(&Stream) -> bool) -> bool {
+        let has_room = |bytes: usize| total.load(Ordering::Relaxed).saturating_add(bytes) <= most;
+        if has_room(bytes) {
+            return true;
         }
         let mut streams = self.streams();
         let mut finished: Vec<(Instant, StreamKey)> = streams
             .iter()
+            .filter(|(_, stream)| may_go(stream))
             .filter_map(|(key, stream)| Some((stream.ended_at()?, key.clone())))
             .collect();
         finished.sort();
         // Frees more than is needed now, so that a full log does not search all its streams for every event.
-        let plenty = bytes.saturating_add(self.options.max_bytes / 16);
+        let plenty = bytes.saturating_add(most / 16);
         for (_, key) in finished {
             streams.remove(&key);
-            if self.has_room(plenty) {
+            if has_room(plenty) {
                 break;
             }
         }
-        if self.has_room(bytes) {
-            return Ok(());
-        }
-        Err(Error::resource_exhausted(format!(
-            "the stream log has no room: streams that are being written fill its {} bytes; allow it more with max_bytes",
-            self.options.max_bytes
-        ))
-        .with_public_message("the stream grew too large to be kept"))
+        has_room(bytes)
     }
+}
+
+/// Creates the error of a stream for which a limit leaves no room.
+fn full(limit: &str, whose: &str, most: usize) -> Error {
+    Error::resource_exhausted(format!(
+        "the stream log has no room: streams {whose}that are being written fill {most} bytes; allow more with {limit}"
+    ))
+    .with_public_message("the stream grew too large to be kept")
 }
 
 impl Stream {
@@ -202,10 +245,12 @@ impl Stream {
         })
     }
 
-    /// Adds bytes to the stream's and the log's totals until the stream is dropped.
+    /// Adds bytes to the stream's, its owner's and the log's totals until the stream is dropped.
     fn charge(&self, state: &mut State, bytes: usize) {
         state.bytes += bytes;
-        self.total.fetch_add(bytes, Ordering::Relaxed);
+        for total in &self.totals {
+            total.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     fn end(&self, event: StreamEvent) {
@@ -242,7 +287,9 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let bytes = self.state().bytes;
-        self.total.fetch_sub(bytes, Ordering::Relaxed);
+        for total in &self.totals {
+            total.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -251,12 +298,13 @@ impl StreamLog for MemoryStreamLog {
     async fn open(&self, key: &StreamKey) -> Result<Box<dyn StreamWriter>> {
         self.0.sweep();
         let cost = OVERHEAD + key.scope().len() + key.id().len();
-        self.0.make_room(cost)?;
+        let owner = self.0.owner(key);
+        self.0.make_room(cost, &owner)?;
         let stream = Arc::new(Stream {
             state: Mutex::default(),
             news: watch::Sender::new(()),
             stop: CancellationToken::new(),
-            total: Arc::clone(&self.0.bytes),
+            totals: [owner, Arc::clone(&self.0.bytes)],
         });
         stream.charge(&mut stream.state(), cost);
         let mut streams = self.0.streams();
@@ -328,7 +376,7 @@ impl MemoryWriter {
         if self.stream.state().bytes.saturating_add(bytes) > most {
             return Err(too_large(most));
         }
-        self.log.make_room(bytes)
+        self.log.make_room(bytes, &self.stream.totals[0])
     }
 }
 

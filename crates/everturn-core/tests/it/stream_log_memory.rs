@@ -275,3 +275,51 @@ async fn a_log_works_behind_a_trait_object_and_from_many_tasks() {
         assert_eq!(reader.await.unwrap(), (1..=501).collect::<Vec<_>>());
     }
 }
+
+/// Writes and finishes a stream of about that many bytes.
+async fn fill(log: &MemoryStreamLog, key: &StreamKey, bytes: usize) {
+    let writer = log.open(key).await.unwrap();
+    writer.append(text("x".repeat(bytes))).await.unwrap();
+    writer.finish(Ok(text("end"))).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_at_its_limit_loses_its_own_oldest_streams_and_nobody_elses() {
+    let log = MemoryStreamLog::options().max_owner_bytes(10_000).build();
+    let key = |owner: &str, id: &str| StreamKey::new(format!("{owner}/chef"), id).owned_by(owner);
+    fill(&log, &key("bob", "first"), 4_000).await;
+
+    for id in ["one", "two", "three"] {
+        fill(&log, &key("alice", id), 4_000).await;
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+
+    assert!(log.read(&key("alice", "one"), Position::START).await.is_err());
+    for kept in [key("alice", "three"), key("bob", "first")] {
+        assert!(log.read(&kept, Position::START).await.is_ok(), "{kept:?}");
+    }
+}
+
+#[tokio::test]
+async fn streams_that_are_being_written_do_not_take_the_room_of_other_owners() {
+    let log = MemoryStreamLog::options().max_owner_bytes(10_000).build();
+    let noisy = log
+        .open(&StreamKey::new("a", "1").owned_by("alice"))
+        .await
+        .unwrap();
+    let large = text("x".repeat(6_000));
+    noisy.append(large.clone()).await.unwrap();
+    let second = log
+        .open(&StreamKey::new("b", "2").owned_by("alice"))
+        .await
+        .unwrap();
+
+    let refused = second.append(large.clone()).await.unwrap_err();
+    let other = log.open(&StreamKey::new("a", "3").owned_by("bob")).await.unwrap();
+
+    assert_eq!(refused.status(), Status::ResourceExhausted);
+    assert!(refused.message().contains("max_owner_bytes"), "{refused}");
+    other.append(large.clone()).await.unwrap();
+    drop((noisy, second));
+    fill(&log, &StreamKey::new("a", "4").owned_by("alice"), 6_000).await;
+}

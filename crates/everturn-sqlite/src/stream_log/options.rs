@@ -26,6 +26,8 @@ pub struct SqliteStreamLogOptions {
     pub(super) path: PathBuf,
     pub(super) durability: Durability,
     pub(super) keep_for: Duration,
+    pub(super) max_bytes: usize,
+    pub(super) max_owner_bytes: usize,
     pub(super) max_stream_bytes: usize,
     pub(super) lease: Duration,
     pub(super) flush: Duration,
@@ -41,6 +43,8 @@ impl SqliteStreamLogOptions {
             path: path.to_owned(),
             durability: Durability::Normal,
             keep_for: Duration::from_mins(5),
+            max_bytes: 512 * 1024 * 1024,
+            max_owner_bytes: 128 * 1024 * 1024,
             max_stream_bytes: 64 * 1024 * 1024,
             lease: Duration::from_secs(15),
             flush: Duration::from_millis(20),
@@ -67,6 +71,22 @@ impl SqliteStreamLogOptions {
     /// `RESOURCE_EXHAUSTED`.
     pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
         self.max_stream_bytes = bytes;
+        self
+    }
+
+    /// Sets how many bytes all streams together may have; 512 MiB by default. When the log is full, it removes finished
+    /// streams, the oldest first. If that does not make enough room, the stream that needs it ends with
+    /// `RESOURCE_EXHAUSTED`. The file does not shrink; its free pages are used again.
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Sets how many bytes the streams of one [owner](everturn_core::stream_log::StreamKey::owner) may have together;
+    /// 128 MiB by default. An owner at its limit loses its own finished streams, the oldest first, and then its streams end
+    /// with `RESOURCE_EXHAUSTED`.
+    pub fn max_owner_bytes(mut self, bytes: usize) -> Self {
+        self.max_owner_bytes = bytes;
         self
     }
 

@@ -4,6 +4,7 @@ use everturn_core::stream_log::{JsonText, Position, StoredError, StreamEvent, St
 use everturn_core::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::budget::opening_cost;
 use crate::fault::{Fault, Outcome};
 use crate::schema::Schema;
 
@@ -11,7 +12,7 @@ use crate::schema::Schema;
 pub(super) const STREAMS: Schema<'_> = Schema {
     // `EvSt` in ASCII.
     application: 0x4576_5374,
-    migrations: &[include_str!("schema/1.sql")],
+    migrations: &[include_str!("schema/1.sql"), include_str!("schema/2.sql")],
     name: "stream",
     if_foreign: "this database is not one of streams: a stream log needs a file of its own, beside the session store's",
     if_newer: "choose another path",
@@ -99,17 +100,20 @@ fn chunks(db: &Connection, stream: i64, after: Position) -> Outcome<Vec<JsonText
 /// Begins a stream; `None` if its key is taken.
 pub(super) fn open(db: &Connection, key: &StreamKey, writer: i64) -> Outcome<Option<i64>> {
     let mut statement = db.prepare_cached(
-        "INSERT INTO stream (scope, id, written, writer, stop) VALUES (?1, ?2, 0, ?3, 0) ON CONFLICT DO NOTHING",
+        "INSERT INTO stream (scope, id, written, writer, stop, owner, bytes) VALUES (?1, ?2, 0, ?3, 0, ?4, ?5)
+         ON CONFLICT DO NOTHING RETURNING key",
     )?;
-    let created = statement.execute(params![key.scope(), key.id(), writer])? == 1;
-    Ok(created.then(|| db.last_insert_rowid()))
+    let parameters = params![key.scope(), key.id(), writer, key.owner(), opening_cost(key)];
+    Ok(statement.query_row(parameters, |row| row.get(0)).optional()?)
 }
 
 /// Adds chunks to a stream; `false` if the stream has ended meanwhile.
 pub(super) fn append(db: &Connection, stream: i64, first: Position, chunks: &[JsonText]) -> Outcome<bool> {
     let written = first.number() - 1 + chunks.len() as u64;
-    let mut statement = db.prepare_cached("UPDATE stream SET written = ?2 WHERE key = ?1 AND end IS NULL")?;
-    if statement.execute(params![stream, written])? == 0 {
+    let mut statement = db.prepare_cached(
+        "UPDATE stream SET written = ?2, bytes = bytes + ?3 WHERE key = ?1 AND end IS NULL",
+    )?;
+    if statement.execute(params![stream, written, cost(chunks)])? == 0 {
         return Ok(false);
     }
     let mut insert = db.prepare_cached("INSERT INTO batch (stream, last, body) VALUES (?1, ?2, ?3)")?;
@@ -129,6 +133,30 @@ pub(super) fn append(db: &Connection, stream: i64, first: Position, chunks: &[Js
         insert.execute(params![stream, last, body])?;
     }
     Ok(true)
+}
+
+/// Returns the bytes that chunks take.
+pub(super) fn cost(chunks: &[JsonText]) -> usize {
+    chunks.iter().map(|chunk| chunk.as_str().len() + 1).sum()
+}
+
+/// Returns how far a stream has come, and whether it has ended; `None` if it was removed.
+pub(super) fn progress(db: &Connection, stream: i64) -> Outcome<Option<Progress>> {
+    let mut statement = db.prepare_cached("SELECT written, end IS NOT NULL FROM stream WHERE key = ?1")?;
+    let progress = statement.query_row([stream], |row| {
+        Ok(Progress {
+            written: row.get(0)?,
+            is_ended: row.get(1)?,
+        })
+    });
+    Ok(progress.optional()?)
+}
+
+/// How far a stream has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Progress {
+    written: u64,
+    is_ended: bool,
 }
 
 /// The stored end of a stream.
@@ -178,9 +206,11 @@ fn decode_end(end: &str, body: Option<String>) -> Outcome<StreamEvent> {
 pub(super) fn end(db: &Connection, stream: i64, end: &End, expires_at: i64) -> Outcome<bool> {
     let (word, body) = end.row()?;
     let mut statement = db.prepare_cached(
-        "UPDATE stream SET end = ?2, body = ?3, expires_at = ?4, writer = NULL WHERE key = ?1 AND end IS NULL",
+        "UPDATE stream SET end = ?2, body = ?3, expires_at = ?4, writer = NULL, bytes = bytes + ?5
+         WHERE key = ?1 AND end IS NULL",
     )?;
-    Ok(statement.execute(params![stream, word, body, expires_at])? == 1)
+    let bytes = body.as_ref().map_or(0, String::len);
+    Ok(statement.execute(params![stream, word, body, expires_at, bytes])? == 1)
 }
 
 /// Asks the writer of a stream to stop; `false` if there is no such stream.

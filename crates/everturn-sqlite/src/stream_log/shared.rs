@@ -1,7 +1,7 @@
 //! The state that the thread shares with handles, writers and readers.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::stream_log::{StreamEvent, StreamKey};
@@ -9,15 +9,30 @@ use tokio::sync::watch;
 
 use super::live::Live;
 use super::options::SqliteStreamLogOptions;
+use super::rows::Progress;
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) options: SqliteStreamLogOptions,
     /// The streams that this process writes.
     live: Mutex<HashMap<StreamKey, Arc<Live>>>,
+    /// The streams of other processes that are read here.
+    watched: Mutex<Watched>,
+}
+
+/// The streams of other processes that are read here. However many readers a stream has, it is polled once.
+#[derive(Debug, Default)]
+struct Watched {
+    streams: HashMap<i64, WatchedStream>,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct WatchedStream {
+    readers: usize,
     changes: watch::Sender<Change>,
-    /// The number of readers of other processes' streams.
-    strangers: AtomicUsize,
+    /// How far the stream had come when the file was last polled; `None` before that, and if the stream was removed.
+    seen: Option<Progress>,
 }
 
 /// What a reader of the file waits for: a change.
@@ -34,8 +49,7 @@ impl Shared {
         Self {
             options,
             live: Mutex::default(),
-            changes: watch::Sender::new(Change::New),
-            strangers: AtomicUsize::new(0),
+            watched: Mutex::default(),
         }
     }
 
@@ -51,38 +65,77 @@ impl Shared {
         live.end(event);
     }
 
-    pub(super) fn changed(&self) {
-        self.changes.send_replace(Change::New);
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        // Every change is a single insertion, removal or assignment.
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the streams of other processes that are read here.
+    pub(super) fn watched_streams(&self) -> Vec<i64> {
+        self.watched().streams.keys().copied().collect()
+    }
+
+    /// Wakes the readers of a stream if it has changed since the last poll.
+    pub(super) fn polled(&self, stream: i64, progress: Option<Progress>) {
+        if let Some(watched) = self.watched().streams.get_mut(&stream)
+            && (watched.seen != progress || progress.is_none())
+        {
+            watched.seen = progress;
+            watched.changes.send_replace(Change::New);
+        }
+    }
+
+    /// Tells all readers that the file is not polled any more.
     pub(super) fn over(&self) {
-        self.changes.send_replace(Change::Over);
+        let mut watched = self.watched();
+        watched.is_over = true;
+        for stream in watched.streams.values() {
+            stream.changes.send_replace(Change::Over);
+        }
     }
 
     pub(super) fn has_strangers(&self) -> bool {
-        self.strangers.load(Ordering::Relaxed) > 0
+        !self.watched().streams.is_empty()
     }
 }
 
-/// A reader of another process's stream. While there is one, the thread polls the file for changes.
+/// A reader of another process's stream. While there is one, the thread polls the stream for changes.
 #[derive(Debug)]
 pub(super) struct Stranger {
     shared: Arc<Shared>,
+    stream: i64,
     pub(super) changes: watch::Receiver<Change>,
 }
 
 impl Stranger {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        shared.strangers.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn new(shared: &Arc<Shared>, stream: i64) -> Self {
+        let mut watched = shared.watched();
+        let first = if watched.is_over {
+            Change::Over
+        } else {
+            Change::New
+        };
+        let entry = watched.streams.entry(stream).or_insert_with(|| WatchedStream {
+            readers: 0,
+            changes: watch::Sender::new(first),
+            seen: None,
+        });
+        entry.readers += 1;
         Self {
             shared: Arc::clone(shared),
-            changes: shared.changes.subscribe(),
+            stream,
+            changes: entry.changes.subscribe(),
         }
     }
 }
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        self.shared.strangers.fetch_sub(1, Ordering::Relaxed);
+        if let Entry::Occupied(mut entry) = self.shared.watched().streams.entry(self.stream) {
+            entry.get_mut().readers -= 1;
+            if entry.get().readers == 0 {
+                entry.remove();
+            }
+        }
     }
 }

@@ -16,6 +16,7 @@ use everturn_core::{Error, Result};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use super::budget::{make_room, opening_cost};
 use super::live::Live;
 use super::rows::{self, End};
 use super::shared::Shared;
@@ -75,9 +76,18 @@ struct Write {
 /// The results of a transaction, in the order of its requests.
 struct Done {
     writer: Option<i64>,
-    opened: Vec<Option<i64>>,
-    written: Vec<bool>,
+    opened: Vec<Result<i64>>,
+    written: Vec<Fate>,
     stopped: Vec<bool>,
+}
+
+/// What became of a write.
+enum Fate {
+    Written,
+    /// Another process has ended the stream.
+    Lost,
+    /// There was no room, and the stream has ended with this error.
+    Full(Error),
 }
 
 pub(super) struct Thread {
@@ -201,7 +211,19 @@ impl Thread {
                 self.give_up(group, &error);
             }
         }
-        self.shared.changed();
+        let polled = self.poll_watched();
+        self.report(
+            polled,
+            "cannot look for what this process did to streams of others",
+        );
+    }
+
+    /// Wakes the readers of other processes' streams that have changed.
+    fn poll_watched(&self) -> Outcome<()> {
+        for stream in self.shared.watched_streams() {
+            self.shared.polled(stream, rows::progress(&self.db, stream)?);
+        }
+        Ok(())
     }
 
     fn transact(&mut self, group: &Group) -> Outcome<Done> {
@@ -219,11 +241,7 @@ impl Thread {
             stopped: Vec::new(),
         };
         for write in &group.writes {
-            let mut is_ours = rows::append(&db, write.live.row, write.first, &write.chunks)?;
-            if let (true, Some(end)) = (is_ours, &write.end) {
-                is_ours = rows::end(&db, write.live.row, end, expires_at)?;
-            }
-            done.written.push(is_ours);
+            done.written.push(self.write(&db, write, expires_at)?);
         }
         if !group.opens.is_empty() {
             let lease_until = options.in_future(options.lease);
@@ -235,7 +253,11 @@ impl Thread {
             rows::bury(&db, Some(writer), now, expires_at)?;
             for (key, ..) in &group.opens {
                 rows::sweep(&db, key, now)?;
-                done.opened.push(rows::open(&db, key, writer)?);
+                let opened = match make_room(&db, options, key.owner(), opening_cost(key))? {
+                    Some(full) => Err(full),
+                    None => rows::open(&db, key, writer)?.ok_or_else(|| already_exists(key)),
+                };
+                done.opened.push(opened);
             }
             done.writer = Some(writer);
         }
@@ -246,21 +268,53 @@ impl Thread {
         Ok(done)
     }
 
+    /// Writes the chunks and the end of one stream, if there is room. An end alone always has room: a stream without one would
+    /// never expire.
+    fn write(&self, db: &Connection, write: &Write, expires_at: i64) -> Outcome<Fate> {
+        let (row, options) = (write.live.row, &self.shared.options);
+        if !write.chunks.is_empty()
+            && let Some((key, _)) = self.open.get(&row)
+            && let Some(full) = make_room(db, options, key.owner(), rows::cost(&write.chunks))?
+        {
+            let end = End::Failed(StoredError::from(&full));
+            let is_ours = rows::end(db, row, &end, expires_at)?;
+            return Ok(if is_ours { Fate::Full(full) } else { Fate::Lost });
+        }
+        let mut is_ours = rows::append(db, row, write.first, &write.chunks)?;
+        if let (true, Some(end)) = (is_ours, &write.end) {
+            is_ours = rows::end(db, row, end, expires_at)?;
+        }
+        Ok(if is_ours { Fate::Written } else { Fate::Lost })
+    }
+
     fn settle(&mut self, group: Group, done: Done) {
         self.writer = done.writer;
         self.broken.clear();
-        for (write, is_ours) in group.writes.into_iter().zip(done.written) {
-            write.live.written(write.chunks.len());
-            let outcome = if is_ours { Ok(()) } else { Err(writer_lost()) };
-            if !is_ours {
-                self.close(&write.live, StreamEvent::Failed(writer_lost()));
-            } else if let Some(end) = &write.end {
-                self.close(&write.live, end.event());
-            }
+        for (write, fate) in group.writes.into_iter().zip(done.written) {
+            let outcome = match fate {
+                Fate::Written => {
+                    write.live.written(write.chunks.len());
+                    if let Some(end) = &write.end {
+                        self.close(&write.live, end.event());
+                    }
+                    Ok(())
+                }
+                Fate::Lost => {
+                    write.live.written(write.chunks.len());
+                    self.close(&write.live, StreamEvent::Failed(writer_lost()));
+                    Err(writer_lost())
+                }
+                // Readers in this process still get the chunks from memory.
+                Fate::Full(error) => {
+                    let told = StoredError::from(&error).into();
+                    self.close(&write.live, StreamEvent::Failed(told));
+                    Err(error)
+                }
+            };
             write.reply.map(|reply| reply.send(outcome));
         }
         for ((key, jobs, reply), row) in group.opens.into_iter().zip(done.opened) {
-            let opened = row.ok_or_else(|| already_exists(&key)).map(|row| {
+            let opened = row.map(|row| {
                 let live = Arc::new(Live::new(row, self.shared.options.max_stream_bytes));
                 self.shared.live().insert(key.clone(), Arc::clone(&live));
                 if self.open.is_empty() {
@@ -353,14 +407,14 @@ impl Thread {
                     live.stop.cancel();
                 }
             }
-            self.shared.changed();
+            self.poll_watched()?;
         }
         let now = options.now();
         if rows::has_dead(&self.db, self.writer, now)? {
             let db = begin(&self.db, options.busy_timeout)?;
             rows::bury(&db, self.writer, now, options.in_future(options.keep_for))?;
             db.commit()?;
-            self.shared.changed();
+            self.poll_watched()?;
         }
         Ok(())
     }

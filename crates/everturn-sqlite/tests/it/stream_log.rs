@@ -441,3 +441,129 @@ async fn a_killed_process_leaves_a_prefix_that_ends_with_an_error() {
     assert_eq!(seen[..chunks], whole(chunks as u64)[..chunks]);
     assert!(failure(&seen).is(WRITER_LOST));
 }
+
+/// Writes a stream of one chunk of so many bytes, and finishes it.
+async fn fill(log: &SqliteStreamLog, key: &StreamKey, bytes: usize) -> Result<()> {
+    let writer = log.open(key).await?;
+    writer.append(JsonText::of(&"x".repeat(bytes))?).await?;
+    writer.finish(Ok(JsonText::of("end")?)).await
+}
+
+#[tokio::test]
+async fn the_oldest_finished_streams_make_room_for_their_owner_and_in_all() {
+    let fixture = Fixture::new();
+    let options = fixture.options().max_owner_bytes(100_000).max_bytes(250_000);
+    let log = options.open().await.unwrap();
+    let key = |owner: &str, id: &str| StreamKey::new(format!("{owner}/chef"), id).owned_by(owner);
+
+    for (second, (owner, id)) in [
+        ("alice", "1"),
+        ("bob", "1"),
+        ("alice", "2"),
+        ("alice", "3"),
+        ("carol", "1"),
+        ("dora", "1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        fixture.ahead.by(i64::try_from(second).unwrap());
+        fill(&log, &key(owner, id), 45_000).await.unwrap();
+    }
+    fill(&log, &key("emil", "1"), 45_000).await.unwrap();
+
+    let is_kept = async |owner, id| log.read(&key(owner, id), Position::START).await.is_ok();
+    assert!(!is_kept("alice", "1").await, "its owner had no room");
+    assert!(
+        !is_kept("bob", "1").await,
+        "it was the oldest when the log was full"
+    );
+    assert!(is_kept("dora", "1").await && is_kept("emil", "1").await);
+}
+
+#[tokio::test]
+async fn a_full_log_ends_the_stream_that_needs_room_and_no_other() {
+    let fixture = Fixture::new();
+    let log = fixture.options().max_owner_bytes(100_000).open().await.unwrap();
+    let elsewhere = fixture.options().max_owner_bytes(100_000).open().await.unwrap();
+    let noisy = log
+        .open(&StreamKey::new("a", "1").owned_by("alice"))
+        .await
+        .unwrap();
+    let large = JsonText::of(&"x".repeat(60_000)).unwrap();
+    noisy.append(large.clone()).await.unwrap();
+
+    let second = StreamKey::new("b", "2").owned_by("alice");
+    let writer = log.open(&second).await.unwrap();
+    let mut reader = log.read(&second, Position::START).await.unwrap();
+    writer.append(large.clone()).await.unwrap();
+    let refused = writer.finish(Ok(large.clone())).await.unwrap_err();
+
+    assert_eq!(refused.status(), Status::ResourceExhausted);
+    assert!(refused.message().contains("max_owner_bytes"), "{refused}");
+    let first = reader.next().await.unwrap().unwrap();
+    assert_eq!(
+        first.event,
+        StreamEvent::Chunk(large.clone()),
+        "it is still in memory"
+    );
+    let end = reader.next().await.unwrap().unwrap();
+    assert!(matches!(end.event, StreamEvent::Failed(error) if error.status() == Status::ResourceExhausted));
+    let read = elsewhere.read(&second, Position::START).await.unwrap();
+    assert_eq!(read.count().await, 1, "others read that it was not kept");
+    fill(&log, &StreamKey::new("a", "3").owned_by("bob"), 60_000)
+        .await
+        .unwrap();
+    noisy.finish(Ok(JsonText::of("end").unwrap())).await.unwrap();
+    fill(&log, &StreamKey::new("a", "4").owned_by("alice"), 60_000)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn two_thousand_readers_of_a_silent_stream_of_another_process_do_not_read_the_file() {
+    let fixture = Fixture::new();
+    let (here, elsewhere) = (fixture.open().await, fixture.open().await);
+    let silent = StreamKey::new("ann", "silent");
+    let writer = elsewhere.open(&silent).await.unwrap();
+    let mut readers = Vec::new();
+    for _ in 0..2_000 {
+        readers.push(here.read(&silent, Position::START).await.unwrap());
+    }
+    // Each reads the file once, and then waits.
+    for reader in &mut readers {
+        assert!(tokio::time::timeout(Duration::ZERO, reader.next()).await.is_err());
+    }
+    let mut waiting = futures::future::select_all(readers.iter_mut().map(StreamExt::next));
+    let _ = tokio::time::timeout(Duration::from_secs(3), &mut waiting).await;
+
+    // Another stream changes the file again and again.
+    let before = cpu_time();
+    for number in 0..20 {
+        let loud = StreamKey::new("ann", format!("loud {number}"));
+        fill(&elsewhere, &loud, 100).await.unwrap();
+        let _ = tokio::time::timeout(Duration::from_millis(40), &mut waiting).await;
+    }
+    let spent = cpu_time().saturating_sub(before);
+    drop(waiting);
+    writer.finish(Ok(JsonText::of("end").unwrap())).await.unwrap();
+    let ends = futures::future::join_all(readers.into_iter().map(StreamExt::count)).await;
+
+    assert!(ends.iter().all(|count| *count == 1));
+    // Two thousand readings for each of twenty changes take tens of seconds in this build.
+    assert!(
+        spent < Duration::from_secs(3),
+        "{spent:?} for readers of a silent stream"
+    );
+}
+
+/// The CPU time of this process, where the operating system tells.
+fn cpu_time() -> Duration {
+    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else {
+        return Duration::ZERO;
+    };
+    // The name in parentheses may hold anything; user and system time are the 12th and 13th fields behind it.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
