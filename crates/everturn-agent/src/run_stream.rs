@@ -13,15 +13,13 @@ use futures::stream::BoxStream;
 use tokio::time::Instant;
 
 use crate::reading::{Liveness, not_found};
+use crate::run_poll::{Found, RunPoll, RunPolls};
 use crate::store::{Detail, Scope};
 use crate::stored_session::TenantStore;
 use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId, TurnEnd};
 
 /// The chunks of a background run.
 pub type RunChunks = BoxStream<'static, Result<AgentStreamChunk>>;
-
-/// The time between two polls of a run without a stream: it has sent nothing yet, or is being taken over.
-const POLL: Duration = Duration::from_millis(100);
 
 /// The highest epoch whose stream is looked up.
 const MOST_EPOCHS: u64 = 64;
@@ -44,6 +42,8 @@ pub(crate) struct Followed {
     pub(crate) tenant: TenantStore,
     pub(crate) log: Arc<dyn StreamLog>,
     pub(crate) id: SnapshotId,
+    /// The polls of the agent's runs, which their watchers share.
+    pub(crate) polls: Arc<RunPolls>,
     /// Tells whether the run has expired.
     pub(crate) liveness: Liveness,
     /// How long after its expiry the run may yet be taken over.
@@ -52,8 +52,10 @@ pub(crate) struct Followed {
 
 /// Streams the chunks of a run to its end: epoch by epoch, each from its beginning, so that all watchers see the same.
 pub(crate) fn follow(run: Followed) -> RunChunks {
+    let poll = run.polls.join(run.tenant.scope(), &run.id);
     let follower = Follower {
         run,
+        poll,
         epoch: 0,
         entries: None,
         ready: VecDeque::new(),
@@ -71,6 +73,7 @@ pub(crate) fn follow(run: Followed) -> RunChunks {
 
 struct Follower {
     run: Followed,
+    poll: RunPoll,
     /// The epoch whose stream was read last.
     epoch: u64,
     entries: Option<Entries>,
@@ -86,8 +89,54 @@ struct Follower {
 
 /// The state of a run.
 enum RunState {
-    Pending { epoch: u64 },
+    Pending { epoch: u64, is_expired: bool },
     Over,
+}
+
+impl Followed {
+    /// Looks at the run for everybody who watches it.
+    async fn look(&self) -> Found {
+        let found = async {
+            let RunState::Pending { epoch, is_expired } = self.state().await? else {
+                return Ok::<_, Error>(Found::End);
+            };
+            Ok(Found::Pending {
+                epoch,
+                is_expired,
+                has_stream: self.open(epoch).await?.is_some(),
+            })
+        };
+        found.await.unwrap_or(Found::End)
+    }
+
+    /// Opens the stream of an epoch, if there is one.
+    async fn open(&self, epoch: u64) -> Result<Option<Entries>> {
+        let key = stream_key(self.tenant.scope(), &self.id, epoch);
+        match self.log.read(&key, Position::START).await {
+            Ok(entries) => Ok(Some(entries)),
+            Err(error) if error.status() == Status::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn state(&self) -> Result<RunState> {
+        let Self { tenant, id, .. } = self;
+        let snapshot = tenant.get(id, Detail::Metadata).await?;
+        let snapshot = snapshot.ok_or_else(|| not_found(id))?;
+        if snapshot.status.is_final() {
+            return Ok(RunState::Over);
+        }
+        match snapshot.lease()? {
+            Some(lease) => Ok(RunState::Pending {
+                epoch: lease.epoch(),
+                is_expired: self.liveness.is_expired(&snapshot),
+            }),
+            None => Err(Error::failed_precondition(format!(
+                "run '{id}' was begun by a worker that shows nothing"
+            ))
+            .with_public()),
+        }
+    }
 }
 
 impl Follower {
@@ -131,11 +180,13 @@ impl Follower {
         Ok(())
     }
 
-    /// Finds the next stream of the run, or its end.
+    /// Finds the next stream of the run, or its end, or waits until there may be one.
     async fn find(&mut self) -> Result<()> {
-        let (latest, is_over) = match self.state().await? {
-            RunState::Pending { epoch } => {
+        let state = self.run.state().await?;
+        let (latest, is_over) = match state {
+            RunState::Pending { epoch, is_expired } => {
                 self.is_complete = false;
+                self.note_expiry(is_expired)?;
                 (epoch, false)
             }
             // The snapshot of a run that is over no longer holds the epoch.
@@ -144,7 +195,10 @@ impl Follower {
         if !(is_over && self.is_complete) {
             // A worker that sent nothing has no stream, so an epoch may be missing.
             for epoch in self.epoch + 1..=latest {
-                if self.open(epoch).await? {
+                if let Some(entries) = self.run.open(epoch).await? {
+                    self.entries = Some(entries);
+                    self.epoch = epoch;
+                    self.is_complete = false;
                     if std::mem::take(&mut self.is_broken_off) {
                         self.ready.push_back(AgentStreamChunk::taken_over());
                     }
@@ -152,53 +206,53 @@ impl Follower {
                 }
             }
         }
-        if is_over {
-            self.over = true;
-            if std::mem::take(&mut self.is_broken_off) {
-                self.ready.push_back(AgentStreamChunk::turn_end(TurnEnd {
-                    snapshot_id: None,
-                    finish_reason: Some(AgentFinishReason::Aborted),
-                }));
+        match state {
+            RunState::Over => {
+                self.over = true;
+                if std::mem::take(&mut self.is_broken_off) {
+                    self.ready.push_back(AgentStreamChunk::turn_end(TurnEnd {
+                        snapshot_id: None,
+                        finish_reason: Some(AgentFinishReason::Aborted),
+                    }));
+                }
             }
-            return Ok(());
+            RunState::Pending { epoch, is_expired } => {
+                let known = Found::Pending {
+                    epoch,
+                    is_expired,
+                    // One that was read to its end may have expired meanwhile.
+                    has_stream: self.epoch == epoch && self.run.open(epoch).await?.is_some(),
+                };
+                let given_up = self.expired_since.map(|since| since + self.run.patience);
+                wait(&self.poll, &self.run, &known, given_up).await;
+            }
         }
-        tokio::time::sleep(POLL).await;
         Ok(())
     }
 
-    /// Opens the stream of an epoch; returns whether there is one.
-    async fn open(&mut self, epoch: u64) -> Result<bool> {
-        let key = stream_key(self.run.tenant.scope(), &self.run.id, epoch);
-        match self.run.log.read(&key, Position::START).await {
-            Ok(entries) => {
-                self.entries = Some(entries);
-                self.epoch = epoch;
-                self.is_complete = false;
-                Ok(true)
-            }
-            Err(error) if error.status() == Status::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn state(&mut self) -> Result<RunState> {
-        let Followed { tenant, id, .. } = &self.run;
-        let snapshot = tenant.get(id, Detail::Metadata).await?;
-        let snapshot = snapshot.ok_or_else(|| not_found(id))?;
-        if snapshot.status.is_final() {
-            return Ok(RunState::Over);
-        }
-        if !self.run.liveness.is_expired(&snapshot) {
+    /// # Errors
+    /// `UNAVAILABLE` if the run has been expired for longer than it may yet be taken over.
+    fn note_expiry(&mut self, is_expired: bool) -> Result<()> {
+        if !is_expired {
             self.expired_since = None;
         } else if self.expired_since.get_or_insert_with(Instant::now).elapsed() >= self.run.patience {
+            let id = &self.run.id;
             return Err(Error::unavailable(format!("the worker of run '{id}' went silent")).with_public());
         }
-        match snapshot.lease()? {
-            Some(lease) => Ok(RunState::Pending { epoch: lease.epoch() }),
-            None => Err(Error::failed_precondition(format!(
-                "run '{id}' was begun by a worker that shows nothing"
-            ))
-            .with_public()),
+        Ok(())
+    }
+}
+
+/// Waits until a look at the run finds something else, or an expired run is given up.
+async fn wait(poll: &RunPoll, run: &Followed, known: &Found, given_up: Option<Instant>) {
+    let patience = async {
+        match given_up {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
         }
+    };
+    tokio::select! {
+        () = poll.changed(known, || run.look()) => {}
+        () = patience => {}
     }
 }

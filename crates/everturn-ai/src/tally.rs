@@ -2,12 +2,22 @@
 
 use std::ops::{Add, AddAssign, Sub};
 
-use crate::{Media, Part, Role, metadata};
+use serde_json::Value;
+
+use crate::{JsonObject, Media, Part, PartKind, Role, metadata};
+
+/// The bytes of a message's JSON besides its parts.
+const PER_MESSAGE: u64 = 32;
+
+/// The bytes of a part's JSON besides its content.
+const PER_PART: u64 = 16;
 
 /// The counts over a sequence of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
+    /// About how many bytes the messages have as JSON.
+    pub bytes: u64,
     /// Characters of all text parts.
     pub characters: u64,
     /// Image parts.
@@ -46,8 +56,35 @@ impl Tally {
         self.features[feature as usize]
     }
 
-    pub(crate) fn of(role: Role, content: &[Part]) -> Self {
+    /// Counts over content that belongs to no message.
+    pub fn of_content(content: &[Part]) -> Self {
         let mut tally = Self::default();
+        for part in content {
+            tally.add_part(part);
+        }
+        tally
+    }
+
+    /// About how many bytes a value has as JSON. Costs a walk through the value.
+    pub fn bytes_of_json(value: &Value) -> u64 {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+            Value::String(text) => text.len() as u64 + 2,
+            Value::Array(items) => {
+                2 + items
+                    .iter()
+                    .map(|item| 1 + Self::bytes_of_json(item))
+                    .sum::<u64>()
+            }
+            Value::Object(fields) => 2 + bytes_of_object(fields),
+        }
+    }
+
+    pub(crate) fn of(role: Role, content: &[Part]) -> Self {
+        let mut tally = Self {
+            bytes: PER_MESSAGE,
+            ..Self::default()
+        };
         if role == Role::System {
             tally.mark(Feature::System);
         }
@@ -58,6 +95,7 @@ impl Tally {
     }
 
     fn add_part(&mut self, part: &Part) {
+        self.bytes += bytes_of_part(part);
         if let Some(text) = part.as_text() {
             self.characters += text.chars().count() as u64;
         }
@@ -95,6 +133,31 @@ impl Tally {
     }
 }
 
+/// About how many bytes the fields of an object have as JSON.
+fn bytes_of_object(fields: &JsonObject) -> u64 {
+    fields
+        .iter()
+        .map(|(key, value)| key.len() as u64 + 4 + Tally::bytes_of_json(value))
+        .sum()
+}
+
+fn bytes_of_part(part: &Part) -> u64 {
+    let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, Tally::bytes_of_json);
+    let own = match part.kind() {
+        PartKind::Text(text) | PartKind::Reasoning(text) => text.len() as u64,
+        PartKind::Media(media) => media.url.len() as u64,
+        PartKind::ToolRequest(request) => request.name.len() as u64 + bytes_of(&request.input),
+        PartKind::ToolResponse(response) => {
+            let content: u64 = response.content.iter().map(bytes_of_part).sum();
+            response.name.len() as u64 + bytes_of(&response.output) + content
+        }
+        PartKind::Data(data) => Tally::bytes_of_json(data),
+        PartKind::Custom(fields) | PartKind::Unknown(fields) => bytes_of_object(fields),
+        PartKind::Resource(link) => link.uri.len() as u64,
+    };
+    PER_PART + own + part.metadata().map_or(0, bytes_of_object)
+}
+
 impl Add for Tally {
     type Output = Self;
 
@@ -106,6 +169,7 @@ impl Add for Tally {
 
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
         self.characters += other.characters;
         self.images += other.images;
         self.videos += other.videos;
@@ -121,6 +185,7 @@ impl Sub for Tally {
     type Output = Self;
 
     fn sub(mut self, prefix: Self) -> Self {
+        self.bytes -= prefix.bytes;
         self.characters -= prefix.characters;
         self.images -= prefix.images;
         self.videos -= prefix.videos;

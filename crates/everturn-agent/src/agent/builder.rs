@@ -19,6 +19,7 @@ use crate::journal::Retention;
 use crate::run_stream::own_log;
 use crate::runs::Runs;
 use crate::state::{AgentTypes, decode_custom};
+use crate::state_limit::MAX_STATE_BYTES;
 use crate::store::{IntoStore, Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform, one_after_another, over_custom_state};
 use crate::{
@@ -197,6 +198,7 @@ pub(super) struct Options {
     recorded_context: Vec<String>,
     run_log: Option<Arc<dyn StreamLog>>,
     cancellation_grace: Option<Duration>,
+    max_state_bytes: Option<u64>,
     clock: Clock,
     prompt_input: Option<Arc<Value>>,
     status_schema: Option<Schema>,
@@ -447,6 +449,14 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.cancellation_grace = Some(grace))
     }
 
+    /// Sets how large the state of a session may be, in bytes of its JSON, about; 64 MiB by default.
+    ///
+    /// A turn whose message, or whose outcome, makes the state larger fails with `RESOURCE_EXHAUSTED` and
+    /// [`STATE_TOO_LARGE`](crate::STATE_TOO_LARGE), and is not kept.
+    pub fn max_state_bytes(self, bytes: u64) -> Self {
+        self.set(|options| options.max_state_bytes = Some(bytes))
+    }
+
     /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it does. See
     /// [`journal`](crate::journal).
     pub fn journaling(self, journaling: Journaling) -> Self {
@@ -525,6 +535,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             worker_loss: options.worker_loss,
             recorded_context: options.recorded_context,
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
+            max_state_bytes: options.max_state_bytes.unwrap_or(MAX_STATE_BYTES),
             journals: Retention::of(options.journaling, options.clock.clone()).map(Arc::new),
             clock: options.clock,
             beginning,
@@ -536,6 +547,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             invocations: TaskTracker::new(),
             runs: Runs::default(),
             run_log: options.run_log.unwrap_or_else(own_log),
+            run_polls: Arc::default(),
         }))
     }
 

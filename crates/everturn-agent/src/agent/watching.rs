@@ -67,6 +67,7 @@ impl<S> Definition<S> {
             tenant: self.tenant_store(context)?,
             log: Arc::clone(&self.run_log),
             id: id.clone(),
+            polls: Arc::clone(&self.run_polls),
             liveness: self.liveness(),
             patience: self.takeover_patience(),
         }))

@@ -15,6 +15,7 @@ use super::outbox::Outbox;
 use super::owned_turn::OwnedTurn;
 use super::snapshots::CreatedSnapshots;
 use super::turn::TurnStart;
+use crate::state_limit::StateLimit;
 use crate::{AgentInit, AgentResult, CustomState, Session, SessionState, SnapshotId, Turn, TurnResult};
 
 /// The argument of an agent's function: the [`Session`], and the turns to run on it. Cloning is cheap.
@@ -33,6 +34,7 @@ pub(super) struct InvocationFacts {
     pub(super) snapshots: CreatedSnapshots,
     /// The name of the session flow, if the agent is one.
     pub(super) session_flow: Option<String>,
+    pub(super) limit: StateLimit,
 }
 
 /// The output that a turn's span records.
@@ -57,7 +59,8 @@ impl<S: CustomState> AgentSession<S> {
     /// [`Turn::snapshot_id`], and only then the client learns that the turn is over.
     ///
     /// # Errors
-    /// The error of `handler`, or of the store if the turn could not be saved; the client then learns that the turn failed. The function may return that error and fail, or call `run` again: inputs still waiting
+    /// The error of `handler`, or of the store if the turn could not be saved; `RESOURCE_EXHAUSTED` if the session's state
+    /// is larger than [`AgentBuilder::max_state_bytes`](crate::AgentBuilder::max_state_bytes). The client then learns that the turn failed. The function may return that error and fail, or call `run` again: inputs still waiting
     /// are then processed, on the session as the failed turn left it. `CANCELLED` or `DEADLINE_EXCEEDED` if the
     /// invocation is over.
     pub async fn run<F, Fut, R>(&self, mut handler: F) -> Result<()>
@@ -133,7 +136,8 @@ impl<S: CustomState> AgentSession<S> {
             // The caller's context may hold the journal of another agent's turn, which is not this turn's.
             None => without_journal(context),
         };
-        let (session, outbox, flow) = (&self.session, &self.outbox, &self.facts.session_flow);
+        let (session, outbox) = (&self.session, &self.outbox);
+        let (flow, limit) = (&self.facts.session_flow, &self.facts.limit);
         let settle = &mut report;
         let outcome = in_span(
             &name,
@@ -144,11 +148,14 @@ impl<S: CustomState> AgentSession<S> {
                 if let Some(message) = &input.message {
                     session.add_message(message.clone());
                 }
+                // Before anything is paid for, and again below before anything is kept.
+                limit.check(&session.state())?;
                 let turn = Turn::new(session.clone(), input, place, context, outbox.clone());
-                let reason = match handler(turn).await {
+                let outcome = handler(turn).await.map_err(Error::from);
+                let outcome = outcome.and_then(|result| limit.check(&session.state()).map(|()| result));
+                let reason = match outcome {
                     Ok(result) => result.into().finish_reason,
                     Err(error) => {
-                        let error = Error::from(error);
                         if let Some(journal) = journal {
                             journal.turn_failed(&error).await;
                         }

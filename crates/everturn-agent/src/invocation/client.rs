@@ -15,6 +15,7 @@ use super::outbox::Receipt;
 use super::{AgentEvent, Driver};
 use crate::cursor::InvocationCursor;
 use crate::reading::exposure;
+use crate::store::{RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER};
 use crate::transform::shown_state;
 use crate::{
     AgentFinishReason, AgentInput, AgentOutput, AgentResult, AgentStreamChunk, CustomState, SessionState,
@@ -325,7 +326,16 @@ impl<S: CustomState> Driver<S> {
     pub(super) fn output(&mut self, resolution: Resolution<Error>) -> Result<AgentOutput> {
         match resolution {
             Resolution::Completed => Ok(self.completed()),
-            Resolution::Failed(cause) => Ok(self.failed(&error_of(cause))),
+            Resolution::Failed(cause) => {
+                let error = error_of(cause);
+                // Another process was first, and nothing has happened here: the caller gets the error itself, as if the turn
+                // lock of this process had refused it.
+                if self.snapshots.is_none_written() && lost_the_session(&error) {
+                    Err(error)
+                } else {
+                    Ok(self.failed(&error))
+                }
+            }
             Resolution::Detached => Ok(AgentOutput {
                 snapshot_id: self.background.snapshot().cloned(),
                 finish_reason: Some(AgentFinishReason::Detached),
@@ -385,6 +395,13 @@ impl<S: CustomState> Driver<S> {
             .and_then(|result| result.as_ref().ok()?.finish_reason);
         said.or_else(|| self.turns.reason())
     }
+}
+
+/// Returns whether a turn failed because a turn of another process has the session.
+fn lost_the_session(error: &Error) -> bool {
+    [TIP_MOVED, TURN_TAKEN_OVER, RECORD_TAKEN]
+        .into_iter()
+        .any(|reason| error.is(reason))
 }
 
 /// Returns the error that the caller and the cancelled work are told.

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Beginning;
 use crate::journal::Retention;
+use crate::run_poll::RunPolls;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
@@ -93,6 +94,7 @@ pub(crate) struct Definition<S> {
     /// The names of the caller's values that background runs record.
     pub(crate) recorded_context: Vec<String>,
     pub(crate) cancellation_grace: Duration,
+    pub(crate) max_state_bytes: u64,
     pub(crate) clock: Clock,
     /// How long journals are kept; `None` if none are written.
     pub(crate) journals: Option<Arc<Retention>>,
@@ -114,6 +116,8 @@ pub(crate) struct Definition<S> {
     pub(crate) runs: Runs,
     /// The log in which background runs are watched.
     pub(crate) run_log: Arc<dyn StreamLog>,
+    /// The polls of the runs that are watched, which their watchers share.
+    pub(crate) run_polls: Arc<RunPolls>,
 }
 
 impl<S> Definition<S> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use everturn_core::{Context, Error, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Definition;
 use super::beginning::{given_custom, session_exists};
@@ -210,7 +210,8 @@ impl<S> Stored<'_, S> {
                             let beside = read(session.successors(good.as_ref()).await)?;
                             (good, beside)
                         }
-                        snapshot => (Some(snapshot?), Vec::new()),
+                        Ok(snapshot) => (Some(snapshot), Vec::new()),
+                        Err(error) => return Err(with_advice(error, &self.tenant, latest).await?),
                     }
                 }
                 None => (None, Vec::new()),
@@ -258,8 +259,38 @@ fn check_answer(snapshot: &Snapshot, session_id: &SessionId) -> Result<()> {
     )))
 }
 
+/// Adds to the error of a session whose latest snapshot cannot be resumed which snapshot can be.
+async fn with_advice(error: Error, tenant: &TenantStore, latest: &Snapshot) -> Result<Error> {
+    let what = match latest.status {
+        SnapshotStatus::Aborted => "was aborted",
+        SnapshotStatus::Failed => "failed",
+        // The run may yet complete.
+        _ => return Ok(error),
+    };
+    let id = &latest.snapshot_id;
+    let completed = completed_ancestor(tenant, latest).await?;
+    let advice = match &completed {
+        Some(completed) => format!("resume snapshot '{completed}' with 'snapshotId' to go on before it"),
+        None => "nothing was completed before it, so begin another session".to_owned(),
+    };
+    let public = format!("cannot resume the session: its latest snapshot '{id}' {what}; {advice}");
+    let private = format!("{}; {advice}", error.message());
+    let advised = Error::failed_precondition(private).with_public_message(public);
+    Ok(match completed {
+        Some(completed) => advised.with_details(json!({ "resumableSnapshotId": completed })),
+        None => advised,
+    })
+}
+
 /// Returns the nearest completed ancestor of a snapshot.
 async fn last_completed(tenant: &TenantStore, snapshot: &Snapshot) -> Result<Option<Snapshot>> {
+    match completed_ancestor(tenant, snapshot).await? {
+        Some(id) => read(tenant.get(&id, Detail::Whole).await),
+        None => Ok(None),
+    }
+}
+
+async fn completed_ancestor(tenant: &TenantStore, snapshot: &Snapshot) -> Result<Option<SnapshotId>> {
     let mut seen = HashSet::from([snapshot.snapshot_id.clone()]);
     let mut parent = snapshot.parent_id.clone();
     while let Some(id) = parent {
@@ -272,7 +303,7 @@ async fn last_completed(tenant: &TenantStore, snapshot: &Snapshot) -> Result<Opt
             return Ok(None);
         };
         if ancestor.status == SnapshotStatus::Completed {
-            return read(tenant.get(&id, Detail::Whole).await);
+            return Ok(Some(id));
         }
         parent = ancestor.parent_id;
     }

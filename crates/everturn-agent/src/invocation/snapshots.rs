@@ -96,6 +96,11 @@ impl Snapshots {
         self.created.clone()
     }
 
+    /// Returns whether this invocation has written no snapshot.
+    pub(super) fn is_none_written(&self) -> bool {
+        self.created.ids().is_empty()
+    }
+
     pub(super) fn note_created(&mut self, id: &SnapshotId) {
         self.created.note(id);
     }

@@ -22,6 +22,7 @@ use super::snapshots::{Journals, Snapshots};
 use super::{Definition, Driver};
 use crate::session::Core;
 use crate::snapshot::BackgroundRun;
+use crate::state_limit::StateLimit;
 use crate::{
     AgentInit, AgentInput, AgentOutput, AgentSession, AgentStreamChunk, CustomState, Session, SnapshotEvent,
     SnapshotId,
@@ -158,6 +159,7 @@ impl<S: CustomState> Driver<S> {
             init,
             overrides,
             snapshots: snapshots.created(),
+            limit: StateLimit::new(definition.max_state_bytes),
             session_flow: definition.is_session_flow.then(|| definition.name.clone()),
         };
         let running =

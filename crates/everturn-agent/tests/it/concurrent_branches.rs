@@ -134,12 +134,11 @@ async fn two_turns_that_continue_the_end_of_a_branch_conflict_although_it_is_not
     let busy = one.chat().snapshot(second.clone()).run("too").await.unwrap_err();
     say(&other, &second, "faster").await;
     gate.add_permits(1);
-    let output = running.output().await.unwrap();
+    let error = running.output().await.unwrap_err();
 
     assert!(busy.is(SESSION_BUSY), "{busy}");
-    let error = output.error.unwrap();
-    assert_eq!(error.status, Some(Status::Aborted));
-    assert!(error.message.contains("moved on"), "{}", error.message);
+    assert_eq!(error.status(), Status::Aborted);
+    assert!(error.message().contains("moved on"), "{error}");
     let children = shared.children(&Scope::default(), &second).await.unwrap();
     assert_eq!(children.len(), 1);
 }
@@ -218,11 +217,11 @@ async fn a_turn_that_passes_over_a_failed_run_is_not_failed_by_a_branch_either()
 
     say(&one, &first, "aside").await;
     gate.add_permits(1);
-    let kept = running.output().await.unwrap();
+    let kept = running.output().await;
     gate.add_permits(1);
-    let refused = second_turn.output().await.unwrap();
+    let refused = second_turn.output().await;
 
-    let outcomes = [kept.error.is_none(), refused.error.is_none()];
+    let outcomes = [kept.is_ok(), refused.is_ok()];
     assert_eq!(
         outcomes.iter().filter(|kept| **kept).count(),
         1,
@@ -261,10 +260,9 @@ async fn a_linear_timeline_has_no_branches_and_refuses_what_was_overtaken() {
 
     say(&other, &first, "back").await;
     gate.add_permits(1);
-    let output = running.output().await.unwrap();
+    let error = running.output().await.unwrap_err();
 
-    let error = output.error.unwrap();
-    assert_eq!(error.status, Some(Status::Aborted), "{}", error.message);
+    assert_eq!(error.status(), Status::Aborted, "{error}");
     let kept = snapshots(&shared, &"s".into()).await;
     assert_eq!(kept.len(), 2);
     assert!(kept.iter().all(|snapshot| snapshot.snapshot_id != second));

@@ -267,11 +267,11 @@ async fn two_processes_are_told_apart_at_the_commit() {
 
     other.chat().resume(session.clone()).run("quick").await.unwrap();
     gate.add_permits(1);
-    let output = slow.output().await.unwrap();
+    let error = slow.output().await.unwrap_err();
 
-    let error = output.error.unwrap();
-    assert_eq!(error.status, Some(Status::Aborted));
-    assert!(error.message.contains("moved on"), "{}", error.message);
+    // The same as within one process: an error, and not the output of a turn that failed.
+    assert_eq!(error.status(), Status::Aborted);
+    assert!(error.message().contains("moved on"), "{error}");
     assert_eq!(
         texts(
             &snapshots(&shared, &session).await[0]

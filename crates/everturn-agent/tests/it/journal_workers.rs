@@ -8,7 +8,7 @@ use everturn_core::Status;
 use everturn_testkit::Gate;
 use serde_json::json;
 
-use crate::journal_support::{Setting, asks, done, journals, once, registry, status, tool, turn};
+use crate::journal_support::{Setting, asks, done, journals, once, registry, tool, turn};
 use crate::support::Fuse;
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn a_worker_that_was_only_asleep_is_stopped_before_it_acts() {
     });
 
     assert_eq!(second.message.unwrap().text(), "Done.");
-    assert_eq!(status(&first.unwrap()), Status::Aborted);
+    assert_eq!(first.unwrap_err().status(), Status::Aborted);
     assert_eq!(setting.world.counted("pay"), 1);
 }
 
@@ -66,9 +66,9 @@ async fn a_worker_that_lost_the_turn_to_one_still_running_is_stopped_too() {
 
     let (first, second) = tokio::join!(
         async {
-            let output = turn(&sleeper, "go").await.unwrap();
+            let error = turn(&sleeper, "go").await.unwrap_err();
             second_gate.open();
-            output
+            error
         },
         async {
             first_gate.reached().await;
@@ -80,7 +80,7 @@ async fn a_worker_that_lost_the_turn_to_one_still_running_is_stopped_too() {
         }
     );
 
-    assert_eq!(status(&first), Status::Aborted);
+    assert_eq!(first.status(), Status::Aborted);
     assert_eq!(second.message.unwrap().text(), "Done.");
     assert_eq!(setting.world.counted("model"), 2);
 }

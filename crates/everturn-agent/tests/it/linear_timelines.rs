@@ -150,8 +150,8 @@ async fn a_turn_that_reaches_an_existing_snapshot_does_not_orphan_another_proces
     let outcome;
     (outcome, ids) = again.await.unwrap();
     ids.push(meanwhile);
-    let error = outcome.unwrap().error.unwrap();
-    assert_eq!(error.status, Some(Status::Aborted));
+    let error = outcome.unwrap_err();
+    assert_eq!(error.status(), Status::Aborted);
     assert_eq!(listed(&store, false).await, ids);
 }
 

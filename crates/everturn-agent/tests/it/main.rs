@@ -72,6 +72,7 @@ mod snapshot_events;
 mod snapshot_id_in_messages;
 mod snapshot_policy;
 mod snapshot_reading;
+mod state_limit;
 mod support;
 mod takeover;
 mod takeover_and_journal;
