@@ -8,8 +8,10 @@ use bytes::{Bytes, BytesMut};
 use everturn_core::Error;
 use http_body_util::BodyExt;
 
+use crate::Limits;
 use crate::error_body::Refusal;
-use crate::{Limits, ServerHandle};
+use crate::handler::Shared;
+use crate::permits::Permit;
 
 /// How much of a body that is too large is read and discarded. A client that reads the answer only after it has sent
 /// everything would otherwise see a broken connection.
@@ -20,26 +22,31 @@ const DISCARD_TIME: Duration = Duration::from_secs(30);
 
 /// Reads the whole body.
 ///
-/// Fails with `413` if it is too large, with `408` if it takes too long, with `400` if the client breaks off and with `503`
-/// if the server has ended its grace period.
+/// Fails with `413` if it is too large, with `408` if it takes too long, with `400` if the client breaks off, with `429` if
+/// the server holds as much as it may and with `503` if it has ended its grace period.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
-    limits: &Limits,
-    handle: &ServerHandle,
+    shared: &Shared,
+    permit: &mut Permit,
 ) -> Result<Bytes, Refusal> {
     tokio::select! {
         // First the body, which has mostly arrived: waiting for the token takes a lock that all requests share.
         biased;
-        read = read_in_time(headers, body, limits) => read,
-        () = handle.grace_over().cancelled() => {
+        read = read_in_time(headers, body, &shared.limits, permit) => read,
+        () = shared.handle.grace_over().cancelled() => {
             let message = "the server ended before the request had arrived: send it again";
             Err(Error::unavailable(message).with_public().into())
         }
     }
 }
 
-async fn read_in_time(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
+async fn read_in_time(
+    headers: &HeaderMap,
+    body: Body,
+    limits: &Limits,
+    permit: &mut Permit,
+) -> Result<Bytes, Refusal> {
     let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -50,7 +57,7 @@ async fn read_in_time(headers: &HeaderMap, body: Body, limits: &Limits) -> Resul
         }
         return Err(too_large(limits));
     }
-    let reading = tokio::time::timeout(limits.body_time, collect(body, limits));
+    let reading = tokio::time::timeout(limits.body_time, collect(body, limits, permit));
     reading.await.unwrap_or_else(|_| {
         let message = format!(
             "the body did not arrive within {} seconds",
@@ -61,7 +68,7 @@ async fn read_in_time(headers: &HeaderMap, body: Body, limits: &Limits) -> Resul
     })
 }
 
-async fn collect(mut body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
+async fn collect(mut body: Body, limits: &Limits, permit: &mut Permit) -> Result<Bytes, Refusal> {
     let mut collected = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| {
@@ -74,6 +81,7 @@ async fn collect(mut body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
             discard(body).await;
             return Err(too_large(limits));
         }
+        permit.take(data.len())?;
         collected.extend_from_slice(&data);
     }
     Ok(collected.freeze())

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use everturn_core::offload::{is_heavy, offload};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{
     Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy, Result,
 };
-use futures::TryFutureExt as _;
 use serde_json::Value;
 
 use crate::envelope::Envelope;
+use crate::extensions::AnswerForm;
 use crate::running::Running;
 
 /// A call that has not started.
@@ -27,16 +28,20 @@ impl Call {
     }
 
     /// Starts the action, which runs at the pace at which its chunks are read.
-    pub(crate) fn start(self, exposure: Exposure) -> Running {
-        Running::begin(exposure, |emitter| self.perform(Some(emitter)))
+    pub(crate) fn start(self, exposure: Exposure, form: AnswerForm) -> Running {
+        Running::begin(exposure, |emitter| async move {
+            text_of(self.perform(Some(emitter)).await?, form).await
+        })
     }
 
     /// Starts the action in a task that ends with the connection.
-    pub(crate) fn connect(self) -> Connection<(), Value, JsonText> {
+    pub(crate) fn connect(self) -> Connection<(), JsonText, JsonText> {
         let key = self.action.descriptor().key.clone();
         let context = self.context.clone();
-        Connection::open(key, &context, |_inputs, emitter, context| {
-            Self { context, ..self }.perform(Some(emitter)).err_into()
+        Connection::open(key, &context, |_inputs, emitter, context| async move {
+            let output = Self { context, ..self }.perform(Some(emitter)).await?;
+            // The log keeps every field, whoever reads it.
+            Ok(text_of(output, AnswerForm::COMPLETE).await?)
         })
     }
 
@@ -54,6 +59,15 @@ impl Call {
         };
         let outcome = action.run_json(call).await;
         outcome.map_err(|error| public_to_its_sender(error, &action.descriptor().key))
+    }
+}
+
+/// Serialises an output in a caller's form, on a thread that may be held up if it is large.
+pub(crate) async fn text_of(output: Value, form: AnswerForm) -> Result<JsonText> {
+    if is_heavy(&output) {
+        offload(move || JsonText::of(&form.output(output))).await
+    } else {
+        JsonText::of(&form.output(output))
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::body;
 use crate::error_body::Refusal;
-use crate::handler::{Held, Shared};
+use crate::handler::{Held, Shared, caller_of};
 use crate::metrics::{CallMeter, RouteMetrics};
 
 /// Another protocol at one path of a server; see [`Server::door`](crate::Server::door).
@@ -49,13 +49,12 @@ pub(crate) async fn enter(State(opened): State<Arc<Opened>>, request: Request<Bo
 impl Opened {
     async fn answer(&self, request: Request<Body>, meter: CallMeter) -> Result<Response<Body>, Refusal> {
         let (head, body) = request.into_parts();
-        let bytes = body::read(&head.headers, body, &self.shared.limits, &self.shared.handle).await?;
+        let mut permit = self.shared.permits.enter();
+        let bytes = body::read(&head.headers, body, &self.shared, &mut permit).await?;
         let input: Option<Value> = serde_json::from_slice(&bytes).ok();
         let caller = self.shared.identify(&head, input.as_ref()).await?;
-        let counted = Held {
-            meter,
-            permit: self.shared.admit(&caller)?,
-        };
+        permit.assign(caller_of(&caller, &head))?;
+        let counted = Held { meter, permit };
         let handle = Arc::new(self.shared.handle.clone());
         let context = self.shared.context(caller).with_extension(handle);
         let request = Request::from_parts(head, bytes);

@@ -1,16 +1,20 @@
 //! Streamed calls that outlive their client's connection.
 //!
 //! Every reader of a call, the first one included, reads the stream log. So a client that reattaches reads the same bytes
-//! again, and a slow client does not hold up the call.
+//! again, and a slow client does not hold up the call. A full log never refuses a call: the call goes on for the client that
+//! made it, without being kept.
 
 mod frame;
 mod reattachment;
 
 use std::sync::Arc;
 
-use everturn_core::stream_log::{Entries, JsonText, Position, StreamKey, StreamLog, StreamWriter};
+use everturn_core::stream_log::{
+    Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
+};
 use everturn_core::{Connection, Error, Result, Status};
-use serde_json::Value;
+use futures::StreamExt;
+use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +22,9 @@ pub(crate) use self::frame::{Reading, frames};
 pub(crate) use self::reattachment::{Reattachment, STREAM_ID, stream_id};
 use crate::call::Call;
 use crate::principal::Principal;
+
+/// The greatest number of events that wait for a client behind what the log kept.
+const UNKEPT: usize = 32;
 
 /// Runs calls whose streams are logged, and finds their streams again.
 pub(crate) struct Durable {
@@ -50,22 +57,46 @@ impl Durable {
 
     /// Starts a call under a new id. The call goes on even if the returned stream is dropped; `held` is dropped when the call
     /// has ended.
+    ///
+    /// A stream that the log ceases to keep goes on for the returned reader, and `not_kept` is called once.
+    ///
+    /// Fails with the call, which has not started, if the log cannot keep another stream.
     pub(crate) async fn run<H: Send + 'static>(
         &self,
         principal: Option<&Principal>,
+        owner: &str,
         call: Call,
         held: H,
-    ) -> Result<Opened> {
+        not_kept: impl FnOnce() + Send + 'static,
+    ) -> Result<Opened, Call> {
         let id = uuid::Uuid::new_v4().to_string();
-        let key = key(principal, &call.action.descriptor().key, &id);
-        let writer = self.log.open(&key).await?;
-        let entries = self.log.read(&key, Position::START).await?;
+        let key = key(principal, &call.action.descriptor().key, &id).owned_by(owner);
+        let opened = async {
+            let writer = self.log.open(&key).await?;
+            Ok::<_, Error>((writer, self.log.read(&key, Position::START).await?))
+        };
+        let (writer, entries) = match opened.await {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::warn!(%error, "a stream is not kept");
+                return Err(call);
+            }
+        };
         let (connection, over) = (call.connect(), self.over.clone());
+        let (rest, unkept) = mpsc::channel(UNKEPT);
+        let recording = Recording {
+            connection,
+            rest,
+            is_kept: true,
+        };
         self.tasks.spawn(async move {
-            write(writer, connection, &over).await;
+            recording.run(writer, &over, not_kept).await;
             drop(held);
         });
-        Ok(Opened { id, entries })
+        Ok(Opened {
+            id,
+            entries: followed_by(entries, unkept),
+        })
     }
 
     /// Opens an existing stream after the last event that the client has seen; `None` if this principal has no such stream.
@@ -101,45 +132,104 @@ fn key(principal: Option<&Principal>, action: &str, id: &str) -> StreamKey {
     StreamKey::new(format!("{}{action}", scope.as_str()), id)
 }
 
-/// Logs the events of a call until the call ends, is stopped, or can no longer be reattached to.
-async fn write(
-    writer: Box<dyn StreamWriter>,
-    mut connection: Connection<(), Value, JsonText>,
-    over: &CancellationToken,
-) {
-    let stop = writer.stop_requested();
-    let outcome = tokio::select! {
-        biased;
-        () = stop.cancelled() => Err(Error::cancelled("the stream was stopped").with_public()),
-        () = over.cancelled() => {
-            Err(Error::unavailable("the server shut down before the stream ended").with_public())
+/// A call whose events are logged.
+struct Recording {
+    connection: Connection<(), JsonText, JsonText>,
+    /// The way of events that the log does not keep, to the client that made the call.
+    rest: mpsc::Sender<StreamEvent>,
+    is_kept: bool,
+}
+
+impl Recording {
+    /// Logs the events of a call until the call ends, is stopped, or can no longer be reattached to.
+    async fn run(mut self, writer: Box<dyn StreamWriter>, over: &CancellationToken, not_kept: impl FnOnce()) {
+        let stop = writer.stop_requested();
+        let outcome = tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(Error::cancelled("the stream was stopped").with_public()),
+            () = over.cancelled() => {
+                Err(Error::unavailable("the server ended before the stream did").with_public())
+            }
+            outcome = self.record(writer.as_ref(), not_kept) => outcome,
+        };
+        let Self {
+            connection,
+            rest,
+            is_kept,
+        } = self;
+        // Dropped before the end is logged, so that a reader of the end finds the work ended.
+        drop(connection);
+        let end = match &outcome {
+            Ok(output) => StreamEvent::Done(output.clone()),
+            Err(error) => StreamEvent::Failed(error.clone()),
+        };
+        let finished = writer.finish(outcome).await;
+        if let Err(error) = &finished {
+            tracing::debug!(%error, "the end of a stream is not logged");
         }
-        outcome = record(writer.as_ref(), &mut connection) => outcome,
-    };
-    // Dropped before the end is logged, so that a reader of the end finds the work ended.
-    drop(connection);
-    if let Err(error) = writer.finish(outcome).await {
-        tracing::warn!(%error, "the end of a stream cannot be logged");
+        if !is_kept || finished.is_err() {
+            // The client may have left, or may leave only with the server.
+            let _ = over.run_until_cancelled(rest.send(end)).await;
+        }
+    }
+
+    /// Logs the chunks. The call goes on when the log is full: its work does not depend on the stream.
+    async fn record(&mut self, writer: &dyn StreamWriter, not_kept: impl FnOnce()) -> Result<JsonText> {
+        let mut not_kept = Some(not_kept);
+        while let Some(chunk) = self.connection.receive().next().await {
+            if self.is_kept {
+                match writer.append(chunk.clone()).await {
+                    Ok(_) => continue,
+                    Err(error) => {
+                        tracing::warn!(%error, "a stream cannot be kept any longer");
+                        self.is_kept = false;
+                        if let Some(not_kept) = not_kept.take() {
+                            not_kept();
+                        }
+                    }
+                }
+            }
+            // A client that has left is not waited for.
+            let _ = self.rest.send(StreamEvent::Chunk(chunk)).await;
+        }
+        self.connection.output().await
     }
 }
 
-async fn record(
-    writer: &dyn StreamWriter,
-    connection: &mut Connection<(), Value, JsonText>,
-) -> Result<JsonText> {
-    let mut is_kept = true;
-    while let Some(chunk) = connection.receive().next().await {
-        if !is_kept {
-            continue;
-        }
-        match writer.append(chunk).await {
-            // Readers are told that the stream has ended. The call goes on: its work does not depend on the stream.
-            Err(error) if error.status() == Status::ResourceExhausted => {
-                tracing::warn!(%error, "a stream cannot be logged any longer");
-                is_kept = false;
-            }
-            appended => drop(appended?),
-        }
+/// Returns the entries of a stream, and behind them the events that the log did not keep.
+///
+/// The log ends a stream that it cannot keep with an error. Whether an error is the call's own or the log's is known by what
+/// follows: the other end of `rest` is dropped once the call has ended.
+fn followed_by(entries: Entries, rest: mpsc::Receiver<StreamEvent>) -> Entries {
+    let reading = (Some(entries), rest, Position::START);
+    futures::stream::unfold(reading, |(mut entries, mut rest, seen)| async move {
+        let next = match &mut entries {
+            Some(kept) => kept.next().await?,
+            None => Ok(unkept(rest.recv().await?, seen)),
+        };
+        let is_broken = matches!(
+            &next,
+            Err(_)
+                | Ok(Entry {
+                    event: StreamEvent::Failed(_),
+                    ..
+                })
+        );
+        let next = if entries.is_some() && is_broken {
+            entries = None;
+            rest.recv().await.map_or(next, |event| Ok(unkept(event, seen)))
+        } else {
+            next
+        };
+        let seen = next.as_ref().map_or(seen, |entry| entry.position);
+        Some((next, (entries, rest, seen)))
+    })
+    .boxed()
+}
+
+fn unkept(event: StreamEvent, after: Position) -> Entry {
+    Entry {
+        position: after.next(),
+        event,
     }
-    JsonText::of(&connection.output().await?)
 }

@@ -3,8 +3,6 @@
 use bytes::Bytes;
 use everturn_core::RuntimeError;
 use everturn_core::stream_log::JsonText;
-use serde::Serialize;
-use serde_json::Value;
 
 /// One event of a stream. A stream has any number of messages and ends with exactly one result or one error.
 ///
@@ -15,7 +13,7 @@ pub(crate) enum Event {
     /// A chunk.
     Message(JsonText),
     /// The output.
-    Result(Value),
+    Result(JsonText),
     /// The error.
     Error(RuntimeError),
 }
@@ -49,23 +47,22 @@ impl Event {
 
     fn write_into(&self, bytes: &mut Vec<u8>) {
         match self {
-            Self::Message(chunk) => {
-                bytes.extend_from_slice(b"{\"message\":");
-                bytes.extend_from_slice(chunk.as_str().as_bytes());
+            Self::Message(chunk) => write_field("message", chunk.as_str(), bytes),
+            Self::Result(output) => write_field("result", output.as_str(), bytes),
+            Self::Error(error) => {
+                let error = serde_json::to_string(error).expect("an error is plain data");
+                write_field("error", &error, bytes);
             }
-            Self::Result(output) => write_field("result", output, bytes),
-            Self::Error(error) => write_field("error", error, bytes),
         }
-        bytes.push(b'}');
     }
 }
 
-/// Appends the beginning of an object with one field.
-fn write_field(name: &str, value: &impl Serialize, bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(b"{\"");
-    bytes.extend_from_slice(name.as_bytes());
-    bytes.extend_from_slice(b"\":");
-    serde_json::to_writer(bytes, value).expect("an event is plain data");
+/// Appends an object with one field.
+fn write_field(name: &str, json: &str, bytes: &mut Vec<u8>) {
+    bytes.reserve(name.len() + json.len() + 5);
+    for piece in ["{\"", name, "\":", json, "}"] {
+        bytes.extend_from_slice(piece.as_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -86,7 +83,7 @@ mod tests {
             "data: {\"message\":{\"count\":0}}\n\n"
         );
         assert_eq!(
-            Event::Result(json!("a\nb")).encode(),
+            Event::Result(JsonText::of("a\nb").unwrap()).encode(),
             "data: {\"result\":\"a\\nb\"}\n\n"
         );
         assert_eq!(

@@ -21,6 +21,9 @@ const SUBPROTOCOL: &str = "everturn.extensions";
 pub(crate) struct AnswerForm(Option<PlainProtocol>);
 
 impl AnswerForm {
+    /// The form with every field.
+    pub(crate) const COMPLETE: Self = Self(None);
+
     /// Returns the form that a request to an action asks for.
     ///
     /// Fails with `INVALID_ARGUMENT` if the header is neither on nor off.
@@ -36,15 +39,14 @@ impl AnswerForm {
         }
     }
 
-    /// Returns the event for the caller; `None` if it is not sent.
+    /// Returns the event for the caller; `None` if it is not sent. Outputs are in their form already.
     pub(crate) fn event(self, event: Event) -> Option<Event> {
         let Some(plain) = self.0 else {
             return Some(event);
         };
         Some(match event {
             Event::Message(chunk) => Event::Message(plain.chunk(chunk)?),
-            Event::Result(output) => Event::Result(plain.output(output)),
-            error @ Event::Error(_) => error,
+            end @ (Event::Result(_) | Event::Error(_)) => end,
         })
     }
 

@@ -14,6 +14,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use bytes::Bytes;
 use everturn_agent::HandOff;
 use everturn_agent::store::Scope;
+use everturn_core::offload::{HEAVY, is_heavy, offload};
 use everturn_core::{ActionType, Context, DynAction, Error, Exposure};
 use serde::Serialize;
 use serde_json::Value;
@@ -29,7 +30,9 @@ use crate::envelope::{Envelope, check_content_type};
 use crate::error_body::{Refusal, json_response};
 use crate::extensions::AnswerForm;
 use crate::metrics::{CallMeter, RouteMetrics};
-use crate::permits::{Permit, Permits};
+use crate::permits::{Caller, Permit, Permits};
+use crate::pieces::{Answer, Pieces};
+use crate::requests::Peer;
 use crate::running::Running;
 use crate::trace::Trace;
 use crate::{Limits, Route, RouteKind, ServerHandle, body, streaming};
@@ -66,13 +69,6 @@ impl Shared {
         Ok(provided)
     }
 
-    /// Takes a permit for a call of the principal; fails if it has as many running calls as the limit allows.
-    pub(crate) fn admit(&self, caller: &Provided) -> Result<Option<Permit>, Refusal> {
-        let principal = caller.principal.as_ref();
-        let permit = principal.map(|principal| self.permits.acquire(principal));
-        Ok(permit.transpose()?)
-    }
-
     /// Returns the context of a call.
     pub(crate) fn context(&self, caller: Provided) -> Context {
         let token = self.handle.cancelling().child_token();
@@ -92,6 +88,15 @@ impl Shared {
     }
 }
 
+/// The caller of a request: its principal, else the address it comes from.
+pub(crate) fn caller_of(provided: &Provided, head: &Parts) -> Caller {
+    match (&provided.principal, head.extensions.get::<Peer>()) {
+        (Some(principal), _) => Caller::Principal(principal.clone()),
+        (None, Some(Peer(address))) => Caller::Address(*address),
+        (None, None) => Caller::Anonymous,
+    }
+}
+
 /// An action at its path.
 pub(crate) struct Mounted {
     pub(crate) route: Route,
@@ -100,16 +105,16 @@ pub(crate) struct Mounted {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The body of a successful answer.
+/// The JSON of an answer.
 #[derive(Serialize)]
-struct Answer {
+struct Output {
     result: Value,
 }
 
-/// The values that are held while a call runs.
+/// The values that are held while a call is under way: until the last byte of its answer is sent.
 pub(crate) struct Held {
     pub(crate) meter: CallMeter,
-    pub(crate) permit: Option<Permit>,
+    pub(crate) permit: Permit,
 }
 
 /// Answers a request.
@@ -131,12 +136,11 @@ impl Mounted {
         }
         let streams = streaming::is_wanted(&head.uri, &head.headers)?;
         let form = AnswerForm::of(&head.headers, &self.action.descriptor().action_type)?;
-        let envelope = self.read(&head, body).await?;
+        let mut permit = self.shared.permits.enter();
+        let envelope = self.read(&head, body, &mut permit).await?;
         let caller = self.identify(&head, &envelope).await?;
-        let counted = Held {
-            meter,
-            permit: self.shared.admit(&caller)?,
-        };
+        permit.assign(caller_of(&caller, &head))?;
+        let counted = Held { meter, permit };
         let principal = caller.principal.clone();
         let (context, trace) = Trace::follow(self.context(caller));
         self.check_access(&context)?;
@@ -146,7 +150,7 @@ impl Mounted {
             context,
         };
         if self.gives_lines() && lines::are_wanted(&head.headers) {
-            return Ok(lines::respond(call.start(self.shared.exposure), counted).await);
+            return Ok(lines::respond(call.start(self.shared.exposure, form), counted).await);
         }
         if streams {
             return match self.shared.durable.as_ref().filter(|_| self.is_kept()) {
@@ -162,17 +166,21 @@ impl Mounted {
                 None if self.is_kept() && head.headers.contains_key(STREAM_ID) => {
                     Ok(logged_stream::unknown())
                 }
-                None => Ok(stream(call.start(self.shared.exposure), form, counted).await),
+                None => {
+                    let Held { meter, permit } = counted;
+                    Ok(stream(
+                        call.start(self.shared.exposure, form),
+                        form,
+                        meter,
+                        Arc::new(permit),
+                    )
+                    .await)
+                }
             };
         }
-        let mut response = match call.run().await {
-            Ok(output) => json_response(
-                StatusCode::OK,
-                &Answer {
-                    result: form.output(output),
-                },
-            ),
-            Err(error) => Refusal::from(error).respond(self.shared.exposure),
+        let mut response = match self.run(call, form, counted).await {
+            Ok(response) => response,
+            Err(refusal) => refusal.respond(self.shared.exposure),
         };
         trace.name_in(response.headers_mut());
         Ok(response)
@@ -186,14 +194,13 @@ impl Mounted {
         meter: CallMeter,
     ) -> Result<Response<Body>, Refusal> {
         let caller = self.identify(head, &Envelope::default()).await?;
-        let _counted = Held {
-            meter,
-            permit: self.shared.admit(&caller)?,
-        };
+        let mut permit = self.shared.permits.enter();
+        permit.assign(caller_of(&caller, head))?;
+        let _counted = Held { meter, permit };
         let (context, trace) = Trace::follow(self.context(caller));
         self.check_access(&context)?;
         let result = self.take_lines(&head.uri, &context, body).await?;
-        let mut response = json_response(StatusCode::OK, &Answer { result });
+        let mut response = json_response(StatusCode::OK, &Output { result });
         trace.name_in(response.headers_mut());
         Ok(response)
     }
@@ -206,11 +213,51 @@ impl Mounted {
         }
     }
 
-    async fn read(&self, head: &Parts, body: Body) -> Result<Envelope, Refusal> {
-        let Shared { limits, handle, .. } = &*self.shared;
-        let bytes = body::read(&head.headers, body, limits, handle).await?;
+    /// Runs a call to its end and answers with its output.
+    async fn run(&self, call: Call, form: AnswerForm, mut held: Held) -> Result<Response<Body>, Refusal> {
+        let _reading = if self.reads_storage() {
+            held.permit.reading().await
+        } else {
+            None
+        };
+        let output = call.run().await?;
+        let is_heavy = is_heavy(&output);
+        let print = move || {
+            Pieces::of(&Output {
+                result: form.output(output),
+            })
+        };
+        let pieces = if is_heavy { offload(print).await } else { print() };
+        held.permit.take_instead(pieces.length())?;
+        let mut response = Response::new(Body::new(Answer::new(pieces, held)));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        Ok(response)
+    }
+
+    /// Whether the action reads what is stored, however large that is.
+    fn reads_storage(&self) -> bool {
+        let readers = [
+            ActionType::AGENT_SNAPSHOT,
+            ActionType::AGENT_SNAPSHOTS,
+            ActionType::AGENT_SESSION,
+        ];
+        readers.contains(&self.action.descriptor().action_type)
+    }
+
+    async fn read(&self, head: &Parts, body: Body, permit: &mut Permit) -> Result<Envelope, Refusal> {
+        let bytes = body::read(&head.headers, body, &self.shared, permit).await?;
         check_content_type(&head.headers)?;
-        let envelope = Envelope::parse(&bytes)?;
+        let counts = (self.route.kind == RouteKind::Agent).then(|| self.shared.limits.clone());
+        let is_heavy = bytes.len() > HEAVY;
+        let parse = move || {
+            let envelope = Envelope::parse(&bytes)?;
+            if let Some(limits) = counts {
+                limits.check_counts(envelope.data.as_ref(), envelope.init.as_ref())?;
+            }
+            Ok::<_, Error>(envelope)
+        };
+        let envelope = if is_heavy { offload(parse).await } else { parse() }?;
         envelope.check_against(self.action.descriptor())?;
         Ok(envelope)
     }
@@ -252,10 +299,20 @@ fn deadline(time: Duration) -> Instant {
 }
 
 /// Answers with a stream: each event as it comes, at the pace of the reader.
-async fn stream(mut running: Running, form: AnswerForm, mut held: Held) -> Response<Body> {
-    held.meter.stream_opened();
+async fn stream(
+    mut running: Running,
+    form: AnswerForm,
+    mut meter: CallMeter,
+    permit: Arc<Permit>,
+) -> Response<Body> {
+    meter.stream_opened();
     running.get_going().await;
-    let mut events = Events { running, form, held };
+    let mut events = Events {
+        running,
+        form,
+        meter,
+        _permit: permit,
+    };
     event_stream(Body::from_stream(futures::stream::poll_fn(move |cx| {
         events.poll_bytes(cx).map(|bytes| bytes.map(Ok::<_, Infallible>))
     })))
@@ -265,7 +322,8 @@ async fn stream(mut running: Running, form: AnswerForm, mut held: Held) -> Respo
 struct Events {
     running: Running,
     form: AnswerForm,
-    held: Held,
+    meter: CallMeter,
+    _permit: Arc<Permit>,
 }
 
 impl Events {
@@ -279,7 +337,7 @@ impl Events {
                         continue;
                     };
                     if !event.is_last() {
-                        self.held.meter.chunk();
+                        self.meter.chunk();
                     }
                     event.encode_into(&mut bytes);
                 }

@@ -21,6 +21,7 @@ mod metrics;
 mod openapi;
 mod operations;
 mod permits;
+mod pieces;
 mod principal;
 mod requests;
 mod route;

@@ -1,5 +1,7 @@
 //! Limits on what clients may ask for.
 
+mod counts;
+
 use std::time::Duration;
 
 /// The limits of a server on its clients. Every limit has a default.
@@ -13,6 +15,12 @@ pub struct Limits {
     pub(crate) write_time: Duration,
     pub(crate) request_time: Option<Duration>,
     pub(crate) calls_per_principal: usize,
+    pub(crate) bytes_per_caller: usize,
+    pub(crate) bytes_in_flight: usize,
+    messages: usize,
+    parts: usize,
+    tool_requests: usize,
+    answers: usize,
 }
 
 impl Default for Limits {
@@ -25,6 +33,12 @@ impl Default for Limits {
             write_time: Duration::from_secs(30),
             request_time: None,
             calls_per_principal: 256,
+            bytes_per_caller: 128 * 1024 * 1024,
+            bytes_in_flight: 512 * 1024 * 1024,
+            messages: 10_000,
+            parts: 50_000,
+            tool_requests: 10_000,
+            answers: 1_000,
         }
     }
 }
@@ -73,9 +87,52 @@ impl Limits {
 
     /// Sets how many calls of one principal may run at once; 256 by default. Further calls are answered with `429`.
     ///
-    /// Anonymous calls are not counted: without a context provider that names a principal there is no limit.
+    /// Anonymous calls are not counted: without a context provider that names a principal there is no limit on their number,
+    /// only on their bytes.
     pub fn calls_per_principal(mut self, calls: usize) -> Self {
         self.calls_per_principal = calls;
+        self
+    }
+
+    /// Sets how many bytes of requests and answers one caller may have in flight; 128 MiB by default. A request counts until
+    /// it is answered, an answer until its last byte is sent. Further calls are answered with `429`.
+    ///
+    /// Callers without a principal are told apart by their address, and all are one where the address is not known. A caller
+    /// with nothing in flight may always have one answer, whatever its size.
+    pub fn bytes_per_caller(mut self, bytes: usize) -> Self {
+        self.bytes_per_caller = bytes;
+        self
+    }
+
+    /// Sets how many bytes of requests and answers all callers together may have in flight; 512 MiB by default. Further calls
+    /// are answered with `429`.
+    pub fn bytes_in_flight(mut self, bytes: usize) -> Self {
+        self.bytes_in_flight = bytes;
+        self
+    }
+
+    /// Sets how many messages a request to an agent may have, those of the state it sends included; 10,000 by default. A
+    /// request with more is answered with `400`, as with the next three limits.
+    pub fn messages(mut self, messages: usize) -> Self {
+        self.messages = messages;
+        self
+    }
+
+    /// Sets how many parts the messages and answers of a request to an agent may have together; 50,000 by default.
+    pub fn parts(mut self, parts: usize) -> Self {
+        self.parts = parts;
+        self
+    }
+
+    /// Sets how many tool requests the messages and answers of a request to an agent may have together; 10,000 by default.
+    pub fn tool_requests(mut self, requests: usize) -> Self {
+        self.tool_requests = requests;
+        self
+    }
+
+    /// Sets how many answers to interrupts a request to an agent may have; 1,000 by default.
+    pub fn answers(mut self, answers: usize) -> Self {
+        self.answers = answers;
         self
     }
 }

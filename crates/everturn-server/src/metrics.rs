@@ -43,6 +43,7 @@ pub(crate) struct Metrics {
     in_flight: Family<RouteLabels, Gauge>,
     streams: Family<RouteLabels, Gauge>,
     chunks: Family<RouteLabels, Counter<u64, AtomicU64>>,
+    not_kept: Family<RouteLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     registry: Arc<Registry>,
 }
@@ -70,6 +71,12 @@ impl Metrics {
         );
         let chunks = Family::default();
         registry.register("stream_chunks", "Chunks handed to clients", chunks.clone());
+        let not_kept = Family::default();
+        registry.register(
+            "streams_not_kept",
+            "Streams that the stream log had no room for, or could not keep to their end",
+            not_kept.clone(),
+        );
         let durations: Family<_, _, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(DURATIONS));
         registry.register(
@@ -82,6 +89,7 @@ impl Metrics {
             in_flight,
             streams,
             chunks,
+            not_kept,
             durations,
             registry: registry.into(),
         }
@@ -103,6 +111,7 @@ impl Metrics {
             in_flight: self.in_flight.get_or_create(&labels).clone(),
             streams: self.streams.get_or_create(&labels).clone(),
             chunks: self.chunks.get_or_create(&labels).clone(),
+            not_kept: self.not_kept.get_or_create(&labels).clone(),
             durations: self.durations.get_or_create(&labels).clone(),
             ok: self.requests.get_or_create(&succeeded).clone(),
             requests: self.requests.clone(),
@@ -128,7 +137,8 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// The metrics of one route.
+/// The metrics of one route. A clone shares them.
+#[derive(Clone)]
 pub(crate) struct RouteMetrics(Arc<Counters>);
 
 struct Counters {
@@ -136,6 +146,7 @@ struct Counters {
     in_flight: Gauge,
     streams: Gauge,
     chunks: Counter<u64, AtomicU64>,
+    not_kept: Counter,
     durations: Histogram,
     /// The counter of the most frequent answer.
     ok: Counter,
@@ -158,6 +169,11 @@ impl RouteMetrics {
             status: status.as_u16(),
         };
         requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts a stream that the log does not keep.
+    pub(crate) fn stream_not_kept(&self) {
+        self.0.not_kept.inc();
     }
 
     /// Counts a call as running until the returned value is dropped.

@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Emitter, Exposure, Result};
 use futures::future::BoxFuture;
-use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::event::Event;
@@ -28,7 +27,7 @@ pub(crate) struct Running {
 }
 
 enum Work {
-    UnderWay(BoxFuture<'static, Result<Value>>),
+    UnderWay(BoxFuture<'static, Result<JsonText>>),
     /// The call has ended, and its last event is yet to be read.
     Ended(Event),
     Told,
@@ -38,7 +37,7 @@ impl Running {
     /// Starts a call, which runs as its events are read.
     pub(crate) fn begin<F>(exposure: Exposure, work: impl FnOnce(Emitter<JsonText>) -> F) -> Self
     where
-        F: Future<Output = Result<Value>> + Send + 'static,
+        F: Future<Output = Result<JsonText>> + Send + 'static,
     {
         let (sender, chunks) = mpsc::channel(WAITING);
         Self {
@@ -99,7 +98,6 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use everturn_core::Error;
-    use serde_json::json;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -107,6 +105,10 @@ mod tests {
 
     fn message(chunk: &(impl serde::Serialize + ?Sized)) -> Event {
         Event::Message(JsonText::of(chunk).unwrap())
+    }
+
+    fn done() -> Event {
+        Event::Result(JsonText::of("done").unwrap())
     }
 
     async fn next(running: &mut Running) -> Option<Event> {
@@ -122,13 +124,13 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
             }
-            Ok(json!("done"))
+            JsonText::of("done")
         });
 
         for number in 0..100 {
             assert_eq!(next(&mut running).await, Some(message(&number)));
         }
-        assert_eq!(next(&mut running).await, Some(Event::Result(json!("done"))));
+        assert_eq!(next(&mut running).await, Some(done()));
         assert_eq!(next(&mut running).await, None);
         assert_eq!(next(&mut running).await, None);
     }
@@ -137,15 +139,15 @@ mod tests {
     async fn an_action_that_never_waits_completes_before_the_first_event_is_read() {
         let mut running = Running::begin(Exposure::Public, |emitter| async move {
             emitter.send(JsonText::of("first")?).await?;
-            let other = tokio::spawn(async { json!("done") });
-            Ok(other.await?)
+            let other = tokio::spawn(async { "done" });
+            JsonText::of(other.await?)
         });
 
         running.get_going().await;
 
         assert!(matches!(running.work, Work::Ended(_)));
         assert_eq!(next(&mut running).await, Some(message("first")));
-        assert_eq!(next(&mut running).await, Some(Event::Result(json!("done"))));
+        assert_eq!(next(&mut running).await, Some(done()));
     }
 
     #[tokio::test]
@@ -174,10 +176,10 @@ mod tests {
         let (give, left) = tokio::sync::oneshot::channel();
         let mut running = Running::begin(Exposure::Public, |emitter| async move {
             let _ = give.send(emitter);
-            Ok(json!("done"))
+            JsonText::of("done")
         });
 
-        assert_eq!(next(&mut running).await, Some(Event::Result(json!("done"))));
+        assert_eq!(next(&mut running).await, Some(done()));
         assert_eq!(next(&mut running).await, None);
         let late = JsonText::of("late").unwrap();
         let error = left.await.unwrap().send(late).await.unwrap_err();

@@ -219,7 +219,7 @@ impl Server {
         let shared = Arc::new(Shared {
             providers: self.providers.clone(),
             limits: self.limits.clone(),
-            permits: Permits::new(self.limits.calls_per_principal),
+            permits: Permits::new(&self.limits),
             exposure: self.exposure,
             open_operations: self.open_operations || self.providers.is_empty(),
             handle: self.handle.clone(),

@@ -40,7 +40,7 @@ fn frame(entry: Result<Entry>, ids: bool, exposure: Exposure) -> Bytes {
     };
     let data = match event {
         StreamEvent::Chunk(chunk) => Event::Message(chunk).encode(),
-        StreamEvent::Done(output) => format!("data: {{\"result\":{output}}}\n\n").into(),
+        StreamEvent::Done(output) => Event::Result(output).encode(),
         StreamEvent::Failed(error) => Event::Error(error.to_wire(exposure)).encode(),
     };
     if ids {
@@ -82,7 +82,7 @@ mod tests {
         );
 
         assert_eq!(chunk, Event::Message(text.clone()).encode());
-        assert_eq!(output, Event::Result(value).encode());
+        assert_eq!(output, Event::Result(text).encode());
     }
 
     #[test]

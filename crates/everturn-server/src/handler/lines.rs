@@ -223,6 +223,8 @@ pub(super) async fn respond(mut running: Running, mut held: Held) -> Response<Bo
         };
         event.map(|event| match event {
             Some(Event::Message(line)) => {
+                // Named as a whole, so that the closure captures all of it.
+                let held = &held;
                 held.meter.chunk();
                 Some(Ok(Bytes::from(format!("{line}\n"))))
             }

@@ -5,17 +5,23 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use everturn_core::Error;
 use futures::StreamExt;
 
-use super::{Held, Mounted, event_stream};
+use super::{Held, Mounted, event_stream, stream};
 use crate::call::Call;
 use crate::durable::{Durable, Opened, Reading, Reattachment, STREAM_ID, frames, stream_id};
 use crate::envelope::Envelope;
 use crate::error_body::Refusal;
 use crate::extensions::AnswerForm;
+use crate::metrics::CallMeter;
+use crate::permits::Permit;
 use crate::principal::Principal;
+
+/// Says `no` in the answer to a call whose stream the log does not keep: its client cannot reattach, and ends the call by
+/// leaving.
+const STREAM_KEPT: HeaderName = HeaderName::from_static("x-everturn-stream-kept");
 
 /// A request for a stream: its caller, its headers and its form.
 pub(super) struct StreamRequest<'a> {
@@ -42,15 +48,31 @@ pub(super) async fn answer(
         form,
         exposure: mounted.shared.exposure,
     };
+    let Held { meter, permit } = held;
+    // The call is under way until it has ended and its answer is read.
+    let permit = Arc::new(permit);
     let Some(reattachment) = Reattachment::of(headers)? else {
-        let Held { meter, permit } = held;
-        let opened = durable.run(principal, call, permit).await?;
-        return Ok(respond(opened, reading, Held { meter, permit: None }));
+        let (metrics, held) = (mounted.metrics.clone(), Arc::clone(&permit));
+        let not_kept = move || metrics.stream_not_kept();
+        let started = durable
+            .run(principal, &permit.owner(), call, held, not_kept)
+            .await;
+        return Ok(match started {
+            Ok(opened) => respond(opened, reading, (meter, permit)),
+            Err(call) => {
+                mounted.metrics.stream_not_kept();
+                let mut response =
+                    stream(call.start(mounted.shared.exposure, form), form, meter, permit).await;
+                let headers = response.headers_mut();
+                headers.insert(STREAM_KEPT, HeaderValue::from_static("no"));
+                response
+            }
+        });
     };
     let action = &mounted.route.key;
     Ok(match durable.replay(principal, action, &reattachment).await? {
         // Reattaching counts as a call: it takes a connection and reads from the log.
-        Some(opened) => respond(opened, reading, held),
+        Some(opened) => respond(opened, reading, (meter, permit)),
         None => unknown(),
     })
 }
@@ -91,13 +113,13 @@ fn no_content() -> Response<Body> {
 }
 
 /// Answers with the events of a stream. `held` is dropped when the client has read the last of them.
-fn respond(opened: Opened, reading: Reading, mut held: Held) -> Response<Body> {
-    held.meter.stream_opened();
+fn respond(opened: Opened, reading: Reading, mut held: (CallMeter, Arc<Permit>)) -> Response<Body> {
+    held.0.stream_opened();
     let frames = frames(opened.entries, reading).map(move |(bytes, is_chunk)| {
         // Named as a whole, so that the closure captures all of it.
         let held = &held;
         if is_chunk {
-            held.meter.chunk();
+            held.0.chunk();
         }
         Ok::<_, Infallible>(bytes)
     });

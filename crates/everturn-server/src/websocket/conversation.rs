@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::frame::text;
 use super::intake::Intake;
 use super::outgoing::Outgoing;
-use crate::call::public_to_its_sender;
+use crate::call::{public_to_its_sender, text_of};
 use crate::event::Event;
 use crate::extensions::AnswerForm;
 
@@ -130,8 +130,9 @@ async fn tell(
     }
     // Taking the output closes the input, so it is taken only once it is there.
     connection.done().await;
-    let end = match connection.output().await {
-        Ok(output) => Event::Result(told.form.output(output)),
+    let output = async { text_of(connection.output().await?, told.form).await };
+    let end = match output.await {
+        Ok(output) => Event::Result(output),
         Err(error) => Event::Error(public_to_its_sender(error, key).to_wire(told.exposure)),
     };
     room.send(Outgoing::Frame(text(end.to_json())));

@@ -7,6 +7,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
+use crate::Limits;
 use crate::event::Event;
 
 /// A frame of a client.
@@ -45,6 +46,17 @@ impl ClientFrame {
             let shape = r#"a frame must be {"init": …}, {"input": …}, {"close": true}, {"cancel": true} or {"abort": "<snapshotId>"}"#;
             Ending::fault(CloseCode::Invalid, format!("{shape}: {error}"))
         })
+    }
+
+    /// Returns the frame if its lists are within the limits.
+    pub(super) fn checked(self, limits: &Limits) -> Result<Self, Ending> {
+        let counted = match &self {
+            Self::Init(init) => limits.check_counts(None, Some(init)),
+            Self::Input(input) => limits.check_counts(Some(input), None),
+            _ => Ok(()),
+        };
+        counted.map_err(|error| Ending::fault(CloseCode::Policy, error.message()))?;
+        Ok(self)
     }
 }
 

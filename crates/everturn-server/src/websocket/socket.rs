@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_core::offload::{HEAVY, offload};
 use everturn_core::{DynAction, Error, JsonCall, RuntimeError};
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -127,7 +128,7 @@ impl Socket {
                 // Backpressure: while inputs wait for the agent, the client's next frames stay in the network.
                 message = incoming.next(), if has_room && !talk.owes_pong => {
                     heard = Instant::now();
-                    match self.hear(message, &mut talk) {
+                    match self.hear(message, &mut talk).await {
                         Ok(Heard::Frame) => active = heard,
                         Ok(Heard::Sign) if talk.control_frames > control_frames => {
                             let message = format!("more than {control_frames} pings and pongs at once");
@@ -177,15 +178,22 @@ impl Socket {
     }
 
     /// Handles a frame of the client.
-    fn hear(
+    async fn hear(
         &self,
         message: Option<Result<Message, tungstenite::Error>>,
         talk: &mut Talk,
     ) -> Result<Heard, Ending> {
         match message {
             Some(Ok(Message::Text(text))) => {
-                let frame = ClientFrame::parse(&text)?;
-                self.take(frame, text.len(), talk)?;
+                let bytes = text.len();
+                let limits = self.mounted.shared.limits.clone();
+                let parse = move || ClientFrame::parse(&text)?.checked(&limits);
+                let frame = if bytes > HEAVY {
+                    offload(parse).await
+                } else {
+                    parse()
+                }?;
+                self.take(frame, bytes, talk)?;
                 Ok(Heard::Frame)
             }
             Some(Ok(Message::Binary(_))) => {

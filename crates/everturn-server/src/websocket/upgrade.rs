@@ -18,7 +18,7 @@ use super::{PROTOCOL, Stream};
 use crate::envelope::Envelope;
 use crate::error_body::Refusal;
 use crate::extensions::AnswerForm;
-use crate::handler::{Held, Mounted};
+use crate::handler::{Held, Mounted, caller_of};
 
 /// An agent and the path of its WebSocket.
 pub(crate) struct Endpoint {
@@ -48,14 +48,9 @@ impl Endpoint {
         let handshake = Handshake::of(&mut head)?;
         let caller = self.mounted.identify(&head, &Envelope::default()).await?;
         let shared = &self.mounted.shared;
-        let permit = caller
-            .principal
-            .as_ref()
-            .map(|principal| shared.permits.acquire(principal));
-        let counted = Held {
-            meter,
-            permit: permit.transpose()?,
-        };
+        let mut permit = shared.permits.enter();
+        permit.assign(caller_of(&caller, &head))?;
+        let counted = Held { meter, permit };
         let socket = Socket {
             mounted: Arc::clone(&self.mounted),
             abort: self.abort.clone(),

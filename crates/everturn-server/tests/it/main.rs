@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod agent_protocol;
+mod bounded_memory;
 mod decoders;
 mod doors;
 mod durable_streams;
