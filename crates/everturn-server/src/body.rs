@@ -8,10 +8,9 @@ use bytes::{Bytes, BytesMut};
 use everturn_core::Error;
 use http_body_util::BodyExt;
 
-use crate::Limits;
 use crate::error_body::Refusal;
-use crate::handler::Shared;
 use crate::permits::Permit;
+use crate::{Limits, ServerHandle};
 
 /// How much of a body that is too large is read and discarded. A client that reads the answer only after it has sent
 /// everything would otherwise see a broken connection.
@@ -27,14 +26,15 @@ const DISCARD_TIME: Duration = Duration::from_secs(30);
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
-    shared: &Shared,
+    limits: &Limits,
+    handle: &ServerHandle,
     permit: &mut Permit,
 ) -> Result<Bytes, Refusal> {
     tokio::select! {
         // First the body, which has mostly arrived: waiting for the token takes a lock that all requests share.
         biased;
-        read = read_in_time(headers, body, &shared.limits, permit) => read,
-        () = shared.handle.grace_over().cancelled() => {
+        read = read_in_time(headers, body, limits, permit) => read,
+        () = handle.grace_over().cancelled() => {
             let message = "the server ended before the request had arrived: send it again";
             Err(Error::unavailable(message).with_public().into())
         }

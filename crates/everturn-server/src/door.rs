@@ -50,7 +50,14 @@ impl Opened {
     async fn answer(&self, request: Request<Body>, meter: CallMeter) -> Result<Response<Body>, Refusal> {
         let (head, body) = request.into_parts();
         let mut permit = self.shared.permits.enter();
-        let bytes = body::read(&head.headers, body, &self.shared, &mut permit).await?;
+        let bytes = body::read(
+            &head.headers,
+            body,
+            &self.shared.limits,
+            &self.shared.handle,
+            &mut permit,
+        )
+        .await?;
         let input: Option<Value> = serde_json::from_slice(&bytes).ok();
         let caller = self.shared.identify(&head, input.as_ref()).await?;
         permit.assign(caller_of(&caller, &head))?;

@@ -229,7 +229,8 @@ impl Mounted {
         };
         let pieces = if is_heavy { offload(print).await } else { print() };
         held.permit.take_instead(pieces.length())?;
-        let mut response = Response::new(Body::new(Answer::new(pieces, held)));
+        let Held { meter, permit } = held;
+        let mut response = Response::new(Body::new(Answer::new(pieces, meter, permit)));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         Ok(response)
@@ -246,7 +247,8 @@ impl Mounted {
     }
 
     async fn read(&self, head: &Parts, body: Body, permit: &mut Permit) -> Result<Envelope, Refusal> {
-        let bytes = body::read(&head.headers, body, &self.shared, permit).await?;
+        let Shared { limits, handle, .. } = &*self.shared;
+        let bytes = body::read(&head.headers, body, limits, handle, permit).await?;
         check_content_type(&head.headers)?;
         let counts = (self.route.kind == RouteKind::Agent).then(|| self.shared.limits.clone());
         let is_heavy = bytes.len() > HEAVY;

@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame, SizeHint};
 use serde::Serialize;
 
-use crate::handler::Held;
+use crate::metrics::CallMeter;
+use crate::permits::Permit;
 
 /// The size of a piece.
 const PIECE: usize = 64 * 1024;
@@ -58,12 +59,17 @@ impl Write for Pieces {
 /// The body of an answer. The call is under way, and its bytes are counted as its caller's, until they are sent.
 pub(crate) struct Answer {
     pieces: Pieces,
-    held: Held,
+    _meter: CallMeter,
+    permit: Permit,
 }
 
 impl Answer {
-    pub(crate) fn new(pieces: Pieces, held: Held) -> Self {
-        Self { pieces, held }
+    pub(crate) fn new(pieces: Pieces, meter: CallMeter, permit: Permit) -> Self {
+        Self {
+            pieces,
+            _meter: meter,
+            permit,
+        }
     }
 }
 
@@ -78,7 +84,7 @@ impl Body for Answer {
         let piece = self.pieces.full.pop_front();
         Poll::Ready(piece.map(|piece| {
             self.pieces.length -= piece.len();
-            self.held.permit.give_back(piece.len());
+            self.permit.give_back(piece.len());
             Ok(Frame::data(piece))
         }))
     }
