@@ -3,6 +3,7 @@
 //! Its agent runs errands: turns of six model calls and five tool calls. Every effect on the outside world is recorded
 //! in a file that belongs to no store, so that a test can count repetitions.
 
+mod branching;
 mod effects;
 mod errand;
 mod hold;
@@ -20,6 +21,7 @@ use everturn_postgres::PostgresStore;
 use everturn_sqlite::{Durability, SqliteStore};
 use serde::{Deserialize, Serialize};
 
+pub use self::branching::{branch, branching};
 pub use self::effects::{Effect, Effects};
 pub use self::errand::{AGENT, STEPS};
 use self::unforced::UnforcedDisk;
@@ -43,6 +45,9 @@ pub struct Orders {
     /// Whether to do nothing but to begin a save and stay in it, with the store's lock, until a line arrives.
     #[serde(default)]
     pub holds: bool,
+    /// Whether to do nothing but begin a branch at each snapshot that is named on the worker's input.
+    #[serde(default)]
+    pub branches: bool,
 }
 
 /// The kind and place of a store.

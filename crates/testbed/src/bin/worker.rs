@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use everturn_agent::{AgentInit, AgentInput, recover_every};
 use everturn_core::{Error, Result};
-use testbed::worker::Orders;
+use testbed::worker::{Orders, branch, branching};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -14,6 +14,9 @@ async fn main() -> Result<()> {
     let orders = Orders::parse(&orders)?;
     if orders.holds {
         return orders.hold().await;
+    }
+    if orders.branches {
+        return begin_branches(&orders).await;
     }
     let (registry, agent) = orders.agent().await?;
     let _recovering = orders
@@ -32,6 +35,16 @@ async fn main() -> Result<()> {
     agent.idle().await;
     say("idle")?;
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    Ok(())
+}
+
+async fn begin_branches(orders: &Orders) -> Result<()> {
+    let agent = branching(orders.store.open().await?, None)?;
+    say("ready")?;
+    let mut lines = std::io::stdin().lines();
+    while let Some(id) = lines.next().transpose()? {
+        say(&format!("branched {}", branch(&agent, id.trim()).await?))?;
+    }
     Ok(())
 }
 

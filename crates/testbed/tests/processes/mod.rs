@@ -59,6 +59,12 @@ impl Process {
         }
     }
 
+    /// Writes a line to the worker's input.
+    pub fn tell(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().unwrap();
+        writeln!(input, "{line}").unwrap();
+    }
+
     /// Waits for the next run that the worker accepts.
     pub fn accepted(&self) -> SnapshotId {
         self.hear("accepted").into()
@@ -145,6 +151,7 @@ impl Site {
             errands: Vec::new(),
             recover_every: None,
             holds: false,
+            branches: false,
         }
     }
 }
