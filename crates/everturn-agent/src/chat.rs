@@ -164,6 +164,15 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         self.send(answers.into()).await
     }
 
+    /// Tries the last turn again that failed and was [kept](crate::AgentBuilder::keep_failed_turns): the agent answers the
+    /// message that it did not answer. After a turn that succeeded, the agent goes on without a message.
+    ///
+    /// # Errors
+    /// As [`Chat::send`].
+    pub async fn retry(&mut self) -> Result<ChatTurn<'_, S, T, O>> {
+        self.send(AgentInput::default()).await
+    }
+
     /// Runs one turn and returns the reply.
     ///
     /// # Errors
@@ -198,7 +207,8 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         if output.session_id.is_some() {
             self.session_id.clone_from(&output.session_id);
         }
-        if output.snapshot_id.is_some() {
+        let moved = output.snapshot_id.is_some() && output.snapshot_id != self.snapshot_id;
+        if moved {
             self.snapshot_id.clone_from(&output.snapshot_id);
         }
         if let Some(state) = &output.state {
@@ -213,6 +223,9 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
                 .iter()
                 .flatten()
                 .for_each(|artifact| put(&mut self.artifacts, artifact.clone()));
+        } else if moved {
+            // The turn failed and was kept, with its message.
+            self.messages.extend(input.message.clone());
         }
         AgentReply::from_output(output)
     }

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 pub(crate) use self::new_snapshot::Saved;
 use self::new_snapshot::{NewSnapshot, RewindDue};
 use crate::journal::{JournalLocation, turn_key};
+use crate::reading::ResumePoints;
 use crate::snapshot::{Lease, OpenTurn, Transition};
 use crate::store::{
     Detail, JournalGuard, JournalKey, Precondition, Scope, StatusStream, drop_journals, tip_moved,
@@ -30,6 +31,7 @@ pub(crate) struct InvocationCursor {
     policy: Concurrency,
     timeline: Timeline,
     ids: SnapshotIds,
+    resume_points: ResumePoints,
     locks: Arc<SessionLocks>,
     /// The lock that the next turn takes; `None` if it needs none.
     turn_lock: Option<Arc<TurnLock>>,
@@ -61,6 +63,7 @@ struct Predecessor {
     index: Option<u64>,
     turn_index: Option<u64>,
     event: Option<SnapshotEvent>,
+    is_completed: bool,
     /// The turn that the snapshot was taken in the middle of.
     turn: Option<OpenTurn>,
 }
@@ -81,6 +84,7 @@ impl Predecessor {
             index: snapshot.index,
             turn_index: snapshot.turn_index,
             event: snapshot.event,
+            is_completed: snapshot.status == SnapshotStatus::Completed,
             turn: snapshot.open_turn()?.cloned(),
         })
     }
@@ -101,6 +105,7 @@ impl InvocationCursor {
             policy,
             timeline: Timeline::default(),
             ids: SnapshotIds::default(),
+            resume_points: ResumePoints::default(),
             turn_lock: None,
             held: None,
             last: None,
@@ -115,10 +120,16 @@ impl InvocationCursor {
     }
 
     /// Sets what resuming an earlier snapshot does to later ones, and how snapshots are named.
-    pub(crate) fn with_rules(self, timeline: Timeline, ids: SnapshotIds) -> Self {
+    pub(crate) fn with_rules(
+        self,
+        timeline: Timeline,
+        ids: SnapshotIds,
+        resume_points: ResumePoints,
+    ) -> Self {
         Self {
             timeline,
             ids,
+            resume_points,
             ..self
         }
     }
@@ -268,6 +279,7 @@ impl InvocationCursor {
                 lock: Arc::clone(lock),
                 turn: turn.clone(),
                 seen: self.seen.clone(),
+                resume_points: self.resume_points,
             })),
             Err(error) => Err(error),
         }
@@ -303,6 +315,7 @@ impl InvocationCursor {
     pub(crate) fn next_turn(&self) -> u64 {
         let number = |last: &Predecessor| match last.event {
             Some(SnapshotEvent::RoundEnd) => last.turn_index,
+            _ if !last.is_completed => last.turn_index,
             _ => last.turn_index.map(|turn| turn + 1),
         };
         self.last.as_ref().and_then(number).unwrap_or_default()
@@ -440,7 +453,8 @@ impl InvocationCursor {
         if let Some(lock) = &self.turn_lock {
             self.seen = lock.committed(id);
         }
-        if saved.snapshot.status != SnapshotStatus::Completed {
+        // A pending snapshot is the tip, but the turns of its run still continue from its parent.
+        if saved.snapshot.status == SnapshotStatus::Pending {
             return self.beside.push(id.clone());
         }
         self.last.clone_from(&self.tip);
@@ -462,6 +476,34 @@ impl InvocationCursor {
         }
         if saved.snapshot.event == Some(SnapshotEvent::RoundEnd) {
             self.held = self.turn_lock.as_ref().and_then(|lock| lock.try_take(id).ok());
+        }
+    }
+
+    /// Writes the snapshot of a turn that failed. It carries out no rewind: beside the snapshots that a rewind would have
+    /// replaced it is orphaned, until it is resumed. Pass the outcome to [`InvocationCursor::kept`].
+    pub(crate) fn keep(&self, snapshot: Snapshot) -> impl Future<Output = Result<Saved>> + Send + use<> {
+        let orphaned = self.rewind.is_some();
+        let new = NewSnapshot {
+            session: self.session.clone(),
+            precondition: if orphaned {
+                Precondition::None
+            } else {
+                self.precondition()
+            },
+            rewind: None,
+            named_by_content: false,
+            as_of: self.locks.commits(),
+            only_tip: None,
+            snapshot: Snapshot { orphaned, ..snapshot },
+            journals: Vec::new(),
+        };
+        new.write()
+    }
+
+    /// Moves to the snapshot of a turn that failed, unless it is orphaned.
+    pub(crate) fn kept(&mut self, saved: &Saved) {
+        if !saved.snapshot.orphaned {
+            self.wrote(saved);
         }
     }
 

@@ -6,7 +6,7 @@ use everturn_core::{Context, Error, Exposure, Reason, Result, RuntimeError, Stat
 use jiff::Timestamp;
 
 use crate::transform::{StateTransform, shown_state};
-use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use crate::{Clock, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus};
 
 /// There is no such snapshot.
 pub const SNAPSHOT_NOT_FOUND: Reason = Reason::new("snapshot-not-found");
@@ -114,13 +114,40 @@ pub(crate) fn check_owner(snapshot: &Snapshot, session_id: &SessionId) -> Result
     .with_public())
 }
 
+/// Which snapshots that did not complete are resume points of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ResumePoints {
+    /// Turns that failed, which are then kept.
+    pub(crate) failed_turns: bool,
+    /// Background runs that failed or were aborted.
+    pub(crate) ended_runs: bool,
+}
+
+impl ResumePoints {
+    /// Returns whether a conversation can be resumed from a snapshot, given that it has a state.
+    fn admit(self, snapshot: &Snapshot) -> bool {
+        // The snapshot of a run is taken at the end of its invocation.
+        let is_turn = snapshot.event == Some(SnapshotEvent::TurnEnd);
+        match snapshot.status {
+            SnapshotStatus::Completed => true,
+            _ if snapshot.state.is_none() => false,
+            SnapshotStatus::Failed if is_turn => self.failed_turns || self.ended_runs,
+            SnapshotStatus::Failed | SnapshotStatus::Aborted => self.ended_runs,
+            SnapshotStatus::Pending | SnapshotStatus::Expired => false,
+        }
+    }
+}
+
 /// Returns the snapshot if a conversation can be resumed from it.
 ///
 /// # Errors
-/// `FAILED_PRECONDITION` if it is not completed.
-pub(crate) fn resumable(snapshot: Snapshot) -> Result<Snapshot> {
+/// `FAILED_PRECONDITION` if it is not completed, and no resume point of the agent all the same.
+pub(crate) fn resumable(snapshot: Snapshot, points: ResumePoints) -> Result<Snapshot> {
+    if points.admit(&snapshot) {
+        return Ok(snapshot);
+    }
     let why = match snapshot.status {
-        SnapshotStatus::Completed => return Ok(snapshot),
+        SnapshotStatus::Completed => "holds no state".to_owned(),
         SnapshotStatus::Failed => {
             let error = snapshot
                 .error

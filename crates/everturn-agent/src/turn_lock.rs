@@ -14,7 +14,7 @@ use everturn_core::{Error, Reason, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::lock::lock;
-use crate::reading::resumable;
+use crate::reading::{ResumePoints, resumable};
 use crate::store::{Detail, Scope};
 use crate::stored_session::StoredSession;
 use crate::{SessionId, Snapshot, SnapshotId};
@@ -150,6 +150,7 @@ pub(crate) struct QueuedTurn {
     pub(crate) turn: SnapshotId,
     /// The snapshot that the turn's invocation has seen.
     pub(crate) seen: Seen,
+    pub(crate) resume_points: ResumePoints,
 }
 
 /// The lock after a wait for it.
@@ -308,7 +309,9 @@ impl QueuedTurn {
         Ok(AwaitedLock {
             guard,
             commits,
-            moved_to: moved_to.map(resumable).transpose()?,
+            moved_to: moved_to
+                .map(|snapshot| resumable(snapshot, self.resume_points))
+                .transpose()?,
         })
     }
 }

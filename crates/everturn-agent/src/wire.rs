@@ -381,7 +381,8 @@ pub struct SnapshotCreated {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEnd {
-    /// The snapshot that holds the turn. It can be read as soon as this arrives.
+    /// The snapshot that holds the turn, or its failure if the agent keeps failed turns. It can be read as soon as this
+    /// arrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The reason for the end of the turn, if one was given.

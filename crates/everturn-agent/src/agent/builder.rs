@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::beginning::always;
 use crate::invocation::{AgentFunction, Beginning, CANCELLATION_GRACE, Definition, ScopeOf, schema_of};
 use crate::journal::Retention;
+use crate::reading::ResumePoints;
 use crate::run_stream::own_log;
 use crate::runs::Runs;
 use crate::state::{AgentTypes, decode_custom};
@@ -193,6 +194,7 @@ pub(super) struct Options {
     names_messages: bool,
     journaling: Journaling,
     resume_past_failures: bool,
+    resume_points: ResumePoints,
     heartbeat: Heartbeat,
     worker_loss: WorkerLoss,
     recorded_context: Vec<String>,
@@ -409,6 +411,27 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.resume_past_failures = true)
     }
 
+    /// Lets a conversation be resumed from the snapshot of a background run that failed or was aborted, with the state that
+    /// the run had come to. By default such a snapshot can be read, and resuming it is refused.
+    ///
+    /// It comes before [`resume_past_failures`](AgentBuilder::resume_past_failures) where an agent has both.
+    pub fn resume_from_failures(self) -> Self {
+        self.set(|options| options.resume_points.ended_runs = true)
+    }
+
+    /// Keeps a turn that fails, or whose client leaves, as a snapshot with the status `failed`. By default it leaves none,
+    /// and the first message of a session is lost with its turn.
+    ///
+    /// The snapshot holds the session's state at the beginning of the turn, the message of the user, and the error. Its id
+    /// is a UUID, and comes with the end of the turn and with the output. Every client can resume it by that id, or by the
+    /// session's: an input without a message ([`Chat::retry`](crate::Chat::retry)) tries the turn again, and what the turn
+    /// had done is not repeated; an input with a message continues the conversation after the one that failed.
+    ///
+    /// The turns of a background run are not kept one by one: the run's last snapshot holds the state it came to.
+    pub fn keep_failed_turns(self) -> Self {
+        self.set(|options| options.resume_points.failed_turns = true)
+    }
+
     /// Sets how often background runs renew their heartbeat, and when one counts as lost.
     pub fn heartbeat(self, heartbeat: Heartbeat) -> Self {
         self.set(|options| options.heartbeat = heartbeat)
@@ -531,6 +554,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             timeline: options.timeline,
             names_messages: options.names_messages,
             resume_past_failures: options.resume_past_failures,
+            resume_points: options.resume_points,
             heartbeat: options.heartbeat,
             worker_loss: options.worker_loss,
             recorded_context: options.recorded_context,

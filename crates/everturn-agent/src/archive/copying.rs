@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
-use crate::reading::resumable;
+use crate::reading::{ResumePoints, resumable};
 use crate::store::Detail;
 use crate::{SessionId, Snapshot, SnapshotId};
 
@@ -60,7 +60,7 @@ impl Archive {
         session: SessionId,
         custom: Option<Value>,
     ) -> Result<Snapshot> {
-        let mut origin = resumable(self.stored(&id, Detail::Whole).await?)?;
+        let mut origin = resumable(self.stored(&id, Detail::Whole).await?, ResumePoints::default())?;
         let mut name = id.clone();
         if let Some(custom) = custom {
             let is_named_after_content = matches!(origin.verify(), Ok(true));

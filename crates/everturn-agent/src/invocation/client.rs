@@ -379,11 +379,14 @@ impl<S: CustomState> Driver<S> {
             .last_good
             .take()
             .and_then(|state| self.shape(state).ok().flatten());
+        let identity = self.identity();
         AgentOutput {
             state,
+            // A turn that was kept can be tried again from its own snapshot.
+            snapshot_id: self.turns.snapshot().cloned().or(identity.snapshot_id),
             finish_reason: Some(AgentFinishReason::Failed),
             error: Some(error.to_wire(exposure(self.client.context()))),
-            ..self.identity()
+            ..identity
         }
     }
 

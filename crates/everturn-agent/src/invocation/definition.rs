@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Beginning;
 use crate::journal::Retention;
+use crate::reading::ResumePoints;
 use crate::run_poll::RunPolls;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
@@ -89,6 +90,8 @@ pub(crate) struct Definition<S> {
     /// Whether the last message of a snapshot names it.
     pub(crate) names_messages: bool,
     pub(crate) resume_past_failures: bool,
+    /// Which snapshots can be resumed although they did not complete.
+    pub(crate) resume_points: ResumePoints,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) worker_loss: WorkerLoss,
     /// The names of the caller's values that background runs record.

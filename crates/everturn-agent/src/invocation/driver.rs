@@ -293,6 +293,7 @@ impl<S: CustomState> Driver<S> {
             Command::EndInput(EndOfInput::Closed) => self.turns.answer(Ok(None)),
             Command::EndInput(EndOfInput::Cancelled) => self.turns.answer(Err(self.outbox.why_ended())),
             Command::CommitTurn => self.commit_turn(),
+            Command::KeepTurn => self.keep_turn(),
             Command::CommitRound => self.commit_round(),
             Command::SettleRound(outcome) => self.snapshots.settle_round(outcome),
             Command::CommitEnd => self.commit_end(),
@@ -388,6 +389,7 @@ impl<S: CustomState> Driver<S> {
             TurnSnapshot::OfRun => self.background.snapshot(),
         };
         let reserved = reserved.cloned();
+        self.snapshots.turn_begins(self.session.state(), &input);
         // A content-addressed snapshot has no id yet, unless it is that of a background run.
         let is_named =
             self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();
@@ -418,7 +420,7 @@ impl<S: CustomState> Driver<S> {
                 finish_reason: self.turns.reason(),
             },
             TurnOutcome::Failed => TurnEnd {
-                snapshot_id: None,
+                snapshot_id: self.turns.take_kept(),
                 finish_reason: Some(AgentFinishReason::Failed),
             },
         };

@@ -117,6 +117,10 @@ pub(super) struct Turns {
     snapshot: Option<SnapshotId>,
     /// Why the last turn ended, if it succeeded and said so.
     reason: Option<AgentFinishReason>,
+    /// The snapshot that keeps the failure of the last turn, until its end is sent.
+    kept: Option<SnapshotId>,
+    /// Why the last turn failed, if it did.
+    error: Option<Error>,
 }
 
 impl Turns {
@@ -157,6 +161,7 @@ impl Turns {
     /// Begins a turn and returns its number.
     pub(super) fn begin(&mut self) -> usize {
         self.snapshot = None;
+        self.kept = None;
         self.reason = None;
         self.unsettled = true;
         let number = self.begun;
@@ -195,12 +200,26 @@ impl Turns {
         settled: Option<Answer<Option<SnapshotId>>>,
     ) {
         self.running = None;
-        self.reason = outcome.unwrap_or_default();
+        (self.reason, self.error) = match outcome {
+            Ok(reason) => (reason, None),
+            Err(error) => (None, Some(error)),
+        };
         self.settling = settled;
     }
 
     pub(super) fn committed(&mut self, snapshot: SnapshotId) {
         self.snapshot = Some(snapshot);
+    }
+
+    /// Notes that the failure of the turn is in a snapshot.
+    pub(super) fn keep(&mut self, snapshot: SnapshotId) {
+        self.kept = Some(snapshot.clone());
+        self.snapshot = Some(snapshot);
+    }
+
+    /// Takes the snapshot of a failure whose end is being sent. A turn that never began has none.
+    pub(super) fn take_kept(&mut self) -> Option<SnapshotId> {
+        self.kept.take()
     }
 
     pub(super) fn settle(&mut self, outcome: Result<(), Error>) {
@@ -220,6 +239,10 @@ impl Turns {
 
     pub(super) fn snapshot(&self) -> Option<&SnapshotId> {
         self.snapshot.as_ref()
+    }
+
+    pub(super) fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
     }
 
     pub(super) fn reason(&self) -> Option<AgentFinishReason> {

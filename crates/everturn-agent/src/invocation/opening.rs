@@ -152,7 +152,11 @@ impl<S> Stored<'_, S> {
             self.definition.concurrency,
             self.definition.clock.clone(),
         )
-        .with_rules(self.definition.timeline, self.definition.snapshot_ids)
+        .with_rules(
+            self.definition.timeline,
+            self.definition.snapshot_ids,
+            self.definition.resume_points,
+        )
     }
 
     async fn latest(&self, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
@@ -172,7 +176,7 @@ impl<S> Stored<'_, S> {
         if let Some(session_id) = &session_id {
             check_owner(&snapshot, session_id)?;
         }
-        let snapshot = resumable(snapshot)?;
+        let snapshot = resumable(snapshot, self.definition.resume_points)?;
         let session_id = snapshot.session_id.clone().unwrap_or_else(SessionId::fresh);
         let mut cursor = self.cursor(session_id.clone());
         let latest = self.latest(&session_id, Detail::Metadata).await?;
@@ -203,7 +207,7 @@ impl<S> Stored<'_, S> {
             let (good, beside) = match &latest {
                 Some(latest) => {
                     check_answer(latest, &session_id)?;
-                    match resumable(latest.clone()) {
+                    match resumable(latest.clone(), self.definition.resume_points) {
                         Err(_) if self.definition.resume_past_failures => {
                             let good = last_completed(&self.tenant, latest).await?;
                             let session = self.tenant.session(session_id.clone());

@@ -17,8 +17,8 @@ use crate::lock::lock;
 use crate::snapshot::OpenTurn;
 use crate::store::{JournalKey, Precondition};
 use crate::{
-    AgentInput, AgentStreamChunk, CustomState, Session, SessionState, Snapshot, SnapshotCreated,
-    SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment,
+    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Session, SessionState, Snapshot,
+    SnapshotCreated, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
 };
 
 /// The snapshots of the invocation, as far as the driver must remember them.
@@ -31,6 +31,8 @@ pub(super) struct Snapshots {
     unsaved_turns: u64,
     /// Every snapshot written, in order.
     created: CreatedSnapshots,
+    /// The state with the input of the turn that began last: the state of the snapshot if the turn fails and is kept.
+    asked: Option<SessionState>,
     /// Rounds whose generations wait for a snapshot, in order.
     rounds: VecDeque<Round>,
 }
@@ -59,6 +61,8 @@ struct Round {
 /// The outcome of writing a snapshot.
 pub(super) struct SnapshotWritten {
     event: SnapshotEvent,
+    /// Whether it is the snapshot of a turn that failed.
+    is_failure: bool,
     /// The snapshot's messages, without the snapshot's id in the last one.
     messages: History,
     saved: Result<Box<Saved>>,
@@ -73,8 +77,17 @@ impl Snapshots {
             written: None,
             unsaved_turns: 0,
             created: CreatedSnapshots::default(),
+            asked: None,
             rounds: VecDeque::new(),
         }
+    }
+
+    /// Notes the state at which a turn begins, and its input.
+    pub(super) fn turn_begins(&mut self, mut state: SessionState, input: &AgentInput) {
+        if let Some(message) = &input.message {
+            state.messages.push(message.clone());
+        }
+        self.asked = Some(state);
     }
 
     pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<()>) {
@@ -137,6 +150,38 @@ impl<S: CustomState> Driver<S> {
             }
             _ => self.raised.push_back(Event::TurnCommitted(Commit::Nothing)),
         }
+    }
+
+    /// Keeps the turn that failed: the state at which it began, its message and its error.
+    pub(super) fn keep_turn(&mut self) {
+        let (Some(cursor), Some(state)) = (&self.cursor, self.snapshots.asked.clone()) else {
+            self.raised.push_back(Event::TurnKept);
+            return;
+        };
+        let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::fresh);
+        let snapshot = cursor.next_snapshot(id);
+        let messages = state.messages.clone();
+        let mut snapshot = Snapshot {
+            status: SnapshotStatus::Failed,
+            finish_reason: Some(AgentFinishReason::Failed),
+            error: self.turns.error().map(Error::for_operator),
+            turn_index: Some(cursor.next_turn() + self.snapshots.unsaved_turns),
+            state: Some(state),
+            ..snapshot
+        };
+        // Trying the turn again continues its journal from the beginning.
+        if let Some(turn) = self.journals.begun() {
+            snapshot.set_open_turn(turn);
+        }
+        let written = cursor.keep(snapshot).map(move |saved| {
+            Written::Snapshot(SnapshotWritten {
+                event: SnapshotEvent::TurnEnd,
+                is_failure: true,
+                messages,
+                saved: saved.map(Box::new),
+            })
+        });
+        self.writes.push(written.boxed());
     }
 
     pub(super) fn commit_round(&mut self) {
@@ -232,6 +277,7 @@ impl<S: CustomState> Driver<S> {
         let written = cursor.create(snapshot, journals).map(move |saved| {
             Written::Snapshot(SnapshotWritten {
                 event,
+                is_failure: false,
                 messages,
                 saved: saved.map(Box::new),
             })
@@ -244,11 +290,16 @@ impl<S: CustomState> Driver<S> {
     pub(super) fn snapshot_written(&mut self, written: SnapshotWritten) -> AgentEvent {
         let SnapshotWritten {
             event,
+            is_failure,
             messages,
             saved,
         } = written;
         let saved = match saved {
             Ok(saved) => saved,
+            Err(error) if is_failure => {
+                tracing::warn!(session = %self.session.session_id(), %error, "a turn that failed could not be kept");
+                return Event::CommitFailed(error);
+            }
             Err(error) => {
                 return Event::CommitFailed(error.context(match event {
                     SnapshotEvent::TurnEnd => "the turn could not be saved",
@@ -257,6 +308,9 @@ impl<S: CustomState> Driver<S> {
                 }));
             }
         };
+        if is_failure {
+            return self.turn_kept(*saved);
+        }
         if let Some(cursor) = &mut self.cursor {
             cursor.wrote(&saved);
             self.journals.moved_on(cursor.precondition());
@@ -285,6 +339,19 @@ impl<S: CustomState> Driver<S> {
             SnapshotEvent::RoundEnd => Event::RoundCommitted(Commit::Snapshot),
             SnapshotEvent::InvocationEnd => Event::EndCommitted(Commit::Snapshot),
         }
+    }
+
+    /// Takes note that a turn that failed was kept. Its journal stays, for the turn that tries again.
+    fn turn_kept(&mut self, saved: Saved) -> AgentEvent {
+        if let Some(cursor) = &mut self.cursor {
+            cursor.kept(&saved);
+        }
+        let Saved { snapshot, .. } = saved;
+        self.snapshots.written = snapshot.state;
+        self.snapshots.unsaved_turns = 0;
+        self.report(&snapshot.snapshot_id, SnapshotEvent::TurnEnd);
+        self.turns.keep(snapshot.snapshot_id);
+        Event::TurnKept
     }
 
     fn report(&mut self, id: &SnapshotId, event: SnapshotEvent) {

@@ -79,6 +79,11 @@ impl<S: CustomState> Driver<S> {
         } else {
             machine
         };
+        let machine = if definition.resume_points.failed_turns {
+            machine.keeping_failures()
+        } else {
+            machine
+        };
         let client = Client::new(inputs, caller, answer);
         Self::assemble(definition, opening, client, emitter, machine)
     }

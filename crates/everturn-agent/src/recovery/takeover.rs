@@ -15,6 +15,8 @@ use crate::{AgentInit, SessionId, SessionState, Snapshot, SnapshotId};
 pub(super) struct LostRun {
     pub(super) scope: Scope,
     pub(super) id: SnapshotId,
+    /// The snapshot that the run began after.
+    parent: Option<SnapshotId>,
     pub(super) run: BackgroundRun,
 }
 
@@ -32,6 +34,7 @@ impl LostRun {
         Ok(Some(Self {
             scope: pending.scope,
             id: pending.snapshot.snapshot_id,
+            parent: pending.snapshot.parent_id,
             run,
         }))
     }
@@ -61,10 +64,16 @@ pub(super) struct Takeover {
 impl Takeover {
     /// Takes a run over, or ends it as failed if it was begun too often; `None` if it has changed meanwhile.
     pub(super) async fn attempt(self, tenant: &TenantStore, lost: &LostRun) -> Result<Option<Snapshot>> {
+        // A run that ends here must hold the state that it came to, which may be in its parent only.
+        let begun_after = match &lost.parent {
+            Some(parent) if lost.run.attempts >= self.attempts => tenant.get(parent, Detail::Whole).await?,
+            _ => None,
+        };
         let take_over = Transition::TakeOver {
             lapsed: lost.run.lease,
             silent_since: self.silent_since,
             attempts: self.attempts,
+            begun_at: begun_after.and_then(|parent| parent.state).map(Box::new),
             now: self.now,
         };
         tenant.change(&lost.id, take_over).await
@@ -121,7 +130,11 @@ impl TakenRun {
             definition.concurrency,
             definition.clock.clone(),
         )
-        .with_rules(definition.timeline, definition.snapshot_ids);
+        .with_rules(
+            definition.timeline,
+            definition.snapshot_ids,
+            definition.resume_points,
+        );
         cursor.take_over(&snapshot, parent.as_ref(), run.turn.clone())?;
         let opening = Opening {
             session_id,

@@ -48,6 +48,8 @@ pub(crate) enum Transition {
         silent_since: Timestamp,
         /// The number of workers that may begin the same work.
         attempts: u32,
+        /// The state at which the run began, for a snapshot that holds none when the run ends as failed.
+        begun_at: Option<Box<SessionState>>,
         now: Timestamp,
     },
     /// Ends a run as failed that its new worker cannot continue.
@@ -137,11 +139,15 @@ impl Transition {
                 lapsed,
                 silent_since,
                 attempts,
+                begun_at,
                 now,
             } => {
                 let is_silent = |run: &&Snapshot| run.heartbeat_at.is_some_and(|beat| beat < *silent_since);
                 match pending(current).filter(is_silent) {
-                    Some(run) => take_over(run, *lapsed, *attempts, *now),
+                    Some(run) => {
+                        let taken = take_over(run, *lapsed, *attempts, *now)?;
+                        Ok(taken.map(|run| with_state_if_failed(run, begun_at.as_deref())))
+                    }
                     None => Ok(None),
                 }
             }
@@ -238,13 +244,13 @@ fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<
         last.status = end.status;
         last.finish_reason = end.finish_reason;
         last.error.clone_from(&end.error);
-        last.state = Some(end.state.clone());
         if let Some(output) = &end.output {
             last.extra.insert(RUN_OUTPUT.to_owned(), output.clone());
         }
     } else {
         last.finish_reason = Some(AgentFinishReason::Aborted);
     }
+    last.state = Some(end.state.clone());
     Ok(Some(last))
 }
 
@@ -265,6 +271,14 @@ fn take_over(run: &Snapshot, lapsed: Lease, attempts: u32, now: Timestamp) -> Re
     };
     run.set_background_run(noted);
     Ok(Some(run))
+}
+
+/// Gives a run that has failed the state at which it began, if it came no further.
+fn with_state_if_failed(mut run: Snapshot, begun_at: Option<&SessionState>) -> Snapshot {
+    if run.status == SnapshotStatus::Failed && run.state.is_none() {
+        run.state = begun_at.cloned();
+    }
+    run
 }
 
 /// Returns the snapshot of a failed run. It keeps the state that was recorded for the next worker.

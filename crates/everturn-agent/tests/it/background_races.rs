@@ -123,7 +123,7 @@ async fn aborted_at_its_end(moment: Held) -> (Abort, AgentTask) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_completes_after_it_was_aborted_changes_nothing() {
+async fn work_that_completes_after_it_was_aborted_leaves_its_state_and_changes_no_status() {
     let (agent, gate) = deaf(&FaultyStore::default());
     let task = under_way(&agent, &gate).await;
 
@@ -134,9 +134,10 @@ async fn work_that_completes_after_it_was_aborted_changes_nothing() {
 
     assert_eq!(aborted.status, SnapshotStatus::Aborted);
     assert_eq!(
-        (snapshot.status, snapshot.finish_reason, snapshot.state),
-        (SnapshotStatus::Aborted, Some(AgentFinishReason::Aborted), None)
+        (snapshot.status, snapshot.finish_reason),
+        (SnapshotStatus::Aborted, Some(AgentFinishReason::Aborted))
     );
+    assert_eq!(snapshot.state.unwrap().messages.len(), 2);
     assert_eq!(task.wait().await.unwrap_err().status(), Status::Aborted);
 }
 
@@ -149,7 +150,7 @@ async fn an_abort_wins_over_an_end_that_is_being_written() {
         (aborted.previous, snapshot.status),
         (SnapshotStatus::Pending, SnapshotStatus::Aborted)
     );
-    assert_eq!(snapshot.state, None);
+    assert_eq!(snapshot.state.unwrap().messages.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,6 +37,7 @@ mod journal_effects;
 mod journal_replay;
 mod journal_support;
 mod journal_workers;
+mod kept_failures;
 mod leftover_tasks;
 mod linear_timeline_crashes;
 mod linear_timelines;

@@ -187,7 +187,7 @@ async fn an_abort_reaches_the_worker_that_took_the_run_over() {
     assert_eq!(abort.previous, SnapshotStatus::Pending);
     let snapshot = second.snapshot(task.snapshot_id()).await;
     assert_eq!(snapshot.status, SnapshotStatus::Aborted);
-    assert!(snapshot.finish_reason.is_some() && snapshot.state.is_none() && snapshot.bookkeeping.is_empty());
+    assert!(snapshot.finish_reason.is_some() && snapshot.state.is_some() && snapshot.bookkeeping.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

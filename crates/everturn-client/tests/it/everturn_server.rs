@@ -78,6 +78,27 @@ async fn a_turn_that_fails_says_why_and_the_chat_goes_on() {
 }
 
 #[tokio::test]
+async fn a_first_message_that_failed_and_was_kept_is_tried_again() {
+    let server = serve(|server| server).await;
+    let url = format!("http://{}/agents/forgetful", server.address);
+    let agent: RemoteAgent<Kitchen> = impatient().agent(&url).unwrap();
+    let mut chat = agent.chat().open().await.unwrap();
+
+    let error = chat.run("leeks?").await.unwrap_err();
+    let kept = chat.snapshot_id().cloned().unwrap();
+    let reply = chat.retry().await.unwrap().output().await.unwrap();
+
+    assert_eq!(error.status(), Status::Unavailable);
+    let kept = agent.get_snapshot(kept).await.unwrap();
+    assert_eq!(kept.status, SnapshotStatus::Failed);
+    assert_eq!(kept.index, Some(0));
+    assert_eq!(reply.text(), "Yes: leeks?");
+    assert_eq!(chat.messages().len(), 2);
+    let done = agent.latest_snapshot(chat.session_id().cloned().unwrap()).await;
+    assert_eq!(done.unwrap().parent_id, Some(kept.snapshot_id));
+}
+
+#[tokio::test]
 async fn work_in_the_background_is_waited_for_and_aborted() {
     let server = serve(|server| server).await;
     let agent = chef(server.address);

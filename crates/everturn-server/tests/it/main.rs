@@ -14,6 +14,7 @@ mod fuzz_entry;
 mod host_names;
 mod hostile_requests;
 mod json_web_tokens;
+mod kept_failures;
 mod mounting;
 mod operations;
 mod private_text_stays_inside;

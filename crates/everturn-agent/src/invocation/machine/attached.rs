@@ -8,6 +8,8 @@
 //!                                                             ▼  │
 //!                                                            Saving
 //! ```
+//!
+//! Where failed turns are kept, a turn that failed goes through `Keeping` instead of `Committing`.
 
 use std::collections::VecDeque;
 
@@ -24,6 +26,8 @@ pub(super) struct Attached<I, E> {
     store: StoreSupport,
     /// Whether the end of the invocation may become a snapshot.
     keeps_end: bool,
+    /// Whether a turn that failed is kept as a snapshot.
+    keeps_failures: bool,
     function: Function<I, E>,
     queue: VecDeque<I>,
     input: InputSide,
@@ -46,6 +50,8 @@ enum Function<I, E> {
     Saving(I, Saving<E>),
     /// Its turn succeeded and is being made durable.
     Committing(Meanwhile<E>),
+    /// Its turn failed and is being kept.
+    Keeping(Meanwhile<E>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,6 +65,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         Self {
             store,
             keeps_end: false,
+            keeps_failures: false,
             function: Function::Between,
             queue: VecDeque::new(),
             input: InputSide::Open,
@@ -69,6 +76,13 @@ impl<I: Clone, E: Clone> Attached<I, E> {
     pub(super) fn keeping_ends(self) -> Self {
         Self {
             keeps_end: true,
+            ..self
+        }
+    }
+
+    pub(super) fn keeping_failures(self) -> Self {
+        Self {
+            keeps_failures: self.store != StoreSupport::None,
             ..self
         }
     }
@@ -95,7 +109,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             Event::LockRefused(error) => self.refused(error),
             Event::TurnRefused(input) => self.take_back(input),
             Event::TurnEnded(outcome) => self.end_turn(outcome),
-            Event::TurnCommitted(_) => self.settle(Ok(())),
+            Event::TurnCommitted(_) | Event::TurnKept => self.settle(Ok(())),
             Event::CommitFailed(error) => self.settle(Err(error)),
             Event::Returned(result) => self.finish(result),
             Event::ClientGone(error) => self.stop(Cause::ClientGone(error)),
@@ -118,7 +132,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
 
     fn ask(mut self) -> Step<I, E> {
         match &mut self.function {
-            Function::Committing(meanwhile @ Meanwhile::Running) => *meanwhile = Meanwhile::Asking,
+            Function::Committing(meanwhile @ Meanwhile::Running)
+            | Function::Keeping(meanwhile @ Meanwhile::Running) => *meanwhile = Meanwhile::Asking,
             function @ Function::Between => *function = Function::Asking,
             // A turn that waits for the lock, or is on its way to the function, answers this request too.
             _ => {}
@@ -238,9 +253,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
                 self.function = Function::Committing(meanwhile);
                 Step::to(self).emit(Command::CommitTurn)
             }
-            TurnMeanwhile::Ended(TurnOutcome::Failed, meanwhile) => {
-                self.go_on(meanwhile, TurnOutcome::Failed, Ok(()))
-            }
+            TurnMeanwhile::Ended(TurnOutcome::Failed, meanwhile) => self.fail(meanwhile),
             TurnMeanwhile::Abandoned(result) => self.abandon(result),
         };
         next.preceded_by(settle_all(snapshot, waiting))
@@ -255,15 +268,29 @@ impl<I: Clone, E: Clone> Attached<I, E> {
                 self.function = Function::Committing(Meanwhile::Running);
                 Step::to(self).emit(Command::CommitTurn)
             }
-            TurnOutcome::Failed => self.go_on(Meanwhile::Running, TurnOutcome::Failed, Ok(())),
+            TurnOutcome::Failed => self.fail(Meanwhile::Running),
         }
     }
 
+    /// The turn failed: it is kept first, where failed turns are.
+    fn fail(mut self, meanwhile: Meanwhile<E>) -> Step<I, E> {
+        if !self.keeps_failures {
+            return self.go_on(meanwhile, TurnOutcome::Failed, Ok(()));
+        }
+        self.function = Function::Keeping(meanwhile);
+        Step::to(self).emit(Command::KeepTurn)
+    }
+
     fn settle(mut self, commit: Result<(), E>) -> Step<I, E> {
-        let Function::Committing(meanwhile) = self.function else {
-            return Step::to(self);
+        let meanwhile = match std::mem::replace(&mut self.function, Function::Between) {
+            Function::Committing(meanwhile) => meanwhile,
+            // It failed already, whether that could be written or not.
+            Function::Keeping(meanwhile) => return self.go_on(meanwhile, TurnOutcome::Failed, Ok(())),
+            function => {
+                self.function = function;
+                return Step::to(self);
+            }
         };
-        self.function = Function::Between;
         let outcome = if commit.is_ok() {
             TurnOutcome::Succeeded
         } else {
@@ -321,6 +348,10 @@ impl<I: Clone, E: Clone> Attached<I, E> {
                 self.function = Function::Committing(Meanwhile::Returned(result));
                 Step::to(self)
             }
+            Function::Keeping(_) => {
+                self.function = Function::Keeping(Meanwhile::Returned(result));
+                Step::to(self)
+            }
         }
     }
 
@@ -336,14 +367,16 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             Function::Locking(input) => Detaching::await_lock(input, self.queue),
             Function::InTurn(input) => Detaching::in_turn(input, self.queue),
             Function::Saving(input, saving) => Detaching::await_round(input, saving, self.queue),
-            Function::Committing(meanwhile) => Detaching::await_commit(meanwhile, self.queue),
+            Function::Committing(meanwhile) | Function::Keeping(meanwhile) => {
+                Detaching::await_commit(meanwhile, self.queue)
+            }
         };
         // First of all: after a detach the client gets its output and no further chunk.
         step.preceded_by([Command::SuppressWire])
     }
 
     fn stop(self, cause: Cause<E>) -> Step<I, E> {
-        let stopping = Stopping::because(cause);
+        let stopping = Stopping::because(cause).keeping_failures(self.keeps_failures);
         let step = match self.function {
             Function::Between | Function::InTurn(_) => stopping.begin(Meanwhile::Running),
             Function::Asking => stopping.begin(Meanwhile::Asking),
@@ -351,7 +384,9 @@ impl<I: Clone, E: Clone> Attached<I, E> {
                 .begin(Meanwhile::Asking)
                 .preceded_by([Command::LeaveQueue]),
             Function::Saving(_, saving) => stopping.begin_while_saving(saving),
-            Function::Committing(meanwhile) => stopping.with_commit_in_flight().begin(meanwhile),
+            Function::Committing(meanwhile) | Function::Keeping(meanwhile) => {
+                stopping.with_commit_in_flight().begin(meanwhile)
+            }
         };
         step.preceded_by([Command::SuppressWire])
     }

@@ -30,6 +30,9 @@ pub(crate) enum Command<I, E> {
     /// and take the session's state as the last good one. Answered by `TurnCommitted` or `CommitFailed`, at once where
     /// there is nothing to write.
     CommitTurn,
+    /// Keep the turn that just failed: write a failed snapshot with the turn's input and its error. Answered by `TurnKept`
+    /// or `CommitFailed`, which changes nothing for the turn.
+    KeepTurn,
     /// Write a snapshot in the middle of the turn, for the generation that reported `RoundEnded` first of those that wait,
     /// if the snapshot policy wants one. Answered by `RoundCommitted` or `CommitFailed`.
     CommitRound,
@@ -40,7 +43,7 @@ pub(crate) enum Command<I, E> {
     /// `CommitFailed`.
     CommitEnd,
     /// Queue the `turnEnd` chunk behind every chunk of its turn: with the snapshot's id and the turn's reason if it
-    /// succeeded, with `failed` and no id if not.
+    /// succeeded, with `failed` if not, and then with an id only if the turn was kept.
     SendTurnEnd(TurnOutcome),
     /// Let the turn loop that reported `TurnEnded` continue: with the outcome it reported or, on `Err`, with this error
     /// because the turn could not be made durable. Nobody waiting is fine.

@@ -38,11 +38,13 @@ pub(crate) enum Event<I, E> {
 
     /// Answers `CommitTurn`: the turn stands.
     TurnCommitted(Commit),
+    /// Answers `KeepTurn`: the failure is kept as a snapshot.
+    TurnKept,
     /// Answers `CommitRound`.
     RoundCommitted(Commit),
     /// Answers `CommitEnd`.
     EndCommitted(Commit),
-    /// Answers whichever of `CommitTurn`, `CommitRound` and `CommitEnd` is in flight: the snapshot could not be written.
+    /// Answers whichever of `CommitTurn`, `KeepTurn`, `CommitRound` and `CommitEnd` is in flight: the snapshot could not be written.
     CommitFailed(E),
     /// Answers `WritePending`.
     PendingWritten,

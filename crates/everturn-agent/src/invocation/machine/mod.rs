@@ -81,6 +81,7 @@
 //! | function succeeded | transform fails on the last chunks | failed output; snapshots already written stay |
 //! | transform failed | client gone | rejected with the transform's error |
 //! | turn-end write in flight | function returns (turn loop dropped) | the write settles, its `turnEnd` is sent, then the output |
+//! | turn fails, and failed turns are kept | anything | as with a turn-end write in flight; if the failure cannot be written, the turn fails all the same |
 //! | turn-end write fails | | the turn fails with the store's error; the function may go on with the next input |
 //! | snapshot inside a turn in flight | another round ends (generations side by side) | its snapshot waits for the first and becomes its child |
 //! | snapshot inside a turn in flight | turn ends (its generation was dropped) | that snapshot first; the turn's becomes its child |

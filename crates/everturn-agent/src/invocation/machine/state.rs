@@ -32,6 +32,16 @@ impl<I: Clone, E: Clone> Machine<I, E> {
         }
     }
 
+    /// The same invocation, whose failed turns are kept as snapshots if there is a store.
+    pub(crate) fn keeping_failures(self) -> Self {
+        match self.phase {
+            Phase::Attached(attached) => Self {
+                phase: attached.keeping_failures().into(),
+            },
+            phase => Self { phase },
+        }
+    }
+
     /// Creates the machine of a background run that this worker took over: there is no client, and `inputs` are
     /// complete. Its function is about to run on the last committed state.
     pub(crate) fn take_over(inputs: Vec<I>) -> (Self, Vec<Command<I, E>>) {

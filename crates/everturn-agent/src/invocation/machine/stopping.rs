@@ -11,6 +11,7 @@ use super::{Cancellation, Cause, Command, EndOfInput, Event, Resolution, TurnOut
 pub(super) struct Stopping<E> {
     cause: Cause<E>,
     client_gone: bool,
+    keeps_failures: bool,
     write: Write,
     returned: Option<Result<(), E>>,
 }
@@ -19,7 +20,7 @@ pub(super) struct Stopping<E> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Write {
     None,
-    /// The snapshot of the last turn.
+    /// The snapshot of the last turn, or of its failure.
     Turn,
     /// A snapshot inside the turn, while so many other rounds wait that get none, and the turn may have ended.
     Round {
@@ -36,9 +37,16 @@ impl<E: Clone> Stopping<E> {
         Self {
             cause,
             client_gone,
+            keeps_failures: false,
             write: Write::None,
             returned: None,
         }
+    }
+
+    /// Tells whether a turn that failed is kept as a snapshot.
+    pub(super) fn keeping_failures(mut self, keeps_failures: bool) -> Self {
+        self.keeps_failures = keeps_failures;
+        self
     }
 
     /// Notes that the last turn is being made durable.
@@ -106,7 +114,7 @@ impl<E: Clone> Stopping<E> {
             Event::TurnEnded(outcome) => self.end_turn(outcome),
             // The input is discarded with the invocation.
             Event::TurnRefused(_) => Step::to(self).emit(Command::ReleaseLock),
-            Event::TurnCommitted(_) | Event::RoundCommitted(_) | Event::EndCommitted(_) => {
+            Event::TurnCommitted(_) | Event::TurnKept | Event::RoundCommitted(_) | Event::EndCommitted(_) => {
                 self.settle(Ok(()))
             }
             Event::CommitFailed(error) => self.settle(Err(error)),
@@ -133,13 +141,21 @@ impl<E: Clone> Stopping<E> {
             *ended = Some(outcome);
             return Step::to(self);
         }
-        // The turn is complete although its client left; the session keeps it.
-        if outcome == TurnOutcome::Succeeded && self.writes_snapshots() {
-            Step::to(self.with_commit_in_flight()).emit(Command::CommitTurn)
-        } else {
-            Step::to(self)
+        // A complete turn is kept although its client left.
+        match self.write_of(outcome) {
+            Some(write) => Step::to(self.with_commit_in_flight()).emit(write),
+            None => Step::to(self)
                 .emit(Command::SettleTurn(Ok(())))
-                .emit(Command::ReleaseLock)
+                .emit(Command::ReleaseLock),
+        }
+    }
+
+    /// The write that follows the end of a turn, if one does.
+    fn write_of<I>(&self, outcome: TurnOutcome) -> Option<Command<I, E>> {
+        match outcome {
+            _ if !self.writes_snapshots() => None,
+            TurnOutcome::Succeeded => Some(Command::CommitTurn),
+            TurnOutcome::Failed => self.keeps_failures.then_some(Command::KeepTurn),
         }
     }
 
@@ -156,14 +172,13 @@ impl<E: Clone> Stopping<E> {
                 .resolve_when_done()
                 .preceded_by([Command::SettleTurn(snapshot), Command::ReleaseLock]),
             Write::Round { waiting, ended } => {
-                let next = match ended {
-                    Some(TurnOutcome::Succeeded) if self.writes_snapshots() => {
-                        Step::to(self.with_commit_in_flight()).emit(Command::CommitTurn)
-                    }
-                    Some(_) => self
+                let write = ended.and_then(|outcome| self.write_of(outcome));
+                let next = match (write, ended) {
+                    (Some(write), _) => Step::to(self.with_commit_in_flight()).emit(write),
+                    (None, Some(_)) => self
                         .resolve_when_done()
                         .preceded_by([Command::SettleTurn(Ok(())), Command::ReleaseLock]),
-                    None => self.resolve_when_done(),
+                    (None, None) => self.resolve_when_done(),
                 };
                 next.preceded_by(settle_all(snapshot, waiting))
             }

@@ -12,6 +12,7 @@ use super::{Commit, Event};
 /// | a turn ended, however | stays | the state that the turn left |
 /// | a turn or the invocation's end was committed with a snapshot | that one | in the newest snapshot |
 /// | a turn or the invocation's end was committed without one | stays | stays |
+/// | a turn that failed was kept | that one | stays |
 /// | a round was committed with a snapshot | that one | the state in the snapshot before, if the point was there; else it stays |
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TakeoverPoint<S> {
@@ -48,6 +49,8 @@ impl<S> TakeoverPoint<S> {
                 self.newest = Some(state());
                 self.point = Point::InNewest;
             }
+            // The snapshot holds the input of the turn, and nothing of what the turn did to the state.
+            Event::TurnKept => self.newest = Some(state()),
             Event::RoundCommitted(Commit::Snapshot) => {
                 let before = self.newest.replace(state());
                 if matches!(self.point, Point::InNewest) {
@@ -111,6 +114,16 @@ mod tests {
         assert_eq!(unsaved([(ENDED, "one")]), Some("one"));
         assert_eq!(unsaved([(ENDED, "one"), (committed, "later")]), Some("one"));
         assert_eq!(unsaved([(ENDED, "one"), (failed, "later")]), Some("one"));
+    }
+
+    #[test]
+    fn a_kept_failure_leaves_the_state_that_the_turn_left() {
+        let failed = Event::TurnEnded(TurnOutcome::Failed);
+
+        assert_eq!(
+            unsaved([(failed, "half"), (Event::TurnKept, "asked")]),
+            Some("half")
+        );
     }
 
     #[test]

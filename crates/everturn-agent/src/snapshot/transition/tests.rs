@@ -123,6 +123,7 @@ fn take_over_after(silent_since: i64, attempts: u32) -> Transition {
         lapsed: ours(),
         silent_since: second(silent_since),
         attempts,
+        begun_at: Some(Box::new(state("beginning"))),
         now: second(NOW),
     }
 }
@@ -360,7 +361,7 @@ fn a_finished_run_holds_its_state_and_nothing_for_workers() {
 }
 
 #[test]
-fn an_aborted_run_only_learns_that_it_is_over() {
+fn an_aborted_run_stays_aborted_and_holds_the_state_it_came_to() {
     let aborted = applied(&Transition::Abort { now: second(BEAT) }, &run());
 
     let finished = applied(&finish_as(SnapshotStatus::Completed), &aborted);
@@ -380,7 +381,7 @@ fn an_aborted_run_only_learns_that_it_is_over() {
         finish_reason: Some(AgentFinishReason::Aborted),
         updated_at: Some(second(NOW)),
         heartbeat_at: None,
-        state: None,
+        state: Some(state("after")),
         ..snapshot("pending", "none").unwrap()
     };
     assert_eq!(finished, expected);
@@ -400,6 +401,18 @@ fn a_takeover_fences_the_worker_before_it_even_in_one_process() {
     });
     assert_eq!(taken, expected);
     assert_ne!(taken.lease().unwrap(), Some(ours()));
+}
+
+#[test]
+fn a_run_that_was_begun_too_often_and_came_nowhere_holds_the_state_at_which_it_began() {
+    let begun = Snapshot { state: None, ..run() };
+
+    let given_up = applied(&take_over_after(BEAT + 1, 2), &begun);
+    let taken = applied(&take_over_after(BEAT + 1, 3), &begun);
+
+    assert_eq!(given_up.status, SnapshotStatus::Failed);
+    assert_eq!(given_up.state, Some(state("beginning")));
+    assert_eq!((taken.status, taken.state), (SnapshotStatus::Pending, None));
 }
 
 #[test]

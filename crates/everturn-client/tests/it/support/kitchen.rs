@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
@@ -73,12 +74,41 @@ fn define(registry: &Registry, begun: Arc<Notify>, stopped: Arc<Notify>) -> Resu
     })
     .store(MemoryStore::new())
     .define()?;
+    define_forgetful(registry)?;
     registry.define_streaming_flow("count", |to: u32, emitter: Emitter<u32>| async move {
         for n in 1..=to {
             emitter.send(n).await?;
         }
         Ok(format!("counted to {to}"))
     })?;
+    Ok(())
+}
+
+/// An agent whose first turn fails and is kept.
+fn define_forgetful(registry: &Registry) -> Result<()> {
+    let failed = Arc::new(AtomicBool::new(false));
+    custom_agent(registry, "forgetful", move |session: AgentSession<Kitchen>| {
+        let failed = Arc::clone(&failed);
+        async move {
+            session
+                .run(|turn| {
+                    let is_first = !failed.swap(true, Ordering::SeqCst);
+                    async move {
+                        if is_first {
+                            return Err(Error::unavailable("the oven is cold").with_public().into());
+                        }
+                        let asked = turn.messages().last().map(|last| last.text().into_owned());
+                        turn.add_message(Message::model(format!("Yes: {}", asked.unwrap_or_default())));
+                        Ok(FinishReason::Stop)
+                    }
+                })
+                .await?;
+            Ok(session.result())
+        }
+    })
+    .keep_failed_turns()
+    .store(MemoryStore::new())
+    .define()?;
     Ok(())
 }
 

@@ -92,7 +92,7 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
     assert_eq!(
         explored.commands.len(),
         25,
-        "every command but the one for ends is used"
+        "every command but those for ends and kept failures is used"
     );
     assert_eq!(
         explored.resolutions,
@@ -126,12 +126,35 @@ fn every_order_of_events_with_a_store_that_pushes_ends_well() {
 fn every_order_of_events_with_snapshots_of_ends_ends_well() {
     let explored = explore(World::keeping_ends(StoreSupport::WithSubscription));
 
-    assert_eq!(explored.commands.len(), 26, "every command is used");
+    assert_eq!(
+        explored.commands.len(),
+        26,
+        "every command but the one for kept failures is used"
+    );
     for expected in [
         Resolution::Completed,
         Resolution::Detached,
         Resolution::Failed(Cause::Function("store")),
         Resolution::Rejected(Cause::Function("store")),
+        Resolution::Rejected(Cause::ClientGone("gone")),
+    ] {
+        assert!(explored.resolutions.contains(&expected), "{expected:?}");
+    }
+}
+
+#[test]
+fn every_order_of_events_with_kept_failures_ends_well() {
+    let explored = explore(World::keeping_failures(StoreSupport::WithSubscription));
+
+    assert_eq!(
+        explored.commands.len(),
+        26,
+        "every command but the one for ends is used"
+    );
+    for expected in [
+        Resolution::Completed,
+        Resolution::Detached,
+        Resolution::Failed(Cause::Function("function")),
         Resolution::Rejected(Cause::ClientGone("gone")),
     ] {
         assert!(explored.resolutions.contains(&expected), "{expected:?}");

@@ -77,6 +77,11 @@ pub(super) struct World {
     let_go: bool,
 
     committing: bool,
+    /// Failed turns are kept; one is being kept now.
+    keeps_failures: bool,
+    keeping: bool,
+    /// How the last turn ended.
+    ended: Option<TurnOutcome>,
     /// A snapshot inside the turn is being written.
     saving: bool,
     /// How many generations wait for `SettleRound`.
@@ -155,6 +160,14 @@ impl World {
         }
     }
 
+    /// An invocation whose failed turns are kept.
+    pub(super) fn keeping_failures(store: StoreSupport) -> Self {
+        Self {
+            keeps_failures: true,
+            ..Self::around(Machine::new(store).keeping_failures())
+        }
+    }
+
     pub(super) fn taken_over() -> Self {
         Self::going_on((0..INPUTS).collect(), INPUTS, Conversation::new())
     }
@@ -204,6 +217,9 @@ impl World {
             reserved: false,
             let_go: false,
             committing: false,
+            keeps_failures: false,
+            keeping: false,
+            ended: None,
             saving: false,
             rounds: 0,
             ended_while_saving: None,
@@ -293,6 +309,7 @@ impl World {
 
     fn write_in_flight(&self) -> bool {
         self.committing
+            || self.keeping
             || self.saving
             || [self.end, self.pending, self.final_write].contains(&Write::InFlight)
     }

@@ -64,7 +64,10 @@ impl World {
         if self.end == Write::InFlight {
             events.extend(commits.map(Event::EndCommitted));
         }
-        if self.committing || self.saving || self.end == Write::InFlight {
+        if self.keeping {
+            events.push(Event::TurnKept);
+        }
+        if self.committing || self.keeping || self.saving || self.end == Write::InFlight {
             events.push(Event::CommitFailed("store"));
         }
         if self.draining {
@@ -113,6 +116,7 @@ impl World {
             }
             Event::TurnEnded(outcome) => {
                 self.unrecorded |= self.pending != Write::Unwritten;
+                self.ended = Some(*outcome);
                 if self.offer.take().is_none() {
                     self.function = Function::Unsettled;
                 }
@@ -144,8 +148,13 @@ impl World {
                 self.committing = false;
                 self.turn_end_due = Some(TurnOutcome::Succeeded);
             }
+            Event::TurnKept => {
+                self.keeping = false;
+                self.turn_end_due = Some(TurnOutcome::Failed);
+            }
             Event::CommitFailed(_) => {
                 self.committing = false;
+                self.keeping = false;
                 self.turn_end_due = Some(TurnOutcome::Failed);
             }
             Event::PendingWritten => {

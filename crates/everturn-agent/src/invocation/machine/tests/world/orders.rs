@@ -12,50 +12,15 @@ impl World {
             Command::StartTurn { input, snapshot } => self.start_turn(*input, *snapshot),
             Command::FailTurn(_) => self.fail_turn(),
             Command::EndInput(end) => self.end_input(*end),
-            Command::CommitRound => {
-                ensure!(self.function == Function::InTurn, "a snapshot inside no turn");
-                ensure!(self.rounds > 0, "a snapshot that nobody waits for");
-                ensure!(!self.write_in_flight(), "two snapshots at once");
-                ensure!(
-                    self.pending == Write::Unwritten && !self.cancelled,
-                    "a snapshot inside a turn that leaves none"
-                );
-                self.saving = true;
-                Ok(())
-            }
+            Command::CommitRound => self.commit_round(),
             Command::SettleRound(_) => {
                 ensure!(self.rounds > 0 && !self.saving, "settled too early or twice");
                 self.rounds -= 1;
                 Ok(())
             }
-            Command::CommitEnd => {
-                ensure!(
-                    self.keeps_end && self.result() == Some(Ok(())) && self.wire_open,
-                    "no end to be saved"
-                );
-                ensure!(
-                    self.end == Write::Unwritten && !self.write_in_flight(),
-                    "two snapshots at once"
-                );
-                self.end = Write::InFlight;
-                Ok(())
-            }
-            Command::CommitTurn => {
-                ensure!(
-                    !self.write_in_flight() && (self.function != Function::InTurn),
-                    "commit without a turn"
-                );
-                ensure!(
-                    self.pending == Write::Unwritten,
-                    "a turn's snapshot after the pending one"
-                );
-                ensure!(
-                    self.lock_held == self.has_store,
-                    "a turn's snapshot without the lock"
-                );
-                self.committing = true;
-                Ok(())
-            }
+            Command::CommitEnd => self.commit_end(),
+            Command::CommitTurn => self.commit_turn(),
+            Command::KeepTurn => self.keep_turn(),
             Command::SendTurnEnd(outcome) => {
                 ensure!(self.wire_open, "turnEnd on a silent wire");
                 ensure!(self.resolution.is_none(), "turnEnd after the answer");
@@ -66,7 +31,10 @@ impl World {
                 Ok(())
             }
             Command::SettleTurn(_) => {
-                ensure!(!self.committing && !self.saving, "settled before the commit");
+                ensure!(
+                    !self.committing && !self.keeping && !self.saving,
+                    "settled before the commit"
+                );
                 if self.function == Function::Unsettled {
                     self.function = Function::Running;
                 }
@@ -104,6 +72,66 @@ impl World {
         }
     }
 
+    fn commit_round(&mut self) -> Objection {
+        ensure!(self.function == Function::InTurn, "a snapshot inside no turn");
+        ensure!(self.rounds > 0, "a snapshot that nobody waits for");
+        ensure!(!self.write_in_flight(), "two snapshots at once");
+        ensure!(
+            self.pending == Write::Unwritten && !self.cancelled,
+            "a snapshot inside a turn that leaves none"
+        );
+        self.saving = true;
+        Ok(())
+    }
+
+    fn commit_end(&mut self) -> Objection {
+        ensure!(
+            self.keeps_end && self.result() == Some(Ok(())) && self.wire_open,
+            "no end to be saved"
+        );
+        ensure!(
+            self.end == Write::Unwritten && !self.write_in_flight(),
+            "two snapshots at once"
+        );
+        self.end = Write::InFlight;
+        Ok(())
+    }
+
+    fn commit_turn(&mut self) -> Objection {
+        ensure!(
+            !self.write_in_flight() && (self.function != Function::InTurn),
+            "commit without a turn"
+        );
+        ensure!(
+            self.pending == Write::Unwritten,
+            "a turn's snapshot after the pending one"
+        );
+        ensure!(
+            self.lock_held == self.has_store,
+            "a turn's snapshot without the lock"
+        );
+        self.committing = true;
+        Ok(())
+    }
+
+    fn keep_turn(&mut self) -> Objection {
+        ensure!(
+            self.keeps_failures && self.ended == Some(TurnOutcome::Failed),
+            "there is no failure to be kept"
+        );
+        ensure!(
+            !self.write_in_flight() && self.function != Function::InTurn,
+            "kept too early"
+        );
+        ensure!(
+            self.pending == Write::Unwritten && self.lock_held,
+            "a failure after the pending snapshot, or without the lock"
+        );
+        self.keeping = true;
+        self.turn_end_due = None;
+        Ok(())
+    }
+
     fn cancel(&mut self, reason: &Cancellation<&'static str>) -> Objection {
         ensure!(!self.cancelled && self.result().is_none(), "nothing to cancel");
         self.cancelled = true;
@@ -131,7 +159,7 @@ impl World {
         );
         ensure!(self.offer.is_none(), "two turns on their way");
         ensure!(
-            !self.committing && !self.saving,
+            !self.committing && !self.keeping && !self.saving,
             "a turn started before the last one was durable"
         );
         ensure!(!self.cancelled, "a turn started after cancellation");

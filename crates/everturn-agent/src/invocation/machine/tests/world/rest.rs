@@ -31,7 +31,7 @@ impl World {
                 );
             }
             Function::Unsettled => ensure!(
-                self.committing || self.saving,
+                self.committing || self.keeping || self.saving,
                 "the function waits for a turn that is settled"
             ),
             Function::Asking => {
@@ -90,6 +90,7 @@ fn every_event() -> Vec<Happening> {
         Event::TransformFailed("late"),
         Event::Drained,
         Event::TurnCommitted(Commit::Snapshot),
+        Event::TurnKept,
         Event::CommitFailed("late"),
         Event::PendingWritten,
         Event::PendingFailed("late"),
