@@ -14,6 +14,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`PostgresStreamLog`] keeps streams, in a schema of its own: a client that lost its connection, or that watches a
+//! background run from another machine, reads them there.
+//!
 //! # Guarantees
 //!
 //! All of [`everturn_agent::store`]'s, with these in particular:
@@ -70,6 +73,7 @@ mod recency;
 mod row;
 mod schema;
 mod store;
+mod stream_log;
 mod verify;
 mod watch;
 mod write;
@@ -78,4 +82,5 @@ pub use self::metrics::PostgresMetrics;
 pub use self::options::PostgresStoreOptions;
 pub use self::row::MAX_ID;
 pub use self::store::PostgresStore;
+pub use self::stream_log::{PostgresStreamLog, PostgresStreamLogOptions};
 pub use self::verify::Verification;

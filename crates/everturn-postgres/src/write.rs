@@ -173,6 +173,10 @@ impl Inner {
         };
         if let Err(error) = wish.precondition.check(session_id, found.as_ref()) {
             if verified {
+                // A tip whose row is missing is damage, and named as such.
+                reading
+                    .latest(wish.scope, session_id.as_str(), Detail::Metadata)
+                    .await?;
                 return Err(error.into());
             }
             return Ok(Attempt::Look(Some(session)));

@@ -9,5 +9,6 @@ mod faults;
 mod maintenance;
 mod opening;
 mod round_trips;
+mod stream_log_contract;
 mod support;
 mod watching_a_status;

@@ -1,0 +1,176 @@
+//! A stream log in PostgreSQL, readable by other processes and after a restart.
+
+mod live;
+mod options;
+mod reader;
+mod rows;
+mod writer;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use everturn_core::Result;
+use everturn_core::stream_log::{
+    Entries, Position, StreamKey, StreamLog, StreamWriter, already_exists, not_found,
+};
+use futures::StreamExt;
+
+use self::live::Live;
+pub use self::options::PostgresStreamLogOptions;
+use self::reader::Reader;
+use self::writer::Writer;
+use crate::connection::Database;
+use crate::fault::Outcome;
+use crate::row::check_id;
+use crate::schema::Schema;
+
+/// The tables of the log.
+const MIGRATIONS: &[&str] = &[include_str!("stream_log/schema/1.sql")];
+
+/// A stream log in a PostgreSQL database, which any number of processes and machines may share.
+///
+/// ```no_run
+/// use everturn_core::stream_log::{JsonText, Position, StreamKey, StreamLog};
+/// use everturn_postgres::PostgresStreamLog;
+/// use futures::StreamExt;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> everturn_core::Result<()> {
+/// let log = PostgresStreamLog::open("postgres://chef@db.example/kitchen").await?;
+/// let key = StreamKey::new("ann", "dinner");
+/// log.open(&key).await?.finish(Ok(JsonText::of(&"soup")?)).await?;
+///
+/// let on_another_machine = PostgresStreamLog::open("postgres://chef@db.example/kitchen").await?;
+/// assert_eq!(on_another_machine.read(&key, Position::START).await?.count().await, 1);
+/// # Ok(()) }
+/// ```
+///
+/// # Guarantees
+///
+/// All of [`everturn_core::stream_log`]'s, with these in particular:
+///
+/// | question | answer |
+/// |---|---|
+/// | when a reader sees a chunk | at once in the process that writes it, within about 100 ms in others |
+/// | what survives a crash of the process | every stream that was finished; of others, all but the chunks of the last 20 ms or so |
+/// | what survives a crash of the server, or a loss of power | all but the last moments: chunks are not waited for until they are on the device |
+/// | what a write costs | one statement every 20 ms for each stream that has new chunks, however many |
+/// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](PostgresStreamLogOptions::max_stream_bytes); while it is written it is in its writer's memory too |
+/// | what happens when a process dies | readers end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
+///
+/// A clone is another handle to the same log.
+#[derive(Clone)]
+pub struct PostgresStreamLog(Arc<Inner>);
+
+struct Inner {
+    db: Arc<Database>,
+    options: PostgresStreamLogOptions,
+    live: Arc<Mutex<HashMap<StreamKey, Arc<Live>>>>,
+}
+
+impl PostgresStreamLogOptions {
+    /// Opens the log, creating the tables if they do not exist.
+    ///
+    /// # Errors
+    /// As [`PostgresStoreOptions::open`](crate::PostgresStoreOptions::open).
+    pub async fn open(self) -> Result<PostgresStreamLog> {
+        let db = Database::new(&self.database)?;
+        let schema = Schema {
+            name: &self.database.schema,
+            migrations: MIGRATIONS,
+        };
+        schema
+            .migrate(&db, self.database.migrate)
+            .await
+            .map_err(|fault| fault.into_error(&db.place))?;
+        Ok(PostgresStreamLog(Arc::new(Inner {
+            db: Arc::new(db),
+            options: self,
+            live: Arc::default(),
+        })))
+    }
+}
+
+impl PostgresStreamLog {
+    /// Opens the log in a database with the default settings, in the schema `everturn_streams`.
+    ///
+    /// # Errors
+    /// As [`PostgresStreamLogOptions::open`].
+    pub async fn open(url: impl AsRef<str>) -> Result<Self> {
+        Self::options(url).open().await
+    }
+
+    /// Returns the settings of a log in a database, to change before it is opened.
+    pub fn options(url: impl AsRef<str>) -> PostgresStreamLogOptions {
+        PostgresStreamLogOptions::new(url.as_ref())
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Live>>> {
+        // Every change is a single insertion or removal.
+        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn result<T>(&self, outcome: Outcome<T>) -> Result<T> {
+        outcome.map_err(|fault| fault.into_error(&self.0.db.place))
+    }
+}
+
+#[async_trait]
+impl StreamLog for PostgresStreamLog {
+    async fn open(&self, key: &StreamKey) -> Result<Box<dyn StreamWriter>> {
+        self.result(check_id("stream scope", key.scope()))?;
+        self.result(check_id("stream id", key.id()))?;
+        let options = &self.0.options;
+        let opened = rows::open(&self.0.db, key, options.now(), options.lease, options.keep_for).await;
+        let row = self.result(opened)?.ok_or_else(|| already_exists(key))?;
+        let live = Arc::new(Live::new(row, options.clone()));
+        self.live().insert(key.clone(), Arc::clone(&live));
+        Ok(Box::new(Writer::start(
+            Arc::clone(&self.0.db),
+            key.clone(),
+            live,
+            options.clone(),
+            Arc::clone(&self.0.live),
+        )))
+    }
+
+    async fn read(&self, key: &StreamKey, after: Position) -> Result<Entries> {
+        let live = self.live().get(key).cloned();
+        let reader = match live {
+            Some(live) if live.is_expired() => return Err(not_found()),
+            Some(live) => Reader::here(live, after),
+            None => {
+                let found = rows::find(&self.0.db, key, self.0.options.expired_before()).await;
+                let row = self.result(found)?.ok_or_else(not_found)?;
+                Reader::elsewhere(Arc::clone(&self.0.db), row, self.0.options.clone(), after)
+            }
+        };
+        Ok(futures::stream::unfold(reader, Reader::step).boxed())
+    }
+
+    async fn stop(&self, key: &StreamKey) -> Result<()> {
+        let live = self.live().get(key).cloned();
+        if let Some(live) = live {
+            if live.is_expired() {
+                return Err(not_found());
+            }
+            live.stop.cancel();
+            return Ok(());
+        }
+        let found = rows::stop(&self.0.db, key, self.0.options.expired_before()).await;
+        if self.result(found)? {
+            Ok(())
+        } else {
+            Err(not_found())
+        }
+    }
+}
+
+impl fmt::Debug for PostgresStreamLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStreamLog")
+            .field("database", &self.0.db.place)
+            .finish_non_exhaustive()
+    }
+}

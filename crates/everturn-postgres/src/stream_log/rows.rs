@@ -1,0 +1,220 @@
+//! The rows of streams.
+
+use std::time::Duration;
+
+use everturn_core::stream_log::{
+    Entry, JsonText, Position, StoredError, StreamEvent, StreamKey, WRITER_LOST, writer_lost,
+};
+use serde::{Deserialize, Serialize};
+use tokio_postgres::types::Type;
+
+use super::live::Unwritten;
+use super::options::length;
+use crate::body::{self, Encoder};
+use crate::connection::{Database, Statement, column};
+use crate::fault::{Fault, Outcome};
+
+/// How many rows of chunks a reader is given at a time.
+const BATCH: i64 = 64;
+
+const ENCODER: Encoder = Encoder {
+    blob_threshold: usize::MAX,
+    compress_over: Some(256),
+};
+
+/// What is replayed after a loss of power is not worth waiting for the device.
+const UNFORCED: &str = "unforced AS (SELECT set_config('synchronous_commit', 'off', true))";
+
+/// What came of writing.
+pub(super) enum Written {
+    Kept {
+        stopped: bool,
+    },
+    /// Another process has ended the stream.
+    Fenced,
+}
+
+/// The end of a stream as it is stored.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Ending {
+    Done(String),
+    Failed(StoredError),
+    /// The writer ended without finishing the stream.
+    Lost,
+}
+
+fn pack(end: &StreamEvent) -> Outcome<Option<Vec<u8>>> {
+    let ending = match end {
+        StreamEvent::Chunk(_) => return Ok(None),
+        StreamEvent::Done(output) => Ending::Done(output.as_str().to_owned()),
+        StreamEvent::Failed(error) if error.is(WRITER_LOST) => Ending::Lost,
+        StreamEvent::Failed(error) => Ending::Failed(StoredError::from(error)),
+    };
+    ENCODER.pack(&body::write(&ending)?).map(Some)
+}
+
+fn unpack(bytes: &[u8]) -> Outcome<StreamEvent> {
+    Ok(match body::parse(&body::unpack(bytes)?)? {
+        Ending::Done(output) => StreamEvent::Done(text(output)?),
+        Ending::Failed(error) => StreamEvent::Failed(error.into()),
+        Ending::Lost => StreamEvent::Failed(writer_lost()),
+    })
+}
+
+fn text(text: String) -> Outcome<JsonText> {
+    JsonText::parse(text).map_err(|error| Fault::damaged(format!("a chunk is no JSON: {error}")))
+}
+
+fn of_key(sql: impl Into<String>, key: &StreamKey) -> Statement<'static> {
+    Statement::new(sql)
+        .with(key.scope().as_bytes().to_vec(), Type::BYTEA)
+        .with(key.id().as_bytes().to_vec(), Type::BYTEA)
+}
+
+/// Begins a stream and returns its key; `None` if there is one with that name. Removes those that have expired, and ends
+/// those whose writers are gone.
+pub(super) async fn open(
+    db: &Database,
+    key: &StreamKey,
+    now: i64,
+    lease: Duration,
+    keep_for: Duration,
+) -> Outcome<Option<i64>> {
+    let lost = pack(&StreamEvent::Failed(writer_lost()))?;
+    let sweep = Statement::new(
+        "WITH gone AS (DELETE FROM @stream WHERE finished_at < $1 RETURNING key), \
+         chunks AS (DELETE FROM @chunk USING gone WHERE stream = gone.key) \
+         UPDATE @stream SET finished_at = $2, ending = $3 WHERE finished_at IS NULL AND lease_until < $2",
+    )
+    .with(now.saturating_sub(length(keep_for)), Type::INT8)
+    .with(now, Type::INT8)
+    .with(lost, Type::BYTEA);
+    db.read(&sweep).await?;
+    let insert = of_key(
+        "INSERT INTO @stream (scope, id, lease_until) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING key",
+        key,
+    )
+    .with(now.saturating_add(length(lease)), Type::INT8);
+    let rows = db.run(&insert).await?;
+    rows.first().map(|row| column(row, 0)).transpose()
+}
+
+/// Returns the key of a stream that has not expired.
+pub(super) async fn find(db: &Database, key: &StreamKey, expired_before: i64) -> Outcome<Option<i64>> {
+    let sql =
+        "SELECT key FROM @stream WHERE scope = $1 AND id = $2 AND (finished_at IS NULL OR finished_at >= $3)";
+    let rows = db
+        .read(&of_key(sql, key).with(expired_before, Type::INT8))
+        .await?;
+    rows.first().map(|row| column(row, 0)).transpose()
+}
+
+/// Asks the writer of a stream to stop; returns whether there is such a stream.
+pub(super) async fn stop(db: &Database, key: &StreamKey, expired_before: i64) -> Outcome<bool> {
+    let sql = "UPDATE @stream SET stopped = true WHERE scope = $1 AND id = $2 \
+               AND (finished_at IS NULL OR finished_at >= $3) RETURNING 1";
+    let rows = db
+        .read(&of_key(sql, key).with(expired_before, Type::INT8))
+        .await?;
+    Ok(!rows.is_empty())
+}
+
+/// Writes new chunks, and the end if there is one, and renews the lease.
+pub(super) async fn write(
+    db: &Database,
+    row: i64,
+    unwritten: &Unwritten,
+    now: i64,
+    lease: Duration,
+) -> Outcome<Written> {
+    let ending = unwritten.end.as_ref().map(pack).transpose()?.flatten();
+    let finished_at = ending.as_ref().map(|_| unwritten.ended_at.unwrap_or(now));
+    let texts: Vec<&str> = unwritten.chunks.iter().map(JsonText::as_str).collect();
+    let chunks = if texts.is_empty() {
+        None
+    } else {
+        Some(ENCODER.pack(&body::write(&texts)?)?)
+    };
+    // A statement that is carried out twice, because its answer was lost, finds its own chunks and its own end.
+    let statement = Statement::new(format!(
+        "WITH {UNFORCED}, held AS (UPDATE @stream SET lease_until = $2, finished_at = $3, ending = $4 FROM unforced \
+         WHERE key = $1 AND (ending IS NULL OR ending = $4) RETURNING stopped), \
+         added AS (INSERT INTO @chunk (stream, first, body) SELECT $1, $5, $6 FROM held WHERE $6 IS NOT NULL \
+         ON CONFLICT DO NOTHING) SELECT stopped FROM held"
+    ))
+    .with(row, Type::INT8)
+    .with(now.saturating_add(length(lease)), Type::INT8)
+    .with(finished_at, Type::INT8)
+    .with(ending, Type::BYTEA)
+    .with(unwritten.first.cast_signed(), Type::INT8)
+    .with(chunks, Type::BYTEA);
+    let rows = db.read(&statement).await?;
+    Ok(match rows.first() {
+        Some(row) => Written::Kept {
+            stopped: column(row, 0)?,
+        },
+        None => Written::Fenced,
+    })
+}
+
+/// Returns the next events after a position; `None` if the stream is gone. Ends a stream whose writer is gone.
+pub(super) async fn after(
+    db: &Database,
+    row: i64,
+    position: Position,
+    now: i64,
+) -> Outcome<Option<Vec<Entry>>> {
+    let wanted = position.number().cast_signed();
+    // The row of chunks in which the position lies, and those after it. The end is read by the same statement.
+    let statement = Statement::new(format!(
+        "SELECT s.ending, s.lease_until < $3, c.first, c.body FROM @stream s LEFT JOIN LATERAL \
+         (SELECT first, body FROM @chunk WHERE stream = s.key AND first >= coalesce( \
+           (SELECT max(first) FROM @chunk WHERE stream = s.key AND first <= $2 + 1), 0) ORDER BY first LIMIT {BATCH}) c \
+         ON true WHERE s.key = $1 ORDER BY c.first"
+    ))
+    .with(row, Type::INT8)
+    .with(wanted, Type::INT8)
+    .with(now, Type::INT8);
+    let rows = db.read(&statement).await?;
+    let Some(one) = rows.first() else {
+        return Ok(None);
+    };
+    let mut entries = Vec::new();
+    let mut last = 0;
+    for row in &rows {
+        let (Some(first), Some(packed)) = (column::<Option<i64>>(row, 2)?, column::<Option<&[u8]>>(row, 3)?)
+        else {
+            continue;
+        };
+        let texts: Vec<String> = body::parse(&body::unpack(packed)?)?;
+        for (number, chunk) in (first.cast_unsigned()..).zip(texts) {
+            last = number;
+            if number > position.number() {
+                entries.push(Entry {
+                    position: Position::new(number),
+                    event: StreamEvent::Chunk(text(chunk)?),
+                });
+            }
+        }
+    }
+    let is_all = i64::try_from(rows.len()).is_ok_and(|count| count < BATCH);
+    if let Some(ending) = column::<Option<&[u8]>>(one, 0)?
+        && is_all
+    {
+        entries.push(Entry {
+            position: Position::new(last).next(),
+            event: unpack(ending)?,
+        });
+    } else if entries.is_empty() && column::<bool>(one, 1)? {
+        let broken_off = pack(&StreamEvent::Failed(writer_lost()))?;
+        let end = Statement::new(
+            "UPDATE @stream SET finished_at = $2, ending = $3 WHERE key = $1 AND ending IS NULL AND lease_until < $2",
+        )
+        .with(row, Type::INT8)
+        .with(now, Type::INT8)
+        .with(broken_off, Type::BYTEA);
+        db.read(&end).await?;
+    }
+    Ok(Some(entries))
+}

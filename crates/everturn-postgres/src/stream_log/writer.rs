@@ -1,0 +1,146 @@
+//! The writer of a stream, and the task that brings its chunks to the database.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use everturn_core::stream_log::{
+    JsonText, Position, StoredError, StreamEvent, StreamKey, StreamWriter, writer_lost,
+};
+use everturn_core::{Error, Result};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::live::Live;
+use super::options::PostgresStreamLogOptions;
+use super::rows::{self, Written};
+use crate::connection::Database;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    live: Arc<Live>,
+    /// Answered when everything is in the database.
+    settled: Option<oneshot::Receiver<Result<()>>>,
+}
+
+impl Writer {
+    /// Starts the task. It ends after it has written the stream's end, which comes with the writer's at the latest.
+    pub(super) fn start(
+        db: Arc<Database>,
+        key: StreamKey,
+        live: Arc<Live>,
+        options: PostgresStreamLogOptions,
+        streams: Arc<Mutex<HashMap<StreamKey, Arc<Live>>>>,
+    ) -> Self {
+        let (reply, settled) = oneshot::channel();
+        let task = Task {
+            db,
+            live: Arc::clone(&live),
+            options,
+        };
+        tokio::spawn(async move {
+            let outcome = task.run().await;
+            streams
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&key);
+            // Nobody waits if the writer was dropped.
+            let _ = reply.send(outcome);
+        });
+        Self {
+            live,
+            settled: Some(settled),
+        }
+    }
+}
+
+#[async_trait]
+impl StreamWriter for Writer {
+    async fn append(&self, chunk: JsonText) -> Result<Position> {
+        self.live.push(chunk)
+    }
+
+    async fn finish(mut self: Box<Self>, outcome: Result<JsonText>) -> Result<()> {
+        let end = match outcome {
+            Ok(output) => StreamEvent::Done(output),
+            Err(error) => StreamEvent::Failed(StoredError::from(&error).into()),
+        };
+        self.live.end(end)?;
+        match self.settled.take() {
+            Some(settled) => settled
+                .await
+                .map_err(|_| Error::unavailable("the runtime of the stream's writer has ended"))?,
+            None => Ok(()),
+        }
+    }
+
+    fn stop_requested(&self) -> CancellationToken {
+        self.live.stop.clone()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // A stream that was finished stays as it is.
+        let _ = self.live.end(StreamEvent::Failed(writer_lost()));
+    }
+}
+
+struct Task {
+    db: Arc<Database>,
+    live: Arc<Live>,
+    options: PostgresStreamLogOptions,
+}
+
+impl Task {
+    async fn run(&self) -> Result<()> {
+        let mut news = self.live.news();
+        let mut looked = Instant::now();
+        let mut renewed = Instant::now();
+        loop {
+            let unwritten = self.live.unwritten();
+            let is_due = renewed.elapsed() >= self.options.lease / 3;
+            let looks = looked.elapsed() >= self.options.poll;
+            if !unwritten.chunks.is_empty() || unwritten.end.is_some() || is_due || looks {
+                let now = self.options.now();
+                let (chunks, ends) = (unwritten.chunks.len(), unwritten.end.is_some());
+                let written = rows::write(&self.db, self.live.row, &unwritten, now, self.options.lease).await;
+                match written.map_err(|fault| fault.into_error(&self.db.place)) {
+                    Ok(Written::Kept { stopped }) => {
+                        self.live.written(chunks);
+                        (looked, renewed) = (Instant::now(), Instant::now());
+                        if stopped {
+                            self.live.stop.cancel();
+                        }
+                        if ends {
+                            return Ok(());
+                        }
+                    }
+                    Ok(Written::Fenced) => {
+                        let fenced = Error::failed_precondition(
+                            "the stream was ended by another process, which took its writer for dead",
+                        );
+                        // If it has ended here too, its writer waits for this answer.
+                        let _ = self.live.end(StreamEvent::Failed(fenced.clone()));
+                        return Err(fenced);
+                    }
+                    Err(error) => {
+                        let _ = self.live.end(StreamEvent::Failed(error.clone()));
+                        return Err(error);
+                    }
+                }
+                continue;
+            }
+            tokio::select! {
+                changed = news.changed() => {
+                    // Others join what is written next, unless it is the end.
+                    if changed.is_ok() && self.live.unwritten().end.is_none() {
+                        tokio::time::sleep(self.options.flush).await;
+                    }
+                }
+                () = tokio::time::sleep(self.options.poll) => {}
+            }
+        }
+    }
+}
