@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::{History, Messages};
+use everturn_ai::{History, Message, Messages};
 use everturn_core::{Error, Result, SpanRecorder};
 use futures::FutureExt;
 
@@ -31,8 +31,8 @@ pub(super) struct Snapshots {
     unsaved_turns: u64,
     /// Every snapshot written, in order.
     created: CreatedSnapshots,
-    /// The state with the input of the turn that began last: the state of the snapshot if the turn fails and is kept.
-    asked: Option<SessionState>,
+    /// The state at which the latest turn began, and its message: the state of the snapshot if the turn fails and is kept.
+    begun: Option<(SessionState, Option<Message>)>,
     /// Rounds whose generations wait for a snapshot, in order.
     rounds: VecDeque<Round>,
 }
@@ -77,17 +77,15 @@ impl Snapshots {
             written: None,
             unsaved_turns: 0,
             created: CreatedSnapshots::default(),
-            asked: None,
+            begun: None,
             rounds: VecDeque::new(),
         }
     }
 
     /// Notes the state at which a turn begins, and its input.
-    pub(super) fn turn_begins(&mut self, mut state: SessionState, input: &AgentInput) {
-        if let Some(message) = &input.message {
-            state.messages.push(message.clone());
-        }
-        self.asked = Some(state);
+    pub(super) fn turn_begins(&mut self, state: SessionState, input: &AgentInput) {
+        // Kept apart: a push here would take the tip of the lineage, which the session is about to extend.
+        self.begun = Some((state, input.message.clone()));
     }
 
     pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<()>) {
@@ -154,10 +152,11 @@ impl<S: CustomState> Driver<S> {
 
     /// Keeps the turn that failed: the state at which it began, its message and its error.
     pub(super) fn keep_turn(&mut self) {
-        let (Some(cursor), Some(state)) = (&self.cursor, self.snapshots.asked.clone()) else {
+        let (Some(cursor), Some((mut state, message))) = (&self.cursor, self.snapshots.begun.clone()) else {
             self.raised.push_back(Event::TurnKept);
             return;
         };
+        state.messages.extend(message);
         let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::fresh);
         let snapshot = cursor.next_snapshot(id);
         let messages = state.messages.clone();
