@@ -62,8 +62,15 @@ pub fn held_by_json(value: &Value) -> usize {
     }
 }
 
+impl Part {
+    /// Returns how many bytes of memory the part holds beside its own size, about.
+    pub fn held_bytes(&self) -> usize {
+        held_by_kind(self.kind()) + of_boxed_object(self.metadata()) + of_boxed_object(self.extra())
+    }
+}
+
 /// Returns how many bytes the content of a part holds beside its own size, about.
-pub(crate) fn held_by_kind(kind: &PartKind) -> usize {
+fn held_by_kind(kind: &PartKind) -> usize {
     match kind {
         PartKind::Text(text) | PartKind::Reasoning(text) => of_text(text),
         PartKind::Media(media) => {

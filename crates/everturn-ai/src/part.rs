@@ -18,7 +18,6 @@ pub use self::{
     media::{Media, ResourceLink},
     tool_call::{MultipartToolResponse, ToolRequest, ToolResponse},
 };
-use crate::held::{held_by_kind, of_boxed_object};
 use crate::{JsonObject, metadata};
 
 /// One piece of a message: its content and, optionally, metadata about it.
@@ -69,13 +68,6 @@ impl Part {
             metadata: None,
             extra: None,
         }
-    }
-
-    /// Returns how many bytes of memory the part holds beside its own size, about.
-    pub fn held_bytes(&self) -> usize {
-        held_by_kind(&self.kind)
-            + of_boxed_object(self.metadata.as_deref())
-            + of_boxed_object(self.extra.as_deref())
     }
 
     /// Creates a text part.
@@ -201,6 +193,11 @@ impl Part {
     /// Returns the part's metadata; `None` when there is none.
     pub fn metadata(&self) -> Option<&JsonObject> {
         self.metadata.as_deref()
+    }
+
+    /// Returns the fields that the part's kind does not know.
+    pub(crate) fn extra(&self) -> Option<&JsonObject> {
+        self.extra.as_deref()
     }
 
     /// Returns one entry of the metadata.

@@ -12,11 +12,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::body::Decoder;
 use crate::cache::{Cache, Memory};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Outcome, closed};
 use crate::options::{Durability, SqliteStoreOptions};
 use crate::read::Reading;
 use crate::schema::SESSIONS;
-use crate::writer::closed;
 
 /// How many statements stay prepared per connection; more than there are.
 const STATEMENTS: usize = 128;

@@ -22,6 +22,11 @@ pub(crate) enum Fault {
     Refused(Error),
 }
 
+/// Returns the error of a store that was closed.
+pub(crate) fn closed() -> Error {
+    Error::failed_precondition("the session store is closed: open it again")
+}
+
 impl Fault {
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Self::Damaged(what.into())

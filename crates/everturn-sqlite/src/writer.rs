@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::body::{Decoder, Encoder};
 use crate::cache::{Cache, Memory};
 use crate::connection::{deadline_after, open_writer};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Outcome, closed};
 use crate::file_identity::FileIdentity;
 use crate::maintain::empty_log;
 use crate::options::SqliteStoreOptions;
@@ -208,11 +208,6 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// Returns the error of a store that was closed.
-pub(crate) fn closed() -> Error {
-    Error::failed_precondition("the session store is closed: open it again")
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
