@@ -111,7 +111,7 @@ async fn approve(by: String) -> Result<()> {
 async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     match (arguments.next().as_deref(), arguments.next()) {
-        (Some("ask"), None) => ask().await,
+        (Some("ask") | None, None) => ask().await,
         (Some("approve"), Some(by)) => approve(by).await,
         _ => Err(Error::invalid_argument("say `ask`, or `approve <name>`")),
     }
