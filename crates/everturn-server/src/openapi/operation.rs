@@ -127,7 +127,7 @@ fn parameters(mounted: &Mounted) -> Value {
             "name": "X-Everturn-Extensions",
             "in": "header",
             "description": "Whether to send the fields that Everturn adds to Genkit's protocol.",
-            "schema": { "enum": ["0", "1"] },
+            "schema": { "enum": ["0", "1", "false", "true"] },
         }));
     }
     if !mounted.is_kept() {
