@@ -108,7 +108,7 @@ async fn the_frontmatter_says_everything_a_call_needs() {
         Some("Asks for a dish.")
     );
     assert_eq!(options["model"], "cook");
-    assert_eq!(options["tools"], json!(["season"]));
+    assert_eq!(options["tools"], json!(["/tool/season"]));
     assert_eq!(options["toolChoice"], "required");
     assert_eq!(options["maxTurns"], 2);
     assert_eq!(

@@ -291,9 +291,9 @@ async fn what_other_providers_gave_is_left_out() {
         { "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Leeks?" }] },
         { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Looking.", "annotations": [] }] },
         { "type": "function_call", "call_id": "toolu_1", "name": "in_season", "arguments": "{}" },
-        { "type": "function_call", "call_id": "call_1", "name": "in_season", "arguments": "{}" },
+        { "type": "function_call", "call_id": "call_without_id_1", "name": "in_season", "arguments": "{}" },
         { "type": "function_call_output", "call_id": "toolu_1", "output": "[\"leeks\"]" },
-        { "type": "function_call_output", "call_id": "call_1", "output": [
+        { "type": "function_call_output", "call_id": "call_without_id_1", "output": [
             { "type": "input_text", "text": "a" },
             { "type": "input_image", "image_url": "data:image/png;base64,QUI=" },
         ] },
