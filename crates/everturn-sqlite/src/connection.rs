@@ -129,6 +129,16 @@ pub(crate) fn retry_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Out
     }
 }
 
+/// Empties the write-ahead log. The first column of the result says whether another connection was in the way.
+pub(crate) fn empty_log(connection: &Connection) -> Outcome<()> {
+    let busy: bool = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    if busy {
+        let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+        return Err(rusqlite::Error::SqliteFailure(busy, None).into());
+    }
+    Ok(())
+}
+
 /// One connection for reading, with its decoder.
 pub(crate) struct Reader {
     pub(crate) connection: Connection,

@@ -8,7 +8,7 @@ use everturn_core::{Error, Result};
 use rusqlite::Connection;
 
 use crate::SqliteStore;
-use crate::connection::{deadline_after, open, retry_until};
+use crate::connection::{deadline_after, empty_log, open, retry_until};
 use crate::fault::{Fault, Outcome};
 
 impl SqliteStore {
@@ -71,16 +71,6 @@ impl SqliteStore {
             .await?
             .map_err(|fault: Fault| fault.into_error(self.path()))
     }
-}
-
-/// Empties the write-ahead log. Reads the result of the checkpoint, whose first column says whether another connection was in the way.
-pub(crate) fn empty_log(connection: &Connection) -> Outcome<()> {
-    let busy: bool = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-    if busy {
-        let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-        return Err(rusqlite::Error::SqliteFailure(busy, None).into());
-    }
-    Ok(())
 }
 
 fn copy(source: &Connection, to: &Path) -> Outcome<()> {

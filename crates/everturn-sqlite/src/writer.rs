@@ -20,10 +20,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::body::{Decoder, Encoder};
 use crate::cache::{Cache, Memory};
-use crate::connection::{deadline_after, open_writer};
+use crate::connection::{deadline_after, empty_log, open_writer};
 use crate::fault::{Fault, Outcome, closed};
 use crate::file_identity::FileIdentity;
-use crate::maintain::empty_log;
 use crate::options::SqliteStoreOptions;
 use crate::read::Reading;
 use crate::watch::{Key, Watchers};
