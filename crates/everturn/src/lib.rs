@@ -162,6 +162,8 @@ pub use everturn_ai::__private;
 mod pages {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/agents.md")]
+    struct Agents;
     #[doc = include_str!("../../../docs/serving.md")]
     struct Serving;
     #[doc = include_str!("../../../docs/developer-tools.md")]

@@ -69,9 +69,9 @@ impl Harness {
     }
 
     /// Defines another agent.
-    pub(crate) fn define<S: CustomState, K: AgentKind<S>>(
+    pub(crate) fn define<S: CustomState, K: AgentKind<S>, T: 'static, O: 'static>(
         &mut self,
-        agent: AgentBuilder<S, K>,
+        agent: AgentBuilder<S, K, T, O>,
     ) -> Result<()> {
         let agent = match &self.run_log {
             Some(log) => agent.run_log(Arc::clone(log)),

@@ -1,7 +1,7 @@
 //! Agents that use everything that Everturn adds to Genkit's protocol. No conformance case names them.
 
 use everturn_agent::{
-    AgentBuilder, AgentSession, Artifact, InlinePrompt, SnapshotPolicy, Turn, custom_agent,
+    AgentBuilder, AgentSession, Artifact, Custom, InlinePrompt, SnapshotPolicy, Turn, custom_agent,
 };
 use everturn_ai::{FinishReason, Message, NoInput, Tool, ToolContext};
 use everturn_core::{HandlerResult, Registry, Result};
@@ -34,20 +34,40 @@ struct Kitchen {
     dishes: u32,
 }
 
-/// An agent that tells its status, changes its state, makes an artifact and has a prompt input.
-fn cook(registry: &Registry, name: &str) -> AgentBuilder<Kitchen> {
+/// The agent's status.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+struct Progress {
+    step: String,
+}
+
+impl Progress {
+    fn at(step: &str) -> Self {
+        Self { step: step.to_owned() }
+    }
+}
+
+/// The agent's output.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+struct Bill {
+    cents: u32,
+}
+
+/// An agent that has a status and an output of its own types, changes its state, makes an artifact and has a prompt input.
+fn cook(registry: &Registry, name: &str) -> AgentBuilder<Kitchen, Custom<Kitchen>, Progress, Bill> {
     custom_agent(registry, name, |session: AgentSession<Kitchen>| async move {
         session.run(dish).await?;
-        Ok(session.result())
+        let cents = 400 * session.custom().dishes;
+        Ok(session.result().with_output(Bill { cents }))
     })
+    .status::<Progress>()
     .prompt_input(json!({ "tone": "kind" }))
 }
 
 async fn dish(turn: Turn<Kitchen>) -> HandlerResult<FinishReason> {
-    turn.send_status(json!({ "step": "chopping" })).await?;
+    turn.send_status(Progress::at("chopping")).await?;
     turn.update_custom(|kitchen| kitchen.dishes += 1);
     turn.send_chunk("Leek ").await?;
-    turn.send_status(json!({ "step": "cooking" })).await?;
+    turn.send_status(Progress::at("cooking")).await?;
     turn.send_chunk("soup.").await?;
     turn.send_artifact(Artifact::text("recipe", "Boil the leeks."))
         .await?;

@@ -249,6 +249,8 @@ test('with the header, every addition arrives and the client goes on as before',
   const said = chunks.map((chunk) => chunk.raw.status).filter(Boolean);
   assert.deepEqual(said, [{ step: 'chopping' }, { step: 'cooking' }]);
   assert.equal(response.raw.snapshotIds.length, 2);
+  assert.deepEqual(response.raw.output, { cents: 400 });
+  assert.deepEqual(second.raw.output, { cents: 800 });
   assert.equal(chunks.filter((chunk) => chunk.raw.snapshotCreated).length, 2);
   assert.deepEqual(snapshot.state.promptInput, { tone: 'kind' });
   assert.equal(snapshot.turnIndex, 1);
