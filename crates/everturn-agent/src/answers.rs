@@ -42,7 +42,8 @@ pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
         if !same_json(recorded.input.as_ref(), restart.input.as_ref()) {
             return Err(Error::invalid_argument(format!(
                 "the restart of '{restart}' has modified inputs; only the recorded input may run again"
-            )));
+            ))
+            .with_public());
         }
     }
     for response in answers.respond.iter().filter_map(Part::as_tool_response) {
@@ -90,6 +91,7 @@ fn not_pending(history: &History, call: Call<'_>) -> Error {
     } else {
         format!("the tool request '{call}' was not found in session history")
     })
+    .with_public()
 }
 
 /// Compares JSON values without regard to the spelling of numbers; a missing input is null.

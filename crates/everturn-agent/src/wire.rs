@@ -111,7 +111,8 @@ impl AgentInit {
 
     /// Refuses an init that cannot start any invocation, before an agent is asked.
     pub(crate) fn check(&self) -> Result<()> {
-        let empty = |what: &str| Err(Error::invalid_argument(format!("the {what} id is empty")));
+        let empty =
+            |what: &str| Err(Error::invalid_argument(format!("the {what} id is empty")).with_public());
         if self.session_id.as_ref().is_some_and(|id| id.as_str().is_empty()) {
             return empty("session");
         }
@@ -129,7 +130,8 @@ impl AgentInit {
         if self.state.is_some() && (self.session_id.is_some() || self.snapshot_id.is_some()) {
             return Err(Error::invalid_argument(
                 "'state' is given with 'sessionId' or 'snapshotId': a conversation starts from one or the other",
-            ));
+            )
+            .with_public());
         }
         if self.custom.is_some() && self.state.is_some() {
             return Err(Error::invalid_argument(

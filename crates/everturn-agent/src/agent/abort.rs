@@ -15,7 +15,7 @@ impl<S> Definition<S> {
     pub(crate) async fn abort_run(&self, id: &SnapshotId, context: &Context) -> Result<Option<Abort>> {
         let tenant = self.tenant_store(context)?;
         if id.as_str().is_empty() {
-            return Err(Error::invalid_argument("a snapshot id is needed to abort a run"));
+            return Err(Error::invalid_argument("a snapshot id is needed to abort a run").with_public());
         }
         let abort = Transition::Abort {
             now: self.clock.now(),

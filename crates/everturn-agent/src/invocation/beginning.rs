@@ -49,7 +49,8 @@ pub(super) fn given_custom<S: CustomState>(
         return Err(Error::failed_precondition(format!(
             "agent '{}' takes no custom state from clients: leave 'custom' out, or define the agent with `accept_custom`",
             definition.name
-        )));
+        ))
+        .with_public());
     }
     let unfit = |error: Error| {
         error

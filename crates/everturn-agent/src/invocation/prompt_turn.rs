@@ -93,9 +93,10 @@ async fn prompt_turn<S: CustomState>(
 fn check_input(input: &AgentInput, history: &History) -> Result<()> {
     let awaits_model = history.last().is_some_and(|message| message.role() == Role::Tool);
     if !input.has_payload() && !awaits_model {
-        return Err(Error::invalid_argument(
-            "a turn needs a message, or answers to interrupts in 'resume'",
-        ));
+        return Err(
+            Error::invalid_argument("a turn needs a message, or answers to interrupts in 'resume'")
+                .with_public(),
+        );
     }
     let Some(message) = &input.message else {
         return Ok(());
@@ -104,15 +105,17 @@ fn check_input(input: &AgentInput, history: &History) -> Result<()> {
         return Err(Error::invalid_argument(format!(
             "a client speaks as the user; a message of role '{}' is not accepted",
             message.role()
-        )));
+        ))
+        .with_public());
     }
     // A tool response in a message would be a forged result.
     let is_tool_part =
         |part: &Part| matches!(part.kind(), PartKind::ToolRequest(_) | PartKind::ToolResponse(_));
     if message.content().iter().any(is_tool_part) {
-        return Err(Error::invalid_argument(
-            "answers to tool requests go into 'resume', not into a message",
-        ));
+        return Err(
+            Error::invalid_argument("answers to tool requests go into 'resume', not into a message")
+                .with_public(),
+        );
     }
     Ok(())
 }
