@@ -27,13 +27,50 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Syn
 }
 
 /// Decodes the custom state; an absent or null one is the default.
+///
+/// A state from before a field was added to the type lacks that field, which is then taken from the type's default.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` that names the field at fault if the state still is not an `S`.
 pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S> {
-    match custom {
-        None | Some(Value::Null) => Ok(S::default()),
-        Some(custom) => S::deserialize(custom).map_err(|error| {
-            Error::invalid_argument(format!("the custom state does not fit the agent: {error}"))
-        }),
+    let custom = match custom {
+        None | Some(Value::Null) => return Ok(S::default()),
+        Some(custom) => custom,
+    };
+    S::deserialize(custom)
+        .or_else(|_| {
+            let default = serde_json::to_value(S::default())?;
+            // An object inside may be another variant than the default's, so what it lacks is filled only if it must be.
+            S::deserialize(filled(custom, &default, false))
+                .or_else(|_| S::deserialize(filled(custom, &default, true)))
+        })
+        .or_else(|_| serde_path_to_error::deserialize(custom).map_err(|error| unfit(&error)))
+}
+
+/// Returns an object with the fields of the default that it lacks, `deep` also those of the objects inside.
+fn filled(custom: &Value, default: &Value, deep: bool) -> Value {
+    let (Value::Object(custom), Value::Object(default)) = (custom, default) else {
+        return custom.clone();
+    };
+    let mut filled = custom.clone();
+    for (name, value) in default {
+        match filled.get_mut(name) {
+            None => {
+                filled.insert(name.clone(), value.clone());
+            }
+            Some(present) if deep => *present = self::filled(present, value, deep),
+            Some(_) => {}
+        }
     }
+    filled.into()
+}
+
+fn unfit(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
+    Error::invalid_argument(format!(
+        "the custom state does not fit the agent: field '{}': {}; let the type read it, or give the session a state that fits",
+        error.path(),
+        error.inner()
+    ))
 }
 
 /// The state of a session at one moment.

@@ -103,7 +103,7 @@ impl<S: CustomState> Core<S> {
         transform: Option<StateTransform>,
         caller: Context,
     ) -> Result<Self> {
-        let custom = decode_custom(state.custom.as_deref())?;
+        let custom = custom_of(&session_id, &state)?;
         state.session_id = Some(session_id.clone());
         Ok(Self {
             session_id,
@@ -133,7 +133,7 @@ impl<S: CustomState> Core<S> {
     /// # Errors
     /// `INVALID_ARGUMENT` if its custom state is not an `S`.
     pub(crate) fn reload(&self, mut state: SessionState) -> Result<()> {
-        let custom = decode_custom(state.custom.as_deref())?;
+        let custom = custom_of(&self.session_id, &state)?;
         state.session_id = Some(self.session_id.clone());
         // A user's change that is under way began on the old state and must not overwrite the new one.
         let _changing = (self.patcher.enter(CUSTOM), self.messages.enter(MESSAGES));
@@ -343,6 +343,11 @@ impl<S> Live<S> {
             .filter(|ahead| shared_prefix(ahead, &wanted) > shared_prefix(present, &wanted));
         adopt(nearest.unwrap_or(present), &wanted)
     }
+}
+
+fn custom_of<S: CustomState>(session: &SessionId, state: &SessionState) -> Result<S> {
+    decode_custom(state.custom.as_deref())
+        .map_err(|error: Error| error.context(format_args!("session '{session}'")))
 }
 
 /// Returns a history that holds `wanted` and shares with `current` what the two have in common.
