@@ -6,7 +6,7 @@
 //!
 //! | situation | what happens |
 //! |---|---|
-//! | a tool fails | the call fails with `INTERNAL`, [`reason::TOOL_FAILED`](crate::reason::TOOL_FAILED); of several failures the one of the earliest request counts, and tools of later requests are dropped |
+//! | a tool fails | the call fails with `INTERNAL`, [`reason::TOOL_FAILED`](crate::reason::TOOL_FAILED), unless [`ToolErrors`] says that the model is told; of several failures the one of the earliest request counts, and tools of later requests are dropped |
 //! | a tool interrupts | all tools still run; the response is `interrupted`, finished calls keep their output in it |
 //! | the model wants tools too often | `ABORTED`, [`reason::MAX_ROUNDS_EXCEEDED`](crate::reason::MAX_ROUNDS_EXCEEDED) |
 //! | the provider blocks | `FAILED_PRECONDITION`; [`unusable_response`] gives the response, [`Generate::allow_blocked`] avoids the error |
@@ -32,6 +32,7 @@ mod round;
 mod settlement;
 mod stream;
 mod tool_calls;
+mod tool_errors;
 mod tool_table;
 
 pub use self::{
@@ -43,4 +44,5 @@ pub use self::{
     observer::{GenerateObserver, with_observer},
     output::define_format,
     stream::GenerateStream,
+    tool_errors::{ToolErrors, with_tool_errors},
 };

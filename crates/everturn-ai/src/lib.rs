@@ -123,8 +123,8 @@ pub use self::{
         EvaluatorInfo, Score, ScoreValue, define_evaluator, evaluate,
     },
     generate::{
-        Chunk, Generate, GenerateObserver, GenerateStream, Generated, define_format, register_generate,
-        unusable_response, with_observer,
+        Chunk, Generate, GenerateObserver, GenerateStream, Generated, ToolErrors, define_format,
+        register_generate, unusable_response, with_observer, with_tool_errors,
     },
     generate_options::{GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions},
     history::{History, Lineage, LineageId},

@@ -50,6 +50,8 @@ struct Inner {
     source: Option<Source>,
     reason: Option<Reason>,
     classified: bool,
+    /// Whether a model that called a tool may be told.
+    for_model: bool,
     /// Whether a span has already been marked as the origin of this failure.
     traced: bool,
 }
@@ -65,6 +67,7 @@ impl Error {
             source: None,
             reason: None,
             classified: true,
+            for_model: false,
             traced: false,
         }))
     }
@@ -92,6 +95,17 @@ impl Error {
     /// Sets the error that caused this one.
     pub fn with_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.edit(|inner| inner.source = Some(Arc::from(source.into())))
+    }
+
+    /// Marks the error as one that a model can act on. Returned by a tool that a model called, its public message, or else its
+    /// message, is the tool's answer to the model, in agents and wherever such errors are told.
+    pub fn for_model(self) -> Self {
+        self.edit(|inner| inner.for_model = true)
+    }
+
+    /// Returns whether the error is marked as one that a model can act on.
+    pub fn is_for_model(&self) -> bool {
+        self.0.for_model
     }
 
     /// Sets the reason, an identity that callers can match on.

@@ -131,7 +131,7 @@ pub mod prelude {
     pub use everturn_ai::prompt::PromptDefinition;
     pub use everturn_ai::{
         Answers, FinishReason, Generate, History, Message, Messages, Part, Reconciliation, Replay, Role,
-        Tool, ToolChoice, ToolContext,
+        Tool, ToolChoice, ToolContext, ToolErrors,
     };
     pub use everturn_core::{
         Context, Emitter, Error, HandlerError, HandlerResult, Inputs, Result, Status, run,

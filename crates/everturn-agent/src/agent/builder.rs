@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_ai::ToolErrors;
 use everturn_ai::prompt::Prompt;
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{Context, Error, HandlerResult, Registry, Result, Schema};
@@ -201,6 +202,7 @@ pub(super) struct Options {
     run_log: Option<Arc<dyn StreamLog>>,
     cancellation_grace: Option<Duration>,
     max_state_bytes: Option<u64>,
+    tool_errors: Option<ToolErrors>,
     clock: Clock,
     prompt_input: Option<Arc<Value>>,
     status_schema: Option<Schema>,
@@ -432,6 +434,26 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.resume_points.failed_turns = true)
     }
 
+    /// Sets whether the model is told of tool calls that fail, or the turn fails with them. By default the model is told of its
+    /// own mistakes and of errors that it can act on ([`ToolErrors::Fail`]).
+    ///
+    /// ```
+    /// use everturn_agent::agent;
+    /// use everturn_ai::{Tool, ToolContext, ToolErrors};
+    /// use everturn_core::{Error, Registry, Result};
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// let order = Tool::new("order", "Looks up an order.", |number: u32, _: ToolContext| async move {
+    ///     // The model reads this and asks the customer again.
+    ///     Err::<String, _>(Error::not_found(format!("there is no order {number}")).for_model().into())
+    /// });
+    /// agent(&registry, "support").tool(order).tool_errors(ToolErrors::Tell).define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn tool_errors(self, choice: ToolErrors) -> Self {
+        self.set(|options| options.tool_errors = Some(choice))
+    }
+
     /// Sets how often background runs renew their heartbeat, and when one counts as lost.
     pub fn heartbeat(self, heartbeat: Heartbeat) -> Self {
         self.set(|options| options.heartbeat = heartbeat)
@@ -555,6 +577,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             names_messages: options.names_messages,
             resume_past_failures: options.resume_past_failures,
             resume_points: options.resume_points,
+            tool_errors: options.tool_errors.unwrap_or(ToolErrors::Fail),
             heartbeat: options.heartbeat,
             worker_loss: options.worker_loss,
             recorded_context: options.recorded_context,

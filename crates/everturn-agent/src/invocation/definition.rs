@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_ai::ToolErrors;
 use everturn_ai::prompt::Prompt;
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Registry, Result, Schema};
@@ -92,6 +93,8 @@ pub(crate) struct Definition<S> {
     pub(crate) resume_past_failures: bool,
     /// Which snapshots can be resumed although they did not complete.
     pub(crate) resume_points: ResumePoints,
+    /// Whether models are told of tool calls that fail.
+    pub(crate) tool_errors: ToolErrors,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) worker_loss: WorkerLoss,
     /// The names of the caller's values that background runs record.

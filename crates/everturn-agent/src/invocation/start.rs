@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use everturn_ai::prompt::PromptOverrides;
+use everturn_ai::with_tool_errors;
 use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
 use futures::stream::FuturesUnordered;
 use tokio::sync::oneshot;
@@ -139,7 +140,15 @@ impl<S: CustomState> Driver<S> {
             definition.status_schema.clone(),
         );
         let transform = definition.state_transform.clone();
-        let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone())?;
+        let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone());
+        // A client that keeps the state sent it, and may read what is wrong with it.
+        let session = session.map_err(|error| {
+            if cursor.is_none() {
+                error.with_public()
+            } else {
+                error
+            }
+        })?;
         let session = Arc::new(session);
         // Only clients that keep the state need the last good one; others resume from the last snapshot.
         let last_good = cursor.is_none().then(|| session.state());
@@ -152,7 +161,8 @@ impl<S: CustomState> Driver<S> {
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
-        let mut context = context.with_extension(Arc::new(definition.registry.clone()));
+        let context = context.with_extension(Arc::new(definition.registry.clone()));
+        let mut context = with_tool_errors(context, definition.tool_errors);
         let overrides = caller
             .extension::<PromptOverrides>()
             .filter(|overrides| !overrides.is_empty());

@@ -202,12 +202,14 @@ impl TurnJournal {
         if error.is(reason::MAX_ROUNDS_EXCEEDED) {
             return false;
         }
+        let of_tool = self.live().failure;
         let (status, by_tool) = if error.is(reason::TOOL_FAILED) {
-            // The generation reports every failed tool as `INTERNAL`; the tool's own status says whether a retry may
+            // A strict generation reports every failed tool as `INTERNAL`; the tool's own status says whether a retry may
             // help.
-            (self.live().failure.unwrap_or(error.status()), true)
+            (of_tool.unwrap_or(error.status()), true)
         } else {
-            (error.status(), false)
+            // The error of a tool keeps a reason of its own.
+            (error.status(), of_tool == Some(error.status()))
         };
         match status {
             Status::Unavailable

@@ -169,7 +169,7 @@ fn a_turn_that_came_to_a_dead_end_begins_anew_and_still_pays_once() {
     let fuse = Fuse::never();
     let wrong = tool("cook", &setting.world, |run| async move {
         match run {
-            1 => Err(Error::invalid_argument("no such dish")),
+            1 => Err(Error::internal("no such dish")),
             _ => Ok(json!("soup")),
         }
     });
@@ -203,7 +203,7 @@ fn a_dead_end_without_anything_to_protect_leaves_nothing() {
     let setting = Setting::new();
     let fuse = Fuse::never();
     let wrong = tool("cook", &setting.world, |_| async {
-        Err(Error::invalid_argument("no such dish"))
+        Err(Error::internal("no such dish"))
     });
     let agent = setting.agent(
         &fuse,

@@ -31,6 +31,7 @@ mod delegation;
 mod failed_turns;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
+mod grown_states;
 mod init_matrix;
 mod journal_crash_points;
 mod journal_effects;
@@ -78,6 +79,7 @@ mod support;
 mod takeover;
 mod takeover_and_journal;
 mod takeover_support;
+mod tool_errors;
 mod transforms;
 mod turn_order;
 mod turns_by_hand;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::plan::{FirstSpan, Plan, ResourceReference};
-use super::{GenerateStream, Generated};
+use super::{GenerateStream, Generated, ToolErrors};
 use crate::middleware::IntoMiddleware;
 use crate::{
     Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoTool, Messages,
@@ -238,6 +238,12 @@ impl<T> Generate<T> {
     /// Sets the name of the rounds' spans.
     pub fn step_name(self, name: impl Into<String>) -> Self {
         self.edit(|plan| plan.step_name = Some(name.into()))
+    }
+
+    /// Sets whether the model is told of tool calls that fail. By default every failure ends the generation; in an agent's turn,
+    /// the agent's choice counts.
+    pub fn tool_errors(self, choice: ToolErrors) -> Self {
+        self.edit(|plan| plan.tool_errors = Some(choice))
     }
 
     /// Returns a blocked response to the caller instead of failing.

@@ -7,6 +7,7 @@ use everturn_core::{Context, Emitter, Registry, Result};
 use futures::future::BoxFuture;
 
 use super::output::OutputPlan;
+use super::tool_errors::{Mistakes, ToolErrors};
 use super::tool_table::ToolTable;
 use crate::middleware::{GenerateRound, Middleware, ModelCall, NextModel};
 use crate::model::ModelHandle;
@@ -23,6 +24,8 @@ pub(super) struct Call {
     pub(super) max_rounds: u32,
     pub(super) returns_tool_requests: bool,
     pub(super) allows_blocked: bool,
+    pub(super) tool_errors: ToolErrors,
+    pub(super) mistakes: Mistakes,
     pub(super) step_name: String,
     /// The index of the first message that the current round streams.
     pub(super) message_index: Arc<AtomicU32>,

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::output::OutputPlan;
+use super::tool_errors::{Mistakes, ToolErrors};
 use super::tool_table::ToolTable;
 use crate::format::inject_instructions;
 use crate::middleware::{Middleware, MiddlewareSource};
@@ -51,6 +52,8 @@ pub(super) struct Plan {
     pub(super) context: Option<Context>,
     pub(super) step_name: Option<String>,
     pub(super) allows_blocked: bool,
+    /// The context's choice if not given.
+    pub(super) tool_errors: Option<ToolErrors>,
     pub(super) emitter: Emitter<ModelResponseChunk>,
 }
 
@@ -99,6 +102,7 @@ impl Plan {
             context: None,
             step_name: None,
             allows_blocked: false,
+            tool_errors: None,
             emitter: Emitter::silent(),
         }
     }
@@ -158,7 +162,7 @@ impl Plan {
     ) -> Result<Finished> {
         let context = self.context.clone().unwrap_or_else(Context::current);
         let (emitter, answers) = (self.emitter.clone(), self.answers.clone());
-        let (call, request) = self.resolve().await?;
+        let (call, request) = self.resolve(&context).await?;
         let call = Arc::new(call);
         let output = Arc::clone(&call.output);
         // Consumers of the stream parse chunks by this plan.
@@ -172,7 +176,7 @@ impl Plan {
     }
 
     /// Looks up everything that was named and builds the first request.
-    async fn resolve(self: Box<Self>) -> Result<(Call, ModelRequest)> {
+    async fn resolve(self: Box<Self>, context: &Context) -> Result<(Call, ModelRequest)> {
         self.check_messages()?;
         let model = self.model.clone().or_else(|| default_model(&self.registry));
         let model = model.ok_or_else(|| {
@@ -184,6 +188,7 @@ impl Plan {
         let registry = self.registry.clone();
         let max_rounds = self.max_rounds.unwrap_or(DEFAULT_MAX_ROUNDS);
         let (returns_tool_requests, allows_blocked) = (self.returns_tool_requests, self.allows_blocked);
+        let tool_errors = self.tool_errors.unwrap_or_else(|| ToolErrors::of(context));
         let step_name = self.step_name.clone().unwrap_or_else(|| "generate".to_owned());
         let (request, assembled) = self.assemble(model.config).await?;
         let call = Call {
@@ -197,6 +202,8 @@ impl Plan {
             max_rounds,
             returns_tool_requests,
             allows_blocked,
+            tool_errors,
+            mistakes: Mistakes::default(),
             step_name,
             message_index: Arc::default(),
         };

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
-use super::tool_calls::failure;
+use super::tool_errors::ToolErrors;
 use crate::effect::{journal_of, without_journal};
 use crate::middleware::{GenerateRound, ToolCall};
 use crate::{
@@ -102,16 +102,17 @@ impl Recording {
     pub(super) async fn around(
         self,
         call: ToolCall,
+        choice: ToolErrors,
         run: impl FnOnce(ToolCall, Arc<Self>) -> BoxFuture<'static, Result<ToolOutcome>> + Send,
     ) -> Result<ToolOutcome> {
         match &self.known {
-            ToolRecord::Nothing => self.live(call, run).await,
+            ToolRecord::Nothing => self.live(call, choice, run).await,
             ToolRecord::Ended(outcome) => {
                 tracing::debug!(effect = %self.id, tool = call.tool.name(), "a tool's result is known");
                 Ok(outcome.clone())
             }
             ToolRecord::Started => match self.reconciled(&call).await? {
-                Reconciliation::NeverHappened => self.live(call, run).await,
+                Reconciliation::NeverHappened => self.live(call, choice, run).await,
                 Reconciliation::Happened(outcome) => {
                     // Recorded like a live outcome, so that a further attempt does not reconcile again.
                     self.journal.ended(&self.id, &outcome).await?;
@@ -125,6 +126,7 @@ impl Recording {
     async fn live(
         self,
         call: ToolCall,
+        choice: ToolErrors,
         run: impl FnOnce(ToolCall, Arc<Self>) -> BoxFuture<'static, Result<ToolOutcome>> + Send,
     ) -> Result<ToolOutcome> {
         let (tool, context) = (call.tool.clone(), call.context.clone());
@@ -144,7 +146,7 @@ impl Recording {
                 journal
                     .failed(id, &error, is_the_tools_own(&error, &context))
                     .await;
-                Err(failure(&tool, error, &context))
+                Err(choice.failure(tool.name(), error, &context))
             }
         }
     }

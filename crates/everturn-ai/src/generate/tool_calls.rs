@@ -16,7 +16,7 @@ use super::recorded::Recording;
 use crate::middleware::{GenerateRound, NextTool, ToolCall};
 use crate::{
     EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Tool, ToolContext,
-    ToolOutcome, ToolResponse, interrupt_data, metadata, reason,
+    ToolOutcome, ToolResponse, interrupt_data, metadata,
 };
 
 const INTERRUPTED: &str = "One or more tool calls resulted in interrupts.";
@@ -126,28 +126,38 @@ impl Call {
         let context = unobserved(round.context.child());
         let emitter = index.stamping_one_by_one(&round.emitter);
         let mut calls = Vec::with_capacity(parts.len());
-        // All tools are found before the first one runs: an unknown name must not leave half of the calls done.
+        // All tools are found before the first one runs: an unknown name that ends the generation must not leave half of
+        // the calls done.
         for part in parts {
             let name = part
                 .as_tool_request()
                 .map(|request| request.name.as_str())
                 .unwrap_or_default();
-            let tool = self.tools.get(name)?.clone();
-            calls.push(ToolCall {
-                part,
-                tool,
-                emitter: emitter.clone(),
-                context: context.clone(),
-                registry: self.registry.clone(),
-            });
+            let call = match self.tools.get(name) {
+                Ok(tool) => Ok(ToolCall {
+                    tool: tool.clone(),
+                    part,
+                    emitter: emitter.clone(),
+                    context: context.clone(),
+                    registry: self.registry.clone(),
+                }),
+                Err(error) => Err(self.mistakes.told(self.tool_errors, error, &context)?),
+            };
+            calls.push(call);
         }
         // In order, not at the same time: the journal numbers equal calls by the order in which it is told of them.
-        let mut running = Vec::with_capacity(calls.len());
+        let mut running: Vec<BoxFuture<'static, _>> = Vec::with_capacity(calls.len());
         for (position, call) in calls.into_iter().enumerate() {
-            let recording = Recording::of(&call, reply, position).await?;
-            running.push(self.run_tool(call, recording));
+            running.push(match call {
+                Ok(call) => {
+                    let recording = Recording::of(&call, reply, position).await?;
+                    self.run_tool(call, recording)
+                }
+                Err(told) => Box::pin(async { Ok(ToolOutcome::Finished(told)) }),
+            });
         }
         let outcomes = in_order(running).await;
+        self.mistakes.end_round();
         if outcomes.is_err() {
             // Reaches work that the dropped tools have spawned elsewhere.
             context.cancel();
@@ -164,10 +174,10 @@ impl Call {
         match recording {
             None => Box::pin(async move {
                 let (tool, context) = (call.tool.clone(), call.context.clone());
-                let outcome = live.run_hooked(call, None).await;
-                outcome.map_err(|error| failure(&tool, error, &context))
+                let outcome = Arc::clone(&live).run_hooked(call, None).await;
+                outcome.map_err(|error| live.tool_errors.failure(tool.name(), error, &context))
             }),
-            Some(recording) => Box::pin(recording.around(call, move |call, recording| {
+            Some(recording) => Box::pin(recording.around(call, self.tool_errors, move |call, recording| {
                 Box::pin(async move { live.run_hooked(call, Some(recording)).await })
             })),
         }
@@ -194,7 +204,10 @@ impl Call {
             // An interrupt travels as an error through the hooks and is an outcome outside of them.
             Err(error) => match interrupt_data(&error) {
                 Some(data) => Ok(ToolOutcome::Interrupted(data.clone())),
-                None => Err(error),
+                None => self
+                    .mistakes
+                    .told(self.tool_errors, error, &context)
+                    .map(ToolOutcome::Finished),
             },
         }
     }
@@ -240,16 +253,6 @@ async fn record_short_circuit(
     .await;
     // The caller of the hooks reports the failure, if there is one.
     drop(recorded);
-}
-
-/// Returns the error of a cancelled call unchanged; any other error becomes a failure of the tool.
-pub(super) fn failure(tool: &Tool, error: Error, context: &Context) -> Error {
-    if context.is_cancelled() {
-        return error;
-    }
-    Error::internal(format!("tool '{}' failed: {error}", tool.name()))
-        .with_reason(reason::TOOL_FAILED)
-        .with_source(error)
 }
 
 /// Runs futures at the same time and reports the first failure *in order*: the futures after a failed one are dropped

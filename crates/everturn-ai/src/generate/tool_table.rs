@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use everturn_core::{Error, Registry, Result};
 
+use super::tool_errors::no_such_tool;
 use crate::middleware::Middleware;
-use crate::{Tool, ToolDefinition, ToolReference, lookup_tool, lookup_tools, reason};
+use crate::{Tool, ToolDefinition, ToolReference, lookup_tool, lookup_tools};
 
 #[derive(Default)]
 pub(super) struct ToolTable {
@@ -68,12 +69,7 @@ impl ToolTable {
         let found = self.by_short_name.get(name).map(|&index| &self.tools[index]);
         found
             .or_else(|| self.tools.iter().find(|tool| tool.name() == name))
-            .ok_or_else(|| {
-                Error::not_found(format!(
-                    "the model asked for a tool '{name}', which it was not given"
-                ))
-                .with_reason(reason::TOOL_NOT_FOUND)
-            })
+            .ok_or_else(|| no_such_tool(name, self.tools.iter()))
     }
 
     pub(super) fn definitions(&self) -> Arc<[ToolDefinition]> {

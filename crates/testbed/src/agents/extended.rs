@@ -42,7 +42,9 @@ struct Progress {
 
 impl Progress {
     fn at(step: &str) -> Self {
-        Self { step: step.to_owned() }
+        Self {
+            step: step.to_owned(),
+        }
     }
 }
 

@@ -1,0 +1,195 @@
+//! What becomes of tool calls that fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use everturn_core::{Context, Error, Exposure, Reason, Status};
+use serde_json::{Value, json};
+
+use crate::{JsonObject, MultipartToolResponse, Tool, metadata, reason};
+
+/// In how many rounds of a generation the model is told of its own mistakes before they end it. A model that does not
+/// learn from three complaints does not learn from a fourth.
+const MAX_MISTAKEN_ROUNDS: u32 = 3;
+
+/// Whether the model is told of a tool call that fails, or the generation ends.
+///
+/// | the call fails because | `Strict` | `Fail` | `Tell` |
+/// |---|---|---|---|
+/// | there is no such tool, or its arguments do not fit the schema | ends | told, in three rounds | told, in three rounds |
+/// | the tool returns an error with a client's status, or one [for the model](Error::for_model) | ends | told | told |
+/// | the tool fails in any other way, or panics | ends | ends | told |
+/// | the work is cancelled or its deadline passes | ends | ends | ends |
+///
+/// A client's status is one of `INVALID_ARGUMENT`, `NOT_FOUND`, `ALREADY_EXISTS`, `PERMISSION_DENIED`,
+/// `UNAUTHENTICATED`, `FAILED_PRECONDITION` and `OUT_OF_RANGE`. The model reads the status and the public message of the
+/// error, never the operator's.
+///
+/// ```
+/// use everturn_ai::{Generate, ModelInfo, ModelResponse, ToolErrors, define_model};
+/// # use everturn_core::{Registry, Result};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// # let registry = Registry::new();
+/// # define_model(&registry, "cook", ModelInfo::default(), |_request, _emitter, _context| async {
+/// #     Ok(ModelResponse::text_of("Leek soup."))
+/// # })?;
+/// let reply = Generate::new(&registry).model("cook").prompt("Leeks?").tool_errors(ToolErrors::Tell).await?;
+/// # assert_eq!(reply.text(), "Leek soup.");
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolErrors {
+    /// Every failure ends the generation, as `INTERNAL`. The default of [`Generate`](crate::Generate).
+    #[default]
+    Strict,
+    /// The model is told of errors that it can act on; any other ends the generation with the error's own status. The
+    /// default of agents.
+    Fail,
+    /// The model is told of all errors.
+    Tell,
+}
+
+impl ToolErrors {
+    /// Returns the choice that a context brings for the generations in it.
+    pub(super) fn of(context: &Context) -> Self {
+        context
+            .extension::<Self>()
+            .map_or_else(Self::default, |choice| *choice)
+    }
+
+    fn tells(self, error: &Error) -> bool {
+        let for_model = is_mistake(error) || error.is_for_model() || is_clients(error.status());
+        match self {
+            Self::Strict => false,
+            Self::Fail => for_model,
+            Self::Tell => true,
+        }
+    }
+
+    /// Returns the error of a generation that a failed tool ends.
+    pub(super) fn failure(self, tool: &str, error: Error, context: &Context) -> Error {
+        if context.is_cancelled() {
+            return error;
+        }
+        let prefix = format_args!("tool '{tool}' failed");
+        if self != Self::Strict {
+            return match error.reason() {
+                None => error.context(prefix).with_reason(reason::TOOL_FAILED),
+                // Among the details, because the reason itself is not part of the wire's error.
+                Some(reason) => with_detail(error.context(prefix), "reason", reason.name()),
+            };
+        }
+        let failure = Error::internal(format!("{prefix}: {error}")).with_reason(reason::TOOL_FAILED);
+        let failure = match error.public_message() {
+            Some(public) => failure.with_public_message(public),
+            None => failure,
+        };
+        failure.with_source(error)
+    }
+}
+
+/// Adds an entry to the details of an error, unless they are no object.
+fn with_detail(error: Error, name: &str, value: &str) -> Error {
+    let mut details = match error.details() {
+        None => JsonObject::new(),
+        Some(Value::Object(details)) => details.clone(),
+        Some(_) => return error,
+    };
+    details.insert(name.to_owned(), value.into());
+    error.with_details(details)
+}
+
+/// Gives a context a choice for the generations in it that make none.
+pub fn with_tool_errors(context: Context, choice: ToolErrors) -> Context {
+    context.with_extension(Arc::new(choice))
+}
+
+/// How often a generation has told the model of its mistakes.
+#[derive(Default)]
+pub(super) struct Mistakes {
+    rounds: AtomicU32,
+    in_this_round: AtomicBool,
+}
+
+impl Mistakes {
+    /// Notes the end of a round's tool calls.
+    pub(super) fn end_round(&self) {
+        if self.in_this_round.swap(false, Ordering::Relaxed) {
+            self.rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the answer that tells the model of a failed call, or the error if it ends the generation.
+    pub(super) fn told(
+        &self,
+        choice: ToolErrors,
+        error: Error,
+        context: &Context,
+    ) -> Result<MultipartToolResponse, Error> {
+        let is_over = context.is_cancelled()
+            || context
+                .deadline()
+                .is_some_and(|end| end <= tokio::time::Instant::now());
+        if is_over || !choice.tells(&error) {
+            return Err(error);
+        }
+        if is_mistake(&error) {
+            if self.rounds.load(Ordering::Relaxed) >= MAX_MISTAKEN_ROUNDS {
+                return Err(error);
+            }
+            self.in_this_round.store(true, Ordering::Relaxed);
+        }
+        tracing::debug!(%error, "the model is told that its tool call failed");
+        Ok(answer(&error))
+    }
+}
+
+/// Returns the error of a call of a tool that the model was not given.
+pub(super) fn no_such_tool<'a>(name: &str, tools: impl Iterator<Item = &'a Tool>) -> Error {
+    let known: Vec<&str> = tools.map(Tool::short_name).collect();
+    let known = if known.is_empty() {
+        "none".to_owned()
+    } else {
+        known.join(", ")
+    };
+    Error::not_found(format!(
+        "the model asked for a tool '{name}', which it was not given"
+    ))
+    .with_public_message(format!("there is no tool '{name}'; the tools are: {known}"))
+    .with_reason(reason::TOOL_NOT_FOUND)
+}
+
+/// Returns whether the model itself made the mistake: it invented a tool, or its arguments do not fit.
+fn is_mistake(error: &Error) -> bool {
+    error.is(reason::TOOL_NOT_FOUND) || error.is(Reason::INVALID_INPUT)
+}
+
+fn is_clients(status: Status) -> bool {
+    matches!(
+        status,
+        Status::InvalidArgument
+            | Status::NotFound
+            | Status::AlreadyExists
+            | Status::PermissionDenied
+            | Status::Unauthenticated
+            | Status::FailedPrecondition
+            | Status::OutOfRange
+    )
+}
+
+fn answer(error: &Error) -> MultipartToolResponse {
+    // The complaint about arguments is made from the model's own words and the schema that it was given.
+    let is_readable = error.is(Reason::INVALID_INPUT) || error.is_for_model();
+    let exposure = if is_readable {
+        Exposure::Full
+    } else {
+        Exposure::Public
+    };
+    let told = error.to_wire(exposure);
+    let mark = JsonObject::from_iter([(metadata::IS_ERROR.to_owned(), Value::Bool(true))]);
+    MultipartToolResponse {
+        output: Some(json!({ "error": { "status": told.status, "message": told.message } })),
+        metadata: Some(mark),
+        ..MultipartToolResponse::default()
+    }
+}
