@@ -89,9 +89,12 @@ async fn prompt_turn<S: CustomState>(
 
 /// Refuses an input that no turn can be run on, before the model is asked.
 ///
-/// An input may be empty where tools have answered and the model has not, as in a snapshot from the middle of a turn.
+/// An input may be empty where the model has not answered: after tools, as in a snapshot from the middle of a turn, and after
+/// a user's message, as in a failed turn that was kept.
 fn check_input(input: &AgentInput, history: &History) -> Result<()> {
-    let awaits_model = history.last().is_some_and(|message| message.role() == Role::Tool);
+    let awaits_model = history
+        .last()
+        .is_some_and(|message| matches!(message.role(), Role::Tool | Role::User));
     if !input.has_payload() && !awaits_model {
         return Err(
             Error::invalid_argument("a turn needs a message, or answers to interrupts in 'resume'")

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
     Agent, AgentBuilder, AgentFinishReason, AgentInit, AgentInput, AgentReply, AgentStreamChunk, Concurrency,
-    Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotStatus, Timeline, Turn,
+    Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotStatus, Timeline, Turn, agent,
 };
 use everturn_ai::{Message, Replay};
 use everturn_core::{Error, Status};
+use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::{Value, json};
 
+use crate::prompt_support::{asked, registry};
 use crate::support::{all_chunks, handling, json as wire, replying, snapshots, texts};
 
 /// An agent that fails on its first turns and then answers the last message, whatever the input.
@@ -91,6 +93,26 @@ async fn a_first_message_is_kept_with_the_error_and_tried_again_in_the_chat() {
     assert_eq!(conversation(&done), ["leeks?", "re: leeks?"]);
     assert_eq!((kept.turn_index, done.turn_index), (Some(0), Some(0)));
     assert_eq!(texts(chat.messages()), ["leeks?", "re: leeks?"]);
+}
+
+#[tokio::test]
+async fn a_prompt_agent_answers_the_message_that_was_kept() {
+    let model = ScriptedModel::new()
+        .reply(Reply::error(Error::unavailable("busy")))
+        .reply("soup");
+    let agent = agent(&registry(&model), "chef")
+        .keep_failed_turns()
+        .store(MemoryStore::new())
+        .define()
+        .unwrap();
+    agent.chat().resume("s").run("leeks?").await.unwrap_err();
+
+    let mut chat = agent.chat().resume("s").open().await.unwrap();
+    let reply = chat.retry().await.unwrap().output().await.unwrap();
+
+    assert_eq!(reply.text(), "soup");
+    assert_eq!(asked(&model.last_request().unwrap()), ["user: leeks?"]);
+    assert_eq!(texts(chat.messages()), ["leeks?", "soup"]);
 }
 
 #[tokio::test]
