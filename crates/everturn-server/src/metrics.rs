@@ -22,6 +22,9 @@ const DURATIONS: [f64; 12] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0,
 ];
 
+/// The end of every text of metrics.
+const END: &str = "# EOF\n";
+
 /// The label that names a route. Only mounted routes are labelled, so clients cannot create labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
@@ -46,10 +49,15 @@ pub(crate) struct Metrics {
     not_kept: Family<RouteLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     registry: Arc<Registry>,
+    others: Arc<[OtherMetrics]>,
 }
 
+/// Returns the metrics of another part of the program as text.
+pub(crate) type OtherMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    /// Creates the metrics of a server, which are shown together with those of other parts of the program.
+    pub(crate) fn new(others: &[OtherMetrics]) -> Self {
         let mut registry = Registry::with_prefix("everturn");
         let requests = Family::default();
         registry.register(
@@ -92,6 +100,7 @@ impl Metrics {
             not_kept,
             durations,
             registry: registry.into(),
+            others: others.into(),
         }
     }
 
@@ -123,6 +132,19 @@ impl Metrics {
     pub(crate) fn respond(&self) -> Response<Body> {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");
+        if !self.others.is_empty() {
+            // The mark comes after all metrics.
+            text.truncate(text.len() - END.len());
+            for other in self.others.iter() {
+                let other = other();
+                let lines = other.strip_suffix(END).unwrap_or(&other);
+                text.push_str(lines);
+                if !lines.is_empty() && !lines.ends_with('\n') {
+                    text.push('\n');
+                }
+            }
+            text.push_str(END);
+        }
         let mut response = Response::new(Body::from(text));
         let openmetrics =
             HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");

@@ -20,7 +20,7 @@ use crate::durable::Durable;
 use crate::error_body::Refusal;
 use crate::handler::{Mounted, Shared, handle, stop};
 use crate::hosts::Hosts;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OtherMetrics};
 use crate::operations::operations;
 use crate::permits::Permits;
 use crate::serve::Bound;
@@ -65,6 +65,7 @@ pub struct Server {
     websockets: WebSockets,
     doors: Vec<(String, Arc<dyn Door>)>,
     archive: ArchiveAccess,
+    metrics: Vec<OtherMetrics>,
 }
 
 impl Server {
@@ -89,6 +90,7 @@ impl Server {
             websockets: WebSockets::default(),
             doors: Vec::new(),
             archive: ArchiveAccess::nobody(),
+            metrics: Vec::new(),
         }
     }
 
@@ -155,6 +157,13 @@ impl Server {
         self
     }
 
+    /// Shows the metrics of another part of the program at `/metrics` too, such as those of a store. `text` is called for
+    /// every request and returns lines in the text format of Prometheus.
+    pub fn metrics_of(mut self, text: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.metrics.push(Arc::new(text));
+        self
+    }
+
     /// Lets everybody read `/openapi.json` and `/metrics`. Without this, callers whom a context provider refuses cannot; on a
     /// server without a provider everybody can.
     pub fn open_operations(mut self) -> Self {
@@ -215,7 +224,7 @@ impl Server {
     /// Returns the routes, for every host name.
     fn unguarded_router(&self) -> Result<Router> {
         self.hosts.check()?;
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(&self.metrics);
         let shared = Arc::new(Shared {
             providers: self.providers.clone(),
             limits: self.limits.clone(),

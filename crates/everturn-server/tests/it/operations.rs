@@ -189,3 +189,19 @@ async fn a_server_is_alive_and_ready() {
     assert_eq!(server.get("/healthz").await.json(), json!({ "status": "ok" }));
     assert_eq!(server.get("/readyz").await.json(), json!({ "status": "ready" }));
 }
+
+#[tokio::test]
+async fn metrics_of_other_parts_are_shown_before_the_end() {
+    let server = Server::new(&registry())
+        .metrics_of(|| "# TYPE kitchen_pots gauge\nkitchen_pots 3".to_owned())
+        .metrics_of(|| "# TYPE kitchen_pans gauge\nkitchen_pans 2\n# EOF\n".to_owned());
+
+    let text = Served::start(server).await.get("/metrics").await.body;
+
+    assert!(text.contains("everturn_calls_in_flight"), "{text}");
+    assert!(
+        text.ends_with("kitchen_pots 3\n# TYPE kitchen_pans gauge\nkitchen_pans 2\n# EOF\n"),
+        "{text}"
+    );
+    assert_eq!(text.matches("# EOF").count(), 1);
+}
