@@ -2,9 +2,12 @@
 
 mod new_snapshot;
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::Result;
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use self::new_snapshot::Saved;
@@ -13,11 +16,12 @@ use crate::journal::{JournalLocation, turn_key};
 use crate::reading::ResumePoints;
 use crate::snapshot::{Lease, OpenTurn, Transition};
 use crate::store::{
-    Detail, JournalGuard, JournalKey, Precondition, Scope, StatusStream, drop_journals, tip_moved,
+    Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, Scope, StatusStream,
+    drop_journals, tip_moved,
 };
 use crate::stored_session::StoredSession;
 use crate::turn_lock::{
-    AwaitedLock, LockAnswer, LockPlace, QueuedTurn, Seen, SessionLocks, TurnLock, TurnLockGuard,
+    AwaitedLock, LockAnswer, QueuedTurn, Seen, SessionLocks, StoreLock, TurnLock, TurnLockGuard,
 };
 use crate::{
     AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
@@ -36,6 +40,11 @@ pub(crate) struct InvocationCursor {
     /// The lock that the next turn takes; `None` if it needs none.
     turn_lock: Option<Arc<TurnLock>>,
     held: Option<TurnLockGuard>,
+    /// The lease of locks in the store; `None` if turns are locked in this process only.
+    turn_lease: Option<Duration>,
+    /// The lock in the store that a turn asks for.
+    asked: Option<StoreLock>,
+    held_in_store: Option<HeldInStore>,
     /// The snapshot that the next one follows.
     last: Option<Predecessor>,
     /// Successors of `last` that do not count: a run that the invocation passed over, or the invocation's own.
@@ -53,6 +62,12 @@ pub(crate) struct InvocationCursor {
     taken_up: Option<OpenTurn>,
     /// The lease of the background run that the invocation is or may become.
     lease: Lease,
+}
+
+/// A turn lock in the store, and the work that renews its lease.
+struct HeldInStore {
+    lock: StoreLock,
+    renewal: BoxFuture<'static, Infallible>,
 }
 
 /// The facts about a snapshot that its successor needs.
@@ -108,6 +123,9 @@ impl InvocationCursor {
             resume_points: ResumePoints::default(),
             turn_lock: None,
             held: None,
+            turn_lease: None,
+            asked: None,
+            held_in_store: None,
             last: None,
             beside: Vec::new(),
             tip: None,
@@ -130,6 +148,14 @@ impl InvocationCursor {
             timeline,
             ids,
             resume_points,
+            ..self
+        }
+    }
+
+    /// Locks turns in the store too, with leases of this length.
+    pub(crate) fn with_store_locks(self, lease: Option<Duration>) -> Self {
+        Self {
+            turn_lease: lease,
             ..self
         }
     }
@@ -254,35 +280,65 @@ impl InvocationCursor {
     /// # Errors
     /// `ABORTED` if the policy is to reject and another turn holds the lock or was faster.
     pub(crate) fn take_lock(&mut self, turn: &SnapshotId) -> Result<LockAnswer> {
-        let Some(lock) = self.turn_lock.as_ref().filter(|_| self.held.is_none()) else {
+        let Some(lock) = self.turn_lock.clone() else {
             return Ok(LockAnswer::Granted);
         };
+        // A commit releases the lock in the store: a run that follows its turn has to ask for it again.
+        let in_store = self.store_lock(turn).filter(|_| self.held_in_store.is_none());
+        if self.held.is_some() && in_store.is_none() {
+            return Ok(LockAnswer::Granted);
+        }
+        let guard = match self.held.take() {
+            Some(guard) => Ok(guard),
+            None => self.try_take(&lock, turn),
+        };
+        let guard = match guard {
+            Ok(guard) if in_store.is_none() => {
+                self.held = Some(guard);
+                return Ok(LockAnswer::Granted);
+            }
+            Ok(guard) => Some(guard),
+            Err(_) if self.policy == Concurrency::Queue => None,
+            Err(error) => return Err(error),
+        };
+        self.asked.clone_from(&in_store);
+        Ok(LockAnswer::Queued(Box::new(QueuedTurn {
+            session: self.session.clone(),
+            lock,
+            guard,
+            in_store,
+            turn: turn.clone(),
+            seen: self.seen.clone(),
+            resume_points: self.resume_points,
+        })))
+    }
+
+    /// Takes the lock of this process without waiting.
+    fn try_take(&self, lock: &TurnLock, turn: &SnapshotId) -> Result<TurnLockGuard> {
+        let guard = lock.try_take(turn)?;
         // The lock may be free because another turn has just committed. The store would refuse the snapshot of a turn
         // that missed it, but only after all of the turn's work.
-        let taken = lock
-            .try_take(turn)
-            .and_then(|guard| match lock.moved_since(&self.seen) {
-                Some(tip) => Err(tip_moved(
-                    self.session_id(),
-                    self.seen.snapshot.as_ref(),
-                    Some(&tip.id),
-                )),
-                None => Ok(guard),
-            });
-        match taken {
-            Ok(guard) => {
-                self.held = Some(guard);
-                Ok(LockAnswer::Granted)
-            }
-            Err(_) if self.policy == Concurrency::Queue => Ok(LockAnswer::Queued(QueuedTurn {
-                session: self.session.clone(),
-                lock: Arc::clone(lock),
-                turn: turn.clone(),
-                seen: self.seen.clone(),
-                resume_points: self.resume_points,
-            })),
-            Err(error) => Err(error),
+        match lock.moved_since(&self.seen) {
+            Some(tip) => Err(tip_moved(
+                self.session_id(),
+                self.seen.snapshot.as_ref(),
+                Some(&tip.id),
+            )),
+            None => Ok(guard),
         }
+    }
+
+    /// Creates the lock in the store for a turn, if turns are locked there.
+    fn store_lock(&self, turn: &SnapshotId) -> Option<StoreLock> {
+        let lease = self.turn_lease?;
+        let condition = self.on_snapshots();
+        condition.lock_place()?;
+        let request = LockRequest::new(self.session_id().clone(), turn.clone(), condition, lease);
+        let request = match self.policy {
+            Concurrency::Queue => request.waiting(),
+            _ => request,
+        };
+        Some(StoreLock::new(self.session.clone(), request))
     }
 
     /// Keeps the turn lock after waiting for it; returns the snapshot to continue from if the session moved on.
@@ -291,6 +347,11 @@ impl InvocationCursor {
     /// As [`InvocationCursor::resume_from`].
     pub(crate) fn keep_lock(&mut self, awaited: AwaitedLock) -> Result<Option<Snapshot>> {
         self.held = Some(awaited.guard);
+        self.asked = None;
+        self.held_in_store = awaited.in_store.map(|lock| HeldInStore {
+            renewal: lock.renewed(),
+            lock,
+        });
         self.seen.commits = awaited.commits;
         let Some(snapshot) = awaited.moved_to else {
             return Ok(None);
@@ -321,13 +382,46 @@ impl InvocationCursor {
         self.last.as_ref().and_then(number).unwrap_or_default()
     }
 
-    /// Releases the turn lock.
-    pub(crate) fn release_lock(&mut self) {
+    /// Releases the turn lock, or stops waiting for it. Returns the work that does so in the store, if it is needed.
+    pub(crate) fn release_lock(&mut self) -> Option<BoxFuture<'static, ()>> {
         self.held = None;
+        let held = self.held_in_store.take().map(|held| held.lock);
+        held.or(self.asked.take()).map(StoreLock::release)
+    }
+
+    /// Forgets a lock in the store that another turn has.
+    pub(crate) fn was_refused(&mut self) {
+        self.asked = None;
+    }
+
+    /// Renews the lease of the lock in the store, for as long as it is polled.
+    pub(crate) async fn renew_lock(&mut self) -> Infallible {
+        match &mut self.held_in_store {
+            Some(held) => (&mut held.renewal).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Returns the condition under which the next snapshot is written.
     pub(crate) fn precondition(&self) -> Precondition {
+        self.condition(false)
+    }
+
+    /// Returns the condition under which the next snapshot is written, which releases the lock in the store or keeps it.
+    fn condition(&self, releases: bool) -> Precondition {
+        let condition = self.on_snapshots();
+        match &self.held_in_store {
+            Some(held) if condition.lock_place().is_some() => Precondition::Held {
+                turn: held.lock.turn().clone(),
+                releases,
+                and: Box::new(condition),
+            },
+            _ => condition,
+        }
+    }
+
+    /// Returns the condition on the session's snapshots under which the next one is written.
+    fn on_snapshots(&self) -> Precondition {
         match self.timeline {
             _ if !self.is_exclusive() => Precondition::None,
             Timeline::Linear => Precondition::Tip(self.tip_id().cloned()),
@@ -429,7 +523,7 @@ impl InvocationCursor {
         let only_tip = self.tip_id().filter(|_| self.timeline == Timeline::Linear);
         let new = NewSnapshot {
             session: self.session.clone(),
-            precondition: self.precondition(),
+            precondition: self.condition(releases_lock(&snapshot)),
             rewind: self.rewind.clone(),
             named_by_content,
             as_of: self.locks.commits(),
@@ -443,6 +537,12 @@ impl InvocationCursor {
     /// Moves to a saved snapshot, which the next one follows. It has no successor, unless it existed before and the
     /// session may branch.
     pub(crate) fn wrote(&mut self, saved: &Saved) {
+        if !saved.is_new {
+            // Nothing was written that could have moved the lock in the store, so it is the lock of another place now.
+            self.asked = self.held_in_store.take().map(|held| held.lock);
+        } else if releases_lock(&saved.snapshot) {
+            self.held_in_store = None;
+        }
         if !saved.is_tip {
             self.seen.commits = saved.as_of;
             return self.follow(saved.predecessor.clone(), saved.is_followed);
@@ -488,7 +588,7 @@ impl InvocationCursor {
             precondition: if orphaned {
                 Precondition::None
             } else {
-                self.precondition()
+                self.condition(true)
             },
             rewind: None,
             named_by_content: false,
@@ -538,4 +638,10 @@ impl InvocationCursor {
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
+
+/// Returns whether writing a snapshot ends the need for its turn's lock in the store. A snapshot in the middle of a turn
+/// does not. A pending snapshot does, because its run has a lease of its own.
+fn releases_lock(snapshot: &Snapshot) -> bool {
+    snapshot.event != Some(SnapshotEvent::RoundEnd)
 }

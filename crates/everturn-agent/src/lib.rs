@@ -138,7 +138,7 @@ pub use self::state::{CustomState, SessionState};
 pub use self::state_limit::STATE_TOO_LARGE;
 pub use self::store::IntoStore;
 pub use self::timeline::Timeline;
-pub use self::turn_lock::{Concurrency, SESSION_BUSY};
+pub use self::turn_lock::{Concurrency, SESSION_BUSY, TurnLocking};
 pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
     AgentStreamChunk, GetSnapshotRequest, GivenCustom, PlainProtocol, SnapshotCreated, StateManagement,

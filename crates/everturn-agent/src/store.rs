@@ -24,6 +24,7 @@
 //! - **Pending snapshots are found.** A store that can list them ([`SessionStore::pending`]) leaves out none that was
 //!   acknowledged, whatever happened to the process that wrote it.
 //! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
+//! - **Turn locks**, where a store keeps them ([`SessionStore::turn_locks`]), are as [`TurnLocks`] says.
 //! - **Level-triggered watching.** A watcher hears the current status first and the last one in the end, whichever process
 //!   wrote it; those in between may be left out.
 //! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the process, and
@@ -47,6 +48,7 @@
 //! | method | answer of a store that cannot | what agents then lack |
 //! |---|---|---|
 //! | [`SessionStore::journal`] | `None` | a turn that runs again starts over |
+//! | [`SessionStore::turn_locks`] | `None` | of two turns at once in two processes, one fails when it commits |
 //! | [`SessionStore::watch`], [`SessionStore::can_watch`] | `None`, `false` | background runs |
 //! | [`SessionStore::pending`] | `Ok(None)` | takeover of lost background runs |
 //!
@@ -60,6 +62,7 @@ mod names;
 mod pending;
 mod precondition;
 mod query;
+mod turn_locks;
 
 use std::fmt;
 
@@ -79,9 +82,10 @@ pub use self::precondition::{Precondition, TIP_MOVED};
 pub use self::query::{
     Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
 };
+pub use self::turn_locks::{LockGrant, LockPlace, LockRequest, TURN_LOCK_LOST, TurnLocks, lock_lost};
 pub use crate::scope::Scope;
 pub use crate::snapshot::{Bookkeeping, Lease, Mutation};
-use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// The statuses a snapshot goes through, the current one first; see [`SessionStore::watch`].
 pub type StatusStream = BoxStream<'static, SnapshotStatus>;
@@ -180,6 +184,16 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// A store that keeps none answers `None`; a turn that runs again then starts over.
     fn journal(&self) -> Option<&dyn Journal>;
+
+    /// Returns the clock that gives snapshots and heartbeats their times, unless the agent is given another. A store whose
+    /// processes are on several machines returns a clock that they share, so that it decides which leases have lapsed;
+    /// others return [`Clock::system`].
+    fn clock(&self) -> Clock;
+
+    /// Returns the locks of turns under way.
+    ///
+    /// A store that keeps none answers `None`; of two turns at once in two processes one then fails when it commits.
+    fn turn_locks(&self) -> Option<&dyn TurnLocks>;
 
     /// Returns the statuses of a snapshot: the current one at once, then every later one or, if they come faster than
     /// they are read, at least the last. The stream of a snapshot that does not exist is over at once.

@@ -136,6 +136,25 @@ impl StoredSession {
         Ok(successors.map(|snapshot| snapshot.snapshot_id).collect())
     }
 
+    /// Reads the snapshot at the end of the branch that continues this one, by way of the first successor of each; `None`
+    /// if nothing follows it.
+    pub(crate) async fn end_of_branch(&self, from: &SnapshotId) -> Result<Option<Snapshot>> {
+        let mut end = None;
+        let mut next = Some(from.clone());
+        // A successor is later than the snapshot before it, so this comes to an end.
+        while let Some(id) = next.take() {
+            let Some(snapshot) = self.tenant.get(&id, Detail::Metadata).await? else {
+                break;
+            };
+            next = self.successors(Some(&snapshot)).await?.into_iter().next();
+            end = next.clone().or(end);
+        }
+        match end {
+            Some(end) => self.tenant.get(&end, Detail::Whole).await,
+            None => Ok(None),
+        }
+    }
+
     /// Returns all snapshots of the session that are not orphaned, without their states.
     async fn snapshots(&self) -> Result<Vec<Snapshot>> {
         let mut query = SnapshotQuery::of(self.id.clone()).limit(MAX_PAGE);

@@ -1,4 +1,5 @@
-//! The turn lock: one turn at a time continues a snapshot in this process.
+//! The turn lock: one turn at a time continues a snapshot in this process. [`StoreLock`] is its counterpart for all
+//! processes that share a store.
 //!
 //! A turn that continues a snapshot without a successor holds a lock until it has committed or failed. The lock belongs
 //! to the branch that the turn extends and moves along with every snapshot committed there; turns elsewhere in the
@@ -7,15 +8,19 @@
 //! inside the commit. The lock also remembers the newest snapshot that this process committed under it, so that a turn
 //! knows without reading the store whether its snapshot has been continued since it was read.
 
+mod in_store;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use everturn_core::{Error, Reason, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::in_store::TurnLocking;
+pub(crate) use self::in_store::{StoreLock, TURN_LEASE};
 use crate::lock::lock;
 use crate::reading::{ResumePoints, resumable};
-use crate::store::{Detail, Scope};
+use crate::store::{Detail, LockPlace, Scope};
 use crate::stored_session::StoredSession;
 use crate::{SessionId, Snapshot, SnapshotId};
 
@@ -55,15 +60,6 @@ struct Session {
     commits: u64,
     /// Every lock, and how many handles it has. Those that were used last are at the end.
     locks: Vec<(usize, Arc<Entry>)>,
-}
-
-/// The part of a session that a turn lock is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LockPlace {
-    /// The branch that ends at this snapshot; `None` is the session's beginning.
-    Branch(Option<SnapshotId>),
-    /// The whole session.
-    Session,
 }
 
 #[derive(Debug)]
@@ -140,13 +136,17 @@ pub(crate) enum LockAnswer {
     /// The turn may start.
     Granted,
     /// The turn has to wait.
-    Queued(QueuedTurn),
+    Queued(Box<QueuedTurn>),
 }
 
-/// A turn that waits for the lock.
+/// A turn that waits for the lock, or asks for it in the store.
 pub(crate) struct QueuedTurn {
     pub(crate) session: StoredSession,
     pub(crate) lock: Arc<TurnLock>,
+    /// The lock, if the turn has it in this process already.
+    pub(crate) guard: Option<TurnLockGuard>,
+    /// The lock in the store, if the turn must have that too.
+    pub(crate) in_store: Option<StoreLock>,
     pub(crate) turn: SnapshotId,
     /// The snapshot that the turn's invocation has seen.
     pub(crate) seen: Seen,
@@ -156,6 +156,8 @@ pub(crate) struct QueuedTurn {
 /// The lock after a wait for it.
 pub(crate) struct AwaitedLock {
     pub(crate) guard: TurnLockGuard,
+    /// The lock in the store, if turns are locked there.
+    pub(crate) in_store: Option<StoreLock>,
     /// The number of commits to the session before the snapshot was read.
     pub(crate) commits: u64,
     /// The snapshot that the conversation came to during the wait, if it moved.
@@ -298,16 +300,29 @@ impl QueuedTurn {
     /// Waits for the lock, then reads the new end of the branch if it moved during the wait.
     ///
     /// # Errors
-    /// The store's error; `FAILED_PRECONDITION` if the conversation cannot be resumed from there.
+    /// The store's error; `ABORTED` if a turn of another process has the lock in the store and this one does not wait;
+    /// `FAILED_PRECONDITION` if the conversation cannot be resumed from there.
     pub(crate) async fn wait(self) -> Result<AwaitedLock> {
-        let guard = self.lock.take_in_order(&self.turn).await;
+        let guard = match self.guard {
+            Some(guard) => guard,
+            None => self.lock.take_in_order(&self.turn).await,
+        };
         let commits = self.lock.session.commits();
-        let moved_to = match self.lock.moved_since(&self.seen) {
+        let mut moved_to = match self.lock.moved_since(&self.seen) {
             Some(tip) => self.lock.read_tip(&self.session, &tip.id).await?,
             None => None,
         };
+        let mut in_store = self.in_store;
+        if let Some(lock) = &mut in_store {
+            if let Some(snapshot) = &moved_to {
+                lock.move_to(snapshot);
+            }
+            // Boxed because few stores lock turns, and the future is large.
+            moved_to = Box::pin(lock.take()).await?.or(moved_to);
+        }
         Ok(AwaitedLock {
             guard,
+            in_store,
             commits,
             moved_to: moved_to
                 .map(|snapshot| resumable(snapshot, self.resume_points))

@@ -157,8 +157,10 @@ impl Files {
         let Some(tip) = self.tip(session, lock)? else {
             return Ok(None);
         };
-        let continued = match precondition {
-            Precondition::None | Precondition::Tip(_) => return Ok(Some(tip.snapshot_id.clone())),
+        let continued = match precondition.on_snapshots() {
+            Precondition::None | Precondition::Tip(_) | Precondition::Held { .. } => {
+                return Ok(Some(tip.snapshot_id.clone()));
+            }
             // Nothing comes after the tip, so it has no successor and no other file is looked at.
             Precondition::Unfollowed {
                 snapshot: Some(id), ..

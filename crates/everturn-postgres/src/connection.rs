@@ -24,6 +24,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::fault::{Fault, Outcome, describe};
 use crate::options::PostgresStoreOptions;
+use crate::time::DatabaseTime;
 
 /// A connection that was idle for this long is asked for a sign of life before it is used.
 const CHECK_AFTER: Duration = Duration::from_secs(10);
@@ -32,6 +33,12 @@ const CHECK_AFTER: Duration = Duration::from_secs(10);
 const FIRST_BACKOFF: Duration = Duration::from_millis(2);
 const MAX_BACKOFF: Duration = Duration::from_millis(250);
 const MAX_TURN: Duration = Duration::from_millis(8);
+
+/// How long a statement that took too long has to be cancelled.
+const AFTER_CANCEL: Duration = Duration::from_secs(1);
+
+/// The database's time in nanoseconds since 1970.
+pub(crate) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint";
 
 /// Where a database is, and how it is reached.
 #[derive(Clone)]
@@ -150,6 +157,8 @@ pub(crate) struct Database {
     statement_timeout: Duration,
     pub(crate) patience: Duration,
     pub(crate) counters: Counters,
+    /// The database's clock.
+    pub(crate) time: DatabaseTime,
 }
 
 /// What happened since the store was opened.
@@ -205,6 +214,7 @@ impl Database {
             statement_timeout: options.statement_timeout,
             patience: options.patience,
             counters: Counters::default(),
+            time: DatabaseTime::unknown(),
         })
     }
 
@@ -242,11 +252,30 @@ impl Database {
             .iter()
             .map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone()))
             .collect();
-        let answer = tokio::time::timeout(self.statement_timeout, client.query_typed(&sql, &params)).await;
-        match answer {
-            Ok(rows) => Ok(rows?),
-            Err(_) => Err(Fault::TimedOut(self.statement_timeout)),
+        let mut answer = std::pin::pin!(client.query_typed(&sql, &params));
+        if let Ok(rows) = tokio::time::timeout(self.statement_timeout, &mut answer).await {
+            return Ok(rows?);
         }
+        // Otherwise a statement that waits for a lock would be carried out after its caller has given up. It may have been
+        // carried out just now, which its answer says.
+        let cancel = client.cancel_token();
+        let cancelled = async {
+            let _ = cancel.cancel_query(self.address.tls.clone()).await;
+            answer.await
+        };
+        match tokio::time::timeout(AFTER_CANCEL, cancelled).await {
+            Ok(Ok(rows)) => Ok(rows),
+            _ => Err(Fault::TimedOut(self.statement_timeout)),
+        }
+    }
+
+    /// Asks the database for its time.
+    pub(crate) async fn ask_time(&self) -> Outcome<()> {
+        let rows = self.read(&Statement::new(format!("SELECT {NOW}"))).await?;
+        if let Some(row) = rows.first() {
+            self.time.learn(column(row, 0)?);
+        }
+        Ok(())
     }
 
     /// Runs a statement that reads, or that may be carried out twice, until it is answered or patience ends.

@@ -13,14 +13,14 @@ use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
 use crate::body;
-use crate::connection::{Patience, Statement, column};
+use crate::connection::{NOW, Patience, Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
 use crate::list::nanos;
 use crate::position::SessionKey;
 use crate::row::check_id;
-use crate::write::NOW;
+use crate::turn_lock::HeldLock;
 
 #[async_trait]
 impl Journal for PostgresStore {
@@ -159,8 +159,11 @@ impl Inner {
             // A commit changes this row, so it waits, and is waited for.
             Some(version) => {
                 let version = statement.bind(version, Type::INT8);
+                let lock = guard.and_then(|guard| HeldLock::bind(&mut statement, None, &guard.precondition));
+                let lock = lock.map_or_else(|| "true".to_owned(), |lock| lock.is_held("$1", "$2"));
                 format!(
-                    "held AS (SELECT 1 FROM @session WHERE tenant = $1 AND key = $2 AND version = {version} FOR SHARE)"
+                    "held AS (SELECT 1 FROM @session WHERE tenant = $1 AND key = $2 AND version = {version} AND {lock} \
+                     FOR SHARE)"
                 )
             }
             None => "held AS (SELECT 1)".to_owned(),
@@ -219,6 +222,9 @@ impl Inner {
                 .await?
         };
         guard.check(key.session(), reserved.as_ref(), met.as_ref())?;
+        if reserved.is_none() {
+            self.check_lock(scope, key.session(), &guard.precondition).await?;
+        }
         let version = found.known.version;
         let known = Known {
             guard: Some(guard.clone()),

@@ -6,13 +6,12 @@ use everturn_core::{Error, Result};
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
-use crate::connection::{Statement, column};
+use crate::connection::{NOW, Statement, column};
 use crate::delete::Released;
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::position::{LineageKey, SessionKey};
 use crate::verify::{UNUSED_DOCUMENTS, UNUSED_LINEAGES};
-use crate::write::NOW;
 
 /// The tables, in the order in which they are vacuumed.
 const TABLES: &[&str] = &[
@@ -25,14 +24,19 @@ const TABLES: &[&str] = &[
     "message_blob",
     "document_blob",
     "journal",
+    "turn_lock",
+    "turn_queue",
 ];
 
 /// How long a session without snapshots is kept: its first turn may be under way.
 const EMPTY_FOR: Duration = Duration::from_hours(24);
 
+/// How long a lapsed lock that nobody takes stays its turn's.
+const LAPSED_FOR: Duration = Duration::from_hours(1);
+
 impl PostgresStore {
-    /// Deletes what processes that died left behind: parts of rewritten snapshots that nothing refers to any more, and
-    /// sessions that never got a snapshot. Returns the number of deleted parts and sessions.
+    /// Deletes what processes that died left behind: parts of rewritten snapshots that nothing refers to any more, locks of
+    /// their turns, and sessions that never got a snapshot. Returns the number of deleted parts and sessions.
     ///
     /// Commits and reads continue meanwhile.
     ///
@@ -115,6 +119,7 @@ impl Inner {
             released.documents.insert((session, column(&row, 3)?));
             tidied += self.release_in_transaction(session, released).await?;
         }
+        tidied += self.forget_lapsed_locks().await?;
         let empty_for = i64::try_from(EMPTY_FOR.as_nanos()).unwrap_or(i64::MAX);
         let statement = Statement::new(format!(
             "WITH gone AS (DELETE FROM @session n WHERE n.tip IS NULL AND n.touched_at < {NOW} - $1 AND NOT EXISTS \
@@ -126,6 +131,20 @@ impl Inner {
         let rows = self.db.read(&statement).await?;
         let sessions: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
         Ok(tidied + sessions.cast_unsigned())
+    }
+
+    /// Deletes the locks, and places in queues, of turns whose processes died long ago.
+    async fn forget_lapsed_locks(&self) -> Outcome<u64> {
+        let lapsed_for = i64::try_from(LAPSED_FOR.as_nanos()).unwrap_or(i64::MAX);
+        let statement = Statement::new(format!(
+            "WITH locks AS (DELETE FROM @turn_lock WHERE until < {NOW} - $1 RETURNING 1), \
+             places AS (DELETE FROM @turn_queue WHERE until < {NOW} - $1 RETURNING 1) \
+             SELECT (SELECT count(*) FROM locks) + (SELECT count(*) FROM places)"
+        ))
+        .with(lapsed_for, Type::INT8);
+        let rows = self.db.read(&statement).await?;
+        let forgotten: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
+        Ok(forgotten.cast_unsigned())
     }
 
     async fn release_in_transaction(&self, session: SessionKey, released: Released) -> Outcome<u64> {

@@ -33,7 +33,8 @@ pub struct PostgresMetrics {
 }
 
 impl PostgresMetrics {
-    /// Returns the metrics in the text format of Prometheus, under names that begin with `everturn_postgres_`.
+    /// Returns the metrics in the text format of Prometheus, under names that begin with
+    /// `everturn_postgres_`. A server shows them at `/metrics` if it is given them with `Server::metrics_of`.
     ///
     /// ```
     /// use everturn_postgres::PostgresMetrics;
@@ -107,10 +108,12 @@ impl PostgresMetrics {
         let mut text = String::new();
         for (kind, name, help, value) in rows {
             let name = format!("everturn_postgres_{name}");
+            // In OpenMetrics the suffix belongs to the value, not to the name of a counter.
+            let family = name.strip_suffix("_total").unwrap_or(&name);
             // Writing to a string cannot fail.
             let _ = write!(
                 text,
-                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+                "# HELP {family} {help}\n# TYPE {family} {kind}\n{name} {value}\n"
             );
         }
         text

@@ -209,8 +209,8 @@ impl Reading<'_> {
             return Ok(None);
         };
         let tip = known.tip.as_ref().map(|(_, id)| id);
-        let (statement, continued) = match precondition {
-            Precondition::None => return Ok(None),
+        let (statement, continued) = match precondition.on_snapshots() {
+            Precondition::None | Precondition::Held { .. } => return Ok(None),
             Precondition::Tip(_) => return Ok(tip.cloned()),
             Precondition::Unfollowed { snapshot, .. } if snapshot.as_ref() == tip => return Ok(tip.cloned()),
             Precondition::Unfollowed { snapshot: None, .. } => (kept_rows(session), None),

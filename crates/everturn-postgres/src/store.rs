@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
 };
-use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 
 use crate::body::Encoder;
@@ -49,6 +49,7 @@ impl PostgresStoreOptions {
             .migrate(&db, self.migrate)
             .await
             .map_err(|fault| fault.into_error(&db.place))?;
+        db.ask_time().await.map_err(|fault| fault.into_error(&db.place))?;
         let channel = Channel {
             name: format!("everturn {}", self.schema),
             address: listen_address,
@@ -191,6 +192,15 @@ impl SessionStore for PostgresStore {
     }
 
     fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn clock(&self) -> Clock {
+        let db = Arc::clone(&self.0.db);
+        Clock::new(move || db.time.now())
+    }
+
+    fn turn_locks(&self) -> Option<&dyn TurnLocks> {
         Some(self)
     }
 }

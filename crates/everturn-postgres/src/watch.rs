@@ -62,6 +62,8 @@ struct State {
     /// Rows to read without delay.
     changed: HashSet<Key>,
     task: Option<tokio::task::JoinHandle<()>>,
+    /// Those that wait for a lock, by the tag that stands for it.
+    waiting: Vec<(i64, Weak<Notify>)>,
 }
 
 impl Shared {
@@ -70,8 +72,17 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn wake_freed(&self, tag: i64) {
+        let state = self.state();
+        let named = state.waiting.iter().filter(|(other, _)| *other == tag);
+        named
+            .filter_map(|(_, waiting)| waiting.upgrade())
+            .for_each(|waiting| waiting.notify_one());
+    }
+
     /// Has the rows that a notification stands for read again.
     fn heard(&self, tag: i64) {
+        self.wake_freed(tag);
         let mut state = self.state();
         let named: Vec<Key> = state
             .rows
@@ -128,6 +139,23 @@ impl Watchers {
                 self.shared.wake.notify_one();
             }
         }
+    }
+
+    /// Waits until a lock that this key stands for may have become free.
+    pub(crate) async fn freed(&self, key: &Key) {
+        let waiting = Arc::new(Notify::new());
+        let entry = (crate::listen::tag(key), Arc::downgrade(&waiting));
+        {
+            let mut state = self.shared.state();
+            state.waiting.retain(|(_, waiting)| waiting.strong_count() > 0);
+            state.waiting.push(entry);
+        }
+        waiting.notified().await;
+    }
+
+    /// Wakes those of this process that wait for a lock.
+    pub(crate) fn wake_freed(&self, key: &Key) {
+        self.shared.wake_freed(crate::listen::tag(key));
     }
 
     /// Tells other processes that a row's status changed, soon and together with others.

@@ -130,7 +130,11 @@ impl Writing<'_> {
                 .found(session, &guard.precondition, &guard.reserved)?,
             None => None,
         };
-        Ok(guard.check(key.session(), reserved.as_ref(), found.as_ref())?)
+        guard.check(key.session(), reserved.as_ref(), found.as_ref())?;
+        match reserved {
+            Some(_) => Ok(()),
+            None => self.check_lock(scope, key.session(), &guard.precondition),
+        }
     }
 
     pub(crate) fn clear(&self, scope: &Scope, key: &JournalKey) -> Outcome<()> {
@@ -162,6 +166,7 @@ impl Writing<'_> {
         for place in old {
             db.prepare_cached(CLEAR)?.execute(place)?;
         }
+        self.forget_locks(before)?;
         Ok(swept as u64)
     }
 }

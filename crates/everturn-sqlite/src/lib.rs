@@ -75,6 +75,7 @@ mod row;
 mod schema;
 mod store;
 mod stream_log;
+mod turn_lock;
 mod upgrade;
 mod verify;
 mod watch;

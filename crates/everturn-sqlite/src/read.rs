@@ -140,8 +140,8 @@ impl Reading<'_> {
         precondition: &Precondition,
         written: &SnapshotId,
     ) -> Outcome<Option<SnapshotId>> {
-        match precondition {
-            Precondition::None => Ok(None),
+        match precondition.on_snapshots() {
+            Precondition::None | Precondition::Held { .. } => Ok(None),
             Precondition::Tip(_) => Ok(self.tip(session)?.map(|(_, id)| id)),
             Precondition::Unfollowed { snapshot: None, .. } => {
                 // A turn that begins the session competes with whatever is in it.

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, id_to_save,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, id_to_save,
 };
-use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 
 use crate::cache::Memory;
@@ -239,6 +239,14 @@ impl SessionStore for SqliteStore {
     }
 
     fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::system()
+    }
+
+    fn turn_locks(&self) -> Option<&dyn TurnLocks> {
         Some(self)
     }
 }

@@ -61,7 +61,11 @@ impl Writing<'_> {
             return Ok(None);
         };
         let row = admit(id, existing.as_ref(), row)?;
+        if let Some(session) = &row.session_id {
+            self.check_lock(scope, session, precondition)?;
+        }
         self.write(scope, &row, before, precondition)?;
+        self.move_lock(scope, &row, precondition)?;
         // Watchers are told of statuses only; heartbeats must not wake them.
         if existing.is_none_or(|existing| existing.status != row.status) {
             self.changed.push((scope.clone(), id.clone()));

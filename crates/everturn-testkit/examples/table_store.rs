@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use everturn_agent::store::{
     Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
     PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, admit, id_to_save, record_taken,
+    SnapshotQuery, StatusStream, TurnLocks, admit, id_to_save, record_taken,
 };
-use everturn_agent::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::{History, LineageId, Message};
 use everturn_core::{Error, Result};
 use everturn_testkit::certify::{certify, certify_growth};
@@ -242,7 +242,7 @@ impl Tables {
         precondition: &Precondition,
         written: &SnapshotId,
     ) -> Option<SnapshotId> {
-        let Precondition::Unfollowed { snapshot, .. } = precondition else {
+        let Precondition::Unfollowed { snapshot, .. } = precondition.on_snapshots() else {
             return self.tip(scope, session);
         };
         let mut kept = self
@@ -481,6 +481,14 @@ impl SessionStore for TableStore {
 
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::system()
+    }
+
+    fn turn_locks(&self) -> Option<&dyn TurnLocks> {
+        None
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

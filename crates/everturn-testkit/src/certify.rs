@@ -40,6 +40,7 @@ mod removal;
 mod row;
 pub mod streams;
 mod tenancy;
+mod turn_locks;
 mod watching;
 mod worker;
 
@@ -80,6 +81,7 @@ fn promises() -> Vec<(&'static str, Check)> {
         removal::promises(),
         tenancy::promises(),
         journal::promises(),
+        turn_locks::promises(),
         watching::promises(),
     ]
     .concat()

@@ -125,7 +125,7 @@ pub mod prelude {
         Agent, AgentFinishReason, AgentInput, AgentRef, AgentReply, AgentSession, AgentTask, Artifact,
         Artifacts, Chat, Concurrency, Delegation, Heartbeat, Interrupt, Session, SessionHandle, SessionId,
         SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy, SnapshotStatus,
-        Timeline, Turn, WorkerLoss,
+        Timeline, Turn, TurnLocking, WorkerLoss,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;

@@ -22,12 +22,16 @@ use crate::run_stream::own_log;
 use crate::runs::Runs;
 use crate::state::{AgentTypes, decode_custom};
 use crate::state_limit::MAX_STATE_BYTES;
-use crate::store::{IntoStore, Scope, SessionStore};
+use crate::store::{IntoStore, Scope, SessionStore, TurnLocks};
 use crate::transform::{StateTransform, StreamTransform, one_after_another, over_custom_state};
+use crate::turn_lock::TURN_LEASE;
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    Journaling, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, WorkerLoss,
+    Journaling, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, TurnLocking, WorkerLoss,
 };
+
+/// The shortest time for which a turn may hold its lock in the store without a renewal.
+const SHORTEST_TURN_LEASE: Duration = Duration::from_millis(100);
 
 /// Defines an agent whose turn loop is `function`.
 ///
@@ -189,6 +193,8 @@ pub(super) struct Options {
     state_transform: Option<StateTransform>,
     stream_transform: Option<StreamTransform>,
     concurrency: Concurrency,
+    turn_locking: TurnLocking,
+    turn_lease: Option<Duration>,
     snapshots: SnapshotPolicy,
     snapshot_ids: SnapshotIds,
     timeline: Timeline,
@@ -203,7 +209,7 @@ pub(super) struct Options {
     cancellation_grace: Option<Duration>,
     max_state_bytes: Option<u64>,
     tool_errors: Option<ToolErrors>,
-    clock: Clock,
+    clock: Option<Clock>,
     prompt_input: Option<Arc<Value>>,
     status_schema: Option<Schema>,
     output_schema: Option<Schema>,
@@ -345,6 +351,20 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Sets what happens when two turns want one session at the same time; by default the second is rejected.
     pub fn concurrency(self, concurrency: Concurrency) -> Self {
         self.set(|options| options.concurrency = concurrency)
+    }
+
+    /// Sets where two turns that want one session at the same time meet: in the store, so that it does not matter in which
+    /// process they run, or in this process. By default the store decides; `everturn-postgres` locks turns in the store.
+    ///
+    /// A lock in the store costs one more small write per turn.
+    pub fn turn_locking(self, locking: TurnLocking) -> Self {
+        self.set(|options| options.turn_locking = locking)
+    }
+
+    /// Sets how long a turn holds its lock in the store after its process has died; 15 s by default. Processes that live
+    /// renew it.
+    pub fn turn_lease(self, lease: Duration) -> Self {
+        self.set(|options| options.turn_lease = Some(lease))
     }
 
     /// Sets which moments become snapshots; the default is the end of every successful turn.
@@ -508,9 +528,9 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.journaling = journaling)
     }
 
-    /// Sets the clock that gives snapshots their times.
+    /// Sets the clock that gives snapshots and heartbeats their times; by default that of the store.
     pub fn clock(self, clock: Clock) -> Self {
-        self.set(|options| options.clock = clock)
+        self.set(|options| options.clock = Some(clock))
     }
 
     /// Sets the prompt input of conversations that bring none of their own.
@@ -521,7 +541,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Builds the agent without registering it; see [`Agent::register`].
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is combined with forking, the heartbeat or the attempts are invalid,
+    /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is combined with forking, the heartbeat, the turn lease or the
+    /// attempts are invalid, turns are to be locked in a store that cannot,
     /// a tool of the prompt needs another custom state than the agent's, or the prompt input does not fit the prompt; for an
     /// agent around a prompt, also what is wrong with the prompt.
     pub fn build(self) -> Result<Agent<S, T, O>> {
@@ -535,6 +556,9 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
                 self.name
             )));
         }
+        let turn_lease = turn_lease(&self.name, &options)?;
+        let of_store = || options.store.as_ref().map(|store| store.clock());
+        let clock = options.clock.clone().or_else(of_store).unwrap_or_default();
         options.heartbeat.check()?;
         if options.worker_loss == (WorkerLoss::TakeOver { attempts: 0 }) {
             return Err(Error::invalid_argument(format!(
@@ -571,6 +595,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             state_transform: one_after_another(options.custom_transform, options.state_transform),
             stream_transform: options.stream_transform,
             concurrency: options.concurrency,
+            turn_lease,
             snapshots: options.snapshots,
             snapshot_ids: options.snapshot_ids,
             timeline: options.timeline,
@@ -583,8 +608,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             recorded_context: options.recorded_context,
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
             max_state_bytes: options.max_state_bytes.unwrap_or(MAX_STATE_BYTES),
-            journals: Retention::of(options.journaling, options.clock.clone()).map(Arc::new),
-            clock: options.clock,
+            journals: Retention::of(options.journaling, clock.clone()).map(Arc::new),
+            clock,
             beginning,
             custom_schema: schema_of::<S>(),
             status_schema: options.status_schema,
@@ -608,4 +633,30 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         agent.register(&registry)?;
         Ok(agent)
     }
+}
+
+/// Returns the lease of turn locks in the store, if turns are locked there.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the store keeps no locks and the agent asks for them, or if the lease is too short.
+fn turn_lease(agent: &str, options: &Options) -> Result<Option<Duration>> {
+    let locks = options.store.as_ref().and_then(|store| store.turn_locks());
+    let in_store = match options.turn_locking {
+        TurnLocking::InProcess => false,
+        TurnLocking::StoreDefault => locks.is_some_and(TurnLocks::is_default),
+        TurnLocking::InStore if locks.is_none() => {
+            return Err(Error::invalid_argument(format!(
+                "agent '{agent}' is to lock its turns in the store, which needs a store that keeps turn locks"
+            )));
+        }
+        TurnLocking::InStore => true,
+    };
+    let lease = options.turn_lease.unwrap_or(TURN_LEASE);
+    if lease < SHORTEST_TURN_LEASE {
+        return Err(Error::invalid_argument(format!(
+            "agent '{agent}' has a turn lease of {lease:?}, which is too short to be renewed in time: give it at least \
+             {SHORTEST_TURN_LEASE:?}"
+        )));
+    }
+    Ok(in_store.then_some(lease))
 }

@@ -85,6 +85,8 @@ pub(crate) struct Definition<S> {
     pub(crate) state_transform: Option<StateTransform>,
     pub(crate) stream_transform: Option<StreamTransform>,
     pub(crate) concurrency: Concurrency,
+    /// The lease of turn locks in the store; `None` if turns are locked in this process only.
+    pub(crate) turn_lease: Option<Duration>,
     pub(crate) snapshots: SnapshotPolicy,
     pub(crate) snapshot_ids: SnapshotIds,
     pub(crate) timeline: Timeline,

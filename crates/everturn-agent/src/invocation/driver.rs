@@ -5,7 +5,9 @@
 //! Work that waits (for a store, a slow client, the turn lock) runs beside it and reports back as an event.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::{Error, Result};
 use futures::future::BoxFuture;
@@ -18,7 +20,9 @@ use super::beginning::session_exists;
 use super::broadcast::Broadcast;
 use super::client::{Client, Wire, WireEvent, error_of};
 use super::function::{FunctionTask, Report, Turns};
-use super::machine::{Cancellation, Command, Commit, EndOfInput, Event, Machine, TurnOutcome, TurnSnapshot};
+use super::machine::{
+    Cancellation, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
+};
 use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
 use super::turn::{TurnContext, TurnReport, TurnStart};
@@ -26,11 +30,14 @@ use crate::cursor::{InvocationCursor, Saved};
 use crate::session::Core;
 use crate::snapshot::Lease;
 use crate::transform::shown_chunk;
-use crate::turn_lock::{AwaitedLock, LockAnswer};
+use crate::turn_lock::{AwaitedLock, LockAnswer, SESSION_BUSY};
 use crate::{
     AgentFinishReason, AgentInput, AgentResult, AgentStreamChunk, CustomState, SessionState, Snapshot,
     SnapshotIds, TurnEnd,
 };
+
+/// How long the answer to a client waits for its lock in the store to be released.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) type AgentEvent = Event<AgentInput, Error>;
 
@@ -48,6 +55,8 @@ pub(crate) struct Driver<S> {
     pub(super) turns: Turns,
     /// The wait for the turn lock.
     pub(super) lock_queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,
+    /// Locks in the store that are being released.
+    pub(super) releases: FuturesUnordered<BoxFuture<'static, ()>>,
     pub(super) cursor: Option<InvocationCursor>,
     pub(super) writes: FuturesUnordered<BoxFuture<'static, Written>>,
     pub(super) background: RunWorker,
@@ -79,6 +88,7 @@ enum Happened {
     Event(AgentEvent),
     Written(Written),
     LockAwaited(Box<Result<AwaitedLock>>),
+    LockReleased,
     Wire(WireEvent),
     Function(Report),
 }
@@ -92,9 +102,18 @@ impl<S: CustomState> Driver<S> {
             };
             self.note(&event);
             for command in self.machine.handle(event) {
+                // A client that has its answer may begin its next turn in another process at once.
+                if let Command::Resolve(resolution) = &command {
+                    if !matches!(resolution, Resolution::Detached) {
+                        self.release_lock();
+                    }
+                    self.settle_releases().await;
+                }
                 self.execute(command);
             }
         }
+        self.release_lock();
+        self.settle_releases().await;
         self.broadcast.finish().await;
     }
 
@@ -116,6 +135,8 @@ impl<S: CustomState> Driver<S> {
             biased;
             event = self.client.next() => Happened::Event(event),
             Some(written) = self.writes.next() => Happened::Written(written),
+            Some(()) = self.releases.next() => Happened::LockReleased,
+            never = renew_lock(&mut self.cursor) => match never {},
             awaited = lock_awaited(&mut self.lock_queue) => Happened::LockAwaited(Box::new(awaited)),
             event = self.background.next() => Happened::Event(event),
             event = self.wire.flush() => Happened::Wire(event),
@@ -130,6 +151,7 @@ impl<S: CustomState> Driver<S> {
             Happened::Event(event) => Some(event),
             Happened::Written(written) => self.written(written),
             Happened::LockAwaited(awaited) => Some(self.lock_awaited(*awaited)),
+            Happened::LockReleased => None,
             Happened::Wire(WireEvent::Broken(error)) => Some(Event::ClientGone(error)),
             Happened::Wire(WireEvent::Empty) => Some(self.drained()),
             Happened::Function(Report::Signal(signal)) => self.signalled(signal),
@@ -270,6 +292,14 @@ impl<S: CustomState> Driver<S> {
     }
 }
 
+/// Renews the lease of the lock in the store, if one is held.
+async fn renew_lock(cursor: &mut Option<InvocationCursor>) -> Infallible {
+    match cursor {
+        Some(cursor) => cursor.renew_lock().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits for the queued turn lock; for ever if none is queued.
 async fn lock_awaited(queue: &mut Option<BoxFuture<'static, Result<AwaitedLock>>>) -> Result<AwaitedLock> {
     match queue {
@@ -286,7 +316,10 @@ impl<S: CustomState> Driver<S> {
     pub(super) fn execute(&mut self, command: Command<AgentInput, Error>) {
         match command {
             Command::TakeLock => self.take_lock(),
-            Command::LeaveQueue => self.lock_queue = None,
+            Command::LeaveQueue => {
+                self.lock_queue = None;
+                self.release_lock();
+            }
             Command::ReleaseLock => self.release_lock(),
             Command::StartTurn { input, snapshot } => self.start_turn(input, snapshot),
             Command::FailTurn(error) => self.turns.fail(error),
@@ -364,6 +397,9 @@ impl<S: CustomState> Driver<S> {
         match taken {
             Ok(()) => Event::LockGranted,
             Err(error) => {
+                if let Some(cursor) = self.cursor.as_mut().filter(|_| error.is(SESSION_BUSY)) {
+                    cursor.was_refused();
+                }
                 // The lock may have been granted before the state could not be loaded; keeping it would block the
                 // session.
                 self.release_lock();
@@ -374,7 +410,15 @@ impl<S: CustomState> Driver<S> {
 
     fn release_lock(&mut self) {
         if let Some(cursor) = &mut self.cursor {
-            cursor.release_lock();
+            self.releases.extend(cursor.release_lock());
+        }
+    }
+
+    /// Waits until locks in the store are released. One that takes too long lapses by itself.
+    async fn settle_releases(&mut self) {
+        let released = async { while self.releases.next().await.is_some() {} };
+        if tokio::time::timeout(RELEASE_PATIENCE, released).await.is_err() {
+            self.releases.clear();
         }
     }
 

@@ -158,6 +158,7 @@ impl<S> Stored<'_, S> {
             self.definition.snapshot_ids,
             self.definition.resume_points,
         )
+        .with_store_locks(self.definition.turn_lease)
     }
 
     async fn latest(&self, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {

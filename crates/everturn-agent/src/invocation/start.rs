@@ -189,6 +189,7 @@ impl<S: CustomState> Driver<S> {
             function,
             turns: Turns::default(),
             lock_queue: None,
+            releases: FuturesUnordered::new(),
             cursor,
             writes: FuturesUnordered::new(),
             background: RunWorker::new(definition.heartbeat.interval),

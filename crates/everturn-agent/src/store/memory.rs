@@ -1,27 +1,31 @@
 //! The in-memory store.
 
+mod locks;
 mod positions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_core::{Error, Result};
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
+use self::locks::Locks;
 use self::positions::{Position, Positions};
 use super::{
-    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
-    PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, admit, id_to_save, record_taken,
+    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, LockGrant, LockPlace,
+    LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition, Scope,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, admit, id_to_save,
+    lock_lost, record_taken,
 };
 use crate::lock::lock;
-use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// Keeps snapshots in this process: for tests, tools and conversations that need not outlive it.
 ///
@@ -29,7 +33,14 @@ use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 /// is cheap, and clones share the content. Every call is one step under one lock, so all calls are linearizable,
 /// including pages of lists. Nothing survives the process.
 #[derive(Clone, Default)]
-pub struct MemoryStore(Arc<Mutex<HashMap<Scope, Tenant>>>);
+pub struct MemoryStore(Arc<Content>);
+
+#[derive(Default)]
+struct Content {
+    tenants: Mutex<HashMap<Scope, Tenant>>,
+    /// Tells turns that wait for a lock that one may be free.
+    freed: Notify,
+}
 
 /// The rows of one tenant.
 #[derive(Default)]
@@ -48,6 +59,7 @@ struct Tenant {
     /// The number of watched rows at which those without watchers are forgotten.
     sweep_at: usize,
     journals: BTreeMap<JournalKey, MemoryJournal>,
+    locks: Locks,
 }
 
 /// The journal of one unfinished turn.
@@ -86,7 +98,7 @@ impl MemoryStore {
     }
 
     fn tenants(&self) -> MutexGuard<'_, HashMap<Scope, Tenant>> {
-        lock(&self.0)
+        lock(&self.0.tenants)
     }
 
     fn save_now(
@@ -107,6 +119,9 @@ impl MemoryStore {
         let row = admit(id, existing, row)?;
         tenant.check(&row, precondition)?;
         tenant.write(&row);
+        if tenant.move_lock(&row, precondition) {
+            self.0.freed.notify_waiters();
+        }
         for key in journals {
             tenant.journals.remove(key);
         }
@@ -127,7 +142,33 @@ impl Tenant {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
+        self.check_lock(session, precondition)?;
         precondition.check(session, self.found(session, precondition, &row.snapshot_id))
+    }
+
+    fn check_lock(&self, session: &SessionId, precondition: &Precondition) -> Result<()> {
+        match (precondition, precondition.lock_place()) {
+            (Precondition::Held { turn, .. }, Some(place)) if !self.locks.is_held(session, &place, turn) => {
+                Err(lock_lost(session, turn))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves the lock under which a row was written along with its branch; returns whether it was released.
+    fn move_lock(&mut self, row: &Snapshot, precondition: &Precondition) -> bool {
+        let Precondition::Held { releases, .. } = precondition else {
+            return false;
+        };
+        if let (Some(session), Some(from)) = (&row.session_id, precondition.lock_place()) {
+            let counts = !row.orphaned && precondition.counts(&row.snapshot_id, row.status);
+            let to = match &from {
+                LockPlace::Branch(_) if counts => LockPlace::Branch(Some(row.snapshot_id.clone())),
+                _ => from.clone(),
+            };
+            self.locks.moved(session, &from, &to, *releases);
+        }
+        *releases
     }
 
     /// The row that a precondition asks for, where `written` is being written.
@@ -140,8 +181,8 @@ impl Tenant {
         let counts = |row: &Snapshot| {
             !row.orphaned && row.snapshot_id != *written && precondition.counts(&row.snapshot_id, row.status)
         };
-        match precondition {
-            Precondition::None => None,
+        match precondition.on_snapshots() {
+            Precondition::None | Precondition::Held { .. } => None,
             Precondition::Tip(_) => self.tip(session).map(|(_, id)| id),
             Precondition::Unfollowed { snapshot: None, .. } => {
                 let kept = self.sessions.get(session)?.kept.iter();
@@ -417,6 +458,57 @@ impl SessionStore for MemoryStore {
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
     }
+
+    fn clock(&self) -> Clock {
+        Clock::system()
+    }
+
+    fn turn_locks(&self) -> Option<&dyn TurnLocks> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl TurnLocks for MemoryStore {
+    async fn take(&self, scope: &Scope, request: &LockRequest) -> Result<LockGrant> {
+        let mut scopes = self.tenants();
+        let tenant = scopes.entry(scope.clone()).or_default();
+        let precondition = &request.precondition;
+        let found = tenant.found(&request.session, precondition, &request.turn);
+        precondition.check(&request.session, found)?;
+        Ok(match precondition.lock_place() {
+            Some(place) => tenant.locks.take(request, place),
+            None => LockGrant::Held,
+        })
+    }
+
+    async fn renew(
+        &self,
+        scope: &Scope,
+        session: &SessionId,
+        turn: &SnapshotId,
+        lease: Duration,
+    ) -> Result<bool> {
+        let mut scopes = self.tenants();
+        let tenant = scopes.get_mut(scope);
+        Ok(tenant.is_some_and(|tenant| tenant.locks.renew(session, turn, lease)))
+    }
+
+    async fn release(&self, scope: &Scope, session: &SessionId, turn: &SnapshotId) -> Result<()> {
+        if let Some(tenant) = self.tenants().get_mut(scope) {
+            tenant.locks.release(session, turn);
+        }
+        self.0.freed.notify_waiters();
+        Ok(())
+    }
+
+    async fn freed(&self, _scope: &Scope, _session: &SessionId, at_most: Duration) {
+        let _ = tokio::time::timeout(at_most, self.0.freed.notified()).await;
+    }
+
+    fn is_default(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]
@@ -434,6 +526,9 @@ impl Journal for MemoryStore {
             let reserved = tenant.rows.get(&guard.reserved).map(AsRef::as_ref);
             let found = tenant.found(key.session(), &guard.precondition, &guard.reserved);
             guard.check(key.session(), reserved, found)?;
+            if reserved.is_none() {
+                tenant.check_lock(key.session(), &guard.precondition)?;
+            }
         }
         let journal = tenant.journals.entry(key.clone()).or_default();
         match journal.records.entry(record.sequence) {

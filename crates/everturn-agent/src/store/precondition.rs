@@ -2,6 +2,7 @@
 
 use everturn_core::{Error, Reason, Result};
 
+use super::LockPlace;
 use crate::{SessionId, SnapshotId, SnapshotStatus};
 
 /// The reason of a commit that failed because another snapshot follows the one that the turn continues.
@@ -39,6 +40,18 @@ pub enum Precondition {
     /// no snapshot. Turns on a [linear timeline](crate::Timeline::Linear) and imports need it: the session must not
     /// have changed at all.
     Tip(Option<SnapshotId>),
+    /// The turn holds its [lock](super::TurnLocks) at the place of another condition, and that condition holds. If the
+    /// turn lost its lock, the commit fails with `ABORTED` and [`TURN_LOCK_LOST`](super::TURN_LOCK_LOST).
+    ///
+    /// Only stores that keep locks are given this condition.
+    Held {
+        /// The turn that holds the lock.
+        turn: SnapshotId,
+        /// Whether the commit releases the lock.
+        releases: bool,
+        /// The other condition.
+        and: Box<Precondition>,
+    },
 }
 
 impl Precondition {
@@ -50,10 +63,28 @@ impl Precondition {
         }
     }
 
+    /// Returns the condition on the session's snapshots alone: that of [`Held`](Self::Held) without the lock, else itself.
+    pub fn on_snapshots(&self) -> &Self {
+        match self {
+            Self::Held { and, .. } => and.on_snapshots(),
+            condition => condition,
+        }
+    }
+
+    /// Returns the place of the lock that a turn of this condition takes; `None` if it needs none, because it begins a
+    /// branch.
+    pub fn lock_place(&self) -> Option<LockPlace> {
+        match self.on_snapshots() {
+            Self::Unfollowed { snapshot, .. } => Some(LockPlace::Branch(snapshot.clone())),
+            Self::Tip(_) => Some(LockPlace::Session),
+            Self::None | Self::Held { .. } => None,
+        }
+    }
+
     /// Returns whether a snapshot with this id and status can be a successor. The store itself selects the snapshots of
     /// the session that are not orphaned and have the right parent and position.
     pub fn counts(&self, id: &SnapshotId, status: SnapshotStatus) -> bool {
-        let Self::Unfollowed { beside, .. } = self else {
+        let Self::Unfollowed { beside, .. } = self.on_snapshots() else {
             return false;
         };
         matches!(status, SnapshotStatus::Completed | SnapshotStatus::Pending) && !beside.contains(id)
@@ -67,11 +98,12 @@ impl Precondition {
     /// | [`Unfollowed`](Self::Unfollowed) | a successor of the snapshot; the snapshot itself if it has none; `None` if it is orphaned or not in the session |
     /// | `Unfollowed` with `snapshot: None` | any snapshot that counts; `None` if there is none |
     /// | [`Tip`](Self::Tip) | the session's latest snapshot |
+    /// | [`Held`](Self::Held) | as the condition in it says; the store checks the lock |
     ///
     /// # Errors
     /// `ABORTED` with [`TIP_MOVED`] if the condition does not hold.
     pub fn check(&self, session: &SessionId, found: Option<&SnapshotId>) -> Result<()> {
-        match self {
+        match self.on_snapshots() {
             Self::Unfollowed {
                 snapshot: expected, ..
             }

@@ -81,6 +81,7 @@ mod takeover_and_journal;
 mod takeover_support;
 mod tool_errors;
 mod transforms;
+mod turn_locks_in_store;
 mod turn_order;
 mod turns_by_hand;
 mod typed_agents;

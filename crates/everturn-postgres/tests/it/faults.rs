@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use everturn_agent::store::{
     Detail, Journal, JournalKey, JournalRecord, Mutation, Precondition, SessionStore, SnapshotQuery,
 };
 use everturn_agent::{Snapshot, SnapshotId};
 use everturn_ai::Message;
 use everturn_postgres::PostgresStore;
-use everturn_testkit::certify::certify_crashes;
+use everturn_testkit::certify::faults::{Fault, Faults};
+use everturn_testkit::certify::{certify_crashes, certify_faults};
 use serde_json::json;
 
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
-use crate::support::{Way, at, options, row, said, schema_of, scope, sql};
+use crate::support::{Way, at, fresh_schema, options, row, said, schema_of, scope, sql};
 
 const WORKERS: usize = 6;
 
@@ -219,4 +221,99 @@ async fn every_acknowledged_turn_survives_a_hundred_kills() {
     let certificate = certify_crashes(test, folder.path(), 100, open).await;
 
     certificate.assert_kept();
+}
+
+const STATEMENT_TIMEOUT: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A schema to which faults happen.
+struct Schema {
+    url: String,
+    name: String,
+}
+
+impl Schema {
+    async fn change(&self, statement: &str) {
+        sql(&self.url, &statement.replace('@', &format!("\"{}\".", self.name))).await;
+    }
+}
+
+#[async_trait]
+impl Faults for Schema {
+    async fn open(&self) -> Arc<dyn SessionStore> {
+        // Each save that waits has a connection, as has each read.
+        let options = options(&self.url, &self.name)
+            .connections(50)
+            .statement_timeout(STATEMENT_TIMEOUT)
+            .checkout_timeout(STATEMENT_TIMEOUT)
+            .patience(PATIENCE)
+            .without_listening();
+        Arc::new(options.open().await.unwrap())
+    }
+
+    fn busy_timeout(&self) -> Duration {
+        PATIENCE + STATEMENT_TIMEOUT * 2
+    }
+
+    async fn hold_lock(&self) -> Fault<Box<dyn Send>> {
+        let (client, connection) = tokio_postgres::connect(&self.url, tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let lock = format!("BEGIN; LOCK TABLE \"{}\".session IN EXCLUSIVE MODE", self.name);
+        client.batch_execute(&lock).await.unwrap();
+        Fault::Done(Box::new(client))
+    }
+
+    async fn damage(&self, _: &SnapshotId) -> Fault<()> {
+        self.change("UPDATE @message SET body = set_byte(body, 9, get_byte(body, 9) # 1) WHERE number = 2")
+            .await;
+        Fault::Done(())
+    }
+
+    async fn remove(&self, snapshot: &SnapshotId) -> Fault<()> {
+        self.change(&format!("DELETE FROM @snapshot WHERE id = '{snapshot}'"))
+            .await;
+        Fault::Done(())
+    }
+}
+
+#[tokio::test]
+async fn deadlines_are_kept_and_losses_are_named() {
+    let Some(url) = Way::Direct.url() else {
+        return;
+    };
+
+    let certificate = certify_faults(|| Schema {
+        url: url.clone(),
+        name: fresh_schema(),
+    })
+    .await;
+
+    certificate.assert_kept();
+    let excused = |finding: &&everturn_testkit::certify::Finding| finding.excused.is_some();
+    assert_eq!(certificate.findings().iter().filter(excused).count(), 0);
+}
+
+#[tokio::test]
+async fn a_statement_that_nobody_waits_for_any_more_is_not_carried_out() {
+    let Some(url) = Way::Direct.url() else {
+        return;
+    };
+    let schema = Schema {
+        url,
+        name: fresh_schema(),
+    };
+    let store = schema.open().await;
+    let Fault::Done(lock) = schema.hold_lock().await else {
+        unreachable!("a table can be locked");
+    };
+    let late = row("late", "s", 1);
+
+    let saved = crate::support::put(&*store, late).await;
+    drop(lock);
+    tokio::time::sleep(STATEMENT_TIMEOUT).await;
+
+    assert!(saved.is_err());
+    assert_eq!(crate::support::get(&*store, "late").await, None);
 }

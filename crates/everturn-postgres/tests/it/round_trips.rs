@@ -3,8 +3,9 @@
 use everturn_agent::store::{
     Detail, Journal, JournalGuard, JournalKey, JournalRecord, Lease, Precondition, SessionStore,
 };
-use everturn_agent::{Snapshot, SnapshotId};
+use everturn_agent::{Agent, AgentConnection, AgentInit, AgentSession, Snapshot, SnapshotId, custom_agent};
 use everturn_ai::Message;
+use everturn_core::Registry;
 use everturn_postgres::{PostgresStore, PostgresStoreOptions};
 use serde_json::json;
 
@@ -133,4 +134,51 @@ async fn a_record_of_a_journal_is_one_round_trip_after_the_first() {
     let ((), second) = trips(store, append(1)).await;
 
     assert_eq!((first, second), (2, 1));
+}
+
+/// An agent that answers every message.
+fn parrot(store: &PostgresStore) -> Agent {
+    custom_agent(&Registry::new(), "parrot", |session: AgentSession| async move {
+        session
+            .run(|turn| async move {
+                turn.add_message(Message::model("heard"));
+                Ok(())
+            })
+            .await?;
+        Ok(session.result())
+    })
+    .store(store.clone())
+    .define()
+    .unwrap()
+}
+
+async fn say(connection: &mut AgentConnection) {
+    connection.send("hello").await.unwrap();
+    while let Some(chunk) = connection.next().await {
+        if chunk.turn_end.is_some() {
+            return;
+        }
+    }
+    panic!("the turn did not end");
+}
+
+#[tokio::test]
+async fn a_turn_of_an_agent_is_two_round_trips_the_lock_and_the_commit() {
+    let Some(fixture) = quiet().await else {
+        return;
+    };
+    let store = &fixture.store;
+    let agent = parrot(store);
+    let mut connection = agent.connect(AgentInit::session("s"));
+    say(&mut connection).await;
+
+    let ((), warm) = trips(store, say(&mut connection)).await;
+    connection.close();
+    connection.output().await.unwrap();
+    let (resumed, resuming) = trips(store, agent.chat().resume("s").run("again")).await;
+
+    assert_eq!(warm, 2);
+    assert_eq!(resumed.unwrap().text(), "heard");
+    // The tip is read first.
+    assert_eq!(resuming, 3);
 }

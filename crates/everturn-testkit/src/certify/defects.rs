@@ -1,12 +1,14 @@
 //! Stores that each break one promise, to show that the kit catches them.
 
+mod locks;
+
 use async_trait::async_trait;
 use everturn_agent::store::{
     Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation,
     Order, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, drop_journals,
+    SnapshotQuery, StatusStream, TurnLocks, drop_journals,
 };
-use everturn_agent::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::Result;
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -63,11 +65,23 @@ pub enum Defect {
     IgnoredLease,
     /// Keeps the journals of a deleted session.
     LeftoverJournals,
+    /// Grants a turn lock that another turn holds.
+    SharedLock,
+    /// Grants a turn lock although the snapshot has a successor.
+    LateGrant,
+    /// Lets no turn lock lapse.
+    EternalLock,
+    /// Grants turn locks regardless of the turns that wait.
+    ForgottenQueue,
+    /// Commits without checking the turn lock.
+    UnfencedCommit,
+    /// Writes records without checking the turn lock.
+    UnfencedRecord,
 }
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 30] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -92,6 +106,12 @@ impl Defect {
         Self::UnguardedRecord,
         Self::IgnoredLease,
         Self::LeftoverJournals,
+        Self::SharedLock,
+        Self::LateGrant,
+        Self::EternalLock,
+        Self::ForgottenQueue,
+        Self::UnfencedCommit,
+        Self::UnfencedRecord,
     ];
 
     /// Returns the promise that the defect breaks; it may break others too.
@@ -121,6 +141,12 @@ impl Defect {
             Self::UnguardedRecord => "a record is written only if its guard allows it",
             Self::IgnoredLease => "a record of a background run is written only under its lease",
             Self::LeftoverJournals => "a deleted session leaves no journal",
+            Self::SharedLock => "of many turns that ask for one place one holds the lock",
+            Self::LateGrant => "a turn that is too late is not granted its lock",
+            Self::EternalLock => "a lapsed lock goes to the next turn, and a renewed one does not",
+            Self::ForgottenQueue => "waiting turns are granted the lock in order",
+            Self::UnfencedCommit => "a turn that lost its lock cannot commit",
+            Self::UnfencedRecord => "a turn that lost its lock cannot write a record",
         }
     }
 
@@ -181,6 +207,7 @@ impl DefectiveStore {
                 Precondition::Tip(snapshot)
             }
             (Defect::BlindToSuccessors, Precondition::Unfollowed { .. }) => Precondition::None,
+            (Defect::UnfencedCommit, Precondition::Held { and, .. }) => *and,
             (_, precondition) => precondition,
         }
     }
@@ -402,6 +429,14 @@ impl SessionStore for DefectiveStore {
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
     }
+
+    fn clock(&self) -> Clock {
+        self.store.clock()
+    }
+
+    fn turn_locks(&self) -> Option<&dyn TurnLocks> {
+        Some(self)
+    }
 }
 
 #[async_trait]
@@ -423,8 +458,13 @@ impl Journal for DefectiveStore {
                 }
                 _ => false,
             };
-            let guard = guard.filter(|_| !is_unguarded);
-            return self.store.append(&scope, key, record, guard).await;
+            let guard = guard.filter(|_| !is_unguarded).cloned().map(|mut guard| {
+                if self.defect == Defect::UnfencedRecord {
+                    guard.precondition = guard.precondition.on_snapshots().clone();
+                }
+                guard
+            });
+            return self.store.append(&scope, key, record, guard.as_ref()).await;
         }
         let mut records = Journal::read(&self.store, &scope, key).await?;
         records.retain(|other| other.sequence != record.sequence);

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Page,
     PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream,
+    SnapshotQuery, StatusStream, TurnLocks,
 };
-use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 use everturn_testkit::Gate;
 use serde_json::Value;
@@ -210,6 +210,14 @@ impl SessionStore for FaultyStore {
 
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
+    }
+
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+
+    fn turn_locks(&self) -> Option<&dyn TurnLocks> {
+        self.inner.turn_locks()
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
 };
-use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 
 /// Another store, and the kinds of the calls made to it, in order. Cloning gives another handle to the same.
@@ -105,6 +105,14 @@ impl SessionStore for CountingStore {
 
     fn journal(&self) -> Option<&dyn Journal> {
         self.inner.journal()
+    }
+
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+
+    fn turn_locks(&self) -> Option<&dyn TurnLocks> {
+        self.inner.turn_locks()
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

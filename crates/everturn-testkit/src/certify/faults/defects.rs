@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalKey, MemoryStore, Mutation, Page, PendingPage, PendingQuery,
-    Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
 };
-use everturn_agent::{SessionId, Snapshot, SnapshotId};
+use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_ai::Message;
 use everturn_core::{Error, Result};
 use tokio::sync::{Mutex as Queue, watch};
@@ -241,6 +241,14 @@ impl SessionStore for DefectiveKeeper {
 
     fn journal(&self) -> Option<&dyn Journal> {
         self.0.rows.journal()
+    }
+
+    fn clock(&self) -> Clock {
+        self.0.rows.clock()
+    }
+
+    fn turn_locks(&self) -> Option<&dyn TurnLocks> {
+        self.0.rows.turn_locks()
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

@@ -1,0 +1,48 @@
+//! The database's clock, as this process knows it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// The database's time at a moment of this process.
+///
+/// The time goes on from there by the monotonic clock of this machine, so the wall clocks of machines need not agree and may
+/// jump. Answers of the database set it anew.
+pub(crate) struct DatabaseTime(Mutex<(Timestamp, Instant)>);
+
+impl DatabaseTime {
+    /// Begins with the time of this machine, until the database has said its own.
+    pub(crate) fn unknown() -> Self {
+        Self(Mutex::new((Timestamp::now(), Instant::now())))
+    }
+
+    /// Takes note of the database's time, in nanoseconds since 1970, which it has just said.
+    pub(crate) fn learn(&self, nanos: i64) {
+        if let Ok(time) = Timestamp::from_nanosecond(nanos.into()) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (time, Instant::now());
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let (time, at) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::MAX);
+        time.saturating_add(since).unwrap_or(Timestamp::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_the_databases_and_goes_on() {
+        let time = DatabaseTime::unknown();
+        time.learn(1_000_000_000);
+
+        let (first, second) = (time.now(), time.now());
+
+        assert!(first >= Timestamp::from_second(1).unwrap() && second >= first);
+        assert!(second < Timestamp::from_second(100).unwrap(), "{second}");
+    }
+}
