@@ -7,6 +7,7 @@ mod branching;
 mod effects;
 mod errand;
 mod hold;
+mod talk;
 mod unforced;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use self::branching::{branch, branching};
 pub use self::effects::{Effect, Effects};
 pub use self::errand::{AGENT, STEPS};
+pub use self::talk::POLICIES;
 use self::unforced::UnforcedDisk;
 
 /// The orders of a worker, as JSON in its first argument.
@@ -48,6 +50,9 @@ pub struct Orders {
     /// Whether to do nothing but begin a branch at each snapshot that is named on the worker's input.
     #[serde(default)]
     pub branches: bool,
+    /// Whether to do nothing but run the turns that are named on the worker's input.
+    #[serde(default)]
+    pub talks: bool,
 }
 
 /// The kind and place of a store.
@@ -124,6 +129,14 @@ impl Orders {
     /// The errors of opening the store and of the save.
     pub async fn hold(&self) -> Result<()> {
         hold::hold(&self.store).await
+    }
+
+    /// Runs the turns that come on the worker's input until it is closed. Each takes as long as the worker's pace.
+    ///
+    /// # Errors
+    /// The errors of opening the store; `INVALID_ARGUMENT` for a line that is no turn.
+    pub async fn talk(&self) -> Result<()> {
+        talk::talk(&self.store, self.pace).await
     }
 
     /// Parses a worker's orders.

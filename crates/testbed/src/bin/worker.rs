@@ -15,6 +15,9 @@ async fn main() -> Result<()> {
     if orders.holds {
         return orders.hold().await;
     }
+    if orders.talks {
+        return orders.talk().await;
+    }
     if orders.branches {
         return begin_branches(&orders).await;
     }

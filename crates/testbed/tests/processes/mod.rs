@@ -152,6 +152,7 @@ impl Site {
             recover_every: None,
             holds: false,
             branches: false,
+            talks: false,
         }
     }
 }

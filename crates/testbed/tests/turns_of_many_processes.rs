@@ -1,0 +1,337 @@
+//! Three worker processes, 64 sessions and two clients per session: nothing is lost or mixed, and no refused turn works.
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+#![cfg(unix)]
+
+mod processes;
+
+use std::collections::{HashMap, HashSet};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use everturn_agent::store::{Detail, Order, Scope, SessionStore, SnapshotQuery};
+use everturn_agent::{Snapshot, SnapshotId};
+use processes::Site;
+use testbed::worker::{Orders, POLICIES};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::oneshot;
+
+const WORKERS: usize = 3;
+const SESSIONS: usize = 64;
+const CLIENTS: usize = 2;
+
+/// How many turns each client asks for under each policy: with all sessions, clients and policies 10,368 in all.
+const TURNS: usize = 27;
+
+/// The same while workers are killed.
+const TURNS_UNDER_FIRE: usize = 9;
+
+/// How often a worker is killed while its clients talk.
+const KILLS: usize = 30;
+
+/// What became of a turn.
+#[derive(Debug, Clone)]
+enum Outcome {
+    Done(SnapshotId),
+    Refused(String),
+    Failed(String),
+    /// The worker died first.
+    Unknown,
+}
+
+/// What workers said.
+#[derive(Default)]
+struct Heard {
+    begun: Mutex<Vec<String>>,
+    awaited: Mutex<HashMap<usize, oneshot::Sender<Outcome>>>,
+}
+
+impl Heard {
+    fn hear(&self, line: &str) {
+        let mut words = line.splitn(3, ' ');
+        let (kind, subject) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let rest = words.next().unwrap_or_default().to_owned();
+        let outcome = match kind {
+            "begun" => return self.begun.lock().unwrap().push(subject.to_owned()),
+            "done" => Outcome::Done(rest.into()),
+            "refused" => Outcome::Refused(rest),
+            "failed" => Outcome::Failed(rest),
+            _ => return,
+        };
+        if let Some(awaited) = self.awaited.lock().unwrap().remove(&subject.parse().unwrap()) {
+            let _ = awaited.send(outcome);
+        }
+    }
+}
+
+/// A worker process, which is started again after it was killed.
+struct Worker {
+    orders: Orders,
+    heard: Arc<Heard>,
+    running: tokio::sync::Mutex<Running>,
+}
+
+struct Running {
+    child: Child,
+    input: ChildStdin,
+    /// The turns that this process was told.
+    told: Vec<usize>,
+}
+
+impl Worker {
+    async fn start(orders: Orders) -> Self {
+        let heard = Arc::<Heard>::default();
+        let running = Self::run(&orders, &heard).await;
+        Self {
+            orders,
+            heard,
+            running: tokio::sync::Mutex::new(running),
+        }
+    }
+
+    async fn run(orders: &Orders, heard: &Arc<Heard>) -> Running {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_worker"))
+            .arg(serde_json::to_string(orders).unwrap())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
+        let heard = Arc::clone(heard);
+        // Ends with the process, whose end of the pipe is closed then.
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                heard.hear(&line);
+            }
+        });
+        Running {
+            child,
+            input,
+            told: Vec::new(),
+        }
+    }
+
+    /// Has the worker run a turn, and waits for its end.
+    async fn turn(&self, number: usize, policy: &str, session: &str, text: &str) -> Outcome {
+        let (sender, outcome) = oneshot::channel();
+        {
+            let mut running = self.running.lock().await;
+            running.told.push(number);
+            self.heard.awaited.lock().unwrap().insert(number, sender);
+            let line = format!("{number} {policy} {session} {text}\n");
+            if running.input.write_all(line.as_bytes()).await.is_err() {
+                return Outcome::Unknown;
+            }
+        }
+        outcome.await.unwrap_or(Outcome::Unknown)
+    }
+
+    /// Kills the process in the middle of whatever it does, and starts another.
+    async fn kill(&self) {
+        let mut running = self.running.lock().await;
+        running.child.kill().await.unwrap();
+        // What it said before it died may still be in the pipe.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let told = std::mem::take(&mut running.told);
+        {
+            let mut awaited = self.heard.awaited.lock().unwrap();
+            for number in told {
+                drop(awaited.remove(&number));
+            }
+        }
+        *running = Self::run(&self.orders, &self.heard).await;
+    }
+
+    fn begun(&self) -> HashSet<String> {
+        let begun = self.heard.begun.lock().unwrap();
+        let texts: HashSet<String> = begun.iter().cloned().collect();
+        assert_eq!(texts.len(), begun.len(), "a turn began twice");
+        texts
+    }
+}
+
+/// The turns of one session, and what became of each.
+type Told = Vec<(String, Outcome)>;
+
+/// Has two clients talk in every session under a policy, by way of any worker.
+async fn talk(workers: &Arc<Vec<Worker>>, policy: &'static str, turns: usize) -> HashMap<String, Told> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let mut clients = tokio::task::JoinSet::new();
+    for (session, client) in
+        (0..SESSIONS).flat_map(|session| (0..CLIENTS).map(move |client| (session, client)))
+    {
+        let workers = Arc::clone(workers);
+        clients.spawn(async move {
+            let session = format!("{policy}-{session}");
+            let mut told = Vec::new();
+            for turn in 0..turns {
+                let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+                let text = format!("{session}-{client}-{turn}");
+                let worker = &workers[fastrand::usize(..WORKERS)];
+                told.push((text.clone(), worker.turn(number, policy, &session, &text).await));
+            }
+            (session, told)
+        });
+    }
+    let mut sessions: HashMap<String, Told> = HashMap::new();
+    while let Some(client) = clients.join_next().await {
+        let (session, told) = client.unwrap();
+        sessions.entry(session).or_default().extend(told);
+    }
+    sessions
+}
+
+async fn snapshots(store: &dyn SessionStore, session: &str) -> Vec<Snapshot> {
+    let mut query = SnapshotQuery::of(session.into()).limit(1_000);
+    query.order = Order::Oldest;
+    query.detail = Detail::Whole;
+    let page = store.list(&Scope::default(), &query).await.unwrap();
+    assert!(page.next.is_none());
+    page.items
+}
+
+/// The questions of a snapshot, each of which is followed by its own answer.
+fn questions(snapshot: &Snapshot) -> Vec<String> {
+    let messages: Vec<String> = snapshot
+        .state
+        .iter()
+        .flat_map(|state| state.messages.iter())
+        .map(|message| message.text().into_owned())
+        .collect();
+    for pair in messages.chunks(2) {
+        assert_eq!(pair[1], format!("re: {}", pair[0]), "turns were mixed");
+    }
+    messages.into_iter().step_by(2).collect()
+}
+
+/// Checks one session: every turn that is done is there, once, and no other.
+async fn check(store: &dyn SessionStore, policy: &str, session: &str, told: &Told) {
+    let snapshots = snapshots(store, session).await;
+    let by_id: HashMap<&SnapshotId, &Snapshot> = snapshots
+        .iter()
+        .map(|snapshot| (&snapshot.snapshot_id, snapshot))
+        .collect();
+    let mut said = HashSet::new();
+    for (text, outcome) in told {
+        match outcome {
+            Outcome::Done(id) => {
+                let snapshot = by_id.get(id).unwrap_or_else(|| panic!("'{text}' is lost"));
+                assert_eq!(questions(snapshot).last(), Some(text));
+                said.insert(text);
+            }
+            Outcome::Refused(why) => assert!(policy == "reject", "'{text}' was refused: {why}"),
+            Outcome::Failed(why) => panic!("'{text}' failed: {why}"),
+            Outcome::Unknown => {}
+        }
+    }
+    let mut parents = HashSet::new();
+    for snapshot in &snapshots {
+        let all = questions(snapshot);
+        let unique: HashSet<&String> = all.iter().collect();
+        assert_eq!(unique.len(), all.len(), "a turn is there twice");
+        let own = all.last().unwrap();
+        let outcome = told
+            .iter()
+            .find(|(text, _)| text == own)
+            .map(|(_, outcome)| outcome);
+        assert!(
+            matches!(outcome, Some(Outcome::Done(_) | Outcome::Unknown)),
+            "'{own}' is there, and its client was told {outcome:?}"
+        );
+        let is_first = parents.insert(snapshot.parent_id.clone());
+        assert!(is_first || policy == "fork", "two turns follow one snapshot");
+    }
+    if policy != "fork" {
+        let all: HashSet<String> = snapshots
+            .last()
+            .map(questions)
+            .unwrap_or_default()
+            .into_iter()
+            .collect();
+        assert!(said.iter().all(|text| all.contains(*text)), "a turn is lost");
+        assert_eq!(all.len(), snapshots.len());
+    }
+}
+
+async fn start(site: &Site) -> Arc<Vec<Worker>> {
+    let mut orders = site.orders(Duration::from_secs(10));
+    orders.talks = true;
+    orders.pace = Duration::from_millis(1);
+    let mut workers = Vec::new();
+    for _ in 0..WORKERS {
+        workers.push(Worker::start(orders.clone()).await);
+    }
+    Arc::new(workers)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_of_three_processes_lose_nothing_and_no_refused_turn_works() {
+    let Some(site) = Site::postgres() else {
+        return;
+    };
+    let workers = start(&site).await;
+    let store = site.store.open().await.unwrap();
+    let begun_at = Instant::now();
+
+    let (mut turns, mut refused, mut done) = (0, HashSet::new(), HashSet::new());
+    for (policy, _) in POLICIES {
+        let sessions = talk(&workers, policy, TURNS).await;
+        for (session, told) in &sessions {
+            check(&*store, policy, session, told).await;
+            for (text, outcome) in told {
+                turns += 1;
+                match outcome {
+                    Outcome::Done(_) => done.insert(text.clone()),
+                    _ => refused.insert(text.clone()),
+                };
+            }
+        }
+    }
+
+    let begun: HashSet<String> = workers.iter().flat_map(Worker::begun).collect();
+    println!(
+        "{turns} turns in {:?}: {} done, {} refused",
+        begun_at.elapsed(),
+        done.len(),
+        refused.len()
+    );
+    assert_eq!(turns, SESSIONS * CLIENTS * TURNS * POLICIES.len());
+    assert!(!refused.is_empty(), "turns did overlap");
+    let in_vain: Vec<_> = begun.intersection(&refused).collect();
+    assert!(in_vain.is_empty(), "refused turns worked: {in_vain:?}");
+    assert_eq!(begun, done);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_processes_lose_nothing_that_was_acknowledged_and_let_go_of_their_locks() {
+    let Some(site) = Site::postgres() else {
+        return;
+    };
+    let workers = start(&site).await;
+    let store = site.store.open().await.unwrap();
+    let victims = Arc::clone(&workers);
+    let killer = tokio::spawn(async move {
+        for _ in 0..KILLS {
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(50..400))).await;
+            victims[fastrand::usize(..WORKERS)].kill().await;
+        }
+    });
+
+    let mut unknown = 0;
+    for (policy, _) in POLICIES {
+        for (session, told) in talk(&workers, policy, TURNS_UNDER_FIRE).await {
+            check(&*store, policy, &session, &told).await;
+            let is_unknown = |(_, outcome): &&(String, Outcome)| matches!(outcome, Outcome::Unknown);
+            unknown += told.iter().filter(is_unknown).count();
+        }
+    }
+    killer.await.unwrap();
+
+    println!("{KILLS} kills met {unknown} turns under way");
+    assert!(unknown > 0, "no kill met a turn");
+}
