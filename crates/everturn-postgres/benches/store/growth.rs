@@ -1,0 +1,95 @@
+//! Bytes per text, and whether a long conversation is slower than a short one.
+
+use std::time::{Duration, Instant};
+
+use everturn_postgres::PostgresStore;
+
+use crate::conversation::{Conversation, Schema, TURN, median, ratio};
+
+pub(crate) fn run(runtime: &tokio::runtime::Runtime, url: &str) {
+    println!("growth: one session, turns of 2 KiB");
+    println!(
+        "{:>7} {:>12} {:>12} {:>12} {:>10}",
+        "turns", "compression", "text KiB", "disk KiB", "disk/text"
+    );
+    for turns in [400, 10_000] {
+        for compressed in [false, true] {
+            runtime.block_on(bytes(url, turns, compressed));
+        }
+    }
+    println!();
+    println!("time per turn in one session (median)");
+    runtime.block_on(pace(url));
+}
+
+async fn bytes(url: &str, turns: usize, compressed: bool) {
+    let schema = Schema::new(url);
+    let store = schema
+        .open(|options| {
+            if compressed {
+                options
+            } else {
+                options.without_compression()
+            }
+        })
+        .await;
+    let client = schema.connect().await;
+    let size = "SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n \
+                ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'";
+    let empty: i64 = client
+        .query_one(size, &[&schema.name])
+        .await
+        .expect("a size")
+        .get(0);
+    let mut conversation = Conversation::new("s", 1);
+    for _ in 0..turns {
+        conversation.save_turn(&store).await;
+    }
+    let full: i64 = client
+        .query_one(size, &[&schema.name])
+        .await
+        .expect("a size")
+        .get(0);
+    let disk = usize::try_from(full - empty).expect("it grew");
+    let (text, disk) = (kib(turns * TURN), kib(disk));
+    let compression = if compressed { "zstd" } else { "none" };
+    println!(
+        "{turns:>7} {compression:>12} {text:>12.0} {disk:>12.0} {:>10.2}",
+        disk / text
+    );
+    drop(client);
+    schema.drop().await;
+}
+
+async fn pace(url: &str) {
+    let schema = Schema::new(url);
+    let store = schema.open(|options| options).await;
+    let (mut short, mut long) = (Conversation::new("short", 1), Conversation::new("long", 2));
+    for turn in 0..10_000 {
+        long.save_turn(&store).await;
+        if turn % 100 == 0 {
+            short.save_turn(&store).await;
+        }
+    }
+    // Taken in turns, so that both see the same machine.
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    for _ in 0..300 {
+        early.push(timed(&mut short, &store).await);
+        late.push(timed(&mut long, &store).await);
+    }
+    let (early, late) = (median(early), median(late));
+    println!("{:>16} {:>16} {:>8}", "around turn 100", "around 10,000", "ratio");
+    println!("{early:>16.1?} {late:>16.1?} {:>8.2}", ratio(late, early));
+    schema.drop().await;
+}
+
+async fn timed(conversation: &mut Conversation, store: &PostgresStore) -> Duration {
+    let start = Instant::now();
+    conversation.save_turn(store).await;
+    start.elapsed()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+fn kib(bytes: usize) -> f64 {
+    bytes as f64 / 1024.0
+}
