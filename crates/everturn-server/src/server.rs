@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -10,7 +9,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::routing::{MethodFilter, MethodRouter};
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{ActionType, Error, Exposure, ParsedKey, Registry, Result};
-use tokio::net::{TcpListener, ToSocketAddrs};
 use tower_http::cors::CorsLayer;
 
 use crate::archive_access::ArchiveAccess;
@@ -25,7 +23,7 @@ use crate::operations::operations;
 use crate::permits::Permits;
 use crate::serve::Bound;
 use crate::websocket::{self, Endpoint};
-use crate::{Grace, Layout, Limits, Route, RouteKind, ServerHandle, WebSockets};
+use crate::{Grace, Layout, Limits, ListenAddress, Route, RouteKind, ServerHandle, WebSockets};
 
 /// Serves the agents and flows of a registry over HTTP, as a router to mount or as a whole server.
 ///
@@ -342,13 +340,11 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::router`]; the operating system's error if the address cannot be bound.
-    pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Bound> {
+    pub async fn bind(self, address: impl Into<ListenAddress>) -> Result<Bound> {
         let exposure = self.exposure;
         let router = self.unguarded_router()?.merge(self.extra);
         let router = router.fallback(move || async move { Refusal::no_such_path().respond(exposure) });
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|error| Error::from(error).context("cannot listen on the address"))?;
+        let listener = address.into().listen().await?;
         let router = self.hosts.guard(router, Some(listener.local_addr()?), exposure);
         Bound::new(listener, router, self.limits, self.grace, self.handle)
     }
@@ -357,8 +353,8 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::bind`].
-    pub async fn serve(self, address: impl Into<SocketAddr>) -> Result<()> {
-        let server = self.bind(address.into()).await?;
+    pub async fn serve(self, address: impl Into<ListenAddress>) -> Result<()> {
+        let server = self.bind(address).await?;
         tracing::info!(address = %server.address(), "serving");
         server.run_until_shutdown().await
     }

@@ -277,7 +277,7 @@ impl Everturn {
     /// # Errors
     /// The error of the operating system about the address.
     #[cfg(feature = "server")]
-    pub async fn serve(&self, address: impl Into<std::net::SocketAddr>) -> Result<()> {
+    pub async fn serve(&self, address: impl Into<everturn_server::ListenAddress>) -> Result<()> {
         let recovering = self.recover_every(RECOVERY_INTERVAL);
         let server = self.server();
         #[cfg(feature = "dev")]
