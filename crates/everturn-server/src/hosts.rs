@@ -1,4 +1,4 @@
-//! The host names that a server answers to.
+//! The host names that a server answers to, and the pages whose requests it answers.
 //!
 //! A page of a foreign origin whose name resolves to this machine (DNS rebinding) sends its own name as `Host`, and an
 //! `Origin` that matches it. Only the name tells such a request from one that was meant for this server.
@@ -21,6 +21,23 @@ pub(crate) struct Hosts {
     /// Names that were allowed, in lower case, with or without a port.
     allowed: Vec<String>,
     any: bool,
+    /// The pages whose requests are answered, beside the server's own.
+    pages: Pages,
+}
+
+/// The pages of other origins whose requests a server answers.
+#[derive(Debug, Clone)]
+pub(crate) enum Pages {
+    /// Pages of these origins.
+    Of(Vec<String>),
+    /// Those that the server's CORS settings allow: browsers ask before they send.
+    AsCorsSays,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self::Of(Vec::new())
+    }
 }
 
 impl Hosts {
@@ -30,6 +47,13 @@ impl Hosts {
 
     pub(crate) fn allow_any(&mut self) {
         self.any = true;
+    }
+
+    pub(crate) fn with_pages(&self, pages: Pages) -> Self {
+        Self {
+            pages,
+            ..self.clone()
+        }
     }
 
     /// Checks the names that were allowed.
@@ -80,9 +104,33 @@ impl Hosts {
             .flatten()
             .find(|name| !self.answers_to(name))
         {
-            None => Ok(()),
+            None => self.admit_page(request, host),
             Some(name) => Err(foreign(name)),
         }
+    }
+
+    /// Refuses requests that a page of another origin makes. Programs send no `Origin`.
+    fn admit_page(&self, request: &Request, host: &str) -> Result<(), Refusal> {
+        let Pages::Of(allowed) = &self.pages else {
+            return Ok(());
+        };
+        let mut origins = request.headers().get_all(header::ORIGIN).iter();
+        let Some(origin) = origins.next() else {
+            return Ok(());
+        };
+        let origin = origin.to_str().unwrap_or_default();
+        let own = origin.split_once("://").map(|(_, host)| host);
+        let is_own = own.is_some_and(|own| own.eq_ignore_ascii_case(host) || self.was_allowed(own));
+        let is_allowed = || allowed.iter().any(|known| known.eq_ignore_ascii_case(origin));
+        if origins.next().is_none() && (is_own || is_allowed()) {
+            return Ok(());
+        }
+        let origin: String = origin.chars().take(100).collect();
+        let message = format!(
+            "pages of the origin '{origin}' may not call this server: if it is yours, allow it with Server::cors, or its \
+             host with Server::allowed_hosts"
+        );
+        Err(Error::permission_denied(message).with_public().into())
     }
 
     fn answers_to(&self, name: &str) -> bool {
@@ -92,12 +140,18 @@ impl Hosts {
         if name.contains('@') {
             return false;
         }
+        is_loopback_name(authority.host().trim_end_matches('.')) || self.was_allowed(name)
+    }
+
+    /// Returns whether a name was allowed, with its port or with any.
+    fn was_allowed(&self, name: &str) -> bool {
+        let Ok(authority) = name.parse::<Authority>() else {
+            return false;
+        };
         let host = authority.host().trim_end_matches('.');
-        is_loopback_name(host)
-            || self
-                .allowed
-                .iter()
-                .any(|allowed| allowed.eq_ignore_ascii_case(name) || allowed.eq_ignore_ascii_case(host))
+        let is_it =
+            |allowed: &String| allowed.eq_ignore_ascii_case(name) || allowed.eq_ignore_ascii_case(host);
+        !name.contains('@') && self.allowed.iter().any(is_it)
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use self::components::Components;
 use self::operation::{json_content, operation};
 use crate::handler::{Mounted, Shared};
+use crate::operations::AGENTS;
 
 /// Creates the document.
 pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
@@ -22,17 +23,24 @@ pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
         let methods = paths.entry(path).or_insert_with(|| json!({}));
         methods[method] = operation;
     };
+    let has_get = |path: &str| {
+        let is_it = |mounted: &Arc<Mounted>| mounted.route.path == path && mounted.route.method == "GET";
+        mounted.iter().any(is_it)
+    };
     for mounted in mounted {
         let method = mounted.route.method.as_str().to_ascii_lowercase();
         add(&mounted.route.path, &method, operation(mounted, &mut components));
     }
     for (path, summary, content) in operations() {
         let mut described = get(summary, &content, path == "/readyz");
-        if !shared.open_operations && matches!(path, "/openapi.json" | "/metrics") {
+        if !shared.open_operations && matches!(path, AGENTS | "/openapi.json" | "/metrics") {
             described["security"] = json!([security(shared)]);
             described["responses"]["401"] = json!({ "$ref": "#/components/responses/Error" });
         }
-        add(path, "get", described);
+        // An agent may be called like the list of agents, and is there instead.
+        if path != AGENTS || !has_get(path) {
+            add(path, "get", described);
+        }
     }
     let schemes: Map<String, Value> = shared
         .providers
@@ -67,7 +75,7 @@ fn security(shared: &Shared) -> Map<String, Value> {
 }
 
 /// Returns the operator's routes: path, summary and content of the answer.
-fn operations() -> [(&'static str, &'static str, Value); 4] {
+fn operations() -> [(&'static str, &'static str, Value); 5] {
     let status = |status: &str| {
         json_content(&json!({
             "type": "object",
@@ -76,6 +84,11 @@ fn operations() -> [(&'static str, &'static str, Value); 4] {
         }))
     };
     [
+        (
+            AGENTS,
+            "The agents, and which actions each has.",
+            json_content(&agents()),
+        ),
         (
             "/openapi.json",
             "This document.",
@@ -97,4 +110,31 @@ fn get(summary: &str, content: &Value, can_be_unavailable: bool) -> Value {
         responses["503"] = json!({ "$ref": "#/components/responses/Error" });
     }
     json!({ "summary": summary, "tags": ["operations"], "security": [], "responses": responses })
+}
+
+/// Returns the schema of the list of agents.
+fn agents() -> Value {
+    let agent = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string" },
+            "path": { "type": "string", "description": "The path at which the agent is called." },
+            "description": { "type": ["string", "null"] },
+            "metadata": {
+                "type": "object",
+                "description": "`agent` says where the state is kept, and has the schemas of state and status; `everturn` says what happens to a turn that meets another.",
+            },
+            "actions": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "The companion actions below the agent's path, such as `getSnapshot`.",
+            },
+        },
+        "required": ["name", "path", "metadata", "actions"],
+    });
+    json!({
+        "type": "object",
+        "properties": { "agents": { "type": "array", "items": agent } },
+        "required": ["agents"],
+    })
 }

@@ -1,4 +1,4 @@
-//! The operator's routes: health, readiness, the OpenAPI document and metrics.
+//! The operator's routes: the list of agents, health, readiness, the OpenAPI document and metrics.
 
 use std::sync::Arc;
 
@@ -7,23 +7,31 @@ use axum::extract::Request;
 use axum::http::{Response, StatusCode};
 use axum::routing::{MethodRouter, get};
 use everturn_core::Error;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error_body::{Refusal, json_response};
 use crate::handler::{Mounted, Shared};
 use crate::metrics::Metrics;
-use crate::openapi;
+use crate::{RouteKind, openapi};
 
-/// Returns the operator's routes. `/healthz` and `/readyz` answer everybody; the other two tell of what is inside, and answer
+/// The path of the list of agents.
+pub(crate) const AGENTS: &str = "/agents";
+
+/// Returns the operator's routes. `/healthz` and `/readyz` answer everybody; the others tell of what is inside, and answer
 /// callers that the providers let in, unless the server is told otherwise.
 pub(crate) fn operations(
     mounted: &[Arc<Mounted>],
     shared: &Arc<Shared>,
     metrics: &Metrics,
-) -> [(&'static str, MethodRouter); 4] {
+) -> [(&'static str, MethodRouter); 5] {
     let document = Arc::new(openapi::document(mounted, shared));
+    let agents = Arc::new(agents(mounted));
     let (metrics, ready) = (metrics.clone(), Arc::clone(shared));
     [
+        (
+            AGENTS,
+            for_callers(shared, move || json_response(StatusCode::OK, &*agents)),
+        ),
         (
             "/openapi.json",
             for_callers(shared, move || json_response(StatusCode::OK, &*document)),
@@ -63,4 +71,30 @@ fn for_callers(
         }
         answer()
     })
+}
+
+/// Returns the list of agents: each with its path, what it does, and the names of the companion actions that are mounted below
+/// its path.
+fn agents(mounted: &[Arc<Mounted>]) -> Value {
+    let agents = mounted
+        .iter()
+        .filter(|mounted| mounted.route.kind == RouteKind::Agent)
+        .map(|agent| {
+            let path = &agent.route.path;
+            let actions: Vec<&str> = mounted
+                .iter()
+                .filter(|other| matches!(other.route.kind, RouteKind::Companion | RouteKind::Archive))
+                .filter_map(|other| other.route.path.strip_prefix(path)?.strip_prefix('/'))
+                .filter(|segment| !segment.contains('/'))
+                .collect();
+            let descriptor = agent.action.descriptor();
+            json!({
+                "name": descriptor.name,
+                "path": path,
+                "description": descriptor.description,
+                "metadata": descriptor.metadata,
+                "actions": actions,
+            })
+        });
+    json!({ "agents": agents.collect::<Vec<_>>() })
 }

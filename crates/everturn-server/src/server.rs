@@ -17,9 +17,9 @@ use crate::door::{Door, Opened, enter};
 use crate::durable::Durable;
 use crate::error_body::Refusal;
 use crate::handler::{Mounted, Shared, handle, stop};
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, Pages};
 use crate::metrics::{Metrics, OtherMetrics};
-use crate::operations::operations;
+use crate::operations::{AGENTS, operations};
 use crate::permits::Permits;
 use crate::serve::Bound;
 use crate::websocket::{self, Endpoint};
@@ -149,7 +149,7 @@ impl Server {
         self
     }
 
-    /// Leaves out `/openapi.json`, `/healthz`, `/readyz` and `/metrics`.
+    /// Leaves out `GET /agents`, `/openapi.json`, `/healthz`, `/readyz` and `/metrics`.
     pub fn without_operations(mut self) -> Self {
         self.operations = false;
         self
@@ -162,8 +162,8 @@ impl Server {
         self
     }
 
-    /// Lets everybody read `/openapi.json` and `/metrics`. Without this, callers whom a context provider refuses cannot; on a
-    /// server without a provider everybody can.
+    /// Lets everybody read `GET /agents`, `/openapi.json` and `/metrics`. Without this, callers whom a context provider
+    /// refuses cannot; on a server without a provider everybody can.
     pub fn open_operations(mut self) -> Self {
         self.open_operations = true;
         self
@@ -175,6 +175,9 @@ impl Server {
     /// `[::1]`) and to these: a page elsewhere whose name is made to resolve to this machine could otherwise use it. A
     /// proxy in front that passes the `Host` of its clients on needs its name here. Servers bound to other addresses, and
     /// routers, answer to every name until some are given.
+    ///
+    /// A server that checks names also refuses requests that a browser makes for a page of another origin, unless its host is
+    /// among these, or [`Server::cors`] or [`WebSockets::origin`] says which pages may call.
     pub fn allowed_hosts<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         for name in names {
             self.hosts.allow(name.as_ref());
@@ -182,7 +185,7 @@ impl Server {
         self
     }
 
-    /// Answers to every host name, also on a loopback address.
+    /// Answers to every host name and to pages of every origin, also on a loopback address.
     pub fn any_host(mut self) -> Self {
         self.hosts.allow_any();
         self
@@ -196,7 +199,7 @@ impl Server {
 
     /// Serves another protocol at a path. Callers are identified and limited as on every other route.
     ///
-    /// The path must not be a route's path.
+    /// The path must not be a route's path. It may have parameters: `/files/{*path}` is the door of all paths below `/files`.
     pub fn door(mut self, path: impl Into<String>, door: impl Door) -> Self {
         self.doors.push((path.into(), Arc::new(door)));
         self
@@ -216,7 +219,17 @@ impl Server {
     /// `NOT_FOUND` if a route's action is not registered, `ALREADY_EXISTS` if two routes are the same, `INVALID_ARGUMENT` for
     /// an invalid path or host name.
     pub fn router(&self) -> Result<Router> {
-        Ok(self.hosts.guard(self.unguarded_router()?, None, self.exposure))
+        Ok(self
+            .guarding()
+            .guard(self.unguarded_router()?, None, self.exposure))
+    }
+
+    /// Returns the hosts that the server answers to, with the pages that it answers.
+    fn guarding(&self) -> Hosts {
+        self.hosts.with_pages(match &self.cors {
+            Some(_) => Pages::AsCorsSays,
+            None => Pages::Of(self.websockets.origins().to_vec()),
+        })
     }
 
     /// Returns the routes, for every host name.
@@ -261,10 +274,11 @@ impl Server {
         }
         if self.operations {
             for (path, handler) in operations(&mounted, &shared, &metrics) {
-                paths
-                    .entry(path.to_owned())
-                    .or_default()
-                    .add("GET", path, handler)?;
+                let methods = paths.entry(path.to_owned()).or_default();
+                // An agent may be called like the list of agents.
+                if path != AGENTS || !methods.answers("GET") {
+                    methods.add("GET", path, handler)?;
+                }
             }
         }
         let exposure = self.exposure;
@@ -278,7 +292,7 @@ impl Server {
                 shared: Arc::clone(&shared),
             });
             // A door answers every method of its path.
-            if paths.contains_key(checked(path)?) {
+            if paths.contains_key(checked_door(path)?) {
                 return Err(Error::already_exists(format!(
                     "a route and a door are at {path}; give one of them another path"
                 )));
@@ -341,11 +355,11 @@ impl Server {
     /// # Errors
     /// As [`Server::router`]; the operating system's error if the address cannot be bound.
     pub async fn bind(self, address: impl Into<ListenAddress>) -> Result<Bound> {
-        let exposure = self.exposure;
+        let (exposure, hosts) = (self.exposure, self.guarding());
         let router = self.unguarded_router()?.merge(self.extra);
         let router = router.fallback(move || async move { Refusal::no_such_path().respond(exposure) });
         let listener = address.into().listen().await?;
-        let router = self.hosts.guard(router, Some(listener.local_addr()?), exposure);
+        let router = hosts.guard(router, Some(listener.local_addr()?), exposure);
         Bound::new(listener, router, self.limits, self.grace, self.handle)
     }
 
@@ -380,8 +394,12 @@ struct Methods {
 }
 
 impl Methods {
+    fn answers(&self, method: &str) -> bool {
+        self.names.iter().any(|name| name == method)
+    }
+
     fn add(&mut self, method: &str, path: &str, handler: MethodRouter) -> Result<()> {
-        if self.names.iter().any(|name| name == method) {
+        if self.answers(method) {
             return Err(Error::already_exists(format!(
                 "two routes answer {method} {path}; give one of them another path"
             )));
@@ -411,10 +429,19 @@ impl Methods {
 
 /// Returns a path that can be mounted as it is.
 fn checked(path: &str) -> Result<&str> {
+    if path.contains(['{', '}']) {
+        let message = format!("the path '{path}' must not contain '{{' or '}}': routes have no parameters");
+        return Err(Error::invalid_argument(message));
+    }
+    checked_door(path)
+}
+
+/// Returns a path that can be mounted, with its parameters.
+fn checked_door(path: &str) -> Result<&str> {
     let fault = if !path.starts_with('/') {
         "must begin with a slash"
-    } else if path.contains(['{', '}', '?', '#']) {
-        "must not contain '{', '}', '?' or '#': routes have no parameters"
+    } else if path.contains(['?', '#']) {
+        "must not contain '?' or '#'"
     } else if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         "must be percent-encoded"
     } else {

@@ -54,6 +54,11 @@ impl WebSockets {
         self
     }
 
+    /// Returns the origins that were allowed.
+    pub(crate) fn origins(&self) -> &[String] {
+        &self.origins
+    }
+
     /// Returns whether a page of an origin may open a connection to a server with that host name.
     pub(super) fn allows(&self, origin: &str, host: Option<&str>) -> bool {
         let own = origin.split_once("://").map(|(_, host)| host);

@@ -62,3 +62,15 @@ fn a_door_and_a_route_at_one_path_are_refused() {
 
     assert_eq!(refused.status(), Status::AlreadyExists);
 }
+
+#[tokio::test]
+async fn a_door_may_be_at_many_paths() {
+    let server = Server::new(&Registry::new()).door("/who/{*rest}", WhoIsThere);
+    let server = Served::start(server).await;
+
+    let below = server.post("/who/is/there", &json!("hi")).await;
+    let above = server.post("/who", &json!("hi")).await;
+
+    assert_eq!(below.body, "POST nobody 4");
+    above.assert_failure(404, "NOT_FOUND");
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
 use everturn_core::{Registry, Status};
-use everturn_server::Server;
+use everturn_server::{CorsLayer, Server};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -149,4 +149,27 @@ async fn an_empty_body_must_be_sent_as_json_too() {
         .await
         .assert_failure(415, "INVALID_ARGUMENT");
     assert_eq!(json.result(), json!("noon"));
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_get_nothing_unless_they_are_allowed() {
+    let strict = Served::start(server()).await;
+    let named = Served::start(server().allowed_hosts(["kitchen.example"])).await;
+    let open = Served::start(server().cors(CorsLayer::permissive())).await;
+    let status = async |server: &Served, origin: &str| {
+        let turn = server.request("/agents/parrot", &says("hi")).header("origin", origin);
+        let health = server.client.get(server.url("/healthz")).header("origin", origin);
+        [
+            crate::support::answer(turn).await.status,
+            crate::support::answer(health).await.status,
+        ]
+    };
+
+    for foreign in ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost", ""] {
+        assert_eq!(status(&strict, foreign).await, [403, 403], "{foreign}");
+    }
+    assert_eq!(status(&strict, &strict.base).await, [200, 200]);
+    assert_eq!(status(&named, "https://kitchen.example").await, [200, 200]);
+    assert_eq!(status(&named, "https://evil.example").await, [403, 403]);
+    assert_eq!(status(&open, "https://evil.example").await, [200, 200]);
 }

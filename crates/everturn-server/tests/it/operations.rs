@@ -42,6 +42,7 @@ async fn every_route_is_described() {
 
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
     for path in [
+        "/agents",
         "/agents/parrot",
         "/agents/parrot/getSnapshot",
         "/agents/parrot/abort",
@@ -204,4 +205,33 @@ async fn metrics_of_other_parts_are_shown_before_the_end() {
         "{text}"
     );
     assert_eq!(text.matches("# EOF").count(), 1);
+}
+
+#[tokio::test]
+async fn the_agents_are_listed_with_the_actions_that_they_have() {
+    let server = Served::of(&registry()).await;
+
+    let list = server.get("/agents").await.json();
+
+    let agents = list["agents"].as_array().unwrap();
+    assert_eq!(agents.len(), 1);
+    assert_eq!(agents[0]["name"], "parrot");
+    assert_eq!(agents[0]["path"], "/agents/parrot");
+    assert_eq!(agents[0]["metadata"]["agent"]["stateManagement"], "server");
+    assert_eq!(agents[0]["metadata"]["everturn"]["concurrency"], "reject");
+    let actions = agents[0]["actions"].as_array().unwrap();
+    assert!(actions.contains(&json!("tree")), "{actions:?}");
+    assert!(!actions.contains(&json!("delete")), "nobody may delete: {actions:?}");
+}
+
+#[tokio::test]
+async fn the_list_of_agents_is_for_callers_that_are_let_in() {
+    let tokens = BearerTokens::new([("alice", "alice-token")]);
+    let server = Served::start(Server::new(&registry()).context(tokens)).await;
+
+    let stranger = server.get("/agents").await;
+    let known = server.client.get(server.url("/agents")).bearer_auth("alice-token");
+
+    stranger.assert_failure(401, "UNAUTHENTICATED");
+    assert_eq!(answer(known).await.status, 200);
 }

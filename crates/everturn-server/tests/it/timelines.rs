@@ -150,6 +150,21 @@ async fn a_tree_has_every_snapshot_with_its_parent_page_by_page() {
 }
 
 #[tokio::test]
+async fn a_tree_has_the_first_words_of_each_turn_if_they_are_asked_for() {
+    let kitchens = Kitchens::open(ArchiveAccess::nobody()).await;
+    let line = kitchens.session("s", 2).await;
+
+    let plain = kitchens.call("tree", json!({"sessionId": "s"})).await.result();
+    let words = json!({"sessionId": "s", "excerpts": true});
+    let words = kitchens.call("tree", words).await.result();
+
+    assert!(plain.get("excerpts").is_none());
+    assert_eq!(words["excerpts"][&line[0]], "soup?");
+    assert_eq!(words["excerpts"].as_object().unwrap().len(), 2);
+    assert_eq!(words["snapshots"], plain["snapshots"]);
+}
+
+#[tokio::test]
 async fn two_snapshots_are_compared() {
     let kitchens = Kitchens::open(ArchiveAccess::nobody()).await;
     let line = kitchens.session("s", 2).await;
