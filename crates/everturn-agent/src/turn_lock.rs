@@ -44,6 +44,17 @@ pub enum Concurrency {
     Fork,
 }
 
+impl Concurrency {
+    /// Returns the name of the policy in an agent's metadata.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Queue => "queue",
+            Self::Fork => "fork",
+        }
+    }
+}
+
 /// The reason of a refusal because another turn holds the session.
 pub const SESSION_BUSY: Reason = Reason::new("session-busy");
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everturn_core::{Action, ActionType, BidiAction, Schema};
 use futures::TryFutureExt as _;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
 use crate::invocation::{Definition, invoke};
@@ -47,6 +47,10 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
     let mut entries = Map::new();
     let metadata = serde_json::to_value(metadata(definition)).expect("agent metadata is plain data");
     entries.insert("agent".into(), metadata);
+    entries.insert(
+        "everturn".into(),
+        json!({ "concurrency": definition.concurrency.name() }),
+    );
     if let Some(description) = &definition.description {
         entries.insert("description".into(), description.clone().into());
     }

@@ -2,12 +2,20 @@
 
 use std::collections::HashSet;
 
+use everturn_ai::Role;
 use everturn_core::Result;
 
+use super::plain::plain;
 use super::{Archive, SnapshotTree, TreePage, TreeRequest, named_session, named_snapshot};
 use crate::reading::nothing_in;
 use crate::store::{Detail, MAX_PAGE, Page, SessionQuery, SessionSummary, SnapshotQuery};
 use crate::{SessionId, Snapshot, SnapshotId};
+
+/// The greatest number of snapshots on a page with excerpts: each is read whole.
+const MAX_EXCERPTS: usize = 100;
+
+/// The number of characters of an excerpt.
+const EXCERPT: usize = 80;
 
 impl Archive {
     /// Reads the snapshot with this id.
@@ -130,14 +138,28 @@ impl Archive {
         let mut query = all_of(&session).oldest_first();
         query.limit = request.limit.unwrap_or(query.limit);
         query.after = request.after;
-        let page = self.list(&query).await?;
+        if request.excerpts {
+            query = query.whole();
+            query.limit = query.limit.min(MAX_EXCERPTS);
+        }
+        let mut page = self.list(&query).await?;
         if page.items.is_empty() && query.after.is_none() {
             return Err(nothing_in(&session));
         }
+        let excerpts = request.excerpts.then(|| {
+            let excerpts = page.items.iter().filter_map(excerpt).collect();
+            page.items = page
+                .items
+                .drain(..)
+                .map(|item| Detail::Metadata.cut(item))
+                .collect();
+            excerpts
+        });
         Ok(TreePage {
             session_id: session,
             latest: tip.map(|tip| tip.snapshot_id),
             snapshots: page.items,
+            excerpts,
             next: page.next,
         })
     }
@@ -194,4 +216,12 @@ impl Archive {
 /// Creates the query for all snapshots of a session, in large pages without states.
 pub(super) fn all_of(session: &SessionId) -> SnapshotQuery {
     SnapshotQuery::of(session.clone()).with_orphaned().limit(MAX_PAGE)
+}
+
+/// Returns the first words of the last user message at a snapshot, if it has one with text.
+fn excerpt(snapshot: &Snapshot) -> Option<(SnapshotId, String)> {
+    let mut newest_first = snapshot.state.as_ref()?.messages.iter().rev();
+    let said = newest_first.find(|message| message.role() == Role::User)?;
+    let text = plain(&said.text(), EXCERPT).to_string();
+    (!text.is_empty()).then(|| (snapshot.snapshot_id.clone(), text))
 }

@@ -2,6 +2,8 @@
 //!
 //! Requests are strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
+use std::collections::BTreeMap;
+
 use everturn_core::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -201,6 +203,9 @@ pub struct TreeRequest {
     /// The end of the page before this one: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
+    /// Whether to add the first words of each snapshot's last user message. Such a page has at most 100 snapshots.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub excerpts: bool,
 }
 
 /// One page of a session's tree: its snapshots without their states, oldest first, orphaned ones included. Each names the
@@ -215,6 +220,9 @@ pub struct TreePage {
     pub latest: Option<SnapshotId>,
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
+    /// The first words of the last user message, by snapshot, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excerpts: Option<BTreeMap<SnapshotId, String>>,
     /// The end of this page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Cursor>,

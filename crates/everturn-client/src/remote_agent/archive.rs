@@ -136,6 +136,7 @@ impl RemoteArchive {
             session_id: session.into(),
             limit: None,
             after: None,
+            excerpts: false,
         };
         let mut snapshots = Vec::new();
         loop {
