@@ -84,6 +84,10 @@ impl TraceLog {
     }
 
     fn keep(&self, span: &SpanRecord) {
+        // A page that looks at sessions all the time must not push out the traces it looks at.
+        if span.parent.is_none() && is_reading(span) {
+            return;
+        }
         let mut kept = self.lock();
         let id = span.ids.trace;
         if !kept.traces.contains_key(&id) {
@@ -109,6 +113,13 @@ impl TraceLog {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns whether a span is a call that reads or tends sessions, by the type of its action.
+fn is_reading(span: &SpanRecord) -> bool {
+    let kind = span.attributes.get("genkit:metadata:subtype");
+    kind.and_then(Value::as_str)
+        .is_some_and(|kind| kind.starts_with("agent-"))
 }
 
 const SESSION: &str = "genkit:metadata:agent:sessionId";
