@@ -271,20 +271,22 @@ impl Everturn {
     /// Everybody who reaches the address may call; use [`Everturn::server`] to add context providers, which identify
     /// callers.
     ///
-    /// In development ([`Everturn::dev_tools`]) Genkit's developer tools see the application, and the traces of the last
-    /// moments are at `/dev/traces`.
+    /// In development ([`Everturn::dev_tools`]) Genkit's developer tools see the application, the traces of the last
+    /// moments are at `/dev/traces`, and the studio is at `/`: a page to talk to the agents. On a loopback address everybody
+    /// may then also label, fork, export and delete sessions.
     ///
     /// # Errors
     /// The error of the operating system about the address.
     #[cfg(feature = "server")]
     pub async fn serve(&self, address: impl Into<everturn_server::ListenAddress>) -> Result<()> {
+        let address = address.into();
         let recovering = self.recover_every(RECOVERY_INTERVAL);
         let server = self.server();
         #[cfg(feature = "dev")]
         let tools = self.dev_tools().await?;
         #[cfg(feature = "dev")]
         let server = match &tools {
-            Some(tools) => crate::traces::serve(server, tools.traces()),
+            Some(tools) => in_development(server, tools, &address),
             None => server,
         };
         let outcome = server.serve(address).await;
@@ -360,6 +362,44 @@ impl Everturn {
     {
         self.registry.define_bidi_flow(name, function)
     }
+}
+
+/// Adds what is served to people who work on the program.
+#[cfg(all(feature = "dev", feature = "server"))]
+fn in_development(
+    server: everturn_server::Server,
+    tools: &everturn_dev::DevTools,
+    address: &everturn_server::ListenAddress,
+) -> everturn_server::Server {
+    use crate::ServeTraces as _;
+
+    let server = server.traces(tools.traces());
+    #[cfg(feature = "studio")]
+    let server = {
+        use everturn_core::stream_log::MemoryStreamLog;
+        use everturn_server::ArchiveAccess;
+        use everturn_studio::{ServeStudio as _, Studio};
+
+        // Nobody but this machine's users can change sessions without being identified.
+        let written = address.to_string();
+        let is_here = written
+            .parse::<std::net::SocketAddr>()
+            .map_or(written.starts_with("localhost:"), |address| {
+                address.ip().is_loopback()
+            });
+        let access = if is_here {
+            ArchiveAccess::everyone()
+        } else {
+            ArchiveAccess::nobody()
+        };
+        server
+            .studio(Studio::new())
+            .stream_log(MemoryStreamLog::new())
+            .archive(access)
+    };
+    #[cfg(not(feature = "studio"))]
+    let _ = address;
+    server
 }
 
 impl fmt::Debug for Everturn {

@@ -59,6 +59,7 @@
 //! | `anthropic` | no | Claude |
 //! | `gemini` | no | Gemini |
 //! | `ollama` | no | models on this machine, through Ollama |
+//! | `studio` | yes | the page to talk to agents and to look at their sessions |
 //! | `evaluators` | no | evaluators that need no model, for the developer tools |
 //! | `testkit` | no | models without a network, for tests and demonstrations |
 //!
@@ -75,11 +76,15 @@
 //! | `mcp` | MCP servers: to use, and to be |
 //! | `models` | OpenAI, Anthropic, Gemini, Ollama |
 //! | `server` | routes, context providers, limits, durable streams |
+//! | `studio` | the page |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod app;
 #[cfg(all(feature = "dev", feature = "server"))]
 mod traces;
+
+#[cfg(all(feature = "dev", feature = "server"))]
+pub use self::traces::ServeTraces;
 
 pub use everturn_agent as agent;
 pub use everturn_ai as ai;
@@ -107,6 +112,8 @@ pub use everturn_postgres as postgres;
 pub use everturn_server as server;
 #[cfg(feature = "sqlite")]
 pub use everturn_sqlite as sqlite;
+#[cfg(feature = "studio")]
+pub use everturn_studio as studio;
 #[cfg(feature = "testkit")]
 pub use everturn_testkit as testkit;
 
@@ -150,6 +157,8 @@ pub mod prelude {
     pub use everturn_postgres::PostgresStore;
     #[cfg(feature = "sqlite")]
     pub use everturn_sqlite::SqliteStore;
+    #[cfg(feature = "studio")]
+    pub use everturn_studio::{ServeStudio, Studio};
 
     pub use crate::Everturn;
 }
@@ -166,6 +175,8 @@ mod pages {
     struct Agents;
     #[doc = include_str!("../../../docs/serving.md")]
     struct Serving;
+    #[doc = include_str!("../../../docs/studio.md")]
+    struct Studio;
     #[doc = include_str!("../../../docs/developer-tools.md")]
     struct DeveloperTools;
     #[doc = include_str!("../../../docs/models.md")]

@@ -6,12 +6,17 @@ use everturn_server::axum::body::{Body, Bytes};
 use everturn_server::axum::http::{Request, Response, StatusCode, header};
 use everturn_server::{Door, Server};
 
-/// Adds the log's paths below `/dev`.
-pub(crate) fn serve(server: Server, traces: &TraceLog) -> Server {
-    let door = || Traces(traces.clone());
-    server
-        .door("/dev/traces", door())
-        .door("/dev/traces/{id}", door())
+/// Serves the traces of the last moments; [`Everturn::serve`](crate::Everturn::serve) does so in development.
+pub trait ServeTraces {
+    /// Adds the log's paths to a server: `/dev/traces` and `/dev/traces/{id}`.
+    fn traces(self, traces: &TraceLog) -> Self;
+}
+
+impl ServeTraces for Server {
+    fn traces(self, traces: &TraceLog) -> Self {
+        let door = || Traces(traces.clone());
+        self.door("/dev/traces", door()).door("/dev/traces/{id}", door())
+    }
 }
 
 struct Traces(TraceLog);

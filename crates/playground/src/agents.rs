@@ -2,7 +2,11 @@
 
 pub(crate) mod banker;
 mod chef;
+mod coder;
+mod orchestrator;
 mod planner;
+mod researcher;
+mod tutor;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +60,19 @@ pub(crate) async fn define(files: &Database, model: Choice, pace: Duration) -> R
     let demos = vec![
         Demo::new(chef::define(&app, files)?, "Stock the pantry with leeks")?,
         Demo::new(banker::define(&app, files)?, "Transfer 50 to Ann")?,
+        Demo::new(coder::define(&app, files)?, "Write a function that sorts names")?,
+        Demo::new(
+            researcher::define(&app, files)?,
+            "/detach Research the history of soup",
+        )?,
         Demo::new(planner::define(&app, files)?, "/detach Plan the week")?,
+        Demo::new(
+            orchestrator::define(&app, files)?,
+            "Let the chef say what is in season, and the coder print it",
+        )?,
     ];
+    // It has no sessions to list, so it is not among those of the terminal.
+    tutor::define(&app)?;
     Ok((app, demos))
 }
 

@@ -8,11 +8,11 @@ use lexopt::prelude::*;
 
 /// The help text.
 pub(crate) const HELP: &str = "\
-usage: playground [--addr ADDRESS] [--database PATH] [--model NAME]
+usage: playground [--addr ADDRESS] [--database PATH] [--model NAME] [--open] [--curl]
        playground chat [--database PATH] [--model NAME]
 
-Serves demo agents over HTTP, or lets you talk to them on the terminal. With cargo, options go
-behind two dashes: cargo run --release -- chat
+Serves demo agents and a page to talk to them, or lets you talk to them on the terminal. With
+cargo, options go behind two dashes: cargo run --release -- chat
 
   --addr ADDRESS    where to listen, such as 127.0.0.1:0 for any free port; by default
                     127.0.0.1:8080, or a free port if that one is taken
@@ -23,6 +23,8 @@ behind two dashes: cargo run --release -- chat
                     the environment tells of: OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_API),
                     ANTHROPIC_API_KEY (and ANTHROPIC_BASE_URL), GEMINI_API_KEY or GOOGLE_API_KEY
                     (and GOOGLE_GEMINI_BASE_URL), OLLAMA_HOST; else offline, a handful of rules
+  --open            open the page in the browser
+  --curl            print requests to paste into a shell
   --help            print this
 ";
 
@@ -38,6 +40,10 @@ pub(crate) enum Mode {
         address: Option<SocketAddr>,
         database: PathBuf,
         model: Option<String>,
+        /// Whether to open the page in the browser.
+        open: bool,
+        /// Whether to print requests.
+        curl: bool,
     },
     Chat {
         database: PathBuf,
@@ -50,12 +56,14 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mod
     let mut address = None;
     let mut database = PathBuf::from(DATABASE);
     let mut model = None;
-    let mut is_chat = false;
+    let (mut is_chat, mut open, mut curl) = (false, false, false);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("addr") => address = Some(parser.value()?.parse()?),
             Long("database") => database = parser.value()?.into(),
             Long("model") => model = Some(parser.value()?.string()?),
+            Long("open") => open = true,
+            Long("curl") => curl = true,
             Long("help") | Short('h') => return Ok(Mode::Help),
             Value(name) if name == "chat" && !is_chat => is_chat = true,
             other => return Err(other.unexpected()),
@@ -63,11 +71,14 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mod
     }
     match (is_chat, address) {
         (true, Some(_)) => Err("a chat listens nowhere: leave out '--addr'".into()),
+        (true, None) if open || curl => Err("a chat serves nothing: leave out '--open' and '--curl'".into()),
         (true, None) => Ok(Mode::Chat { database, model }),
         (false, address) => Ok(Mode::Serve {
             address,
             database,
             model,
+            open,
+            curl,
         }),
     }
 }
@@ -86,6 +97,8 @@ mod tests {
             address: None,
             database: "everturn.db".into(),
             model: None,
+            open: false,
+            curl: false,
         };
 
         assert_eq!(parsed("").unwrap(), expected);
@@ -117,6 +130,7 @@ mod tests {
             "dance",
             "chat chat",
             "chat --addr [::1]:0",
+            "chat --open",
         ] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }

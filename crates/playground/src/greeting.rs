@@ -65,44 +65,46 @@ impl Greeting {
         self.curl("", "/agents/planner/getSnapshot", &body)
     }
 
+    /// Returns the address of the page.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns the agents and a few requests.
+    pub(crate) fn requests(&self) -> String {
+        let agents: Vec<String> = self
+            .agents
+            .iter()
+            .map(|(name, about)| format!("  /agents/{name:<12} {about}\n"))
+            .collect();
+        format!(
+            "\n{}\nA turn, streamed:\n\n{}\n\nThe same conversation resumed, now or after a restart:\n\n{}\n\n\
+             A run in the background, then its snapshot:\n\n{}\n{}\n\n\
+             Every route is described at /openapi.json; /healthz says whether the server is well. Ctrl-C ends it.\n",
+            agents.concat(),
+            self.streamed("Stock the pantry with leeks"),
+            self.streamed("What did I say before?"),
+            self.detached("Plan the week"),
+            self.read_snapshot(),
+        )
+    }
+
     fn week(&self) -> String {
         format!("week-{}", self.mark)
     }
 }
 
+/// The two lines that are always printed.
 impl fmt::Display for Greeting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(notice) = &self.notice {
-            writeln!(f, "{notice}\n")?;
-        }
         let database = self.database.display();
+        let notice = self.notice.as_deref().unwrap_or_default();
         writeln!(
             f,
-            "Serving on http://{}\n\n{} Conversations are kept in {database}.\n",
-            self.address, self.model
-        )?;
-        for (name, about) in &self.agents {
-            writeln!(f, "  /agents/{name:<8} {about}")?;
-        }
-        writeln!(
-            f,
-            "\nA turn, streamed:\n\n{}",
-            self.streamed("Stock the pantry with leeks")
-        )?;
-        writeln!(
-            f,
-            "\nThe same conversation resumed, now or after a restart:\n\n{}",
-            self.streamed("What did I say before?")
-        )?;
-        writeln!(
-            f,
-            "\nA run in the background, then its snapshot:\n\n{}\n{}",
-            self.detached("Plan the week"),
-            self.read_snapshot()
-        )?;
-        writeln!(
-            f,
-            "\nEvery route is described at /openapi.json; /healthz says whether the server is well. Ctrl-C ends it."
+            "Serving on {}\nConversations are kept in {database}. {}{}{notice}",
+            self.url(),
+            self.model,
+            if notice.is_empty() { "" } else { " " },
         )
     }
 }

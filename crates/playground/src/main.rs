@@ -5,6 +5,8 @@ mod agents;
 mod arguments;
 mod chat;
 mod database;
+mod demo_model;
+mod first_session;
 mod greeting;
 mod model;
 mod serve;
@@ -24,7 +26,12 @@ async fn main() -> ExitCode {
             address,
             database,
             model,
-        }) => serve::serve(address, &database, model).await,
+            open,
+            curl,
+        }) => {
+            let told = serve::Told { open, curl };
+            serve::serve(address, &database, model, told).await
+        }
         Ok(Mode::Chat { database, model }) => chat::chat(&database, model).await,
         Err(error) => {
             eprintln!("playground: {error}\n\n{}", arguments::HELP);

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use everturn::core::Plugin;
 use everturn::models::{Anthropic, Gemini, Ollama, OpenAi};
-use everturn::testkit::OfflineModel;
 use everturn::{Error, EverturnBuilder, Result};
+
+use crate::demo_model::DemoModel;
 
 /// The name of the offline model, which needs neither a key nor a network.
 pub(crate) const OFFLINE: &str = "offline";
@@ -150,8 +151,7 @@ impl Choice {
             .providers
             .into_iter()
             .fold(app, |app, provider| provider.add_to(app));
-        app.model(OFFLINE, OfflineModel::new().with_pace(pace))
-            .default_model(name)
+        app.model(OFFLINE, DemoModel::new(pace)).default_model(name)
     }
 }
 

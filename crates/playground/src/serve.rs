@@ -3,17 +3,21 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::Result;
-use everturn::prelude::Everturn;
-use everturn::server::Bound;
+use everturn::core::{Exposure, listen_to_spans};
+use everturn::dev::TraceLog;
+use everturn::prelude::{Everturn, ServeStudio, Studio};
+use everturn::server::{ArchiveAccess, Bound};
 use everturn::sqlite::SqliteStreamLog;
+use everturn::{Result, ServeTraces};
 
-use crate::agents;
 use crate::database::Database;
 use crate::greeting::Greeting;
 use crate::model::Choice;
+use crate::{agents, first_session};
 
 /// The default address.
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
@@ -24,23 +28,52 @@ const PACE: Duration = Duration::from_millis(30);
 /// How often to poll for background runs whose process died.
 const RECOVERY: Duration = Duration::from_secs(2);
 
+/// What is to be told when the server is ready, beside its address.
+pub(crate) struct Told {
+    /// Whether to open the page in the browser.
+    pub(crate) open: bool,
+    /// Whether to print requests.
+    pub(crate) curl: bool,
+}
+
 /// Serves at an address; without one, at the default one, or at any free port if that is taken.
-pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path, model: Option<String>) -> Result<()> {
+pub(crate) async fn serve(
+    address: Option<SocketAddr>,
+    database: &Path,
+    model: Option<String>,
+    told: Told,
+) -> Result<()> {
     let model = Choice::make(model).await?;
-    let told = model.to_string();
+    let about_model = model.to_string();
     let files = Database::open(database).await?;
     let (app, demos) = agents::define(&files, model, PACE).await?;
-    let (server, notice) = match address {
-        Some(address) => (bind(&app, &files.streams, address).await?, None),
-        None => bind_somewhere(&app, &files.streams).await?,
+    first_session::keep(&demos).await?;
+    let traces = TraceLog::default();
+    let _listening = listen_to_spans(Arc::new(traces.clone()));
+    let serving = Serving {
+        app,
+        streams: files.streams.clone(),
+        traces,
     };
-    let recovering = app.recover_every(RECOVERY);
+    let (server, notice) = match address {
+        Some(address) => (serving.bind(address).await?, None),
+        None => serving.bind_somewhere().await?,
+    };
+    let recovering = serving.app.recover_every(RECOVERY);
 
-    let greeting = Greeting::new(server.address(), database, &demos, told, notice);
+    let greeting = Greeting::new(server.address(), database, &demos, about_model, notice);
     let mut out = std::io::stdout().lock();
+    let text = if told.curl {
+        format!("{greeting}{}", greeting.requests())
+    } else {
+        greeting.to_string()
+    };
     // The server runs even if the greeting cannot be printed.
-    let _ = write!(out, "{greeting}").and_then(|()| out.flush());
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     drop(out);
+    if told.open {
+        open_browser(&greeting.url());
+    }
 
     let ended = server.run_until_shutdown().await;
     recovering.stop().await;
@@ -48,21 +81,65 @@ pub(crate) async fn serve(address: Option<SocketAddr>, database: &Path, model: O
     ended
 }
 
-/// Binds the default address, or any free port with a note that says why.
-async fn bind_somewhere(app: &Everturn, streams: &SqliteStreamLog) -> Result<(Bound, Option<String>)> {
-    match bind(app, streams, ADDRESS).await {
-        Ok(server) => Ok((server, None)),
-        Err(error) => {
-            let free = SocketAddr::new(ADDRESS.ip(), 0);
-            let notice = format!(
-                "{ADDRESS} cannot be had, so this is another port: {}.",
-                error.message()
-            );
-            Ok((bind(app, streams, free).await?, Some(notice)))
+/// What is served.
+struct Serving {
+    app: Everturn,
+    streams: SqliteStreamLog,
+    traces: TraceLog,
+}
+
+impl Serving {
+    /// Binds the default address, or any free port with a note that says why.
+    async fn bind_somewhere(&self) -> Result<(Bound, Option<String>)> {
+        match self.bind(ADDRESS).await {
+            Ok(server) => Ok((server, None)),
+            Err(error) => {
+                let free = SocketAddr::new(ADDRESS.ip(), 0);
+                let notice = format!(
+                    "{ADDRESS} cannot be had, so this is another port: {}.",
+                    error.message()
+                );
+                Ok((self.bind(free).await?, Some(notice)))
+            }
         }
+    }
+
+    async fn bind(&self, address: SocketAddr) -> Result<Bound> {
+        let server = self.app.server().stream_log(self.streams.clone());
+        // Only people on this machine reach a loopback address; others may look, but not change sessions, nor read the
+        // private text of errors.
+        let (access, exposure) = if address.ip().is_loopback() {
+            (ArchiveAccess::everyone(), Exposure::Full)
+        } else {
+            (ArchiveAccess::nobody(), Exposure::Public)
+        };
+        server
+            .archive(access)
+            .exposure(exposure)
+            .traces(&self.traces)
+            .studio(Studio::new())
+            .bind(address)
+            .await
     }
 }
 
-async fn bind(app: &Everturn, streams: &SqliteStreamLog, address: SocketAddr) -> Result<Bound> {
-    app.server().stream_log(streams.clone()).bind(address).await
+/// Opens an address in the browser of the desktop, if there is one.
+fn open_browser(url: &str) {
+    let (program, arguments): (&str, &[&str]) = if cfg!(target_os = "macos") {
+        ("open", &[])
+    } else if cfg!(windows) {
+        ("cmd", &["/C", "start", ""])
+    } else {
+        ("xdg-open", &[])
+    };
+    let started = Command::new(program)
+        .args(arguments)
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    if let Err(error) = started {
+        eprintln!("playground: no browser was opened, {program}: {error}");
+    }
 }

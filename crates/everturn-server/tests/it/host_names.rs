@@ -157,7 +157,9 @@ async fn pages_of_other_origins_get_nothing_unless_they_are_allowed() {
     let named = Served::start(server().allowed_hosts(["kitchen.example"])).await;
     let open = Served::start(server().cors(CorsLayer::permissive())).await;
     let status = async |server: &Served, origin: &str| {
-        let turn = server.request("/agents/parrot", &says("hi")).header("origin", origin);
+        let turn = server
+            .request("/agents/parrot", &says("hi"))
+            .header("origin", origin);
         let health = server.client.get(server.url("/healthz")).header("origin", origin);
         [
             crate::support::answer(turn).await.status,
@@ -165,7 +167,13 @@ async fn pages_of_other_origins_get_nothing_unless_they_are_allowed() {
         ]
     };
 
-    for foreign in ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost", ""] {
+    for foreign in [
+        "https://evil.example",
+        "null",
+        "http://127.0.0.1:1",
+        "http://localhost",
+        "",
+    ] {
         assert_eq!(status(&strict, foreign).await, [403, 403], "{foreign}");
     }
     assert_eq!(status(&strict, &strict.base).await, [200, 200]);

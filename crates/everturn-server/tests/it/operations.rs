@@ -221,7 +221,10 @@ async fn the_agents_are_listed_with_the_actions_that_they_have() {
     assert_eq!(agents[0]["metadata"]["everturn"]["concurrency"], "reject");
     let actions = agents[0]["actions"].as_array().unwrap();
     assert!(actions.contains(&json!("tree")), "{actions:?}");
-    assert!(!actions.contains(&json!("delete")), "nobody may delete: {actions:?}");
+    assert!(
+        !actions.contains(&json!("delete")),
+        "nobody may delete: {actions:?}"
+    );
 }
 
 #[tokio::test]
@@ -230,7 +233,10 @@ async fn the_list_of_agents_is_for_callers_that_are_let_in() {
     let server = Served::start(Server::new(&registry()).context(tokens)).await;
 
     let stranger = server.get("/agents").await;
-    let known = server.client.get(server.url("/agents")).bearer_auth("alice-token");
+    let known = server
+        .client
+        .get(server.url("/agents"))
+        .bearer_auth("alice-token");
 
     stranger.assert_failure(401, "UNAUTHENTICATED");
     assert_eq!(answer(known).await.status, 200);

@@ -10,4 +10,5 @@ mod module_graph;
 mod prompt_folder;
 mod published_crates;
 mod recovering;
+mod studio_in_development;
 mod tools;

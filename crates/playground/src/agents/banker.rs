@@ -28,6 +28,7 @@ pub(crate) struct Confirmation {
 /// The customer's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Decision {
+    #[serde(rename = "approved", alias = "is_approved")]
     pub(crate) is_approved: bool,
 }
 
@@ -67,7 +68,7 @@ async fn balance(account: Session<Account>) -> u64 {
 pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Account>> {
     let banker = app
         .agent("banker")
-        .description("asks before moving money")
+        .description("asks before moving money: “Transfer 50 to Ann”, “What is my balance?”")
         .state::<Account>()
         .system(
             "You are a careful banker. The balance is {{@state.balance}}. \

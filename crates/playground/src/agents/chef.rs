@@ -11,6 +11,8 @@ use crate::database::Database;
 #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Kitchen {
     pantry: Vec<String>,
+    #[serde(default)]
+    mood: String,
 }
 
 /// Looks up what is in season in a month.
@@ -34,6 +36,12 @@ async fn in_season(
 async fn stock_pantry(item: String, kitchen: Session<Kitchen>) -> Result<String> {
     kitchen.update_custom(|kitchen| {
         kitchen.pantry.push(item);
+        let mood = if kitchen.pantry.len() > 3 {
+            "inspired"
+        } else {
+            "curious"
+        };
+        mood.clone_into(&mut kitchen.mood);
         Ok(format!("the pantry holds {}", kitchen.pantry.join(", ")))
     })
 }
@@ -41,7 +49,7 @@ async fn stock_pantry(item: String, kitchen: Session<Kitchen>) -> Result<String>
 pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Kitchen>> {
     let chef = app
         .agent("chef")
-        .description("has a pantry and knows the seasons")
+        .description("has a pantry and knows the seasons: “Stock the pantry with leeks”, “What is in season in month 11?”, “What can I cook?”")
         .state::<Kitchen>()
         .system(
             "You are a chef. The pantry holds {{@state.pantry}}. \

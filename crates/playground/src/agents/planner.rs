@@ -59,6 +59,6 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Week>> {
             session.run(plan).await?;
             Ok(session.result())
         })
-        .description("plans a week of dinners, in the background too");
+        .description("plans a week of dinners, in the background too: “Plan the week”");
     keep(planner, "planner", files).define()
 }

@@ -34,7 +34,7 @@ pub(crate) fn playground() -> Command {
     command
 }
 
-/// The last line of what is printed when the server is ready.
+/// The last line of what is printed with `--curl` when the server is ready.
 const LAST_LINE: &str = "Ctrl-C ends it.";
 
 /// How long work may take on a busy machine before it is taken for stuck.
@@ -54,6 +54,7 @@ impl Server {
     /// A server with environment variables.
     pub(crate) fn start_with(folder: &Path, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = playground()
+            .arg("--curl")
             .args(options)
             .envs(variables.iter().copied())
             .current_dir(folder)

@@ -1,0 +1,344 @@
+/**
+ * A conversation with an agent: what it holds, the turn under way, and where one stands in its tree of snapshots. Views listen
+ * to its events: `reset`, `live`, `turn`, `state`, `artifacts`, `tree`, `event` and `notice`.
+ */
+
+import * as api from './api.js';
+import { Teller } from './teller.js';
+import { Turn } from './turn.js';
+import { apply } from './patch.js';
+import { grow, interruptsIn, withArtifact } from './messages.js';
+import { pathTo } from './timeline-layout.js';
+
+/** @typedef {{time: number, data: any}} RawEvent */
+/** @typedef {{time: number, operations: Operation[]}} Patch */
+
+/** How many raw events are kept. */
+const MOST_EVENTS = 5000;
+
+export class Conversation extends Teller {
+	/** @type {Message[]} */ messages = [];
+	/** @type {any} */ custom = null;
+	/** @type {Artifact[]} */ artifacts = [];
+	/** The snapshot that is shown; none before the first turn, and for agents whose clients keep the state. @type {Snapshot | null} */
+	snapshot = null;
+	/** All snapshots of the session, oldest first. @type {Snapshot[]} */ tree = [];
+	/** The first words of snapshots, by id. @type {Map<string, string>} */ excerpts = new Map();
+	/** @type {string | null} */ latest = null;
+	/** @type {Turn | null} */ turn = null;
+	/** The messages of the turn under way. @type {Message[]} */ live = [];
+	/** What the agent says it is doing. @type {any} */ status = null;
+	/** @type {RawEvent[]} */ events = [];
+	/** The patches that arrived here, newest last. @type {Patch[]} */ patches = [];
+	/** @type {{text: string, retry: (() => void) | null} | null} */ failure = null;
+	/** Whether an earlier snapshot is shown on purpose. */ isReading = false;
+	isLoaded = false;
+	/** How long each tool took, by the reference of its call, as seen from here. @type {Map<string, number>} */ toolTimes = new Map();
+	/** How long the last turn took. @type {number | null} */ lasted = null;
+
+	/** @param {AgentInfo} agent @param {string} id @param {LocalSessions} local */
+	constructor(agent, id, local) {
+		super();
+		this.agent = agent;
+		this.id = id;
+		this.local = local;
+	}
+
+	/** @param {string} action */
+	can(action) {
+		return this.agent.actions.includes(action);
+	}
+
+	get isServerManaged() {
+		return this.can('getSnapshot');
+	}
+
+	get interrupts() {
+		return this.turn ? [] : interruptsIn(this.messages);
+	}
+
+	/** The snapshots from the beginning of the session to where one stands. */
+	get path() {
+		return pathTo(this.tree, this.snapshot?.snapshotId);
+	}
+
+	/**
+	 * Loads the session, at a snapshot or at its latest.
+	 * @param {string | null} [at]
+	 * @param {boolean} [isReading] whether the snapshot is looked at on purpose, and not where the conversation is
+	 */
+	async load(at = null, isReading = at !== null) {
+		if (!this.isServerManaged) {
+			const kept = this.local.get(this.agent.name, this.id);
+			this.#show(kept?.state ?? { messages: [] });
+			this.isLoaded = true;
+			return;
+		}
+		const request = at ? { snapshotId: at } : { sessionId: this.id };
+		try {
+			this.snapshot = await api.ask(this.agent, 'getSnapshot', request);
+			this.isReading = isReading;
+		} catch (error) {
+			if (!(error instanceof api.ApiError && error.code === 404)) throw error;
+			this.snapshot = null;
+		}
+		const shown = this.snapshot;
+		// A run under way has no state yet: the one that it began with is shown, and the run's own messages below.
+		if (shown && !shown.state && shown.parentId) {
+			const parent = await api.ask(this.agent, 'getSnapshot', { snapshotId: shown.parentId });
+			this.#show(this.#withAsked(parent.state, shown));
+		} else this.#show(this.#withAsked(shown?.state, shown));
+		this.isLoaded = true;
+		this.failure = shown?.status === 'failed' ? { text: shown.error?.message ?? 'The run failed.', retry: null } : null;
+		await this.loadTree();
+		if (shown && (shown.status === 'pending' || shown.status === 'expired') && !this.turn) this.watch(shown.snapshotId);
+	}
+
+	/** @param {State} state */
+	#show(state) {
+		this.messages = state.messages;
+		this.custom = state.custom ?? null;
+		this.artifacts = state.artifacts ?? [];
+		this.live = [];
+		this.tell('reset');
+		this.tell('state', { isNew: true });
+		this.tell('artifacts');
+	}
+
+	/** Adds the message that began a run to the state before it: the server tells of it when the run has ended. */
+	#withAsked(/** @type {State} */ state = { messages: [] }, shown) {
+		const asked = shown && !shown.state ? sessionStorage.getItem(`everturn:asked:${shown.snapshotId}`) : null;
+		return asked ? { ...state, messages: [...state.messages, JSON.parse(asked)] } : state;
+	}
+
+	/** Reads the session's tree, page by page. */
+	async loadTree() {
+		if (!this.can('tree') || !this.snapshot) {
+			this.tree = [];
+			this.tell('tree');
+			return;
+		}
+		/** @type {Snapshot[]} */
+		const tree = [];
+		/** @type {Cursor | undefined} */
+		let after;
+		do {
+			const page = await api.ask(this.agent, 'tree', { sessionId: this.id, limit: 1000, ...(after ? { after } : {}) });
+			tree.push(...page.snapshots);
+			this.latest = page.latest ?? null;
+			after = page.next;
+			// A first page is shown while the rest is on its way.
+			if (after && tree.length === 1000) {
+				this.tree = [...tree];
+				this.tell('tree');
+			}
+		} while (after);
+		this.tree = tree;
+		this.tell('tree');
+	}
+
+	/**
+	 * Reads the first words of a few snapshots around one.
+	 * @param {number} index the snapshot's place in the tree
+	 */
+	async loadExcerpts(index) {
+		const first = Math.max(0, index - (index % 50));
+		const before = this.tree[first - 1];
+		const after = before ? { after: { createdAt: before.createdAt, snapshotId: before.snapshotId } } : {};
+		const page = await api.ask(this.agent, 'tree', { sessionId: this.id, limit: 50, excerpts: true, ...after });
+		for (const { snapshotId } of page.snapshots) this.excerpts.set(snapshotId, page.excerpts?.[snapshotId] ?? '');
+		this.tell('tree');
+	}
+
+	/**
+	 * Where a turn that is begun now continues.
+	 * @param {string | null} [from] a snapshot to branch from
+	 */
+	start(from = null) {
+		if (!this.isServerManaged) return { state: { ...this.local.get(this.agent.name, this.id)?.state, messages: this.messages, custom: this.custom, artifacts: this.artifacts } };
+		if (from) return { snapshotId: from };
+		const here = this.snapshot;
+		if (!here) return { sessionId: this.id };
+		if (here.status === 'completed') return here.snapshotId === this.latest && !this.isReading ? { sessionId: this.id } : { snapshotId: here.snapshotId };
+		// What did not complete cannot be continued: the last one before it that did can.
+		const good = this.path.findLast((snapshot) => snapshot.status === 'completed');
+		return good ? { snapshotId: good.snapshotId } : { sessionId: this.id };
+	}
+
+	/**
+	 * Runs a turn.
+	 * @param {{message?: Message, resume?: any}} input
+	 * @param {{init?: any, detach?: boolean, keep?: number, otherwise?: {message?: Message, resume?: any}}} [options] `keep` is how many
+	 *   messages of the conversation stay, `otherwise` an input to send if this one is refused as invalid
+	 */
+	async send(input, { init = this.start(), detach = false, keep, otherwise } = {}) {
+		if (keep !== undefined) this.messages = this.messages.slice(0, keep);
+		if (input.message) this.messages = [...this.messages, input.message];
+		this.failure = null;
+		this.unsent = undefined;
+		this.isReading = false;
+		this.live = [];
+		this.status = null;
+		this.tell('reset');
+		const body = { data: detach ? { ...input, detach: true } : input, ...(Object.keys(init).length > 0 ? { init } : {}) };
+		await this.#follow(new Turn(this, { path: this.agent.path, body, base: this.snapshot?.snapshotId ?? null, input, otherwise }));
+	}
+
+	/** Shows a background run from its beginning to its end. @param {string} snapshotId */
+	watch(snapshotId) {
+		const turn = new Turn(this, { path: `${this.agent.path}/watch`, body: { data: { snapshotId } }, base: snapshotId, run: snapshotId });
+		return this.#follow(turn);
+	}
+
+	/**
+	 * Shows a turn that another tab began.
+	 * @param {{stream: string, input: {message?: Message}, base: string | null}} begun
+	 */
+	join({ stream, input, base }) {
+		if (this.turn) return Promise.resolve();
+		if (input.message) this.messages = [...this.messages, input.message];
+		this.live = [];
+		this.tell('reset');
+		return this.#follow(new Turn(this, { path: this.agent.path, body: { data: null }, base, input, stream }));
+	}
+
+	/** @param {Turn} turn */
+	async #follow(turn) {
+		this.turn = turn;
+		this.tell('turn');
+		const before = this.custom;
+		try {
+			for await (const event of turn.events()) {
+				if (event === 'again') this.#restart(before);
+				else this.#take(event);
+			}
+		} finally {
+			if (this.turn === turn) {
+				this.turn = null;
+				this.status = null;
+				this.tell('turn');
+			}
+		}
+	}
+
+	/** The chunks of the turn so far do not count. @param {any} custom */
+	#restart(custom) {
+		this.live = [];
+		this.custom = custom;
+		this.tell('reset');
+		this.tell('state', {});
+	}
+
+	/** @param {any} data */
+	#take(data) {
+		this.events.push({ time: Date.now(), data });
+		if (this.events.length > MOST_EVENTS) this.events.splice(0, this.events.length - MOST_EVENTS);
+		this.tell('event');
+		const chunk = /** @type {Chunk | undefined} */ (data.message);
+		if (!chunk) return;
+		if (chunk.takenOver) {
+			this.live = [];
+			this.tell('reset');
+			this.tell('notice', 'Another worker has taken the run over.');
+		}
+		if (chunk.modelChunk) {
+			this.#time(chunk.modelChunk.content);
+			this.tell('live', grow(this.live, chunk));
+		}
+		if (chunk.customPatch) {
+			this.custom = apply(this.custom ?? {}, chunk.customPatch);
+			this.patches.push({ time: Date.now(), operations: chunk.customPatch });
+			this.tell('state', { operations: chunk.customPatch });
+		}
+		if (chunk.artifact) {
+			this.artifacts = withArtifact(this.artifacts, chunk.artifact);
+			this.tell('artifacts', { name: chunk.artifact.name });
+		}
+		if (chunk.status !== undefined) {
+			this.status = chunk.status;
+			this.tell('turn');
+		}
+	}
+
+	/** Takes the time of tools. @param {Part[]} parts */
+	#time(parts) {
+		for (const { toolRequest, toolResponse } of parts) {
+			const ref = toolRequest?.ref ?? toolResponse?.ref;
+			if (!ref) continue;
+			const begun = this.toolTimes.get(ref);
+			if (toolRequest) this.toolTimes.set(ref, -Date.now());
+			else if (begun !== undefined && begun < 0) this.toolTimes.set(ref, Date.now() + begun);
+		}
+	}
+
+	/**
+	 * Shows the outcome of a turn.
+	 * @param {Output} output
+	 * @param {Turn} turn
+	 */
+	async finish(output, turn) {
+		this.lasted = turn.options.run ? null : Date.now() - turn.startedAt;
+		this.#end();
+		if (output.state) {
+			this.local.put(this.agent.name, this.id, output.state);
+			this.#show(output.state);
+		}
+		if (output.finishReason === 'detached' && output.snapshotId) {
+			this.tell('notice', 'It goes on in the background.');
+			const asked = turn.options.input?.message;
+			if (asked) sessionStorage.setItem(`everturn:asked:${output.snapshotId}`, JSON.stringify(asked));
+			await this.load();
+		} else if (output.finishReason === 'failed' || output.finishReason === 'aborted') {
+			const text = output.error?.message ?? (output.finishReason === 'aborted' ? 'The turn was stopped.' : 'The turn failed.');
+			await this.fail(text, turn, output.error?.status);
+		} else if (this.isServerManaged) {
+			await this.load(output.snapshotId ?? null, false).catch(() => {});
+		}
+		this.tell('ended', output);
+	}
+
+	/**
+	 * Says that a turn did not end well, and keeps its message for another attempt.
+	 * @param {string} text
+	 * @param {Turn} turn
+	 * @param {string} [status]
+	 */
+	async fail(text, turn, status) {
+		this.#end();
+		if (this.isServerManaged) await this.load(this.snapshot && this.snapshot.status === 'completed' ? this.snapshot.snapshotId : null, false).catch(() => {});
+		else this.tell('reset');
+		const { input, otherwise } = turn.options;
+		if (otherwise && status === 'INVALID_ARGUMENT') return this.send(otherwise);
+		const retry = input && !turn.options.run ? () => void this.send(input) : null;
+		this.failure = { text, retry };
+		// What was said is not lost: the server has not kept it, so the page shows it until it is said again.
+		this.unsent = retry ? input?.message : undefined;
+		this.tell('turn');
+		this.tell('ended', null);
+	}
+
+	#end() {
+		this.turn = null;
+		this.status = null;
+		this.tell('turn');
+	}
+
+	/** The message of a turn that failed. @type {Message | undefined} */
+	unsent;
+
+	/** Finds the snapshot whose conversation has as many messages. @param {number} count @returns {Promise<string | null>} */
+	async snapshotBefore(count) {
+		const path = this.path.filter((snapshot) => snapshot.status === 'completed');
+		let [low, high] = [0, path.length - 1];
+		while (low <= high) {
+			const middle = Math.floor((low + high) / 2);
+			const { snapshotId } = path[middle];
+			const snapshot = snapshotId === this.snapshot?.snapshotId ? this.snapshot : await api.ask(this.agent, 'getSnapshot', { snapshotId });
+			const length = snapshot.state?.messages.length ?? 0;
+			if (length === count) return snapshotId;
+			if (length < count) low = middle + 1;
+			else high = middle - 1;
+		}
+		return null;
+	}
+}

@@ -1,0 +1,66 @@
+/** Questions in a dialog of the page. */
+
+import { h } from './view.js';
+
+/**
+ * Asks for one or more texts; `null` if nobody answers.
+ * @param {string} title
+ * @param {{name: string, value?: string, rows?: number}[]} fields
+ * @param {string} action
+ * @param {string} [about]
+ * @returns {Promise<string[] | null>}
+ */
+export function askTexts(title, fields, action, about = '') {
+	return new Promise((resolve) => {
+		const controls = fields.map(({ name, value = '', rows }) => {
+			const control = rows ? h('textarea', { 'aria-label': name, rows, class: 'mono', spellcheck: 'false' }) : h('input', { type: 'text', 'aria-label': name });
+			control.value = value;
+			return { name, control };
+		});
+		const done = () => {
+			resolve(controls.map(({ control }) => control.value));
+			dialog.close();
+		};
+		const dialog = h('dialog', { 'aria-label': title },
+			h('h2', title), about ? h('p.meta', about) : null,
+			controls.map(({ name, control }) => h('label.field', h('span', name), control)),
+			h('div.row.end', h('button', { onclick: () => dialog.close() }, 'Cancel'), h('button.primary', { onclick: done }, action)));
+		for (const { control } of controls) {
+			control.addEventListener('keydown', (event) => {
+				if (/** @type {KeyboardEvent} */ (event).key === 'Enter' && control instanceof HTMLInputElement) done();
+			});
+		}
+		show(dialog, () => resolve(null));
+	});
+}
+
+/**
+ * Asks whether to do something that cannot be undone.
+ * @param {string} title @param {string} about @param {string} action
+ * @returns {Promise<boolean>}
+ */
+export function confirm(title, about, action) {
+	return new Promise((resolve) => {
+		const dialog = h('dialog', { 'aria-label': title },
+			h('h2', title), h('p', about),
+			h('div.row.end', h('button', { onclick: () => dialog.close() }, 'Cancel'),
+				h('button.danger', { onclick: () => {
+					resolve(true);
+					dialog.close();
+				} }, action)));
+		show(dialog, () => resolve(false));
+	});
+}
+
+/** @param {HTMLDialogElement} dialog @param {() => void} [closed] */
+export function show(dialog, closed) {
+	dialog.addEventListener('close', () => {
+		closed?.();
+		dialog.remove();
+	});
+	dialog.addEventListener('click', (event) => {
+		if (event.target === dialog) dialog.close();
+	});
+	document.body.append(dialog);
+	dialog.showModal();
+}

@@ -1,0 +1,107 @@
+/** The background runs of all agents: under way, lapsed, taken over, and those that ended a moment ago. */
+
+import * as api from './api.js';
+
+/**
+ * @typedef {{agent: AgentInfo, sessionId: string, snapshotId: string, startedAt: string, status: string, note: string,
+ *   done: number | null, takenOver: boolean, endedAt: number | null, output: string}} Run `done` is the part that is done, 0 to 1.
+ */
+
+/** How long a run that ended stays in sight, in milliseconds. */
+const LINGER = 60_000;
+
+export class Runs {
+	/** @type {Map<string, Run>} */ #runs = new Map();
+	/** @type {{id: string, over: AbortController} | null} */ #watching = null;
+
+	/** @param {Studio} studio */
+	constructor(studio) {
+		this.studio = studio;
+	}
+
+	/** Those under way first. @returns {Run[]} */
+	get list() {
+		const all = [...this.#runs.values()].filter((run) => run.endedAt === null || Date.now() - run.endedAt < LINGER);
+		return all.sort((a, b) => Number(a.endedAt !== null) - Number(b.endedAt !== null) || b.startedAt.localeCompare(a.startedAt));
+	}
+
+	get isWaiting() {
+		return this.list.some((run) => run.endedAt === null);
+	}
+
+	/** Takes note of an agent's sessions. @param {AgentInfo} agent @param {SessionSummary[]} sessions */
+	seen(agent, sessions) {
+		for (const { sessionId, latest } of sessions) {
+			const isUnderWay = latest.status === 'pending' || latest.status === 'expired';
+			const known = this.#runs.get(latest.snapshotId);
+			if (isUnderWay && !known) {
+				this.#runs.set(latest.snapshotId, {
+					agent, sessionId, snapshotId: latest.snapshotId, startedAt: latest.createdAt, status: latest.status, note: '', done: null,
+					takenOver: false, endedAt: null, output: '',
+				});
+			} else if (known && known.status !== latest.status) {
+				// A run that lapsed and is under way again has another worker.
+				if (known.status === 'expired' && latest.status === 'pending') known.takenOver = true;
+				known.status = latest.status;
+				known.endedAt = isUnderWay ? null : Date.now();
+				if (!isUnderWay) this.studio.tell('run-ended', known);
+			}
+		}
+		this.#watchOne();
+		this.studio.tell('runs');
+	}
+
+	/** Takes note of the run that the open conversation shows. @param {Conversation} conversation */
+	heard(conversation) {
+		const id = conversation.turn?.options.run;
+		const run = id ? this.#runs.get(id) : undefined;
+		if (!run || conversation.status === null) return;
+		this.#note(run, conversation.status);
+		this.studio.tell('runs');
+	}
+
+	/** @param {Run} run @param {any} status */
+	#note(run, status) {
+		if (typeof status === 'object' && typeof status?.step === 'number' && typeof status?.of === 'number') {
+			run.done = Math.min(1, (status.step - 1) / status.of);
+		}
+		run.note = typeof status === 'string' ? status : status?.note ?? status?.message ?? JSON.stringify(status);
+	}
+
+	/** Watches one run that no conversation shows: a browser has few connections to one server. */
+	#watchOne() {
+		const shown = this.studio.conversation?.turn?.options.run;
+		const wanted = this.list.find((run) => run.endedAt === null && run.snapshotId !== shown);
+		if (this.#watching?.id === wanted?.snapshotId) return;
+		this.#watching?.over.abort();
+		this.#watching = null;
+		if (!wanted) return;
+		const over = new AbortController();
+		this.#watching = { id: wanted.snapshotId, over };
+		void this.#watch(wanted, over.signal).catch(() => {}).finally(() => {
+			if (this.#watching?.over === over) this.#watching = null;
+		});
+	}
+
+	/** @param {Run} run @param {AbortSignal} signal */
+	async #watch(run, signal) {
+		const call = await api.stream(`${run.agent.path}/watch`, { data: { snapshotId: run.snapshotId } }, { signal });
+		for await (const { data } of call.events) {
+			const chunk = data.message;
+			if (chunk?.takenOver) run.takenOver = true;
+			if (chunk?.status !== undefined) this.#note(run, chunk.status);
+			for (const part of chunk?.modelChunk?.content ?? []) run.output = (run.output + (part.text ?? '')).slice(-400);
+			this.studio.tell('runs');
+			if (data.result) void this.studio.readSessions(run.agent).catch(() => {});
+		}
+	}
+
+	/** @param {Run} run */
+	async abort(run) {
+		const { status } = await api.ask(run.agent, 'abort', { snapshotId: run.snapshotId });
+		run.status = status ?? 'aborted';
+		run.endedAt = Date.now();
+		this.studio.tell('runs');
+		await this.studio.readSessions(run.agent).catch(() => {});
+	}
+}

@@ -1,0 +1,228 @@
+/**
+ * What the page shows: the agents, their sessions and runs, and one open conversation. Views listen to its events: `place`,
+ * `conversation`, `sessions`, `runs`, `reach` and `notice`.
+ */
+
+import * as api from './api.js';
+import { Teller } from './teller.js';
+import { Conversation } from './conversation.js';
+import { LocalSessions } from './local-sessions.js';
+import { Runs } from './runs.js';
+import { Tabs } from './tabs.js';
+import { read, write } from './router.js';
+import { pause } from './stream.js';
+import { sessionName } from './time.js';
+
+/** @typedef {{items: SessionSummary[], next: Cursor | null}} Sessions */
+
+/** How often the sessions of the open agent are read again, in milliseconds. */
+const POLL = 2500;
+const PAGE = 50;
+
+export class Studio extends Teller {
+	/** @type {AgentInfo[]} */ agents = [];
+	/** @type {AgentInfo | null} */ agent = null;
+	/** @type {Conversation | null} */ conversation = null;
+	/** @type {Map<string, Sessions>} */ sessions = new Map();
+	place = read(location.hash);
+	local = new LocalSessions(localStorage);
+	runs = new Runs(this);
+	tabs = new Tabs(this);
+	isReachable = true;
+
+	/** Reads the agents and shows the place that the address names; tries again until the server answers. */
+	async open() {
+		addEventListener('hashchange', () => void this.#arrive());
+		for (;;) {
+			try {
+				this.agents = await api.agents();
+				break;
+			} catch (error) {
+				if (error instanceof api.ApiError) throw error;
+				this.reached(false);
+				await pause(1000);
+			}
+		}
+		this.reached(true);
+		if (!this.place.agent) await this.#begin();
+		this.tell('agents');
+		await this.#arrive();
+		void this.#poll();
+	}
+
+	/** Goes to the newest session of all agents, or to the first agent. */
+	async #begin() {
+		const listed = await Promise.all(this.agents.map((agent) => this.readSessions(agent).catch(() => null)));
+		let newest = null;
+		for (const [index, sessions] of listed.entries()) {
+			const latest = sessions?.items[0];
+			if (latest && (!newest || latest.latest.createdAt > newest.latest.createdAt)) newest = { ...latest, agent: this.agents[index].name };
+		}
+		this.place = { ...this.place, agent: newest?.agent ?? this.agents[0]?.name ?? null, session: newest?.sessionId ?? null };
+		history.replaceState(null, '', write(this.place));
+	}
+
+	/** @param {Partial<Place>} change */
+	go(change) {
+		const address = write({ ...this.place, ...change });
+		if (address === location.hash) return;
+		location.hash = address;
+	}
+
+	/** The address of an agent, or of one of its sessions. @param {string | null} agent @param {string | null} [session] */
+	link(agent, session = null) {
+		return write({ agent, session, at: null, tab: this.place.tab, compare: null });
+	}
+
+	/** Changes the address without going anywhere. @param {Partial<Place>} change */
+	rename(change) {
+		this.place = { ...this.place, ...change };
+		history.replaceState(null, '', write(this.place));
+		this.tell('place');
+	}
+
+	async #arrive() {
+		const before = this.place;
+		this.place = read(location.hash);
+		const { agent: name, session, at } = this.place;
+		const agent = this.agents.find((each) => each.name === name) ?? null;
+		const isOther = this.agent !== agent || before.session !== session || !this.conversation;
+		this.agent = agent;
+		this.tell('place');
+		if (!agent) {
+			this.conversation = null;
+			this.tell('conversation');
+			return;
+		}
+		if (isOther) {
+			this.conversation?.turn?.leave();
+			this.conversation = this.#conversation(agent, session ?? '');
+			this.tell('conversation');
+			void this.readSessions(agent).catch(() => {});
+			if (session) await this.#load(at);
+			else this.conversation.isLoaded = true;
+			this.conversation?.tell('reset');
+			if (session) this.tabs.askFor(agent.name, session);
+		} else if (before.at !== at && !this.conversation?.turn) await this.#load(at);
+	}
+
+	/** @param {string | null} at */
+	async #load(at) {
+		const { conversation } = this;
+		for (let tries = 0; conversation && conversation === this.conversation; tries += 1) {
+			try {
+				await conversation.load(at);
+				return this.reached(true);
+			} catch (error) {
+				if (!(error instanceof api.Unreachable)) {
+					conversation.failure = { text: error.message, retry: () => void this.#load(at) };
+					conversation.tell('turn');
+					return;
+				}
+				this.reached(false);
+				await pause(1000);
+			}
+		}
+	}
+
+	/** @param {AgentInfo} agent @param {string} id */
+	#conversation(agent, id) {
+		const conversation = new Conversation(agent, id, this.local);
+		conversation.on('turn', () => this.runs.heard(conversation));
+		conversation.on('notice', (text) => this.tell('notice', text));
+		conversation.on('begun', (turn) => this.tabs.begun(conversation, turn));
+		conversation.on('ended', () => {
+			this.tabs.changed(conversation);
+			void this.readSessions(agent).catch(() => {});
+		});
+		return conversation;
+	}
+
+	/**
+	 * Says something to the agent.
+	 * @param {Part[]} parts
+	 * @param {{detach?: boolean, init?: any, keep?: number}} [options]
+	 */
+	async say(parts, options = {}) {
+		const { conversation } = this;
+		if (!conversation) return;
+		if (!conversation.id) {
+			conversation.id = sessionName(parts.map((part) => part.text ?? '').join(' '));
+			this.rename({ session: conversation.id, at: null });
+		} else if (this.place.at) this.rename({ at: null });
+		await conversation.send({ message: { role: 'user', content: parts } }, options);
+	}
+
+	/** Says something again, or something else, in the place of an earlier message: a branch begins. @param {number} index @param {Part[]} parts */
+	async sayInstead(index, parts) {
+		const { conversation } = this;
+		if (!conversation || conversation.turn) return;
+		if (!conversation.isServerManaged) {
+			conversation.messages = conversation.messages.slice(0, index);
+			return this.say(parts);
+		}
+		const from = index > 0 ? await conversation.snapshotBefore(index) : null;
+		if (from) return this.say(parts, { init: { snapshotId: from }, keep: index });
+		// Nothing is before the first message, so another session begins.
+		this.tell('notice', 'Nothing comes before this message: it begins a session of its own.');
+		this.conversation = this.#conversation(conversation.agent, '');
+		this.tell('conversation');
+		await this.say(parts);
+	}
+
+	/**
+	 * Reads the first page of an agent's sessions, or the next one.
+	 * @param {AgentInfo} agent
+	 * @param {boolean} [more]
+	 */
+	async readSessions(agent, more = false) {
+		if (!agent.actions.includes('listSessions')) return null;
+		const known = this.sessions.get(agent.name);
+		const after = more && known?.next ? { after: known.next } : {};
+		const page = await api.ask(agent, 'listSessions', { limit: PAGE, ...after });
+		const fresh = new Set(page.sessions.map((each) => each.sessionId));
+		const others = (known?.items ?? []).filter((each) => !fresh.has(each.sessionId));
+		// Sessions beyond the first page stay as they were read, unless there is no second page any more.
+		const rest = !more && page.next ? others : [];
+		const items = more ? [...others, ...page.sessions] : [...page.sessions, ...rest];
+		const sessions = { items, next: rest.length > 0 && known ? known.next : page.next ?? null };
+		this.sessions.set(agent.name, sessions);
+		this.runs.seen(agent, page.sessions);
+		this.tell('sessions', agent);
+		return sessions;
+	}
+
+	/** Follows what others do: other tabs, other clients, other processes. */
+	async #poll() {
+		for (let round = 0; ; round += 1) {
+			await pause(POLL);
+			if (document.visibilityState === 'hidden') continue;
+			const some = round % 4 === 0 || this.runs.isWaiting ? this.agents : this.agent ? [this.agent] : [];
+			try {
+				for (const agent of some) await this.readSessions(agent);
+				this.reached(true);
+			} catch (error) {
+				if (error instanceof api.Unreachable) this.reached(false);
+			}
+			await this.#catchUp().catch(() => {});
+		}
+	}
+
+	/** Shows a turn that somebody else has ended or begun in the open session. */
+	async #catchUp() {
+		const { conversation, agent } = this;
+		if (!conversation?.isLoaded || conversation.turn || conversation.isReading || this.place.at || !agent) return;
+		const listed = this.sessions.get(agent.name)?.items.find((each) => each.sessionId === conversation.id);
+		if (!listed) return;
+		const isKnown = listed.latest.snapshotId === conversation.latest && listed.latest.status === (conversation.tree.at(-1)?.status ?? conversation.snapshot?.status);
+		if (!isKnown && conversation.snapshot?.snapshotId === conversation.latest) await conversation.load();
+		else if (!isKnown) await conversation.loadTree();
+	}
+
+	/** @param {boolean} isReachable */
+	reached(isReachable) {
+		if (this.isReachable === isReachable) return;
+		this.isReachable = isReachable;
+		this.tell('reach');
+	}
+}

@@ -1,0 +1,154 @@
+/** A turn under way: its stream over as many connections as it needs, and its end. */
+
+import * as api from './api.js';
+import { delay, pause } from './stream.js';
+
+/**
+ * @typedef {{path: string, body: any, base: string | null, input?: {message?: Message, resume?: any},
+ *   otherwise?: {message?: Message, resume?: any}, run?: string, stream?: string}} Options `base` is the snapshot that the turn continues, `run` the one of a background run.
+ */
+
+/** The server says that the stream ended without an outcome: its process died. */
+class Broken extends api.Unreachable {}
+
+/** Another turn holds the session, perhaps one that is being stopped. */
+class Busy extends Error {}
+
+/** How often a session that another turn holds is asked again. */
+const PATIENCE = 3;
+
+export class Turn {
+	startedAt = Date.now();
+	/** The name by which the server keeps the stream. @type {string | null} */ stream;
+	/** Whether the connection is lost at the moment. */ isLost = false;
+	isStopping = false;
+	#over = new AbortController();
+	#resent = false;
+
+	/** @param {Conversation} conversation @param {Options} options */
+	constructor(conversation, options) {
+		this.conversation = conversation;
+		this.options = options;
+		this.stream = options.stream ?? null;
+	}
+
+	/** Looks away; a turn whose stream is kept goes on. */
+	leave() {
+		this.#over.abort();
+	}
+
+	/** Asks the server to end the turn. */
+	async stop() {
+		this.isStopping = true;
+		const { agent } = this.conversation;
+		if (this.options.run) await api.ask(agent, 'abort', { snapshotId: this.options.run });
+		else if (this.stream) await api.stop(agent, this.stream);
+		else this.#over.abort();
+	}
+
+	/**
+	 * Yields the events of the turn, and `again` when the turn begins anew. Ends by telling the conversation the outcome.
+	 * @returns {AsyncGenerator<any>}
+	 */
+	async *events() {
+		const { conversation, options } = this;
+		const { signal } = this.#over;
+		/** @type {string | null} */
+		let after = null;
+		let busy = 0;
+		for (let attempt = 0; ;) {
+			try {
+				const call = await api.stream(options.path, options.body, { signal, stream: this.stream, after });
+				this.#found();
+				if (call.isGone) {
+					after = null;
+					if (yield* this.#recover()) continue;
+					return;
+				}
+				if (options.run && attempt > 0) yield 'again';
+				attempt = 0;
+				if (call.id && !options.run && this.stream !== call.id) {
+					this.stream = call.id;
+					conversation.tell('begun', this);
+				}
+				for await (const { id, data } of call.events) {
+					if (data.error?.status === 'ABORTED' && after === null && busy < PATIENCE) throw new Busy(data.error.message);
+					if (id !== null) after = id;
+					yield data;
+					if (data.result) return void await conversation.finish(data.result, this);
+					if (data.error) {
+						if (data.error.status === 'UNAVAILABLE') throw new Broken(data.error.message);
+						if (data.error.status === 'CANCELLED') return void await conversation.fail('The turn was stopped. Nothing of it was kept.', this);
+						return void await conversation.fail(data.error.message, this, data.error.status);
+					}
+				}
+				throw new api.Unreachable('The connection ended before the turn did.');
+			} catch (error) {
+				if (signal.aborted) return;
+				if (error instanceof Busy) {
+					busy += 1;
+					this.stream = null;
+					await pause(delay(busy), signal).catch(() => {});
+					continue;
+				}
+				if (error instanceof api.ApiError && error.code !== 503) return void await conversation.fail(error.message, this, error.status);
+				if (error instanceof api.ApiError || error instanceof api.Unreachable || error instanceof TypeError) {
+					const wasServed = after !== null || this.stream !== null;
+					if (!options.run && !wasServed && attempt > 8) return void await conversation.fail('The server cannot be reached. Your message is kept here.', this);
+					this.#lost();
+					await pause(delay(attempt), signal).catch(() => {});
+					attempt += 1;
+					if (signal.aborted) return;
+					// A process that died leaves a stream that ends there: the turn is begun anew, unless it was saved after all.
+					if (!options.run && error instanceof Broken) {
+						after = null;
+						if (!(yield* this.#recover())) return;
+					}
+					continue;
+				}
+				throw error;
+			}
+		}
+	}
+
+	/**
+	 * Decides about a turn whose stream is gone: it was saved, or is sent once more. Effects that were recorded are not repeated.
+	 * @returns {AsyncGenerator<any, boolean>} whether to call again
+	 */
+	async *#recover() {
+		const { conversation, options } = this;
+		let tip;
+		try {
+			tip = await api.ask(conversation.agent, 'getSnapshot', { sessionId: conversation.id });
+		} catch (error) {
+			if (error instanceof api.Unreachable) return true;
+			tip = null;
+		}
+		this.#found();
+		if (tip && tip.snapshotId !== options.base) {
+			await conversation.load();
+			conversation.tell('ended', null);
+			return false;
+		}
+		if (this.#resent || !options.input || options.stream) {
+			await conversation.fail('The server ended during this turn, and nothing of it was kept.', this);
+			return false;
+		}
+		this.#resent = true;
+		this.stream = null;
+		yield 'again';
+		return true;
+	}
+
+	#lost() {
+		if (this.isLost) return;
+		this.isLost = true;
+		this.conversation.tell('turn');
+	}
+
+	#found() {
+		if (!this.isLost) return;
+		this.isLost = false;
+		this.conversation.tell('turn');
+	}
+}

@@ -1,0 +1,17 @@
+/** An empty conversation says what to do next. */
+
+import { h } from './view.js';
+
+/** @param {Studio} studio */
+export function welcome(studio) {
+	const { agent } = studio;
+	if (!agent) return null;
+	const [about] = (agent.description ?? '').split(/[:.]? *“/);
+	// What a description quotes may be said.
+	const hints = [...(agent.description ?? '').matchAll(/“([^”]+)”/g)].map(([, said]) => said);
+	if (hints.length === 0) hints.push('Hello! What can you do?');
+	return h('div.welcome', {},
+		h('h2', agent.name),
+		h('p', about ? `This agent ${about}.` : 'Say something to begin a session.'),
+		h('div.hints', hints.map((hint) => h('button.hint', { onclick: () => studio.tell('hint', hint) }, hint))));
+}

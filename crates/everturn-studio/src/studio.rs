@@ -1,0 +1,152 @@
+//! The page at its paths of a server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use everturn_core::{Context, async_trait};
+use everturn_server::axum::body::{Body, Bytes};
+use everturn_server::axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use everturn_server::{Door, Server};
+
+use crate::assets::{Asset, Assets};
+
+/// Only scripts and styles of the server itself run, no other page may frame this one, and a text cannot become markup: the
+/// browser refuses the functions that would make it so.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+                      media-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// The file that is the page.
+const INDEX: &str = "index.html";
+
+/// The page, and where it is served.
+///
+/// By default the page is at `/` and its files are below `/studio/`.
+#[derive(Debug, Clone, Default)]
+#[must_use = "a studio is seen once a server serves it"]
+pub struct Studio {
+    base: String,
+    assets: Assets,
+}
+
+impl Studio {
+    /// Returns the page as it is embedded in the program. A debug build reads its files from the source folder, where there is
+    /// one, so that a change is seen when the page is loaded again.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts the page at another path, such as `/ops/`.
+    pub fn at(mut self, path: impl AsRef<str>) -> Self {
+        let path = path.as_ref().trim_matches('/');
+        self.base = if path.is_empty() {
+            String::new()
+        } else {
+            format!("/{path}")
+        };
+        self
+    }
+
+    /// Reads the page's files from a folder at every request.
+    pub fn from_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.assets = Assets::in_folder(folder);
+        self
+    }
+}
+
+/// Serves the page.
+pub trait ServeStudio {
+    /// Adds the page to a server, behind its context providers.
+    fn studio(self, studio: Studio) -> Self;
+}
+
+impl ServeStudio for Server {
+    fn studio(self, studio: Studio) -> Self {
+        let page = Page {
+            below: format!("{}/studio/", studio.base),
+            assets: Arc::new(studio.assets),
+        };
+        // A relative address in the page is resolved from its folder.
+        let server = self.door(format!("{}/", studio.base), page.clone());
+        let server = match studio.base.as_str() {
+            "" => server,
+            base => server.door(base, Moved(format!("{base}/"))),
+        };
+        server.door(format!("{}{{*path}}", page.below), page)
+    }
+}
+
+#[derive(Clone)]
+struct Page {
+    below: String,
+    assets: Arc<Assets>,
+}
+
+#[async_trait]
+impl Door for Page {
+    async fn answer(&self, request: Request<Bytes>, _context: Context) -> Response<Body> {
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "this path allows GET, HEAD");
+        }
+        let name = request.uri().path().strip_prefix(&self.below).unwrap_or(INDEX);
+        let Some(asset) = self.assets.find(name) else {
+            return plain(StatusCode::NOT_FOUND, "the page has no such file");
+        };
+        let known = request.headers().get(header::IF_NONE_MATCH);
+        if known.is_some_and(|known| known.as_bytes() == asset.tag.as_bytes()) {
+            return guarded(Response::new(Body::empty()), StatusCode::NOT_MODIFIED, &asset);
+        }
+        let body = Body::from(asset.content.clone());
+        let mut response = guarded(Response::new(body), StatusCode::OK, &asset);
+        if name == INDEX {
+            // Without this a browser would find the modules one import after the other.
+            let links: Vec<String> = Assets::modules()
+                .map(|module| format!("<studio/{module}>; rel=modulepreload"))
+                .collect();
+            if let Ok(links) = HeaderValue::from_str(&links.join(", ")) {
+                response.headers_mut().insert(header::LINK, links);
+            }
+        }
+        response
+    }
+}
+
+/// Adds the headers of a file.
+fn guarded(mut response: Response<Body>, status: StatusCode, asset: &Asset) -> Response<Body> {
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    let mut add = |name, value| headers.insert(name, HeaderValue::from_static(value));
+    add(header::CONTENT_TYPE, asset.content_type);
+    add(header::CONTENT_SECURITY_POLICY, POLICY);
+    add(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    add(header::REFERRER_POLICY, "no-referrer");
+    add(header::X_FRAME_OPTIONS, "DENY");
+    // A file is asked for again and answered shortly: the next version of the program has other files.
+    add(header::CACHE_CONTROL, "no-cache");
+    if let Ok(tag) = HeaderValue::from_str(&asset.tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// The path without the slash at its end.
+struct Moved(String);
+
+#[async_trait]
+impl Door for Moved {
+    async fn answer(&self, _request: Request<Bytes>, _context: Context) -> Response<Body> {
+        let mut response = plain(StatusCode::PERMANENT_REDIRECT, "the page is below");
+        if let Ok(place) = HeaderValue::from_str(&self.0) {
+            response.headers_mut().insert(header::LOCATION, place);
+        }
+        response
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import { open, visit } from './support.js';
+
+const { playground, browser } = await open(after);
+
+test('a background run is watched, its process killed and started again, and the run finishes under the open page', async () => {
+  const { page, from, faults, button } = await visit(browser, playground, '#/researcher');
+  await page.getByRole('textbox', { name: 'Message' }).fill('Research the history of soup');
+  await button('Run in background').click();
+  const runs = page.getByRole('region', { name: 'Background runs' });
+  await runs.getByRole('button', { name: 'Abort' }).waitFor();
+  await from('You').getByText('Research the history of soup').waitFor();
+  await from('researcher').getByText('how it works').first().waitFor();
+  await runs.getByText('reading about').waitFor();
+
+  await playground.end('SIGKILL');
+  await page.getByText('The connection is lost').waitFor();
+  await playground.begin();
+
+  await from('researcher').getByText('The report is among the artifacts.').first().waitFor({ timeout: 60_000 });
+  await runs.getByText('done').waitFor();
+  assert.equal(await runs.getByRole('button', { name: 'Abort' }).count(), 0);
+  const session = (await playground.post('/agents/researcher/listSessions', null)).result.sessions[0];
+  assert.equal(session.latest.status, 'completed');
+  assert.deepEqual(faults, []);
+});
+
+test('a run is aborted from the list, wherever one is', async () => {
+  const { page, button } = await visit(browser, playground, '#/researcher');
+  await page.getByRole('textbox', { name: 'Message' }).fill('Research bread');
+  await button('Run in background').click();
+  const run = page.getByRole('region', { name: 'Background runs' }).getByRole('listitem').filter({ hasText: 'bread' });
+  await run.getByRole('button', { name: 'Abort' }).waitFor();
+  await page.getByRole('navigation', { name: 'Agents' }).getByRole('link', { name: 'chef' }).click();
+
+  await run.getByRole('button', { name: 'Abort' }).click();
+
+  await run.getByText('aborted').waitFor();
+});
+
+test('the server stops and starts under an open page, which goes on', async () => {
+  const { page, say, idle, from } = await visit(browser, playground, '#/chef');
+  await say('Stock the pantry with leeks');
+  await idle();
+
+  await playground.end('SIGTERM');
+  await page.getByText('The server cannot be reached').waitFor();
+  await playground.begin();
+  await page.getByText('The server cannot be reached').waitFor({ state: 'hidden' });
+  await say('Stock the pantry with beans');
+  await idle();
+
+  assert.match(await from('chef').last().textContent(), /leeks, beans/);
+});
+
+test('a turn goes on although its process was killed in the middle of it', async () => {
+  const { page, say, from } = await visit(browser, playground, '#/planner');
+  await say('Plan the week');
+  await page.getByRole('tabpanel', { name: 'State' }).getByText('Tuesday').first().waitFor();
+
+  await playground.end('SIGKILL');
+  await page.getByText('The connection is lost').waitFor();
+  await playground.begin();
+
+  await from('planner').getByText('The week is planned.').first().waitFor({ timeout: 40_000 });
+  assert.equal(await from('You').count(), 1);
+});

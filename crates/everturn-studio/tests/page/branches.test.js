@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import { open, visit } from './support.js';
+
+const { playground, browser } = await open(after);
+
+test('the first session is there, with a branch and a label', async () => {
+  const { page, items, tab, faults } = await visit(browser, playground);
+
+  await page.waitForURL(/#\/chef\/dinner/);
+  await tab('Timeline');
+  await page.locator('.item', { hasText: 'well stocked' }).waitFor();
+  await page.getByRole('treeitem', { name: '2 Stock the pantry with beans' }).waitFor();
+  assert.equal(await items.count(), 6);
+  assert.deepEqual(faults, []);
+});
+
+test('retrying and editing an earlier message branch, and what followed is kept', async () => {
+  const { page, from, items, say, tab, idle } = await visit(browser, playground, '#/chef');
+  await tab('Timeline');
+  for (const text of ['Stock the pantry with leeks', 'Stock the pantry with beans', 'What can I cook?']) {
+    await say(text);
+    await idle();
+  }
+  await items.nth(2).waitFor();
+
+  await from('You').nth(1).hover();
+  await from('You').nth(1).getByRole('button', { name: 'Retry' }).click();
+  await items.nth(3).waitFor();
+  await idle();
+  assert.equal(await from('You').count(), 2);
+  await from('You').nth(1).hover();
+  await from('You').nth(1).getByRole('button', { name: 'Edit' }).click();
+  await page.getByRole('textbox', { name: 'Edited text' }).fill('Stock the pantry with eggs');
+  await page.getByRole('button', { name: 'Branch', exact: true }).click();
+  await items.nth(4).waitFor();
+  await idle();
+
+  assert.match(await from('chef').last().textContent(), /the pantry holds leeks, eggs/);
+  assert.equal(await page.getByRole('tree', { name: 'Timeline' }).locator('[aria-level="2"]').count(), 2);
+});
+
+test('an earlier snapshot is read and resumed as a branch', async () => {
+  const { page, from, say, tab, idle, button, items } = await visit(browser, playground, '#/chef/dinner');
+  await tab('Timeline');
+  await page.getByRole('treeitem', { name: '1 Stock the pantry with leeks' }).click();
+  await page.getByText('You are looking at snapshot 1 of 6').waitFor();
+  assert.equal(await from('You').count(), 1);
+
+  await button('Resume from here').click();
+  await say('Stock the pantry with radishes');
+  await idle();
+
+  await items.nth(6).waitFor();
+  assert.equal(await from('You').count(), 2);
+  assert.match(await from('chef').last().textContent(), /leeks, radishes/);
+});
+
+test('a fork goes its own way, and the comparison shows how', async () => {
+  const { page, say, tab, idle, button } = await visit(browser, playground, '#/chef/dinner');
+  await tab('Timeline');
+  await page.getByRole('treeitem', { name: '2 Stock the pantry with beans' }).click();
+
+  await button('Fork').click();
+  await page.waitForURL(/#\/chef\/dinner-fork/);
+  await say('Stock the pantry with tomatoes');
+  await idle();
+  await page.getByRole('treeitem', { name: /^2 / }).click();
+  await button('Compare').click();
+  const region = page.getByRole('region', { name: 'Differences' });
+  await region.getByText('messages in common').waitFor();
+
+  assert.match(await region.textContent(), /tomatoes/);
+  await page.getByRole('treeitem', { name: /^1 / }).click();
+  await region.getByText('8 messages in common').waitFor();
+});
+
+test('two branches of a session differ on screen: messages, state', async () => {
+  const { page, tab, button, faults } = await visit(browser, playground, '#/chef/dinner');
+  await tab('Timeline');
+  await page.getByRole('treeitem', { name: '5 What can I cook without beans?' }).click();
+  await button('Compare').click();
+  await page.getByRole('treeitem', { name: '6 What is in season in month 11?' }).click();
+
+  const region = page.getByRole('region', { name: 'Differences' });
+  await region.getByText('8 messages in common').waitFor();
+  const text = await region.textContent();
+  assert.match(text, /toast with melted cheese/);
+  assert.match(text, /pumpkin/);
+  assert.match(text, /old cheese.*absent|absent.*old cheese/s);
+  await region.getByRole('button', { name: 'Swap' }).click();
+  await page.waitForURL(/compare=/);
+  await region.getByRole('button', { name: 'Close the comparison' }).click();
+  await page.getByRole('log', { name: 'Conversation' }).waitFor();
+  assert.deepEqual(faults, []);
+});
+
+test('a snapshot is labelled, and deleted with what came of it', async () => {
+  const { page, say, tab, idle, button, items } = await visit(browser, playground, '#/chef');
+  await tab('Timeline');
+  for (const text of ['One', 'Two', 'Three']) {
+    await say(text);
+    await idle();
+  }
+  await items.nth(2).waitFor();
+  await page.getByRole('treeitem', { name: '2 Two' }).click();
+
+  await button('Label').click();
+  await page.getByRole('textbox', { name: 'Label' }).fill('good');
+  await page.getByRole('textbox', { name: 'Note' }).fill('so far');
+  await button('Save').click();
+  await page.locator('.item', { hasText: 'good' }).waitFor();
+  await button('Delete').click();
+  await page.getByText('Snapshot 2 and the 1 that came of it').waitFor();
+  await button('Delete all 2').click();
+  await items.nth(1).waitFor({ state: 'detached' });
+
+  assert.equal(await items.count(), 1);
+});
+
+test('an edited state continues as a branch in a session of its own', async () => {
+  const { page, say, idle, from, button } = await visit(browser, playground, '#/chef/dinner');
+  await button('Edit…').click();
+  await page.getByRole('textbox', { name: 'State as JSON' }).fill('{"pantry": ["caviar"], "mood": "rich"}');
+  await button('Continue with this state').click();
+  await page.waitForURL(/dinner-edited/);
+  await page.getByRole('tabpanel', { name: 'State' }).getByText('caviar').first().waitFor();
+
+  await say('Stock the pantry with eggs');
+  await idle();
+
+  assert.match(await from('chef').last().textContent(), /caviar, eggs/);
+});
+
+test('the timeline is walked with the keyboard, and the keys are listed', async () => {
+  const { page, tab, items, button } = await visit(browser, playground, '#/chef/dinner');
+  await tab('Timeline');
+  await items.nth(3).waitFor();
+  await items.first().focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await page.getByText('You are looking at snapshot 2').waitFor();
+
+  await button('Keyboard shortcuts').click();
+  await page.getByRole('dialog', { name: 'Keys' }).getByText('earlier snapshot').waitFor();
+});
+
+test('a second tab sees the turn of the first as it is streamed', async () => {
+  const first = await visit(browser, playground, '#/planner');
+  await first.say('Plan the week');
+  await first.button('Stop').waitFor();
+  await first.page.waitForURL(/#\/planner\/plan/);
+  const second = await visit(browser, playground, new URL(first.page.url()).hash, { context: first.context });
+
+  await second.button('Stop').waitFor();
+  await second.from('planner').getByText('The week is planned.').first().waitFor();
+  await first.idle();
+  await second.idle();
+  await first.say('Plan the week');
+  await second.button('Stop').waitFor();
+  await second.from('You').nth(1).waitFor();
+  await second.idle();
+
+  assert.equal(await second.from('You').count(), 2);
+});
+
+test('another browser sees a turn when it is saved', async () => {
+  const first = await visit(browser, playground, '#/chef');
+  await first.say('Stock the pantry with salt');
+  await first.idle();
+  const second = await visit(browser, playground, new URL(first.page.url()).hash);
+  await second.from('You').first().waitFor();
+
+  await first.say('Stock the pantry with pepper');
+
+  await second.from('chef').getByText('salt, pepper').first().waitFor();
+});

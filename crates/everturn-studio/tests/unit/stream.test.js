@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { EventReader, delay, eventsOf } from '../../assets/js/stream.js';
+
+test('events are put together from pieces of any size', () => {
+  const wire = 'id: 1\ndata: {"message": {"status": "é"}}\n\ndata: {"result":\ndata: 2}\r\n\r\n';
+  const reader = new EventReader();
+
+  const events = [...wire].flatMap((piece) => reader.push(piece));
+
+  assert.deepEqual(events, [{ id: '1', data: { message: { status: 'é' } } }, { id: null, data: { result: 2 } }]);
+});
+
+test('comments are passed over, and an unfinished event waits', () => {
+  const reader = new EventReader();
+
+  assert.deepEqual(reader.push(': hello\n\ndata: 1'), []);
+  assert.deepEqual(reader.push('\n\n'), [{ id: null, data: 1 }]);
+});
+
+test('characters are not cut between two pieces of a response', async () => {
+  const bytes = new TextEncoder().encode('data: "süß"\n\n');
+  const body = new ReadableStream({
+    start(controller) {
+      for (const byte of bytes) controller.enqueue(new Uint8Array([byte]));
+      controller.close();
+    },
+  });
+
+  const events = [];
+  for await (const event of eventsOf(new Response(body))) events.push(event.data);
+
+  assert.deepEqual(events, ['süß']);
+});
+
+test('attempts come further and further apart, but never more than three seconds', () => {
+  assert.deepEqual([0, 1, 2, 10].map(delay), [250, 500, 1000, 3000]);
+});

@@ -1,0 +1,117 @@
+//! In development an application shows the studio and its traces, without a line of code; otherwise it does not.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use everturn::prelude::*;
+
+/// The variable that tells the program where to listen.
+const PORT: &str = "EVERTURN_TEST_PORT";
+
+/// How long the program may take to begin on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The program below in a process of its own, because its environment decides.
+struct Program {
+    child: Child,
+    port: u16,
+}
+
+impl Program {
+    fn start(environment: Option<&str>) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        // The developer tools leave a file in the folder of the program.
+        let folder = std::env::temp_dir().join(format!("everturn-studio-{port}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args([
+                "studio_in_development::the_program",
+                "--exact",
+                "--include-ignored",
+            ])
+            .env_remove("GENKIT_ENV")
+            .env_remove("EVERTURN_ENV")
+            .env(PORT, port.to_string())
+            .current_dir(folder)
+            .stdout(Stdio::null());
+        if let Some(name) = environment {
+            command.env(name, "dev");
+        }
+        let child = command.spawn().unwrap();
+        Self { child, port }
+    }
+
+    /// Returns the whole answer to a request.
+    fn get(&self, path: &str) -> String {
+        let begun = Instant::now();
+        let mut stream = loop {
+            match TcpStream::connect(("127.0.0.1", self.port)) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn in_development_the_studio_and_the_traces_are_served() {
+    for variable in ["EVERTURN_ENV", "GENKIT_ENV"] {
+        let program = Program::start(Some(variable));
+
+        let page = program.get("/");
+        let traces = program.get("/dev/traces");
+        let agents = program.get("/agents");
+
+        assert!(page.starts_with("HTTP/1.1 200 "), "{variable}: {page}");
+        assert!(page.contains("<title>Everturn</title>"), "{variable}: {page}");
+        assert!(traces.contains("\"traces\""), "{variable}: {traces}");
+        assert!(agents.contains("\"delete\""), "{variable}: {agents}");
+    }
+}
+
+#[test]
+fn otherwise_neither_is_served() {
+    let program = Program::start(None);
+
+    for path in ["/", "/dev/traces"] {
+        let answer = program.get(path);
+
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "the program of the tests above; it does nothing without its variable"]
+async fn the_program() {
+    let Ok(port) = std::env::var(PORT) else {
+        return;
+    };
+    let app = Everturn::builder().build().await.unwrap();
+    app.custom_agent(
+        "parrot",
+        |session: AgentSession| async move { Ok(session.result()) },
+    )
+    .store(MemoryStore::new())
+    .define()
+    .unwrap();
+
+    app.serve(([127, 0, 0, 1], port.parse().unwrap())).await.unwrap();
+}

@@ -1,0 +1,39 @@
+//! A tutor without a store: its clients keep the conversation and its state.
+
+use everturn::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The score, which the client keeps.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Score {
+    topic: String,
+    right: u32,
+    asked: u32,
+}
+
+/// Notes whether an answer was right.
+#[tool]
+async fn grade(
+    /// Whether the answer was right.
+    right: bool,
+    score: Session<Score>,
+) -> Result<String> {
+    Ok(score.update_custom(|score| {
+        score.asked += 1;
+        score.right += u32::from(right);
+        format!("{} of {} answers were right", score.right, score.asked)
+    }))
+}
+
+pub(super) fn define(app: &Everturn) -> Result<Agent<Score>> {
+    app.agent("tutor")
+        .description("keeps nothing, so that the conversation stays with you: “Teach me about France”")
+        .state::<Score>()
+        .system(
+            "You are a tutor. Ask one question about the topic at a time; grade each answer with grade. \
+             So far {{@state.right}} of {{@state.asked}} answers were right.",
+        )
+        .tool(grade)
+        .define()
+}
