@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use self::components::Components;
 use self::operation::{json_content, operation};
 use crate::handler::{Mounted, Shared};
-use crate::operations::AGENTS;
+
+/// The path of the list of agents.
+pub(crate) const AGENTS: &str = "/agents";
 
 /// Creates the document.
 pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {

@@ -9,13 +9,11 @@ use axum::routing::{MethodRouter, get};
 use everturn_core::Error;
 use serde_json::{Value, json};
 
+use crate::RouteKind;
 use crate::error_body::{Refusal, json_response};
 use crate::handler::{Mounted, Shared};
 use crate::metrics::Metrics;
-use crate::{RouteKind, openapi};
-
-/// The path of the list of agents.
-pub(crate) const AGENTS: &str = "/agents";
+use crate::openapi::{self, AGENTS};
 
 /// Returns the operator's routes. `/healthz` and `/readyz` answer everybody; the others tell of what is inside, and answer
 /// callers that the providers let in, unless the server is told otherwise.
