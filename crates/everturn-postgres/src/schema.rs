@@ -85,6 +85,12 @@ impl Schema<'_> {
         Ok(transaction.commit().await?)
     }
 
+    /// Returns the transaction that migrates tables of a version to this program's.
+    pub(crate) fn migration(self, version: usize) -> String {
+        let version = version.min(self.migrations.len());
+        format!("BEGIN;\n{}COMMIT;\n", self.script(version))
+    }
+
     /// Returns the statements that migrate tables of a version to this program's, without a transaction around them.
     pub(crate) fn script(self, version: usize) -> String {
         let name = quoted(self.name);

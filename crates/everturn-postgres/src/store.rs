@@ -108,9 +108,7 @@ impl PostgresStore {
     /// Returns the SQL that creates the tables in a schema, or migrates those of version `from`, for operators who run
     /// migrations themselves. Version 0 means that there are no tables yet.
     pub fn migration_sql(schema: &str, from: usize) -> String {
-        let schema = schema::sessions(schema);
-        let from = from.min(schema.migrations.len());
-        format!("BEGIN;\n{}COMMIT;\n", schema.script(from))
+        schema::sessions(schema).migration(from)
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

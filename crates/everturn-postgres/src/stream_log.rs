@@ -4,6 +4,7 @@ mod live;
 mod options;
 mod reader;
 mod rows;
+mod slots;
 mod writer;
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use everturn_agent::Clock;
 use everturn_core::Result;
 use everturn_core::stream_log::{
     Entries, Position, StreamKey, StreamLog, StreamWriter, already_exists, not_found,
@@ -20,6 +22,7 @@ use futures::StreamExt;
 use self::live::Live;
 pub use self::options::PostgresStreamLogOptions;
 use self::reader::Reader;
+use self::slots::SlotSweep;
 use self::writer::Writer;
 use crate::connection::Database;
 use crate::fault::Outcome;
@@ -27,7 +30,17 @@ use crate::row::check_id;
 use crate::schema::Schema;
 
 /// The tables of the log.
-const MIGRATIONS: &[&str] = &[include_str!("stream_log/schema/1.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("stream_log/schema/1.sql"),
+    include_str!("stream_log/schema/2.sql"),
+];
+
+fn tables(name: &str) -> Schema<'_> {
+    Schema {
+        name,
+        migrations: MIGRATIONS,
+    }
+}
 
 /// A stream log in a PostgreSQL database, which any number of processes and machines may share.
 ///
@@ -57,6 +70,7 @@ const MIGRATIONS: &[&str] = &[include_str!("stream_log/schema/1.sql")];
 /// | what survives a crash of the server, or a loss of power | all but the last moments: chunks are not waited for until they are on the device |
 /// | what a write costs | one statement every 20 ms for each stream that has new chunks, however many |
 /// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](PostgresStreamLogOptions::max_stream_bytes); while it is written it is in its writer's memory too |
+/// | what becomes of streams that expired | they are gone at once; their chunks are dropped in whole partitions, with those of the same age |
 /// | what happens when a process dies | readers end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
 ///
 /// A clone is another handle to the same log.
@@ -67,6 +81,7 @@ struct Inner {
     db: Arc<Database>,
     options: PostgresStreamLogOptions,
     live: Arc<Mutex<HashMap<StreamKey, Arc<Live>>>>,
+    slots: SlotSweep,
 }
 
 impl PostgresStreamLogOptions {
@@ -76,17 +91,23 @@ impl PostgresStreamLogOptions {
     /// As [`PostgresStoreOptions::open`](crate::PostgresStoreOptions::open).
     pub async fn open(self) -> Result<PostgresStreamLog> {
         let db = Database::new(&self.database)?;
-        let schema = Schema {
-            name: &self.database.schema,
-            migrations: MIGRATIONS,
+        let ready = async {
+            tables(&self.database.schema)
+                .migrate(&db, self.database.migrate)
+                .await?;
+            db.ask_time().await
         };
-        schema
-            .migrate(&db, self.database.migrate)
-            .await
-            .map_err(|fault| fault.into_error(&db.place))?;
+        ready.await.map_err(|fault| fault.into_error(&db.place))?;
+        let db = Arc::new(db);
+        let mut options = self;
+        if options.clock.is_none() {
+            let db = Arc::clone(&db);
+            options.clock = Some(Clock::new(move || db.time.now()));
+        }
         Ok(PostgresStreamLog(Arc::new(Inner {
-            db: Arc::new(db),
-            options: self,
+            db,
+            slots: SlotSweep::new(options.keep_for),
+            options,
             live: Arc::default(),
         })))
     }
@@ -106,6 +127,12 @@ impl PostgresStreamLog {
         PostgresStreamLogOptions::new(url.as_ref())
     }
 
+    /// Returns the SQL that creates the tables in a schema, or migrates those of version `from`, for operators who run
+    /// migrations themselves. Version 0 means that there are no tables yet.
+    pub fn migration_sql(schema: &str, from: usize) -> String {
+        tables(schema).migration(from)
+    }
+
     fn live(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Live>>> {
         // Every change is a single insertion or removal.
         self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
@@ -122,7 +149,15 @@ impl StreamLog for PostgresStreamLog {
         self.result(check_id("stream scope", key.scope()))?;
         self.result(check_id("stream id", key.id()))?;
         let options = &self.0.options;
-        let opened = rows::open(&self.0.db, key, options.now(), options.lease, options.keep_for).await;
+        let opened = rows::open(
+            &self.0.db,
+            key,
+            options.now(),
+            options.lease,
+            options.keep_for,
+            &self.0.slots,
+        )
+        .await;
         let row = self.result(opened)?.ok_or_else(|| already_exists(key))?;
         let live = Arc::new(Live::new(row, options.clone()));
         self.live().insert(key.clone(), Arc::clone(&live));

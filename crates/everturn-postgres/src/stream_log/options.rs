@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use everturn_agent::Clock;
+use jiff::Timestamp;
 
 use crate::list::nanos;
 use crate::options::PostgresStoreOptions;
@@ -18,7 +19,7 @@ pub struct PostgresStreamLogOptions {
     pub(super) lease: Duration,
     pub(super) flush: Duration,
     pub(super) poll: Duration,
-    clock: Clock,
+    pub(super) clock: Option<Clock>,
 }
 
 impl PostgresStreamLogOptions {
@@ -30,7 +31,7 @@ impl PostgresStreamLogOptions {
             lease: Duration::from_secs(15),
             flush: Duration::from_millis(20),
             poll: Duration::from_millis(50),
-            clock: Clock::system(),
+            clock: None,
         }
     }
 
@@ -84,15 +85,15 @@ impl PostgresStreamLogOptions {
         self
     }
 
-    /// Sets the clock by which streams expire; the system's by default.
+    /// Sets the clock by which streams expire and leases lapse; the database's by default.
     pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
+        self.clock = Some(clock);
         self
     }
 
     /// The time in nanoseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        nanos(self.clock.now())
+        nanos(self.clock.as_ref().map_or_else(Timestamp::now, Clock::now))
     }
 
     /// Streams that ended before this moment have expired.

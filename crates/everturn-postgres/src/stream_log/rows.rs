@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 
 use super::live::Unwritten;
 use super::options::length;
+use super::slots::{SlotSweep, key_at, slot_of};
 use crate::body::{self, Encoder};
 use crate::connection::{Database, Statement, column};
 use crate::fault::{Fault, Outcome};
@@ -80,22 +81,24 @@ pub(super) async fn open(
     now: i64,
     lease: Duration,
     keep_for: Duration,
+    slots: &SlotSweep,
 ) -> Outcome<Option<i64>> {
     let lost = pack(&StreamEvent::Failed(writer_lost()))?;
     let sweep = Statement::new(
-        "WITH gone AS (DELETE FROM @stream WHERE finished_at < $1 RETURNING key), \
-         chunks AS (DELETE FROM @chunk USING gone WHERE stream = gone.key) \
+        "WITH gone AS (DELETE FROM @stream WHERE finished_at < $1) \
          UPDATE @stream SET finished_at = $2, ending = $3 WHERE finished_at IS NULL AND lease_until < $2",
     )
     .with(now.saturating_sub(length(keep_for)), Type::INT8)
     .with(now, Type::INT8)
     .with(lost, Type::BYTEA);
     db.read(&sweep).await?;
+    slots.run(db).await?;
     let insert = of_key(
-        "INSERT INTO @stream (scope, id, lease_until) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING key",
+        "INSERT INTO @stream (scope, id, lease_until, key) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING key",
         key,
     )
-    .with(now.saturating_add(length(lease)), Type::INT8);
+    .with(now.saturating_add(length(lease)), Type::INT8)
+    .with(key_at(now, keep_for), Type::INT8);
     let rows = db.run(&insert).await?;
     rows.first().map(|row| column(row, 0)).transpose()
 }
@@ -140,8 +143,9 @@ pub(super) async fn write(
     let statement = Statement::new(format!(
         "WITH {UNFORCED}, held AS (UPDATE @stream SET lease_until = $2, finished_at = $3, ending = $4 FROM unforced \
          WHERE key = $1 AND (ending IS NULL OR ending = $4) RETURNING stopped), \
-         added AS (INSERT INTO @chunk (stream, first, body) SELECT $1, $5, $6 FROM held WHERE $6 IS NOT NULL \
-         ON CONFLICT DO NOTHING) SELECT stopped FROM held"
+         added AS (INSERT INTO @chunk (slot, stream, first, body) SELECT {slot}, $1, $5, $6 FROM held WHERE $6 IS NOT NULL \
+         ON CONFLICT DO NOTHING) SELECT stopped FROM held",
+        slot = slot_of("$1"),
     ))
     .with(row, Type::INT8)
     .with(now.saturating_add(length(lease)), Type::INT8)
@@ -169,9 +173,11 @@ pub(super) async fn after(
     // The row of chunks in which the position lies, and those after it. The end is read by the same statement.
     let statement = Statement::new(format!(
         "SELECT s.ending, s.lease_until < $3, c.first, c.body FROM @stream s LEFT JOIN LATERAL \
-         (SELECT first, body FROM @chunk WHERE stream = s.key AND first >= coalesce( \
-           (SELECT max(first) FROM @chunk WHERE stream = s.key AND first <= $2 + 1), 0) ORDER BY first LIMIT {BATCH}) c \
-         ON true WHERE s.key = $1 ORDER BY c.first"
+         (SELECT first, body FROM @chunk WHERE slot = {slot} AND stream = $1 AND first >= coalesce( \
+           (SELECT max(first) FROM @chunk WHERE slot = {slot} AND stream = $1 AND first <= $2 + 1), 0) \
+           ORDER BY first LIMIT {BATCH}) c \
+         ON true WHERE s.key = $1 ORDER BY c.first",
+        slot = slot_of("$1"),
     ))
     .with(row, Type::INT8)
     .with(wanted, Type::INT8)
