@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_agent::archive::Retention;
 use everturn_agent::store::{Deletion, Detail, SessionStore};
 use everturn_core::Status;
 use futures::future::join_all;
@@ -185,5 +186,34 @@ async fn metrics_count_commits_and_connections() {
         metrics
             .to_prometheus()
             .contains("everturn_postgres_commits_total 1\n")
+    );
+}
+
+#[tokio::test]
+async fn upkeep_carries_out_the_rules_of_retention_in_one_process() {
+    let Some(fixture) = Fixture::new().await else {
+        return;
+    };
+    let stores = [fixture.store.clone(), fixture.reopened().await];
+    put(&fixture.store, row("old", "old", 1)).await.unwrap();
+    let mut young = row("young", "young", 1);
+    young.created_at = jiff::Timestamp::now();
+    put(&fixture.store, young).await.unwrap();
+    let rules = Retention::default().no_older_than(Duration::from_hours(24));
+
+    let schedules = stores
+        .each_ref()
+        .map(|store| store.upkeep(Duration::from_hours(1), [scope()], rules.clone()));
+    let begun = std::time::Instant::now();
+    while get(&fixture.store, "old").await.is_some() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nothing is deleted");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(schedules);
+
+    assert!(get(&fixture.store, "young").await.is_some());
+    assert!(
+        !stores[1].is_due("upkeep", Duration::from_hours(1)).await.unwrap(),
+        "it was done in this interval"
     );
 }

@@ -1,0 +1,75 @@
+//! Upkeep on a schedule that one process at a time carries out.
+
+use std::time::Duration;
+
+use everturn_agent::archive::{Archive, Retention};
+use everturn_agent::store::Scope;
+use everturn_core::Result;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::PostgresStore;
+
+/// The name under which the processes agree on who does it.
+const CHORE: &str = "upkeep";
+
+/// How many times in an interval a process asks whether upkeep is due.
+const ASKS: u32 = 4;
+
+/// A schedule of upkeep, from [`PostgresStore::upkeep`]. It ends when this is dropped.
+#[derive(Debug)]
+#[must_use = "upkeep ends when this is dropped"]
+pub struct Upkeep {
+    _task: AbortOnDropHandle<()>,
+}
+
+impl PostgresStore {
+    /// Carries out rules of retention for some tenants, and [tidies up](PostgresStore::tidy), once in each interval. Every
+    /// process of a program calls this; one of them does the work, and another if that one dies.
+    ///
+    /// A failure is logged, and tried again in the next interval. Upkeep ends when the returned value is dropped.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use everturn_agent::archive::Retention;
+    /// # use everturn_agent::store::Scope;
+    /// # use everturn_postgres::PostgresStore;
+    /// # async fn example(store: PostgresStore) {
+    /// let rules = Retention::default().no_older_than(Duration::from_hours(30 * 24));
+    /// let _upkeep = store.upkeep(Duration::from_hours(1), [Scope::default()], rules);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn upkeep(
+        &self,
+        every: Duration,
+        tenants: impl IntoIterator<Item = Scope>,
+        rules: Retention,
+    ) -> Upkeep {
+        let (store, tenants) = (self.clone(), tenants.into_iter().collect::<Vec<_>>());
+        let task = tokio::spawn(async move {
+            let mut asks = tokio::time::interval(every / ASKS);
+            asks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                asks.tick().await;
+                if let Err(error) = store.keep_up(every, &tenants, &rules).await {
+                    tracing::warn!(%error, "upkeep of the session database failed; it is tried again");
+                }
+            }
+        });
+        Upkeep {
+            _task: AbortOnDropHandle::new(task),
+        }
+    }
+
+    async fn keep_up(&self, every: Duration, tenants: &[Scope], rules: &Retention) -> Result<()> {
+        if !self.is_due(CHORE, every).await? {
+            return Ok(());
+        }
+        for tenant in tenants {
+            Archive::of(self.clone(), tenant.clone()).retain(rules).await?;
+        }
+        self.tidy().await.map(drop)
+    }
+}
