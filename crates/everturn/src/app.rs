@@ -279,7 +279,7 @@ impl Everturn {
     /// The error of the operating system about the address.
     #[cfg(feature = "server")]
     pub async fn serve(&self, address: impl Into<everturn_server::ListenAddress>) -> Result<()> {
-        let address = address.into();
+        let address: everturn_server::ListenAddress = address.into();
         let recovering = self.recover_every(RECOVERY_INTERVAL);
         let server = self.server();
         #[cfg(feature = "dev")]
