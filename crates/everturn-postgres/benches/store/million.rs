@@ -33,7 +33,7 @@ pub(crate) fn run(runtime: &tokio::runtime::Runtime, url: &str) {
 /// Makes sessions of one turn each, by SQL: through the store it would take minutes. Their keys are no hashes of their
 /// names, so they can be listed and not looked up.
 const FILL: &str = "
-    CREATE TEMP TABLE n AS SELECT i, md5(i::text)::uuid AS key, convert_to('0198c0de-0000-7000-8000-' || lpad(i::text, 12, '0'), 'UTF8') AS id
+    CREATE TEMP TABLE n AS SELECT i::bigint AS i, md5(i::text)::uuid AS key, convert_to('0198c0de-0000-7000-8000-' || lpad(i::text, 12, '0'), 'UTF8') AS id
         FROM generate_series(1, {sessions}) AS i;
     INSERT INTO session (tenant, key, version, tip_at, touched_at, tip, scope, name, tokens)
         SELECT real.tenant, n.key, 2, n.i * 1000000, 0, n.id, real.scope, convert_to('filled-' || n.i, 'UTF8'), '{}'
