@@ -20,7 +20,6 @@ impl<S> Definition<S> {
                 "agent '{}' has no store: its clients keep the state",
                 self.name
             ))
-            .with_public()
             .with_reason(STORE_NOT_CONFIGURED)
         })?;
         Ok(TenantStore::new(store, self.scope(context)))

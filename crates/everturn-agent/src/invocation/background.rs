@@ -332,7 +332,7 @@ fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: Sess
 
 /// Creates the error of a detach from an agent without a store.
 pub(super) fn no_store() -> Error {
-    Error::failed_precondition("a detach needs a session store, and the agent has none").with_public()
+    Error::failed_precondition("a detach needs a session store, and the agent has none")
 }
 
 /// Creates the error of a detach with a store that cannot push status changes, so that no abort would be noticed.
@@ -340,7 +340,6 @@ pub(super) fn no_subscription() -> Error {
     Error::failed_precondition(
         "a detach needs a store that tells when a snapshot changes, and the agent's does not",
     )
-    .with_public()
 }
 
 /// Creates the error of a detach whose pending snapshot could not be saved.

@@ -66,8 +66,7 @@ pub(crate) async fn open<S: CustomState>(
             return Err(Error::failed_precondition(format!(
                 "Cannot send 'state' to agent '{}': it keeps its sessions itself; send a 'snapshotId' or a 'sessionId'",
                 definition.name
-            ))
-            .with_public());
+            )));
         }
         Some(_) => {
             let stored = Stored {
@@ -113,11 +112,11 @@ pub(crate) async fn open<S: CustomState>(
 
 /// Starts from the state that the client sent.
 fn resume_given(agent: &str, init: AgentInit) -> Result<Found> {
+    // These messages are not public: they tell whether the agent has a store.
     let refused = |field: &str| {
         Error::failed_precondition(format!(
             "Cannot use '{field}' with agent '{agent}': it has no store; send the 'state' of the last output instead"
         ))
-        .with_public()
     };
     if init.snapshot_id.is_some() {
         return Err(refused("snapshotId"));
