@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_ai::UsageTotal;
 use everturn_core::Result;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -62,6 +63,8 @@ pub(crate) struct InvocationCursor {
     taken_up: Option<OpenTurn>,
     /// The lease of the background run that the invocation is or may become.
     lease: Lease,
+    /// What the conversation had used where the invocation takes a run over.
+    taken_over_usage: Option<UsageTotal>,
 }
 
 /// A turn lock in the store, and the work that renews its lease.
@@ -79,6 +82,8 @@ struct Predecessor {
     turn_index: Option<u64>,
     event: Option<SnapshotEvent>,
     is_completed: bool,
+    /// What the conversation had used.
+    usage: Option<UsageTotal>,
     /// The turn that the snapshot was taken in the middle of.
     turn: Option<OpenTurn>,
 }
@@ -100,6 +105,7 @@ impl Predecessor {
             turn_index: snapshot.turn_index,
             event: snapshot.event,
             is_completed: snapshot.status == SnapshotStatus::Completed,
+            usage: snapshot.usage(),
             turn: snapshot.open_turn()?.cloned(),
         })
     }
@@ -134,6 +140,7 @@ impl InvocationCursor {
             rewind: None,
             taken_up: None,
             lease: Lease::first(),
+            taken_over_usage: None,
         }
     }
 
@@ -241,6 +248,7 @@ impl InvocationCursor {
         // The lease in the snapshot is already this worker's: the takeover has written it.
         self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
+        self.taken_over_usage = run.usage();
         self.tip = Some(Predecessor::of(run)?);
         self.seen.snapshot = Some(run.snapshot_id.clone());
         self.beside = vec![run.snapshot_id.clone()];
@@ -262,6 +270,11 @@ impl InvocationCursor {
     /// Returns the last snapshot that this invocation committed or resumed from.
     pub(crate) fn last(&self) -> Option<&SnapshotId> {
         self.last.as_ref().map(|last| &last.id)
+    }
+
+    /// Returns what the conversation had used at the snapshot from which the next one continues.
+    pub(crate) fn usage(&self) -> Option<UsageTotal> {
+        self.taken_over_usage.or(self.last.as_ref()?.usage)
     }
 
     /// Returns the session's latest snapshot as far as this invocation knows.

@@ -30,6 +30,23 @@ pub enum AgentFinishReason {
     Unknown,
 }
 
+impl AgentFinishReason {
+    /// Returns the word for the reason on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Blocked => "blocked",
+            Self::Interrupted => "interrupted",
+            Self::Other => "other",
+            Self::Aborted => "aborted",
+            Self::Detached => "detached",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 impl From<FinishReason> for AgentFinishReason {
     fn from(reason: FinishReason) -> Self {
         match reason {

@@ -48,6 +48,7 @@ mod prompt_turn;
 mod snapshots;
 mod start;
 mod turn;
+mod turn_usage;
 
 pub use self::agent_session::AgentSession;
 pub(crate) use self::beginning::{Beginning, MakeCustom};

@@ -64,6 +64,7 @@
 //! | work in the background | [`Chat::detach`], [`AgentTask`] |
 //! | take over the runs of a process that died | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
 //! | follow custom state | [`patch`] |
+//! | count turns and tokens | [`AgentReply::usage`], [`Snapshot::usage`], [`observe_turns`] |
 #![doc = include_str!("docs/background.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -80,6 +81,7 @@ mod clock;
 mod connection;
 mod content_id;
 mod cursor;
+mod failure_log;
 mod finish_reason;
 mod id;
 mod invocation;
@@ -102,6 +104,7 @@ mod stored_session;
 mod timeline;
 mod transform;
 mod turn_lock;
+mod turn_observer;
 mod wire;
 mod worker_loss;
 
@@ -139,6 +142,7 @@ pub use self::state_limit::STATE_TOO_LARGE;
 pub use self::store::IntoStore;
 pub use self::timeline::Timeline;
 pub use self::turn_lock::{Concurrency, SESSION_BUSY, TurnLocking};
+pub use self::turn_observer::{EndedTurn, TurnObserver, observe_turns};
 pub use self::wire::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
     AgentStreamChunk, GetSnapshotRequest, GivenCustom, PlainProtocol, SnapshotCreated, StateManagement,
@@ -148,6 +152,6 @@ pub use self::worker_loss::WorkerLoss;
 
 // Types of other crates that are used in signatures here.
 pub use async_trait::async_trait;
-pub use everturn_ai::Answers;
+pub use everturn_ai::{Answers, UsageTotal};
 pub use everturn_core as core;
 pub use jiff::Timestamp;

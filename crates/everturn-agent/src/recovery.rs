@@ -191,6 +191,7 @@ impl<S: CustomState> Definition<S> {
         let this = Arc::clone(self);
         let (name, now) = (self.name.clone(), self.clock.now());
         let work = async move {
+            let agent = name.as_str();
             let kind = ActionType::AGENT;
             let resumed = in_span(
                 &name,
@@ -199,10 +200,15 @@ impl<S: CustomState> Definition<S> {
                 |context, recorder| async move {
                     recorder.session_id(taken.opening.session_id.as_str());
                     recorder.snapshot_id(taken.id.as_str());
+                    recorder.attribute("everturn.run.attempt", taken.run.attempts);
+                    if let Some(origin) = &taken.origin {
+                        recorder.link(origin, "takeover");
+                    }
                     let (id, lease) = (taken.id.clone(), taken.run.lease);
                     match Driver::take_over(this, taken.id, taken.run, taken.opening, context) {
                         Ok(driver) => driver.run().await,
                         Err(error) => {
+                            recorder.mark_failed(&error);
                             let hopeless = HopelessRun { id, lease, error };
                             hopeless.give_up(&tenant, now).await?;
                         }
@@ -212,7 +218,8 @@ impl<S: CustomState> Definition<S> {
             );
             if let Err(error) = resumed.await {
                 // The lease lapses again, and another worker finds the run.
-                tracing::error!(%error, "a run that cannot continue could not be ended as failed");
+                let error = error.with_causes();
+                tracing::error!(agent, %error, "a run that cannot continue could not be ended as failed");
             }
         };
         self.invocations.spawn(work);

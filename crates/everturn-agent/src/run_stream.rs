@@ -211,8 +211,8 @@ impl Follower {
                 self.over = true;
                 if std::mem::take(&mut self.is_broken_off) {
                     self.ready.push_back(AgentStreamChunk::turn_end(TurnEnd {
-                        snapshot_id: None,
                         finish_reason: Some(AgentFinishReason::Aborted),
+                        ..TurnEnd::default()
                     }));
                 }
             }

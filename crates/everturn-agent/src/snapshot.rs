@@ -19,8 +19,8 @@ mod position;
 mod rewind;
 mod transition;
 
-use everturn_ai::JsonObject;
-use everturn_core::{Error, Result, RuntimeError};
+use everturn_ai::{JsonObject, UsageTotal};
+use everturn_core::{Error, Result, RuntimeError, TraceParent};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -36,6 +36,12 @@ pub use self::position::Cursor;
 pub(crate) use self::rewind::Rewind;
 pub(crate) use self::transition::{Progress, RUN_OUTPUT, RunEnd, Transition};
 use crate::{AgentFinishReason, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus};
+
+/// The field of a snapshot that holds what the conversation has used.
+const USAGE: &str = "usage";
+
+/// The field of a background run's snapshot that names the span of the invocation that became the run.
+const ORIGIN: &str = "traceparent";
 
 /// A stored point of a session.
 ///
@@ -153,6 +159,31 @@ impl Snapshot {
             )));
         };
         Ok(SnapshotId::of_state(state)? == *id)
+    }
+
+    /// Returns what the models and tools of the conversation have used up to this snapshot, from its first turn on. The
+    /// latest snapshot of a session has the sum of its branch.
+    pub fn usage(&self) -> Option<UsageTotal> {
+        self.extra
+            .get(USAGE)
+            .and_then(|usage| UsageTotal::deserialize(usage).ok())
+    }
+
+    pub(crate) fn set_usage(&mut self, usage: Option<UsageTotal>) {
+        match usage.and_then(|usage| serde_json::to_value(usage).ok()) {
+            Some(usage) => drop(self.extra.insert(USAGE.to_owned(), usage)),
+            None => drop(self.extra.shift_remove(USAGE)),
+        }
+    }
+
+    /// Returns the span of the invocation that became the background run of this snapshot; `None` if nobody recorded spans,
+    /// or the snapshot is not that of a run. The spans of later workers and of watchers are linked to it.
+    pub(crate) fn origin(&self) -> Option<TraceParent> {
+        TraceParent::parse(self.extra.get(ORIGIN)?.as_str()?)
+    }
+
+    pub(crate) fn set_origin(&mut self, span: &TraceParent) {
+        self.extra.insert(ORIGIN.to_owned(), span.to_string().into());
     }
 
     /// Returns the sort key of snapshots in a session: the creation time, then the id.

@@ -6,7 +6,7 @@ mod given_custom;
 mod plain_protocol;
 
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::{Answers, Message, ModelResponseChunk};
+use everturn_ai::{Answers, Message, ModelResponseChunk, UsageTotal};
 use everturn_core::{Context, Error, Result, RuntimeError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -338,6 +338,9 @@ pub struct AgentOutput {
     /// A value of the agent's own, if its function returned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
+    /// What the invocation's models and tools used, if it called any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageTotal>,
 }
 
 /// One chunk of an agent's stream.
@@ -390,6 +393,9 @@ pub struct TurnEnd {
     /// The reason for the end of the turn, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
+    /// What the turn's models and tools used, if it called any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageTotal>,
 }
 
 impl AgentStreamChunk {

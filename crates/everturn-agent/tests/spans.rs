@@ -7,10 +7,13 @@
 mod traces;
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{Agent, AgentInit, AgentSession, SnapshotId, custom_agent};
+use everturn_agent::{
+    Agent, AgentInit, AgentSession, SnapshotId, SnapshotPolicy, agent, custom_agent, session_flow,
+};
 use everturn_ai::{FinishReason, Message};
 use everturn_core::{Error, Registry};
-use serde_json::Value;
+use everturn_testkit::{Reply, ScriptedModel};
+use serde_json::{Value, json};
 use traces::Traces;
 
 /// Repeats what it hears; "boom" is an error.
@@ -57,7 +60,7 @@ async fn each_turn_has_a_span_with_its_input_its_state_and_its_snapshot() {
     assert_eq!(root.get("metadata:subtype"), Some("agent"));
     assert_eq!(root.get("metadata:agent:sessionId"), Some("s"));
     assert_eq!(root.get("init"), Some(r#"{"sessionId":"s"}"#));
-    assert_eq!((first.parent, second.parent), (root.id, root.id));
+    assert_eq!((first.parent, second.parent), (Some(root.id), Some(root.id)));
     assert_eq!(first.get("type"), Some("flowStep"));
     assert_eq!(first.get("metadata:subtype"), None);
     assert_eq!(
@@ -83,5 +86,81 @@ async fn a_failed_turn_closes_its_span_in_error_and_names_no_snapshot() {
     assert_eq!(turn.get("state"), Some("error"));
     assert_eq!(turn.get("isFailureSource"), Some("true"));
     assert_eq!(turn.get("metadata:agent:snapshotId"), None);
-    assert_eq!(traces.span("parrot").get("state"), Some("success"));
+    let root = traces.span("parrot");
+    assert_eq!(root.get("state"), Some("error"));
+    assert_eq!(root.failure.as_deref(), Some("it went boom"));
+    assert_eq!(root.get("isFailureSource"), None);
+}
+
+#[tokio::test]
+async fn the_snapshot_of_a_round_and_of_the_invocations_end_are_on_their_spans() {
+    let traces = Traces::listen();
+    let registry = Registry::new();
+    let model = ScriptedModel::new().replies([Reply::tool("stock", json!({})), Reply::text("Soup.")]);
+    model.register(&registry, "scripted").unwrap();
+    let stock = everturn_ai::Tool::new("stock", "Stocks.", |_: Value, _| async { Ok("done") });
+    let cook = agent(&registry, "cook")
+        .model("scripted")
+        .tool(stock)
+        .snapshots(SnapshotPolicy::always())
+        .store(MemoryStore::new())
+        .define()
+        .unwrap();
+
+    let reply = cook.run_text("Soup?").await.unwrap();
+
+    let snapshots = reply.snapshot_ids();
+    let rounds = traces.ended();
+    let round = rounds
+        .iter()
+        .filter(|span| span.name == "generate")
+        .find_map(|span| span.get("metadata:agent:snapshotId"));
+    assert_eq!(round, Some(snapshots[0].as_str()));
+    assert_eq!(
+        traces.span("runTurn-1").get("metadata:agent:snapshotId"),
+        Some(snapshots[1].as_str())
+    );
+    assert_eq!(
+        traces.span("cook").get("metadata:agent:snapshotId"),
+        snapshots.last().map(SnapshotId::as_str)
+    );
+}
+
+#[tokio::test]
+async fn turns_and_snapshots_of_a_session_flow_have_the_names_of_session_flows() {
+    let traces = Traces::listen();
+    let registry = Registry::new();
+    let cook = session_flow(&registry, "cook", |session: AgentSession| async move {
+        session.run(|_| async { Ok(()) }).await?;
+        session.set_custom("closed".into());
+        Ok(session.result())
+    })
+    .snapshots(SnapshotPolicy::always())
+    .store(MemoryStore::new())
+    .define()
+    .unwrap();
+
+    let mut connection = cook.connect(AgentInit::default());
+    connection.send("soup").await.unwrap();
+    connection.send("stew").await.unwrap();
+    let output = connection.output().await.unwrap();
+
+    let snapshots = output.snapshot_ids.unwrap();
+    let root = traces.span("cook");
+    assert_eq!(root.get("metadata:subtype"), Some("agent"));
+    for (turn, snapshot) in ["sessionFlow/turn/0", "sessionFlow/turn/1"]
+        .into_iter()
+        .zip(&snapshots)
+    {
+        let turn = traces.span(turn);
+        assert_eq!(turn.parent, Some(root.id));
+        assert_eq!(turn.get("type"), Some("flowStep"));
+        assert_eq!(turn.get("metadata:sessionFlow"), Some("cook"));
+        assert_eq!(turn.get("metadata:snapshotId"), Some(snapshot.as_str()));
+        assert_eq!(turn.get("metadata:agent:snapshotId"), Some(snapshot.as_str()));
+    }
+    assert_eq!(root.get("metadata:sessionFlow"), Some("cook"));
+    assert_eq!(root.get("metadata:snapshotId"), Some(snapshots[2].as_str()));
+    assert!(registry.get("/session-flow/cook").is_some());
+    assert!(registry.get("/snapshot-store/cook/getSnapshot").is_some());
 }

@@ -98,6 +98,7 @@ mod role;
 mod tally;
 mod tool;
 mod usage;
+mod usage_meter;
 
 pub use async_trait::async_trait;
 pub use everturn_core as core;
@@ -166,6 +167,7 @@ pub use self::{
         interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
     },
     usage::Usage,
+    usage_meter::{UsageMeter, UsageTotal},
 };
 
 #[doc(hidden)]

@@ -18,6 +18,7 @@ mod replay;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Instant;
 
 use everturn_core::{ActionType, DynAction, HandlerResult, Result, Schema, SpanKind, catch_panic, in_span};
 use futures::TryFutureExt as _;
@@ -35,7 +36,7 @@ pub use self::{
     interrupt::{interrupt, interrupt_data, outcome_unknown},
     reference::{IntoTool, ToolReference},
 };
-use crate::{JsonObject, MultipartToolResponse, Replay};
+use crate::{JsonObject, MultipartToolResponse, Replay, UsageMeter};
 
 /// A function that a model may call. Cloning is cheap.
 ///
@@ -320,6 +321,17 @@ impl Tool {
     /// an error with [`reason::TOOL_INTERRUPT`](crate::reason::TOOL_INTERRUPT) if it interrupts, or the tool's own
     /// error.
     pub async fn run_in(&self, input: Option<Value>, context: ToolContext) -> Result<MultipartToolResponse> {
+        let (meter, began) = (context.context().clone(), Instant::now());
+        let answered = self.run_unmetered(input, context).await;
+        UsageMeter::tool_called(&meter, began.elapsed());
+        answered
+    }
+
+    async fn run_unmetered(
+        &self,
+        input: Option<Value>,
+        context: ToolContext,
+    ) -> Result<MultipartToolResponse> {
         let input = body::completed(input, self.input_schema());
         let function = match &self.0.body {
             Body::Action(action) => {

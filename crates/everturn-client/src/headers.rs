@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{Context, Error, HandlerResult, Result};
+use everturn_core::{Context, Error, HandlerResult, RequestId, Result, TraceParent};
 use futures::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -60,8 +60,28 @@ impl Headers {
             }
         }
         headers.entry(EXTENSIONS).or_insert(HeaderValue::from_static("1"));
+        for (name, value) in correlation(context) {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                headers.entry(name).or_insert(value);
+            }
+        }
         Ok(headers)
     }
+}
+
+/// Returns the headers by which the server's spans and log lines join those of the code that asks: the current span, else that
+/// of the context in which the chat was opened.
+fn correlation(context: &Context) -> Vec<(&'static str, String)> {
+    let mut headers = Vec::new();
+    if let Some(parent) = TraceParent::current().or_else(|| TraceParent::of(context)) {
+        headers.push(("traceparent", parent.to_string()));
+        headers.extend(parent.state().map(|state| ("tracestate", state.to_owned())));
+    }
+    let request = Context::current()
+        .extension::<RequestId>()
+        .or_else(|| context.extension::<RequestId>());
+    headers.extend(request.map(|request| ("x-request-id", request.to_string())));
+    headers
 }
 
 impl fmt::Debug for Headers {

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -54,6 +55,8 @@ struct Inner {
     for_model: bool,
     /// Whether a span has already been marked as the origin of this failure.
     traced: bool,
+    /// Whether the operator was told of this failure. Clones share it.
+    reported: Arc<AtomicBool>,
 }
 
 impl Error {
@@ -69,6 +72,7 @@ impl Error {
             classified: true,
             for_model: false,
             traced: false,
+            reported: Arc::default(),
         }))
     }
 
@@ -168,6 +172,31 @@ impl Error {
         } else {
             self.edit(|inner| inner.traced = true)
         }
+    }
+
+    /// Claims the report of this failure to the operator: `true` for the first caller only, whichever clone of the error,
+    /// or error made from it, it asks.
+    pub fn claim_report(&self) -> bool {
+        let claimed = |cause: &(dyn StdError + 'static)| {
+            let own = cause.downcast_ref::<Self>();
+            own.is_some_and(|own| own.0.reported.swap(true, Ordering::Relaxed))
+        };
+        // Every error of the chain is marked, because another may be made from any of them.
+        !chain(self).map(claimed).fold(false, |any, claimed| any | claimed)
+    }
+
+    /// Returns the message and those of its causes on one line, for a log.
+    pub fn with_causes(&self) -> impl fmt::Display {
+        let mut line = self.0.message.clone();
+        for cause in self.causes() {
+            let text = cause.to_string();
+            // Many errors repeat their cause in their own message.
+            if !line.contains(&text) {
+                line.push_str("; caused by: ");
+                line.push_str(&text);
+            }
+        }
+        line
     }
 
     /// Returns the first error of type `E` in the chain of sources.

@@ -76,6 +76,7 @@
 //! | read the caller, the deadline and values | [`Context`] |
 //! | report and classify failures | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
 //! | trace work in spans, and hear of them | [`in_span`], [`run`], [`listen_to_spans`] |
+//! | follow a trace and a request across programs | [`TraceParent`], [`RequestId`] |
 //! | let readers join a stream late, again or together | [`stream_log`] |
 //! | keep long computations off the runtime's threads | [`offload`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -95,6 +96,7 @@ pub mod offload;
 mod panic;
 mod plugin;
 mod registry;
+mod request_id;
 mod schema;
 mod span;
 mod status;
@@ -113,10 +115,11 @@ pub use lock_holder::{LockHolder, lock_holder};
 pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;
 pub use registry::{Registry, RegistryChanges, WeakRegistry};
+pub use request_id::RequestId;
 pub use schema::{MAX_DEPTH, Schema, check_depth};
 pub use span::{
-    ListeningToSpans, SpanId, SpanIds, SpanKind, SpanLabels, SpanListener, SpanObserver, SpanRecord,
-    SpanRecorder, TraceId, in_span, listen_to_spans,
+    ListeningToSpans, SpanEvent, SpanId, SpanIds, SpanInterest, SpanKind, SpanLabels, SpanLink, SpanListener,
+    SpanObserver, SpanRecord, SpanRecorder, TraceId, TraceParent, in_span, listen_to_spans,
 };
 pub use status::{Status, UnknownStatus};
 

@@ -1,24 +1,28 @@
 //! One span per action and step, with the attribute names that the developer tools read.
 //!
-//! Spans are ordinary [`tracing`] spans, so any subscriber sees them and an OpenTelemetry layer exports them unchanged:
-//! the dynamic name travels in `otel.name`, the outcome in `otel.status_code`. Inputs and outputs are serialised only
-//! when a subscriber records the span or a [`SpanListener`] is told of it.
+//! A span is known in two forms. As an ordinary [`tracing`] span it has few and short fields, because subscribers print them
+//! before each log line inside it: the name, the key, the ids of request, session and snapshot, and the outcome. As a
+//! [`SpanRecord`] it goes to [`SpanListener`]s, which export it: with every attribute, and with inputs and outputs for
+//! those that want them.
 
 mod listener;
+mod recorder;
+mod trace_parent;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Arc, OnceLock};
 
-use serde::Serialize;
-use serde_json::Value;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 pub use self::listener::{
-    ListeningToSpans, SpanId, SpanIds, SpanLabels, SpanListener, SpanRecord, TraceId, listen_to_spans,
+    ListeningToSpans, SpanEvent, SpanId, SpanIds, SpanInterest, SpanLabels, SpanLink, SpanListener,
+    SpanRecord, TraceId, listen_to_spans,
 };
-use crate::{ActionType, Context, Error, Result};
+pub use self::recorder::SpanRecorder;
+use self::recorder::{Recording, redacted};
+pub use self::trace_parent::TraceParent;
+use crate::{ActionType, Context, Error, RequestId, Result};
 
 /// The kind of work that a span covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +64,9 @@ impl SpanKind<'_> {
 /// The place of an invocation's span in the tree of spans; an extension of the context.
 struct SpanPlace {
     path: String,
+    span: Span,
     recording: Option<Arc<Recording>>,
+    failure: Arc<OnceLock<String>>,
 }
 
 /// A callback that receives the outermost span of an invocation when it begins; an extension of the context.
@@ -86,8 +92,8 @@ struct FlowName(String);
 
 /// Runs `work` inside a span and records its outcome. The context passed to `work` holds the span's path.
 ///
-/// `work` itself records its input and output through the [`SpanRecorder`], which serialises only when a subscriber
-/// records the span. Work that is dropped before its end, by a cancellation or a panic, is recorded as failed.
+/// `work` itself records its input and output through the [`SpanRecorder`], which serialises only when a listener wants
+/// content. Work that is dropped before its end, by a cancellation or a panic, is recorded as failed.
 ///
 /// # Errors
 /// The error that `work` returns.
@@ -98,7 +104,7 @@ where
 {
     let span = open(name, kind);
     if span.is_disabled() && !listener::anybody() {
-        let recorder = SpanRecorder::new(span, None);
+        let recorder = SpanRecorder::blind(span);
         let work = in_box(context.clone(), || work(context, recorder));
         return work.await;
     }
@@ -110,9 +116,13 @@ where
     unfinished.0 = None;
     match result {
         Ok(value) => {
-            recorder.text("genkit:state", "success");
-            recorder.span.record("otel.status_code", "OK");
-            recorder.end();
+            if let Some(failure) = recorder.marked_failure() {
+                recorder.fail(failure);
+            } else {
+                recorder.note("genkit:state", || "success".into());
+                recorder.span.record("otel.status_code", "OK");
+                recorder.end();
+            }
             Ok(value)
         }
         Err(error) => Err(record_failure(&recorder, error)),
@@ -138,32 +148,23 @@ pub(crate) fn refused(name: &str, kind: SpanKind<'_>, context: Context, error: E
     record_failure(&recorder, error)
 }
 
+/// Makes the span for `tracing`. Its target is not that of a crate, so that lines and spans are filtered apart.
 fn open(name: &str, kind: SpanKind<'_>) -> Span {
-    tracing::info_span!(
-        target: "everturn",
+    let span = tracing::info_span!(
+        target: "everturn_span",
         "everturn",
         "otel.name" = name,
         "otel.status_code" = Empty,
         "otel.status_description" = Empty,
-        "genkit:name" = name,
-        "genkit:type" = kind.type_name(),
-        "genkit:metadata:subtype" = Empty,
+        "request_id" = Empty,
         "genkit:key" = Empty,
-        "genkit:path" = Empty,
-        "genkit:isRoot" = Empty,
-        "genkit:input" = Empty,
-        "genkit:init" = Empty,
-        "genkit:output" = Empty,
-        "genkit:state" = Empty,
-        "genkit:error" = Empty,
-        "genkit:isFailureSource" = Empty,
-        "genkit:metadata:context" = Empty,
-        "genkit:metadata:flow:name" = Empty,
         "genkit:metadata:agent:sessionId" = Empty,
         "genkit:metadata:agent:snapshotId" = Empty,
-        "genkit:metadata:sessionFlow" = Empty,
-        "genkit:metadata:snapshotId" = Empty,
-    )
+    );
+    if let (SpanKind::Action(action_type), false) = (kind, span.is_disabled()) {
+        span.record("genkit:key", action_type.key(name));
+    }
+    span
 }
 
 /// Marks its span as failed when it is dropped before the work has ended. The work was then cut short from outside and
@@ -183,30 +184,43 @@ fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: Span) -> (Conte
     let parent = context.extension::<SpanPlace>();
     let recording = listener::anybody().then(|| {
         let parent = parent.as_ref().and_then(|place| place.recording.as_deref());
-        Arc::new(Recording::new(name, parent))
+        Arc::new(Recording::new(
+            name,
+            parent,
+            context.extension::<TraceParent>().as_deref(),
+        ))
     });
-    let recorder = SpanRecorder::new(span, recording.clone());
-    // The fields of `tracing`'s span hold these two already.
-    recorder.note("genkit:name", || name.into());
-    recorder.note("genkit:type", || kind.type_name().into());
     let mut path = parent
         .as_ref()
         .map(|place| place.path.clone())
         .unwrap_or_default();
     path.push_str(&kind.segment(name));
-    recorder.text("genkit:path", &path);
+    let place = Arc::new(SpanPlace {
+        path,
+        span: span.clone(),
+        recording,
+        failure: Arc::default(),
+    });
+    let recorder = SpanRecorder::new(span, &place);
+    recorder.note("genkit:name", || name.into());
+    recorder.note("genkit:type", || kind.type_name().into());
+    recorder.note("genkit:path", || place.path.clone().into());
     if let SpanKind::Action(action_type) = kind {
-        recorder.text("genkit:metadata:subtype", action_type.as_str());
-        recorder.text("genkit:key", &action_type.key(name));
+        recorder.note("genkit:metadata:subtype", || action_type.as_str().into());
+        recorder.note("genkit:key", || action_type.key(name).into());
     }
-    if !context.values().is_empty() {
-        recorder.text("genkit:metadata:context", &redacted(&context));
+    if !context.values().is_empty() && listener::anybody_wants_content() {
+        recorder.note("genkit:metadata:context", || redacted(&context).into());
     }
     if let Some(flow) = context.extension::<FlowName>() {
-        recorder.text("genkit:metadata:flow:name", &flow.0);
+        recorder.note("genkit:metadata:flow:name", || flow.0.clone().into());
     }
     if parent.is_none() {
-        recorder.flag("genkit:isRoot");
+        recorder.note("genkit:isRoot", || true.into());
+        if let Some(request) = context.extension::<RequestId>() {
+            recorder.span.record("request_id", request.as_str());
+            recorder.note("everturn.request.id", || request.as_str().into());
+        }
         if let Some(labels) = context.extension::<SpanLabels>() {
             for (label, value) in &labels.0 {
                 recorder.note(label, || value.clone());
@@ -220,7 +234,7 @@ fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: Span) -> (Conte
     {
         (observer.0)(&recorder);
     }
-    let context = context.with_extension(Arc::new(SpanPlace { path, recording }));
+    let context = context.with_extension(place);
     let context = match kind {
         SpanKind::Action(action_type) if *action_type == ActionType::FLOW => {
             context.with_extension(Arc::new(FlowName(name.to_owned())))
@@ -230,216 +244,12 @@ fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: Span) -> (Conte
     (context, recorder)
 }
 
-/// A span as listeners see it, while it runs.
-#[derive(Debug)]
-struct Recording(Mutex<SpanRecord>);
-
-impl Recording {
-    fn new(name: &str, parent: Option<&Self>) -> Self {
-        let parent = parent.map(|parent| parent.lock().ids);
-        let ids = SpanIds {
-            trace: parent.map_or_else(TraceId::random, |parent| parent.trace),
-            span: SpanId::random(),
-        };
-        Self(Mutex::new(SpanRecord {
-            ids,
-            parent: parent.map(|parent| parent.span),
-            name: name.to_owned(),
-            started_at: SystemTime::now(),
-            ended_at: None,
-            attributes: serde_json::Map::new(),
-            failure: None,
-        }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SpanRecord> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The text recorded in place of a secret.
-const REDACTED: &str = "<redacted>";
-
-/// Returns the context's values as JSON, with credentials replaced by [`REDACTED`].
-fn redacted(context: &Context) -> String {
-    let mut values = context.values().clone();
-    for secret in ["auth", "secrets"] {
-        if let Some(value) = values.get_mut(secret) {
-            *value = Value::from(REDACTED);
-        }
-    }
-    Value::Object(values).to_string()
-}
-
 fn record_failure(recorder: &SpanRecorder, error: Error) -> Error {
     // An error passes through every span around its origin; only the first one is the source.
     if !error.is_traced() {
-        recorder.flag("genkit:isFailureSource");
+        recorder.note("genkit:isFailureSource", || true.into());
     }
+    recorder.note("error.type", || error.status().name().into());
     recorder.fail(error.message());
     error.traced()
-}
-
-/// Adds attributes to a span, if a subscriber records it or a listener is told of it.
-#[derive(Debug, Clone)]
-pub struct SpanRecorder {
-    span: Span,
-    recording: Option<Arc<Recording>>,
-}
-
-impl SpanRecorder {
-    fn new(span: Span, recording: Option<Arc<Recording>>) -> Self {
-        Self { span, recording }
-    }
-
-    /// Returns the recorder of the span this code runs in.
-    pub fn current() -> Self {
-        let place = Context::current().extension::<SpanPlace>();
-        Self::new(Span::current(), place.and_then(|place| place.recording.clone()))
-    }
-
-    /// Returns the span as `tracing` knows it.
-    pub fn span(&self) -> &Span {
-        &self.span
-    }
-
-    /// Returns the ids under which listeners know the span; `None` if nobody listens.
-    pub fn ids(&self) -> Option<SpanIds> {
-        self.recording.as_ref().map(|recording| recording.lock().ids)
-    }
-
-    /// Records an attribute for listeners alone.
-    fn note(&self, name: &str, value: impl FnOnce() -> Value) {
-        if let Some(recording) = &self.recording {
-            recording.lock().attributes.insert(name.to_owned(), value());
-        }
-    }
-
-    fn text(&self, name: &'static str, value: &str) {
-        self.span.record(name, value);
-        self.note(name, || value.into());
-    }
-
-    fn flag(&self, name: &'static str) {
-        self.span.record(name, true);
-        self.note(name, || true.into());
-    }
-
-    fn begin(&self) {
-        if let Some(recording) = &self.recording {
-            let record = recording.lock().clone();
-            listener::each(|listener| listener.started(&record));
-        }
-    }
-
-    fn end(&self) {
-        if let Some(recording) = &self.recording {
-            let record = {
-                let mut record = recording.lock();
-                record.ended_at = Some(SystemTime::now());
-                record.clone()
-            };
-            listener::each(|listener| listener.ended(&record));
-        }
-    }
-
-    fn fail(&self, failure: &str) {
-        self.text("genkit:state", "error");
-        self.span.record("genkit:error", failure);
-        self.span.record("otel.status_code", "ERROR");
-        self.span.record("otel.status_description", failure);
-        if let Some(recording) = &self.recording {
-            recording.lock().failure = Some(failure.to_owned());
-        }
-        self.end();
-    }
-
-    /// Records the input as JSON.
-    pub fn input<T: Serialize + ?Sized>(&self, value: &T) {
-        self.json("genkit:input", value);
-    }
-
-    /// Records the value that opened a bidirectional invocation, as JSON.
-    pub fn init<T: Serialize + ?Sized>(&self, value: &T) {
-        self.json("genkit:init", value);
-    }
-
-    /// Records the output as JSON.
-    pub fn output<T: Serialize + ?Sized>(&self, value: &T) {
-        self.json("genkit:output", value);
-    }
-
-    /// Records the session that an agent's invocation belongs to.
-    pub fn session_id(&self, id: &str) {
-        self.text("genkit:metadata:agent:sessionId", id);
-    }
-
-    /// Records the snapshot that a turn wrote.
-    pub fn snapshot_id(&self, id: &str) {
-        self.text("genkit:metadata:agent:snapshotId", id);
-    }
-
-    /// Records the session flow that wrote a snapshot, and the snapshot, under the names that session flows have for them.
-    pub fn session_flow(&self, name: &str, snapshot: &str) {
-        self.text("genkit:metadata:sessionFlow", name);
-        self.text("genkit:metadata:snapshotId", snapshot);
-    }
-
-    fn json<T: Serialize + ?Sized>(&self, field: &'static str, value: &T) {
-        if self.span.is_disabled() && self.recording.is_none() {
-            return;
-        }
-        let text =
-            serde_json::to_string(value).unwrap_or_else(|error| format!("<not serialisable: {error}>"));
-        self.text(field, &without_keys(text));
-    }
-}
-
-/// Returns the JSON text with API keys, which a call's settings may hold, replaced by [`REDACTED`].
-fn without_keys(text: String) -> String {
-    // Few texts hold a key, and parsing all of them is slow.
-    if !text.contains("\"apiKey\"") {
-        return text;
-    }
-    serde_json::from_str(&text).map_or_else(
-        // What cannot be parsed cannot be searched for keys, so none of it is recorded.
-        |_| REDACTED.to_owned(),
-        |mut value| {
-            hide_keys(&mut value);
-            value.to_string()
-        },
-    )
-}
-
-fn hide_keys(value: &mut Value) {
-    match value {
-        Value::Object(members) => {
-            for (name, member) in members {
-                if name == "apiKey" && !member.is_null() {
-                    *member = Value::from(REDACTED);
-                } else {
-                    hide_keys(member);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(hide_keys),
-        _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_api_key_in_the_settings_of_a_call_is_not_recorded() {
-        let call = r#"{"config":{"apiKey":"sk-secret","topK":3},"messages":[{"apiKey":null}]}"#;
-
-        let recorded = without_keys(call.to_owned());
-
-        assert_eq!(
-            recorded,
-            r#"{"config":{"apiKey":"<redacted>","topK":3},"messages":[{"apiKey":null}]}"#
-        );
-    }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use everturn_core::{Result, SpanListener, SpanRecord};
+use everturn_core::{Result, SpanInterest, SpanListener, SpanRecord};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -51,8 +51,8 @@ struct Server {
 }
 
 enum Item {
-    Started(SpanRecord),
-    Ended(SpanRecord),
+    Started(Arc<SpanRecord>),
+    Ended(Arc<SpanRecord>),
     Logged(LogLine),
     Flush(oneshot::Sender<()>),
 }
@@ -137,20 +137,20 @@ impl Exporter {
 impl SpanListener for Exporter {
     fn started(&self, span: &SpanRecord) {
         if self.0.realtime {
-            self.queue(size(span), || Item::Started(span.clone()));
+            self.queue(span.size(), || Item::Started(Arc::new(span.clone())));
         }
     }
 
-    fn ended(&self, span: &SpanRecord) {
-        self.queue(size(span), || Item::Ended(span.clone()));
+    fn ended(&self, span: &Arc<SpanRecord>) {
+        self.queue(span.size(), || Item::Ended(Arc::clone(span)));
     }
-}
 
-/// Returns about how many bytes a span holds.
-pub(crate) fn size(span: &SpanRecord) -> usize {
-    let values = span.attributes.values();
-    let texts = values.map(|value| value.as_str().map_or(8, str::len));
-    256 + span.name.len() + texts.sum::<usize>()
+    fn interest(&self) -> SpanInterest {
+        SpanInterest {
+            beginnings: self.0.realtime,
+            content: true,
+        }
+    }
 }
 
 /// The end of the queue at which spans come out.
@@ -184,15 +184,15 @@ impl Posting {
 
     async fn post_all(
         &mut self,
-        started: &mut Vec<SpanRecord>,
-        ended: &mut Vec<SpanRecord>,
+        started: &mut Vec<Arc<SpanRecord>>,
+        ended: &mut Vec<Arc<SpanRecord>>,
         logged: &mut Vec<LogLine>,
     ) {
         // The beginnings go first: the server ignores one that comes after its end.
         for spans in [started, ended] {
             let mut traces: BTreeMap<_, Vec<&SpanRecord>> = BTreeMap::new();
             for span in &*spans {
-                self.waiting_bytes.fetch_sub(size(span), Ordering::Relaxed);
+                self.waiting_bytes.fetch_sub(span.size(), Ordering::Relaxed);
                 traces.entry(span.ids.trace).or_default().push(span);
             }
             for spans in traces.values() {

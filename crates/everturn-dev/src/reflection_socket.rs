@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_tungstenite::client_async;
+use tokio_tungstenite::client_async_with_config;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Message, http::Uri};
 
 use crate::runs::{RunRequest, Runs};
@@ -21,6 +22,9 @@ use crate::wire;
 
 /// The shortest and the longest time before another attempt to connect.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+
+/// The longest message. The tools send each in one frame, and their own limit for an input is 30 MB.
+const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
 /// The id of the only request that the program makes.
 const REGISTER: &str = "1";
@@ -72,13 +76,18 @@ impl ReflectionSocket {
         };
         // Requests run on tasks of their own, which end with the connection; what they started goes on.
         let mut requests = JoinSet::new();
+        // Beside the reading: tools that do not read for a while must not keep their own messages from being read.
+        let writing = async {
+            while let Some(text) = waiting.recv().await {
+                if sink.send(Message::text(text)).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::pin!(writing);
         loop {
             tokio::select! {
-                Some(text) = waiting.recv() => {
-                    if sink.send(Message::text(text)).await.is_err() {
-                        break;
-                    }
-                }
+                () = &mut writing => break,
                 message = source.next() => match message {
                     Some(Ok(Message::Text(text))) => session.receive(text.as_str(), &mut requests),
                     Some(Ok(Message::Close(_)) | Err(_)) | None => break,
@@ -104,7 +113,10 @@ impl ReflectionSocket {
         let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(80)))
             .await
             .map_err(|error| Error::unavailable(error.to_string()))?;
-        let (socket, _) = client_async(self.server.as_str(), stream)
+        let limits = WebSocketConfig::default()
+            .max_message_size(Some(MAX_MESSAGE))
+            .max_frame_size(Some(MAX_MESSAGE));
+        let (socket, _) = client_async_with_config(self.server.as_str(), stream, Some(limits))
             .await
             .map_err(|error| Error::unavailable(error.to_string()))?;
         Ok(socket)

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use everturn_core::{SpanIds, SpanRecord};
+use everturn_core::{SpanIds, SpanLink, SpanRecord};
 use serde_json::{Map, Value, json};
 
 /// Returns the body of a post with spans of one trace.
@@ -36,10 +36,10 @@ pub(crate) fn span(record: &SpanRecord) -> Value {
         "displayName": record.name,
         "spanKind": "INTERNAL",
         "attributes": record.attributes,
-        "links": [],
+        "links": record.links.iter().map(link).collect::<Vec<_>>(),
         "sameProcessAsParentSpan": { "value": true },
         "status": { "code": 0 },
-        "timeEvents": { "timeEvent": [] },
+        "timeEvents": { "timeEvent": time_events(record) },
         "instrumentationLibrary": { "name": "genkit-tracer", "version": "v1" },
     });
     if let Some(parent) = record.parent {
@@ -47,7 +47,18 @@ pub(crate) fn span(record: &SpanRecord) -> Value {
     }
     if let Some(failure) = &record.failure {
         span["status"] = json!({ "code": 2, "message": failure });
-        span["timeEvents"]["timeEvent"] = json!([{
+    }
+    span
+}
+
+/// Returns what happened while the span ran; last of all, its failure.
+fn time_events(record: &SpanRecord) -> Vec<Value> {
+    let happened = record.events.iter().map(|event| {
+        let annotation = json!({ "description": event.name, "attributes": event.attributes });
+        json!({ "time": millis(event.at), "annotation": annotation })
+    });
+    let failed = record.failure.iter().map(|failure| {
+        json!({
             "time": end(record),
             "annotation": {
                 "description": "exception",
@@ -57,9 +68,22 @@ pub(crate) fn span(record: &SpanRecord) -> Value {
                     "exception.stacktrace": failure,
                 },
             },
-        }]);
-    }
-    span
+        })
+    });
+    happened.chain(failed).collect()
+}
+
+fn link(link: &SpanLink) -> Value {
+    let ids = link.to.ids();
+    json!({
+        "context": {
+            "traceId": ids.trace.to_string(),
+            "spanId": ids.span.to_string(),
+            "isRemote": true,
+            "traceFlags": u8::from(link.to.is_sampled()),
+        },
+        "attributes": { "relation": link.relation },
+    })
 }
 
 /// A line that the program logged.

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use everturn_core::{SpanId, SpanListener, SpanRecord, TraceId};
 use serde_json::{Map, Value, json};
 
-use crate::exporter::size;
 use crate::trace_format;
 
 /// The number of traces that are kept.
@@ -37,7 +36,7 @@ struct Kept {
 
 #[derive(Default)]
 struct Trace {
-    spans: BTreeMap<SpanId, SpanRecord>,
+    spans: BTreeMap<SpanId, Arc<SpanRecord>>,
     bytes: usize,
 }
 
@@ -55,7 +54,7 @@ impl TraceLog {
     fn get(&self, id: &str) -> Option<Value> {
         let kept = self.lock();
         let (_, trace) = kept.traces.iter().find(|(trace, _)| trace.to_string() == id)?;
-        let spans: Vec<_> = trace.spans.values().collect();
+        let spans: Vec<_> = trace.spans.values().map(Arc::as_ref).collect();
         Some(trace_format::trace(&spans))
     }
 
@@ -83,9 +82,9 @@ impl TraceLog {
         json!({ "traces": shown })
     }
 
-    fn keep(&self, span: &SpanRecord) {
+    fn keep(&self, span: Arc<SpanRecord>) {
         // A page that looks at sessions all the time must not push out the traces it looks at.
-        if span.parent.is_none() && is_reading(span) {
+        if span.parent.is_none() && is_reading(&span) {
             return;
         }
         let mut kept = self.lock();
@@ -94,9 +93,9 @@ impl TraceLog {
             kept.oldest_first.push_back(id);
         }
         let trace = kept.traces.entry(id).or_default();
-        let before = trace.spans.get(&span.ids.span).map_or(0, size);
-        trace.spans.insert(span.ids.span, span.clone());
-        let after = size(span);
+        let before = trace.spans.get(&span.ids.span).map_or(0, |span| span.size());
+        let after = span.size();
+        trace.spans.insert(span.ids.span, span);
         trace.bytes = trace.bytes + after - before;
         kept.bytes = kept.bytes + after - before;
         // A trace that alone is too large goes, too.
@@ -156,11 +155,11 @@ impl Trace {
 
 impl SpanListener for TraceLog {
     fn started(&self, span: &SpanRecord) {
-        self.keep(span);
+        self.keep(Arc::new(span.clone()));
     }
 
-    fn ended(&self, span: &SpanRecord) {
-        self.keep(span);
+    fn ended(&self, span: &Arc<SpanRecord>) {
+        self.keep(Arc::clone(span));
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use everturn_ai::ToolContext;
 use everturn_ai::prompt::remove_prompt;
-use everturn_core::{ActionType, Context, DynAction, Registry, Result, Status, WeakRegistry};
+use everturn_core::{ActionType, Context, DynAction, Registry, Result, Status, TraceParent, WeakRegistry};
 use futures::future::BoxFuture;
 use rmcp::model::{ClientRequest, RequestMetaObject, ServerResult};
 use rmcp::service::RunningService;
@@ -292,13 +292,14 @@ fn meta(context: &Context) -> RequestMetaObject {
     let mut meta: RequestMetaObject = given
         .and_then(|meta| serde_json::from_value(meta.clone()).ok())
         .unwrap_or_default();
-    if let Some(parent) = trace_parent() {
+    let own = TraceParent::current().or_else(|| TraceParent::of(context));
+    if let Some(parent) = own.map(|own| own.to_string()).or_else(trace_parent) {
         meta.set_traceparent(parent);
     }
     meta
 }
 
-/// The current span as the standard for trace contexts writes it.
+/// The current span as a layer of the program's own knows it, as the standard for trace contexts writes it.
 #[cfg(feature = "opentelemetry")]
 fn trace_parent() -> Option<String> {
     use opentelemetry::trace::TraceContextExt;

@@ -1,14 +1,14 @@
 //! What a server learns about a call beside its arguments.
 //!
-//! A program of its own with one test. Whether anybody listens to a place in the code is decided once for all threads: a
-//! test on another thread, where nobody listens, could decide it.
+//! A program of its own. Whether anybody listens to a place in the code is decided once for all threads, so every test here
+//! has a subscriber.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, Mutex};
 
 use everturn_ai::{ToolContext, lookup_tool};
-use everturn_core::{Context, Registry};
+use everturn_core::{Context, Registry, TraceParent};
 use everturn_mcp::McpServers;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
@@ -51,11 +51,8 @@ impl ServerHandler for Attentive {
     }
 }
 
-#[tokio::test]
-async fn the_contexts_values_and_the_trace_come_along() {
-    let provider = SdkTracerProvider::default();
-    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+/// What a server hears of a call in this context.
+async fn heard_in(context: Context) -> Value {
     let server = Attentive::default();
     let registry = Registry::new();
     let servers = McpServers::new().stream("s", {
@@ -68,12 +65,31 @@ async fn the_contexts_values_and_the_trace_come_along() {
         }
     });
     let _connections = servers.install(&registry).await.unwrap();
-
-    let context = Context::new().with_value("mcp", json!({ "_meta": { "example.org/table": 7 } }));
     let listen = lookup_tool(&registry, "s/listen").await.unwrap();
     listen.run_in(None, ToolContext::new(context)).await.unwrap();
+    server.0.lock().unwrap().clone()
+}
 
-    let heard = server.0.lock().unwrap().clone();
+#[tokio::test]
+async fn the_trace_of_a_caller_is_passed_on_even_if_nobody_records_it_here() {
+    let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let caller = TraceParent::parse(header).unwrap();
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());
+
+    let heard = heard_in(Context::new().with_extension(Arc::new(caller))).await;
+
+    assert_eq!(heard["traceparent"], header);
+}
+
+#[tokio::test]
+async fn the_contexts_values_and_the_trace_come_along() {
+    let provider = SdkTracerProvider::default();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+
+    let context = Context::new().with_value("mcp", json!({ "_meta": { "example.org/table": 7 } }));
+    let heard = heard_in(context).await;
+
     assert_eq!(heard["example.org/table"], 7);
     let parent = heard["traceparent"].as_str().unwrap();
     assert!(parent.starts_with("00-") && parent.len() == 55, "{parent}");

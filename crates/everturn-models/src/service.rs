@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use everturn_core::{Context, Error, Result, Status};
+use everturn_core::{Context, Error, Result, Status, TraceParent};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
 use serde::de::DeserializeOwned;
@@ -303,6 +303,7 @@ impl Service {
             })?;
             headers.insert(name, value);
         }
+        headers.extend(trace_headers());
         headers.extend(self.headers.clone());
         headers.extend(call.headers.clone());
         let request = client.request(method, url).headers(headers);
@@ -419,4 +420,16 @@ fn is_loopback(host: &str) -> bool {
     bare == "localhost"
         || bare.ends_with(".localhost")
         || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Returns the headers that name the span of the call, so that a model server of one's own can continue the trace.
+fn trace_headers() -> HeaderMap {
+    let Some(parent) = TraceParent::current() else {
+        return HeaderMap::new();
+    };
+    let text = |value: &str| HeaderValue::from_str(value).ok();
+    let named = text(&parent.to_string()).map(|value| (HeaderName::from_static("traceparent"), value));
+    let state = parent.state().and_then(text);
+    let state = state.map(|value| (HeaderName::from_static("tracestate"), value));
+    named.into_iter().chain(state).collect()
 }

@@ -1,6 +1,6 @@
 //! What is logged while a provider is asked, and what is not.
 //!
-//! A program of its own with one test. Whether anybody listens to a place in the code is decided once for all threads: a
+//! A program of its own. Whether anybody listens to a place in the code is decided once for all threads: a
 //! test on another thread, where nobody listens, could decide it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -111,4 +111,29 @@ async fn retries_and_what_is_left_out_are_logged_and_keys_are_not() {
     for key in ["sk-secret", "sk-called", "sk-header"] {
         assert!(!logged.contains(key), "{key}: {logged}");
     }
+}
+
+/// Counts nothing; that somebody listens is enough for spans to have ids.
+struct Listening;
+
+impl everturn_core::SpanListener for Listening {
+    fn started(&self, _span: &everturn_core::SpanRecord) {}
+
+    fn ended(&self, _span: &Arc<everturn_core::SpanRecord>) {}
+}
+
+#[tokio::test]
+async fn a_provider_is_told_the_span_of_its_call() {
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());
+    let _listening = everturn_core::listen_to_spans(Arc::new(Listening));
+    let answer =
+        json!({ "choices": [{ "index": 0, "delta": { "content": "Leeks." }, "finish_reason": "stop" }] });
+    let server = Server::replies([Reply::events(sse(&[answer]))]).await;
+    let plugin = OpenAi::compatible("p", server.url()).key("k");
+
+    let asked = ask(plugin, "p/m", ModelRequest::new([Message::user("And?")])).await;
+
+    asked.result.unwrap();
+    let parent = server.requests()[0].headers["traceparent"].clone();
+    assert!(everturn_core::TraceParent::parse(&parent).is_some(), "{parent}");
 }

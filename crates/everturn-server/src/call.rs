@@ -5,10 +5,11 @@ use std::sync::Arc;
 use everturn_core::offload::{is_heavy, offload};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{
-    Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy, Result,
+    Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy, RequestId, Result,
 };
 use serde_json::Value;
 
+use crate::correlation::log_failed_call;
 use crate::envelope::Envelope;
 use crate::extensions::AnswerForm;
 use crate::running::Running;
@@ -51,6 +52,7 @@ impl Call {
             envelope,
             context,
         } = self;
+        let request = RequestId::of(&context);
         let call = JsonCall {
             input: envelope.data,
             init: envelope.init,
@@ -58,7 +60,11 @@ impl Call {
             emitter,
         };
         let outcome = action.run_json(call).await;
-        outcome.map_err(|error| public_to_its_sender(error, &action.descriptor().key))
+        outcome.map_err(|error| {
+            let error = public_to_its_sender(error, &action.descriptor().key);
+            log_failed_call(&action.descriptor().key, &request, &error);
+            error
+        })
     }
 }
 

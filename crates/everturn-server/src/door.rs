@@ -7,11 +7,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, Response};
 use bytes::Bytes;
-use everturn_core::Context;
+use everturn_core::{Context, RequestId};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
 use crate::body;
+use crate::correlation::Correlation;
 use crate::error_body::Refusal;
 use crate::handler::{Held, Shared, caller_of};
 use crate::metrics::{CallMeter, RouteMetrics};
@@ -38,9 +39,14 @@ pub(crate) struct Opened {
 /// Answers a request at a door.
 pub(crate) async fn enter(State(opened): State<Arc<Opened>>, request: Request<Body>) -> Response<Body> {
     let meter = opened.metrics.call();
+    let id = request.extensions().get::<RequestId>().cloned();
+    let path = request.uri().path().to_owned();
     let response = match opened.answer(request, meter).await {
         Ok(response) => response,
-        Err(refusal) => refusal.respond(opened.shared.exposure),
+        Err(refusal) => {
+            refusal.log(&path, id);
+            refusal.respond(opened.shared.exposure)
+        }
     };
     opened.metrics.answered(response.status());
     response
@@ -63,7 +69,8 @@ impl Opened {
         permit.assign(caller_of(&caller, &head))?;
         let counted = Held { meter, permit };
         let handle = Arc::new(self.shared.handle.clone());
-        let context = self.shared.context(caller).with_extension(handle);
+        let correlation = Correlation::of(&head);
+        let context = self.shared.context(caller, &correlation).with_extension(handle);
         let request = Request::from_parts(head, bytes);
         let response = self.door.answer(request, context).await;
         // The call counts as running until its answer has been read.

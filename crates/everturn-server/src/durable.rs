@@ -165,7 +165,10 @@ impl Recording {
         };
         let finished = writer.finish(outcome).await;
         if let Err(error) = &finished {
-            tracing::debug!(%error, "the end of a stream is not logged");
+            if is_kept {
+                let error = error.with_causes();
+                tracing::error!(%error, "the end of a stream is lost: clients that reattach do not see it");
+            }
         }
         if !is_kept || finished.is_err() {
             // The client may have left, or may leave only with the server.
@@ -181,7 +184,8 @@ impl Recording {
                 match writer.append(chunk.clone()).await {
                     Ok(_) => continue,
                     Err(error) => {
-                        tracing::warn!(%error, "a stream cannot be kept any longer");
+                        let error = error.with_causes();
+                        tracing::error!(%error, "the rest of a stream is lost: clients cannot reattach to it");
                         self.is_kept = false;
                         if let Some(not_kept) = not_kept.take() {
                             not_kept();

@@ -2,7 +2,9 @@
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
-use everturn_core::{Error, Exposure, RuntimeError, Status};
+use everturn_core::{Error, Exposure, RequestId, RuntimeError, Status};
+
+use crate::correlation::log_failed_call;
 
 /// A failed request: the error, and the HTTP code and headers that go with it.
 #[derive(Debug, Clone)]
@@ -33,6 +35,11 @@ impl Refusal {
             StatusCode::NOT_FOUND,
             Error::not_found("nothing is served at this path"),
         )
+    }
+
+    /// Tells the operator of the failure.
+    pub(crate) fn log(&self, path: &str, request: Option<RequestId>) {
+        log_failed_call(path, &request.unwrap_or_else(RequestId::current), &self.error);
     }
 
     /// Returns the response. Private text is withheld unless `exposure` allows it.

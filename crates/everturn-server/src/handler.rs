@@ -12,10 +12,10 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use bytes::Bytes;
-use everturn_agent::HandOff;
 use everturn_agent::store::Scope;
+use everturn_agent::{HandOff, TurnObserver};
 use everturn_core::offload::{HEAVY, is_heavy, offload};
-use everturn_core::{ActionType, Context, DynAction, Error, Exposure};
+use everturn_core::{ActionType, Context, DynAction, Error, Exposure, RequestId};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -25,6 +25,7 @@ pub(crate) use self::logged_stream::stop;
 use crate::archive_access::ArchiveAccess;
 use crate::call::Call;
 use crate::context_provider::{CallRequest, ContextProvider, Provided};
+use crate::correlation::Correlation;
 use crate::durable::{Durable, STREAM_ID};
 use crate::envelope::{Envelope, check_content_type};
 use crate::error_body::{Refusal, json_response};
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) handle: ServerHandle,
     pub(crate) durable: Option<Durable>,
     pub(crate) archive: ArchiveAccess,
+    /// Counts the turns of agents for as long as the routes are there.
+    pub(crate) _turns: Arc<dyn TurnObserver>,
 }
 
 impl Shared {
@@ -70,7 +73,7 @@ impl Shared {
     }
 
     /// Returns the context of a call.
-    pub(crate) fn context(&self, caller: Provided) -> Context {
+    pub(crate) fn context(&self, caller: Provided, correlation: &Correlation) -> Context {
         let token = self.handle.cancelling().child_token();
         let mut context = Context::new()
             .with_cancellation(token)
@@ -84,7 +87,7 @@ impl Shared {
         if let Some(time) = self.limits.request_time {
             context = context.with_deadline(deadline(time));
         }
-        context
+        correlation.enter(context)
     }
 }
 
@@ -120,9 +123,13 @@ pub(crate) struct Held {
 /// Answers a request.
 pub(crate) async fn handle(State(mounted): State<Arc<Mounted>>, request: Request) -> Response<Body> {
     let meter = mounted.metrics.call();
+    let id = request.extensions().get::<RequestId>().cloned();
     let response = match mounted.answer(request, meter).await {
         Ok(response) => response,
-        Err(refusal) => refusal.respond(mounted.shared.exposure),
+        Err(refusal) => {
+            refusal.log(&mounted.route.path, id);
+            refusal.respond(mounted.shared.exposure)
+        }
     };
     mounted.metrics.answered(response.status());
     response
@@ -142,7 +149,7 @@ impl Mounted {
         permit.assign(caller_of(&caller, &head))?;
         let counted = Held { meter, permit };
         let principal = caller.principal.clone();
-        let (context, trace) = Trace::follow(self.context(caller));
+        let (context, trace) = Trace::follow(self.context(caller, &Correlation::of(&head)));
         self.check_access(&context)?;
         let call = Call {
             action: Arc::clone(&self.action),
@@ -197,7 +204,7 @@ impl Mounted {
         let mut permit = self.shared.permits.enter();
         permit.assign(caller_of(&caller, head))?;
         let _counted = Held { meter, permit };
-        let (context, trace) = Trace::follow(self.context(caller));
+        let (context, trace) = Trace::follow(self.context(caller, &Correlation::of(head)));
         self.check_access(&context)?;
         let result = self.take_lines(&head.uri, &context, body).await?;
         let mut response = json_response(StatusCode::OK, &Output { result });
@@ -268,8 +275,8 @@ impl Mounted {
         self.shared.identify(head, envelope.data.as_ref()).await
     }
 
-    pub(crate) fn context(&self, caller: Provided) -> Context {
-        let context = self.shared.context(caller);
+    pub(crate) fn context(&self, caller: Provided, correlation: &Correlation) -> Context {
+        let context = self.shared.context(caller, correlation);
         if !self.can_be_detached() {
             return context;
         }

@@ -5,6 +5,7 @@ mod archive_access;
 mod body;
 mod call;
 mod context_provider;
+mod correlation;
 #[doc(hidden)]
 pub mod decoders;
 mod door;

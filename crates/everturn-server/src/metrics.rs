@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
+use everturn_agent::{EndedTurn, TurnObserver};
+use everturn_core::Status;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -39,6 +41,95 @@ struct ResponseLabels {
     status: u16,
 }
 
+/// The labels of a turn. Agents are defined by the program, so clients cannot create labels.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TurnLabels {
+    agent: String,
+    finish_reason: &'static str,
+    status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgentLabels {
+    agent: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    agent: String,
+    kind: &'static str,
+}
+
+/// The counters of agents' turns. A clone shares them.
+#[derive(Clone, Default)]
+struct Turns {
+    ended: Family<TurnLabels, Counter>,
+    tokens: Family<TokenLabels, Counter>,
+    seconds: Family<AgentLabels, Counter<f64, AtomicU64>>,
+    model_seconds: Family<AgentLabels, Counter<f64, AtomicU64>>,
+    tool_seconds: Family<AgentLabels, Counter<f64, AtomicU64>>,
+}
+
+impl Turns {
+    fn registered(registry: &mut Registry) -> Self {
+        let turns = Self::default();
+        registry.register(
+            "turns",
+            "Turns of agents that ended, in the foreground and in the background, by how they ended",
+            turns.ended.clone(),
+        );
+        registry.register("tokens", "Tokens that models counted", turns.tokens.clone());
+        registry.register(
+            "turn_seconds",
+            "The time that turns took, added up",
+            turns.seconds.clone(),
+        );
+        registry.register(
+            "model_seconds",
+            "The time that model calls took, added up",
+            turns.model_seconds.clone(),
+        );
+        registry.register(
+            "tool_seconds",
+            "The time that tool calls took, added up",
+            turns.tool_seconds.clone(),
+        );
+        turns
+    }
+}
+
+impl TurnObserver for Turns {
+    fn turn_ended(&self, turn: &EndedTurn<'_>) {
+        let agent = || turn.agent.to_owned();
+        let labels = TurnLabels {
+            agent: agent(),
+            finish_reason: turn.finish_reason.as_str(),
+            status: turn.failure.unwrap_or(Status::Ok).name(),
+        };
+        self.ended.get_or_create(&labels).inc();
+        let usage = &turn.usage;
+        for (kind, count) in [
+            ("input", usage.input_tokens),
+            ("output", usage.output_tokens),
+            ("cached", usage.cached_content_tokens),
+            ("reasoning", usage.thoughts_tokens),
+        ] {
+            if count > 0 {
+                let labels = TokenLabels { agent: agent(), kind };
+                self.tokens.get_or_create(&labels).inc_by(count);
+            }
+        }
+        let labels = AgentLabels { agent: agent() };
+        for (seconds, time) in [
+            (&self.seconds, turn.took),
+            (&self.model_seconds, usage.model_time),
+            (&self.tool_seconds, usage.tool_time),
+        ] {
+            seconds.get_or_create(&labels).inc_by(time.as_secs_f64());
+        }
+    }
+}
+
 /// The metrics of one server. A clone shares them.
 #[derive(Clone)]
 pub(crate) struct Metrics {
@@ -48,6 +139,7 @@ pub(crate) struct Metrics {
     chunks: Family<RouteLabels, Counter<u64, AtomicU64>>,
     not_kept: Family<RouteLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    turns: Turns,
     registry: Arc<Registry>,
     others: Arc<[OtherMetrics]>,
 }
@@ -99,9 +191,15 @@ impl Metrics {
             chunks,
             not_kept,
             durations,
+            turns: Turns::registered(&mut registry),
             registry: registry.into(),
             others: others.into(),
         }
+    }
+
+    /// Returns the observer that counts turns of agents.
+    pub(crate) fn turns(&self) -> Arc<dyn TurnObserver> {
+        Arc::new(self.turns.clone())
     }
 
     /// Returns the metrics of one route, which are looked up once and updated many times.

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::routing::{MethodFilter, MethodRouter};
+use everturn_agent::observe_turns;
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{ActionType, Error, Exposure, ParsedKey, Registry, Result};
 use tower_http::cors::CorsLayer;
 
 use crate::archive_access::ArchiveAccess;
 use crate::context_provider::ContextProvider;
+use crate::correlation::identified;
 use crate::door::{Door, Opened, enter};
 use crate::durable::Durable;
 use crate::error_body::Refusal;
@@ -237,6 +239,8 @@ impl Server {
     fn unguarded_router(&self) -> Result<Router> {
         self.hosts.check()?;
         let metrics = Metrics::new(&self.metrics);
+        let turns = metrics.turns();
+        observe_turns(&self.registry, &turns);
         let shared = Arc::new(Shared {
             providers: self.providers.clone(),
             limits: self.limits.clone(),
@@ -246,6 +250,7 @@ impl Server {
             handle: self.handle.clone(),
             durable: self.durable(),
             archive: self.archive.clone(),
+            _turns: turns,
         });
         // Collected by path first, because axum panics on a second route for one path and method.
         let mut paths: BTreeMap<String, Methods> = BTreeMap::new();
@@ -303,6 +308,7 @@ impl Server {
         for (path, methods) in paths {
             router = router.route(&path, methods.finish(exposure));
         }
+        let router = router.layer(axum::middleware::from_fn(identified));
         Ok(match &self.cors {
             Some(cors) => router.layer(cors.clone()),
             None => router,

@@ -1,31 +1,28 @@
 //! Naming the trace of a call in its answer.
 
-use axum::http::HeaderMap;
-use everturn_core::Context;
+use std::sync::{Arc, OnceLock};
 
-/// The trace of one call, known once the call has started. There is none if tracing does not go to OpenTelemetry.
+use axum::http::{HeaderMap, HeaderValue};
+use everturn_core::{Context, SpanObserver, SpanRecorder};
+
+/// The trace of one call, known once the call has started. There is none if nobody records spans.
 #[derive(Default)]
 pub(crate) struct Trace {
-    #[cfg(feature = "opentelemetry")]
-    ids: std::sync::Arc<std::sync::OnceLock<Ids>>,
+    ids: Arc<OnceLock<Ids>>,
 }
 
-#[cfg(feature = "opentelemetry")]
 struct Ids {
-    trace: axum::http::HeaderValue,
-    span: axum::http::HeaderValue,
+    trace: HeaderValue,
+    span: HeaderValue,
 }
 
-#[cfg(feature = "opentelemetry")]
 impl Trace {
     /// Returns a context that records the trace of its call.
     pub(crate) fn follow(context: Context) -> (Context, Self) {
-        use std::sync::Arc;
-
         let trace = Self::default();
         let ids = Arc::clone(&trace.ids);
-        let observer = everturn_core::SpanObserver::new(move |recorder| {
-            if let Some(found) = Ids::of(recorder.span()) {
+        let observer = SpanObserver::new(move |recorder| {
+            if let Some(found) = Ids::of(recorder) {
                 // Only the outermost span is named.
                 let _ = ids.set(found);
             }
@@ -42,37 +39,37 @@ impl Trace {
     }
 }
 
-#[cfg(feature = "opentelemetry")]
 impl Ids {
-    fn of(span: &tracing::Span) -> Option<Self> {
+    fn of(recorder: &SpanRecorder) -> Option<Self> {
+        match recorder.ids() {
+            Some(ids) => Self::named(&ids.trace.to_string(), &ids.span.to_string()),
+            None => Self::in_opentelemetry(recorder.span()),
+        }
+    }
+
+    fn named(trace: &str, span: &str) -> Option<Self> {
+        let header = |id: &str| HeaderValue::from_str(id).ok();
+        Some(Self {
+            trace: header(trace)?,
+            span: header(span)?,
+        })
+    }
+
+    /// Returns the ids that a layer of the program's own gave the span.
+    #[cfg(feature = "opentelemetry")]
+    fn in_opentelemetry(span: &tracing::Span) -> Option<Self> {
         use opentelemetry::trace::TraceContextExt;
         use tracing_opentelemetry::OpenTelemetrySpanExt;
 
         let context = span.context();
         let span = context.span();
         let span = span.span_context();
-        let header = |id: String| axum::http::HeaderValue::from_str(&id).ok();
         span.is_valid().then_some(())?;
-        Some(Self {
-            trace: header(span.trace_id().to_string())?,
-            span: header(span.span_id().to_string())?,
-        })
-    }
-}
-
-#[cfg(not(feature = "opentelemetry"))]
-impl Trace {
-    /// Returns a context that records the trace of its call.
-    pub(crate) fn follow(context: Context) -> (Context, Self) {
-        (context, Self::default())
+        Self::named(&span.trace_id().to_string(), &span.span_id().to_string())
     }
 
-    /// Names the trace in an answer.
-    #[expect(
-        clippy::unused_self,
-        reason = "there is something to name with the feature only"
-    )]
-    pub(crate) fn name_in(&self, headers: &mut HeaderMap) {
-        let _ = headers;
+    #[cfg(not(feature = "opentelemetry"))]
+    fn in_opentelemetry(_span: &tracing::Span) -> Option<Self> {
+        None
     }
 }

@@ -1,4 +1,4 @@
-//! Where tracing goes to OpenTelemetry, an answer names its trace. Alone in its process: tests beside it that nobody
+//! What a program's own subscriber makes of calls: an answer names its trace, and a failed call is a line. Alone in its process: tests beside it that nobody
 //! listens to would decide for all whether spans are worth making.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
@@ -7,11 +7,15 @@
 #[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod support;
 
-use everturn_core::Registry;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use everturn_core::{Error, Registry};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use serde_json::json;
 use support::Served;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 
 #[tokio::test]
@@ -41,4 +45,58 @@ async fn an_answer_names_the_trace_and_the_span_of_its_call() {
         answered.header("x-genkit-trace-id"),
         refused.header("x-genkit-trace-id")
     );
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn a_failed_call_is_one_error_with_the_id_that_its_answer_has() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_ansi(false)
+        .finish();
+    let _logged = tracing::subscriber::set_default(subscriber);
+    let registry = Registry::new();
+    registry
+        .define_flow("pay", |(): ()| async {
+            let cause = std::io::Error::other("connection refused");
+            Err::<(), _>(Error::unavailable("the bank is closed").with_source(cause).into())
+        })
+        .unwrap();
+    let server = Served::of(&registry).await;
+
+    let failed = server.post("/flows/pay", &json!({ "data": null })).await;
+    let streamed = server.stream("/flows/pay", &json!({ "data": null })).await;
+    server.post("/flows/pay", &json!({ "data": 7 })).await;
+
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let errors: Vec<_> = log.lines().filter(|line| line.contains("ERROR")).collect();
+    assert_eq!(errors.len(), 2, "{log}");
+    for (error, answer) in errors.iter().zip([&failed, &streamed]) {
+        let id = answer.header("x-request-id").unwrap();
+        for part in ["the bank is closed", "connection refused", "UNAVAILABLE", id] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    assert!(log.contains("a call was refused"), "{log}");
 }

@@ -25,6 +25,7 @@ use crate::state_limit::MAX_STATE_BYTES;
 use crate::store::{IntoStore, Scope, SessionStore, TurnLocks};
 use crate::transform::{StateTransform, StreamTransform, one_after_another, over_custom_state};
 use crate::turn_lock::TURN_LEASE;
+use crate::turn_observer::TurnObservers;
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
     Journaling, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, TurnLocking, WorkerLoss,
@@ -588,6 +589,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             name: self.name,
             description: options.description,
             is_session_flow: options.is_session_flow,
+            turn_observers: TurnObservers::of(&self.registry),
             registry: self.registry,
             function,
             store: options.store,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Action, ActionType, Context, Emitter, Error, Result};
+use everturn_core::{Action, ActionType, Context, Emitter, Error, Result, SpanRecorder};
 use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use super::actions::lenient;
 use crate::chat::output_of;
 use crate::invocation::Definition;
 use crate::run_stream::{Followed, RunChunks, follow};
+use crate::store::Detail;
 use crate::{
     AgentFinishReason, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest, HandOff, Snapshot,
     SnapshotId, SnapshotStatus, WorkerLoss,
@@ -92,6 +93,13 @@ impl<S> Definition<S> {
             Error::invalid_argument("a 'snapshotId' is needed to watch a run").with_public()
         })?;
         let mut chunks = self.follow(&id, context)?;
+        let recorder = SpanRecorder::of(context);
+        if recorder.ids().is_some() {
+            let watched = self.tenant_store(context)?.get(&id, Detail::Metadata).await?;
+            if let Some(origin) = watched.and_then(|run| run.origin()) {
+                recorder.link(&origin, "watch");
+            }
+        }
         while let Some(chunk) = chunks.next().await {
             emitter.send(chunk?).await?;
         }

@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::marker::PhantomData;
 
-use everturn_ai::{Message, Part};
+use everturn_ai::{Message, Part, UsageTotal};
 use everturn_core::{Error, Reason, Result, RuntimeError, Status};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -135,6 +135,12 @@ impl<S, O> AgentReply<S, O> {
         self.output.artifacts.as_deref().unwrap_or_default()
     }
 
+    /// Returns what the models and tools of the turn used: tokens, and time. It is zero if the turn called none, and if an
+    /// agent on another server does not say; the server says it to clients that ask for added fields.
+    pub fn usage(&self) -> UsageTotal {
+        self.output.usage.unwrap_or_default()
+    }
+
     /// Returns the output as it is on the wire.
     pub fn output(&self) -> &AgentOutput {
         &self.output
@@ -187,6 +193,8 @@ pub(crate) fn output_of(snapshot: Snapshot) -> AgentOutput {
         .map(|state| state.artifacts.to_vec())
         .filter(|all| !all.is_empty());
     AgentOutput {
+        // The snapshot has the sum over the whole conversation, which is another number.
+        usage: None,
         session_id: snapshot.session_id,
         snapshot_id: Some(snapshot.snapshot_id),
         snapshot_ids: None,

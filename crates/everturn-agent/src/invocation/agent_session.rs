@@ -4,7 +4,9 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Instant;
 
+use everturn_ai::UsageMeter;
 use everturn_ai::effect::without_journal;
 use everturn_ai::prompt::PromptOverrides;
 use everturn_core::{Context, Error, HandlerResult, Result, SpanKind, in_span};
@@ -15,8 +17,13 @@ use super::outbox::Outbox;
 use super::owned_turn::OwnedTurn;
 use super::snapshots::CreatedSnapshots;
 use super::turn::TurnStart;
+use crate::failure_log::FailedWork;
 use crate::state_limit::StateLimit;
-use crate::{AgentInit, AgentResult, CustomState, Session, SessionState, SnapshotId, Turn, TurnResult};
+use crate::turn_observer::{EndedTurn, TurnObservers};
+use crate::{
+    AgentFinishReason, AgentInit, AgentResult, CustomState, Session, SessionState, SnapshotId, Turn,
+    TurnResult,
+};
 
 /// The argument of an agent's function: the [`Session`], and the turns to run on it. Cloning is cheap.
 pub struct AgentSession<S = Value> {
@@ -35,6 +42,10 @@ pub(super) struct InvocationFacts {
     /// The name of the session flow, if the agent is one.
     pub(super) session_flow: Option<String>,
     pub(super) limit: StateLimit,
+    pub(super) agent: String,
+    /// What the invocation has used so far.
+    pub(super) usage: Arc<UsageMeter>,
+    pub(super) observers: TurnObservers,
 }
 
 /// The output that a turn's span records.
@@ -139,6 +150,9 @@ impl<S: CustomState> AgentSession<S> {
         let (session, outbox) = (&self.session, &self.outbox);
         let (flow, limit) = (&self.facts.session_flow, &self.facts.limit);
         let settle = &mut report;
+        let (began, used_before) = (Instant::now(), self.facts.usage.total());
+        let mut finish_reason = None;
+        let finished = &mut finish_reason;
         let outcome = in_span(
             &name,
             SpanKind::FlowStep,
@@ -162,6 +176,7 @@ impl<S: CustomState> AgentSession<S> {
                         return Err(error);
                     }
                 };
+                *finished = reason;
                 if let Some(snapshot) = settle.settle(Ok(reason)).await? {
                     recorder.snapshot_id(snapshot.as_str());
                     if let Some(flow) = flow {
@@ -175,7 +190,23 @@ impl<S: CustomState> AgentSession<S> {
             },
         )
         .await;
+        self.facts.observers.tell(&EndedTurn {
+            agent: &self.facts.agent,
+            finish_reason: match &outcome {
+                Ok(()) => finish_reason.unwrap_or(AgentFinishReason::Unknown),
+                Err(_) => AgentFinishReason::Failed,
+            },
+            failure: outcome.as_ref().err().map(Error::status),
+            usage: self.facts.usage.total() - used_before,
+            took: began.elapsed(),
+        });
         if let Err(error) = &outcome {
+            let failed = FailedWork {
+                agent: &self.facts.agent,
+                session: self.session.core().session_id(),
+                context: &self.context,
+            };
+            failed.log("a turn", error);
             // The caller gets the handler's error, whatever the report comes to.
             let _ = report.settle(Err(error.clone())).await;
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_ai::JsonObject;
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Result, SpanRecorder};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
@@ -168,6 +168,10 @@ impl<S: CustomState> Driver<S> {
             extra: JsonObject::new(),
         };
         snapshot.set_background_run(run);
+        snapshot.set_usage(self.used_until_now());
+        if let Some(span) = SpanRecorder::of(self.client.context()).trace_parent() {
+            snapshot.set_origin(&span);
+        }
         self.writes.push(
             cursor
                 .create(snapshot, Vec::new())
@@ -184,6 +188,11 @@ impl<S: CustomState> Driver<S> {
             .map(|cursor| cursor.scope().clone())
             .unwrap_or_default();
         self.broadcast.begin(stream_key(&scope, &snapshot, lease.epoch()));
+        let recorder = SpanRecorder::of(self.client.context());
+        recorder.snapshot_id(snapshot.as_str());
+        if lease == Lease::first() {
+            recorder.event("detached", [("snapshotId", snapshot.as_str().into())]);
+        }
         let entry = self.definition.runs.enter(scope, snapshot.clone());
         self.background.run = Some(Run {
             snapshot,
@@ -211,6 +220,7 @@ impl<S: CustomState> Driver<S> {
                 Ok(reason) => *reason,
                 Err(_) => Some(AgentFinishReason::Failed),
             },
+            usage: self.usage.end_turn(),
         };
         // A transform that fails here fails no turn; the run continues unwatched.
         if let Some(Event::TransformFailed(error)) = self.show(AgentStreamChunk::turn_end(end).into()) {
@@ -223,6 +233,7 @@ impl<S: CustomState> Driver<S> {
             turns: self.turns.over(),
             inputs,
             state: self.session.state(),
+            usage: self.used_until_now(),
         });
         let advance = |lease, now| Transition::Advance { lease, progress, now };
         match self.change_own(advance, self.journals.written()) {
@@ -277,6 +288,10 @@ impl<S: CustomState> Driver<S> {
             self.raised.push_back(Event::FinalizeWritten);
             return;
         };
+        if let Ending::Failed(error) = &ending {
+            SpanRecorder::of(self.client.context()).mark_failed(error);
+            self.failed_work().log("a background run", error);
+        }
         // A failed or aborted run may be tried again from its beginning, so it keeps its journals.
         let journals = match &ending {
             Ending::Completed => self.journals.written(),
@@ -289,6 +304,7 @@ impl<S: CustomState> Driver<S> {
                     .result
                     .as_ref()
                     .and_then(|result| result.as_ref().ok()?.output.clone()),
+                usage: self.used_until_now(),
                 ..run_end(ending, self.finish_reason(), self.session.state())
             }),
             now: cursor.now(),
@@ -327,6 +343,7 @@ fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: Sess
         error: error.as_ref().map(Error::for_operator),
         state,
         output: None,
+        usage: None,
     }
 }
 

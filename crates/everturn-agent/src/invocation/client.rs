@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use everturn_core::{Context, Emitter, Error, Inputs, Result, Sending};
+use everturn_core::{Context, Emitter, Error, Inputs, Result, Sending, SpanRecorder};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -333,6 +333,9 @@ impl<S: CustomState> Driver<S> {
                 if self.snapshots.is_none_written() && lost_the_session(&error) {
                     Err(error)
                 } else {
+                    // The call succeeds with an output that tells of the failure. Its span shows the failure.
+                    SpanRecorder::of(self.client.context()).mark_failed(&error);
+                    self.failed_work().log("an invocation", &error);
                     Ok(self.failed(&error))
                 }
             }
@@ -350,6 +353,7 @@ impl<S: CustomState> Driver<S> {
             session_id: Some(self.session.session_id().clone()),
             snapshot_id: self.cursor.as_ref().and_then(InvocationCursor::last).cloned(),
             snapshot_ids: self.reported_snapshots(),
+            usage: self.usage.of_invocation(),
             ..AgentOutput::default()
         }
     }

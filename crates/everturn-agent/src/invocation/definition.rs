@@ -20,6 +20,7 @@ use crate::run_poll::RunPolls;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
 use crate::transform::{StateTransform, StreamTransform};
+use crate::turn_observer::TurnObservers;
 use crate::{
     AgentResult, AgentSession, Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
 };
@@ -126,6 +127,8 @@ pub(crate) struct Definition<S> {
     pub(crate) run_log: Arc<dyn StreamLog>,
     /// The polls of the runs that are watched, which their watchers share.
     pub(crate) run_polls: Arc<RunPolls>,
+    /// Code that hears of every turn that ends.
+    pub(crate) turn_observers: TurnObservers,
 }
 
 impl<S> Definition<S> {

@@ -26,14 +26,16 @@ use super::machine::{
 use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
 use super::turn::{TurnContext, TurnReport, TurnStart};
+use super::turn_usage::TurnUsage;
 use crate::cursor::{InvocationCursor, Saved};
+use crate::failure_log::FailedWork;
 use crate::session::Core;
 use crate::snapshot::Lease;
 use crate::transform::shown_chunk;
 use crate::turn_lock::{AwaitedLock, LockAnswer, SESSION_BUSY};
 use crate::{
-    AgentFinishReason, AgentInput, AgentResult, AgentStreamChunk, CustomState, SessionState, Snapshot,
-    SnapshotIds, TurnEnd,
+    AgentFinishReason, AgentInput, AgentResult, AgentStreamChunk, CustomState, SessionState, SnapshotIds,
+    TurnEnd,
 };
 
 /// How long the answer to a client waits for its lock in the store to be released.
@@ -70,6 +72,7 @@ pub(crate) struct Driver<S> {
     /// The state for the output, once the state transform was applied.
     pub(super) shown: Option<SessionState>,
     pub(super) result: Option<Result<AgentResult>>,
+    pub(super) usage: TurnUsage,
 }
 
 /// A store's answer to a command.
@@ -177,7 +180,7 @@ impl<S: CustomState> Driver<S> {
                     return Some(Event::RoundEnded);
                 }
                 // The turn ended without waiting for this generation, so its round can no longer become a snapshot.
-                let _ = settled.send(Ok(()));
+                let _ = settled.send(Ok(None));
                 None
             }
             Signal::TurnDone { outcome, settled } => {
@@ -266,7 +269,8 @@ impl<S: CustomState> Driver<S> {
                 Event::FinalizeFailed(Error::aborted("the run is no longer this worker's"))
             }
             Written::Final(Err(error)) => {
-                tracing::error!(session = %self.session.session_id(), %error, "the end of a background run was not saved");
+                self.failed_work()
+                    .log("saving the end of a background run", &error);
                 Event::FinalizeFailed(error)
             }
             Written::Progress(progress) => {
@@ -313,6 +317,15 @@ async fn lock_awaited(queue: &mut Option<BoxFuture<'static, Result<AwaitedLock>>
 }
 
 impl<S: CustomState> Driver<S> {
+    /// Describes this invocation for a line that tells of a failure.
+    pub(super) fn failed_work(&self) -> FailedWork<'_> {
+        FailedWork {
+            agent: &self.definition.name,
+            session: self.session.session_id(),
+            context: self.client.context(),
+        }
+    }
+
     pub(super) fn execute(&mut self, command: Command<AgentInput, Error>) {
         match command {
             Command::TakeLock => self.take_lock(),
@@ -390,7 +403,10 @@ impl<S: CustomState> Driver<S> {
             let moved_to = self.cursor.as_mut().map(|cursor| cursor.keep_lock(awaited));
             match moved_to.transpose()?.flatten() {
                 Some(_) if self.gives_custom => Err(session_exists(self.session.session_id())),
-                Some(Snapshot { state, .. }) => self.session.reload(state.unwrap_or_default()),
+                Some(moved_to) => {
+                    self.usage.moved_to(moved_to.usage());
+                    self.session.reload(moved_to.state.unwrap_or_default())
+                }
                 None => Ok(()),
             }
         });
@@ -458,14 +474,17 @@ impl<S: CustomState> Driver<S> {
     }
 
     fn send_turn_end(&mut self, outcome: TurnOutcome) {
+        let usage = self.usage.end_turn();
         let end = match outcome {
             TurnOutcome::Succeeded => TurnEnd {
                 snapshot_id: self.turns.snapshot().cloned(),
                 finish_reason: self.turns.reason(),
+                usage,
             },
             TurnOutcome::Failed => TurnEnd {
                 snapshot_id: self.turns.take_kept(),
                 finish_reason: Some(AgentFinishReason::Failed),
+                usage,
             },
         };
         self.announce(AgentStreamChunk::turn_end(end));

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use everturn_ai::prompt::with_prompt_state;
 use everturn_ai::{Generate, GenerateObserver, Generated, History, Messages, with_observer};
-use everturn_core::{Context, Result};
+use everturn_core::{Context, Result, SpanRecorder};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -114,6 +114,10 @@ impl<S: CustomState> GenerateObserver for ConversationObserver<S> {
         };
         let conversation = conversation_so_far(&self.turn, history, messages);
         let outbox = self.turn.outbox();
-        outbox.round_done(self.turn.turn_index(), conversation).await
+        let snapshot = outbox.round_done(self.turn.turn_index(), conversation).await?;
+        if let Some(snapshot) = snapshot {
+            SpanRecorder::current().snapshot_id(snapshot.as_str());
+        }
+        Ok(())
     }
 }

@@ -37,7 +37,8 @@ pub(crate) enum Signal {
         turn: usize,
         // Boxed because it is large: the queue reserves room for many signals of this size.
         conversation: Box<Messages>,
-        settled: Answer<()>,
+        /// Answered with the snapshot, if one was written.
+        settled: Answer<Option<SnapshotId>>,
     },
     /// The turn's handler returned. The answer is the snapshot that holds the turn, if one was written.
     TurnDone {
@@ -309,11 +310,11 @@ impl Outbox {
         self.ask(Signal::NextTurn).await
     }
 
-    /// Reports the end of a round and waits until the conversation is saved, or need not be.
+    /// Reports the end of a round, waits until the conversation is saved, or need not be, and returns its snapshot.
     ///
     /// # Errors
     /// The store's error; `CANCELLED` if the invocation is over.
-    pub(crate) async fn round_done(&self, turn: usize, conversation: Messages) -> Result<()> {
+    pub(crate) async fn round_done(&self, turn: usize, conversation: Messages) -> Result<Option<SnapshotId>> {
         self.ask(|settled| Signal::RoundDone {
             turn,
             conversation: Box::new(conversation),

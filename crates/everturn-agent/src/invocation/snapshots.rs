@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::{History, Message, Messages};
+use everturn_ai::{History, Message, Messages, UsageTotal};
 use everturn_core::{Error, Result, SpanRecorder};
 use futures::FutureExt;
 
@@ -55,7 +55,9 @@ impl CreatedSnapshots {
 struct Round {
     /// The conversation so far; `None` once it is being written.
     conversation: Option<Messages>,
-    settled: Answer<()>,
+    /// The snapshot that was written of it.
+    snapshot: Option<SnapshotId>,
+    settled: Answer<Option<SnapshotId>>,
 }
 
 /// The outcome of writing a snapshot.
@@ -88,9 +90,10 @@ impl Snapshots {
         self.begun = Some((state, input.message.clone()));
     }
 
-    pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<()>) {
+    pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<Option<SnapshotId>>) {
         self.rounds.push_back(Round {
             conversation: Some(conversation),
+            snapshot: None,
             settled,
         });
     }
@@ -98,7 +101,8 @@ impl Snapshots {
     pub(super) fn settle_round(&mut self, outcome: Result<(), Error>) {
         if let Some(round) = self.rounds.pop_front() {
             // The generation may have been dropped while it waited.
-            let _ = round.settled.send(outcome);
+            let snapshot = round.snapshot;
+            let _ = round.settled.send(outcome.map(|()| snapshot));
         }
     }
 
@@ -168,6 +172,7 @@ impl<S: CustomState> Driver<S> {
             state: Some(state),
             ..snapshot
         };
+        snapshot.set_usage(self.used_until_now());
         // Trying the turn again continues its journal from the beginning.
         if let Some(turn) = self.journals.begun() {
             snapshot.set_open_turn(turn);
@@ -260,6 +265,7 @@ impl<S: CustomState> Driver<S> {
             }),
             ..snapshot
         };
+        snapshot.set_usage(self.used_until_now());
         // Resuming the middle of a turn goes on with that turn's journal.
         if let Some(turn) = self
             .journals
@@ -296,7 +302,7 @@ impl<S: CustomState> Driver<S> {
         let saved = match saved {
             Ok(saved) => saved,
             Err(error) if is_failure => {
-                tracing::warn!(session = %self.session.session_id(), %error, "a turn that failed could not be kept");
+                self.failed_work().log("keeping a turn that failed", &error);
                 return Event::CommitFailed(error);
             }
             Err(error) => {
@@ -335,7 +341,12 @@ impl<S: CustomState> Driver<S> {
                 self.turns.committed(snapshot.snapshot_id);
                 Event::TurnCommitted(Commit::Snapshot)
             }
-            SnapshotEvent::RoundEnd => Event::RoundCommitted(Commit::Snapshot),
+            SnapshotEvent::RoundEnd => {
+                if let Some(round) = self.snapshots.rounds.front_mut() {
+                    round.snapshot = Some(snapshot.snapshot_id);
+                }
+                Event::RoundCommitted(Commit::Snapshot)
+            }
             SnapshotEvent::InvocationEnd => Event::EndCommitted(Commit::Snapshot),
         }
     }
@@ -353,11 +364,19 @@ impl<S: CustomState> Driver<S> {
         Event::TurnKept
     }
 
+    /// Returns what the conversation has used up to now, this invocation included.
+    pub(super) fn used_until_now(&self) -> Option<UsageTotal> {
+        Some(self.usage.of_session()).filter(|total| !total.is_zero())
+    }
+
     fn report(&mut self, id: &SnapshotId, event: SnapshotEvent) {
         self.snapshots.note_created(id);
-        if self.definition.is_session_flow && event == SnapshotEvent::InvocationEnd {
-            // The driver runs in the span of the invocation.
-            SpanRecorder::current().session_flow(&self.definition.name, id.as_str());
+        if event == SnapshotEvent::InvocationEnd {
+            let recorder = SpanRecorder::of(self.client.context());
+            recorder.snapshot_id(id.as_str());
+            if self.definition.is_session_flow {
+                recorder.session_flow(&self.definition.name, id.as_str());
+            }
         }
         if self.reports_snapshots() {
             self.announce(AgentStreamChunk::snapshot_created(SnapshotCreated {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::with_tool_errors;
+use everturn_ai::{UsageMeter, with_tool_errors};
 use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
 use futures::stream::FuturesUnordered;
 use tokio::sync::oneshot;
@@ -20,7 +20,9 @@ use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
 use super::outbox::Outbox;
 use super::snapshots::{Journals, Snapshots};
+use super::turn_usage::TurnUsage;
 use super::{Definition, Driver};
+use crate::cursor::InvocationCursor;
 use crate::session::Core;
 use crate::snapshot::BackgroundRun;
 use crate::state_limit::StateLimit;
@@ -161,6 +163,10 @@ impl<S: CustomState> Driver<S> {
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
         let handle = Session::new(Arc::clone(&session));
         let context = handle.enter(caller.detached().with_cancellation(work));
+        // Agents that this one calls have meters of their own.
+        let usage = UsageMeter::new();
+        let used_before = cursor.as_ref().and_then(InvocationCursor::usage);
+        let context = context.with_extension(Arc::clone(&usage));
         let context = context.with_extension(Arc::new(definition.registry.clone()));
         let mut context = with_tool_errors(context, definition.tool_errors);
         let overrides = caller
@@ -176,6 +182,9 @@ impl<S: CustomState> Driver<S> {
             snapshots: snapshots.created(),
             limit: StateLimit::new(definition.max_state_bytes),
             session_flow: definition.is_session_flow.then(|| definition.name.clone()),
+            agent: definition.name.clone(),
+            usage: Arc::clone(&usage),
+            observers: definition.turn_observers.clone(),
         };
         let running =
             (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone(), facts));
@@ -200,6 +209,7 @@ impl<S: CustomState> Driver<S> {
             gives_custom,
             shown: None,
             result: None,
+            usage: TurnUsage::new(usage, used_before),
             definition,
             session,
             outbox,

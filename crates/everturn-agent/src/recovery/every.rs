@@ -58,10 +58,13 @@ fn report(recovery: &Recovery) {
         tracing::info!(agent = run.agent, run = %run.snapshot_id, attempt = run.attempt, "a lost run was taken over");
     }
     for run in &recovery.given_up {
-        tracing::warn!(agent = run.agent, run = %run.snapshot_id, "a lost run was given up");
+        tracing::error!(agent = run.agent, session = %run.session_id, run = %run.snapshot_id, attempt = run.attempt, "a lost run was given up");
     }
     for error in &recovery.failures {
-        tracing::warn!(%error, "a lost run could not be recovered");
+        if error.claim_report() {
+            let (status, error) = (error.status(), error.with_causes());
+            tracing::error!(%status, %error, "a lost run could not be recovered");
+        }
     }
 }
 

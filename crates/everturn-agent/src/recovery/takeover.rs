@@ -1,6 +1,6 @@
 //! Taking over a run whose worker was lost, and finding out where it continues.
 
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Result, TraceParent};
 use jiff::Timestamp;
 
 use super::RecoveredRun;
@@ -85,6 +85,8 @@ pub(crate) struct TakenRun {
     pub(crate) id: SnapshotId,
     pub(crate) run: BackgroundRun,
     pub(crate) opening: Opening,
+    /// The span of the invocation that became the run.
+    pub(crate) origin: Option<TraceParent>,
 }
 
 impl TakenRun {
@@ -144,7 +146,12 @@ impl TakenRun {
             init: AgentInit::snapshot(id.clone()),
             gives_custom: false,
         };
-        Ok(Ok(Self { id, run, opening }))
+        Ok(Ok(Self {
+            id,
+            run,
+            opening,
+            origin: snapshot.origin(),
+        }))
     }
 }
 

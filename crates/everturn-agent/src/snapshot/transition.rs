@@ -5,6 +5,7 @@
 //! atomic step, so what it decides holds for every process that shares the store.
 #![doc = include_str!("transitions.md")]
 
+use everturn_ai::UsageTotal;
 use everturn_core::{Error, Result, RuntimeError};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -81,6 +82,8 @@ pub(crate) struct Progress {
     pub(crate) inputs: Vec<AgentInput>,
     /// The state from which the first of them continues.
     pub(crate) state: SessionState,
+    /// What the session has used until then.
+    pub(crate) usage: Option<UsageTotal>,
 }
 
 /// The end of a run.
@@ -92,6 +95,8 @@ pub(crate) struct RunEnd {
     pub(crate) state: SessionState,
     /// The value that the agent's function returned.
     pub(crate) output: Option<Value>,
+    /// What the session has used until then.
+    pub(crate) usage: Option<UsageTotal>,
 }
 
 /// The field of a finished run's snapshot that holds the value which the agent's function returned.
@@ -220,6 +225,7 @@ fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option
         ..run.clone()
     };
     run.set_background_run(noted);
+    run.set_usage(progress.usage);
     Ok(Some(run))
 }
 
@@ -247,6 +253,7 @@ fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<
         if let Some(output) = &end.output {
             last.extra.insert(RUN_OUTPUT.to_owned(), output.clone());
         }
+        last.set_usage(end.usage);
     } else {
         last.finish_reason = Some(AgentFinishReason::Aborted);
     }

@@ -86,4 +86,5 @@ mod turn_order;
 mod turns_by_hand;
 mod typed_agents;
 mod update_functions;
+mod usage;
 mod watching_runs;

@@ -141,6 +141,11 @@ async fn the_models_reason_is_the_turns_and_the_invocations() {
 
     let (chunks, output) = invoke(agent.connect(fresh()), "tell").await;
 
-    assert_eq!(json(&chunks), json!([{"turnEnd": {"finishReason": "length"}}]));
+    let [chunk] = chunks.as_slice() else {
+        panic!("{chunks:?}");
+    };
+    let end = chunk.turn_end.as_ref().unwrap();
+    assert_eq!(end.finish_reason, Some(AgentFinishReason::Length));
+    assert_eq!(end.usage.unwrap().model_calls, 1);
     assert_eq!(output.finish_reason, Some(AgentFinishReason::Length));
 }

@@ -4,12 +4,15 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
-use everturn_core::{Action, ActionType, Context, Emitter, HandlerResult, Registry, Result, Schema};
+use everturn_core::{
+    Action, ActionType, Context, Emitter, HandlerResult, Registry, Result, Schema, SpanRecorder,
+};
 use serde_json::{Value, json};
 
 use super::preparation::Preparation;
 use super::provider::FunctionModel;
 use super::{Model, ModelAction};
+use crate::usage_meter::record_usage;
 use crate::{JsonObject, Message, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 
 /// Creates the action that runs a model behind the built-in wrappers; plugins return it from
@@ -26,7 +29,10 @@ pub fn model_action(name: impl Into<String>, model: impl Model) -> ModelAction {
         async move {
             let (model, preparation) = &*shared;
             let request = preparation.prepare(request).await?;
-            measured(request, |request| model.generate(request, emitter, context)).await
+            let recorder = SpanRecorder::of(&context);
+            let response = measured(request, |request| model.generate(request, emitter, context)).await?;
+            record_usage(&recorder, &response);
+            Ok(response)
         }
     })
     .with_metadata(metadata)

@@ -1,13 +1,14 @@
 //! Looking up models by name, and calling them without JSON where possible; the default model.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use everturn_core::stream_log::JsonText;
 use everturn_core::{ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, downcast};
 
 use super::ModelAction;
 use super::background::StartAction;
-use crate::{ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, reason};
+use crate::{ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, UsageMeter, reason};
 
 /// A model found in the registry.
 #[derive(Clone)]
@@ -50,6 +51,19 @@ impl ModelHandle {
     }
 
     pub(crate) async fn call(
+        &self,
+        request: ModelRequest,
+        emitter: Emitter<ModelResponseChunk>,
+        context: Context,
+    ) -> Result<ModelResponse> {
+        let (meter, began) = (context.clone(), Instant::now());
+        let answered = self.call_unmetered(request, emitter, context).await;
+        let usage = answered.as_ref().ok().and_then(|answer| answer.usage.as_ref());
+        UsageMeter::model_called(&meter, began.elapsed(), usage);
+        answered
+    }
+
+    async fn call_unmetered(
         &self,
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,

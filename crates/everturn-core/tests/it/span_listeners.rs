@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use everturn_core::{
-    Context, Error, JsonCall, Registry, SpanLabels, SpanListener, SpanObserver, SpanRecord, listen_to_spans,
-    run,
+    Context, Error, JsonCall, Registry, RequestId, SpanLabels, SpanListener, SpanObserver, SpanRecord,
+    SpanRecorder, TraceParent, listen_to_spans, run,
 };
 use serde_json::{Map, json};
 
@@ -17,8 +17,8 @@ impl SpanListener for Heard {
         self.0.lock().unwrap().push(("started", span.clone()));
     }
 
-    fn ended(&self, span: &SpanRecord) {
-        self.0.lock().unwrap().push(("ended", span.clone()));
+    fn ended(&self, span: &Arc<SpanRecord>) {
+        self.0.lock().unwrap().push(("ended", SpanRecord::clone(span)));
     }
 }
 
@@ -118,4 +118,59 @@ async fn labels_are_on_the_outermost_span_and_its_ids_are_observed() {
     assert_eq!(flow.attributes["batchRun"], "L1");
     assert_eq!(*observed.lock().unwrap(), Some(flow.ids));
     assert!(!heard.of("labelled step")[0].1.attributes.contains_key("batchRun"));
+}
+
+const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+#[tokio::test]
+async fn the_outermost_span_belongs_to_the_trace_of_the_program_that_called() {
+    let heard = Arc::new(Heard::default());
+    let registry = Registry::new();
+    let flow = registry
+        .define_flow("called menu", |(): ()| async {
+            let named = || async { Ok(TraceParent::current().map(|parent| parent.to_string())) };
+            Ok(run("called step", named).await?)
+        })
+        .unwrap();
+    let caller = TraceParent::parse(CALLER).unwrap();
+    let context = Context::new()
+        .with_extension(Arc::new(caller.clone()))
+        .with_extension(Arc::new(RequestId::given("r-7").unwrap()));
+    let called = || flow.call((), context.clone(), everturn_core::Emitter::silent());
+
+    let listening = listen_to_spans(heard.clone());
+    let named = called().await.unwrap();
+    drop(listening);
+
+    let flow = &heard.of("called menu")[1].1;
+    let step = &heard.of("called step")[1].1;
+    assert_eq!(flow.ids.trace, caller.ids().trace);
+    assert_eq!((flow.parent, flow.remote_parent), (None, Some(caller.ids().span)));
+    assert_eq!(flow.attributes["everturn.request.id"], "r-7");
+    assert_eq!((step.parent, step.remote_parent), (Some(flow.ids.span), None));
+    let expected = format!("00-{}-{}-01", step.ids.trace, step.ids.span);
+    assert_eq!(named, Some(expected));
+}
+
+#[tokio::test]
+async fn a_value_that_says_the_work_failed_ends_its_span_as_failed() {
+    let heard = Arc::new(Heard::default());
+    let _listening = listen_to_spans(heard.clone());
+    let caller = TraceParent::parse(CALLER).unwrap();
+
+    run("marked step", || async {
+        let recorder = SpanRecorder::current();
+        recorder.link(&caller, "watch");
+        recorder.event("detached", [("snapshotId", json!("s1"))]);
+        recorder.mark_failed(&Error::unavailable("the model is gone"));
+        Ok("failed")
+    })
+    .await
+    .unwrap();
+
+    let step = &heard.of("marked step")[1].1;
+    assert_eq!(step.failure.as_deref(), Some("the model is gone"));
+    assert_eq!(step.attributes["error.type"], "UNAVAILABLE");
+    assert_eq!(step.links[0].to, caller);
+    assert_eq!(step.events[0].attributes["snapshotId"], "s1");
 }

@@ -1,41 +1,48 @@
-//! Spans as an OpenTelemetry pipeline exports them.
+//! Spans as listeners hear of them.
 
-use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
-use opentelemetry::trace::{SpanId, Status, TracerProvider};
-use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::layer::SubscriberExt;
+use everturn_core::{ListeningToSpans, SpanId, SpanListener, SpanRecord, listen_to_spans};
+use serde_json::Value;
 
-/// Listens to every span of this thread while it lives.
+/// Listens to every span of this thread while it lives. Tests run on threads of their own.
 pub(crate) struct Traces {
-    exporter: InMemorySpanExporter,
-    _provider: SdkTracerProvider,
-    _listening: DefaultGuard,
+    heard: Arc<Heard>,
+    _listening: ListeningToSpans,
+}
+
+struct Heard {
+    thread: ThreadId,
+    ended: Mutex<Vec<Arc<SpanRecord>>>,
+}
+
+impl SpanListener for Heard {
+    fn started(&self, _span: &SpanRecord) {}
+
+    fn ended(&self, span: &Arc<SpanRecord>) {
+        if std::thread::current().id() == self.thread {
+            self.ended.lock().unwrap().push(Arc::clone(span));
+        }
+    }
 }
 
 impl Traces {
     pub(crate) fn listen() -> Self {
-        let exporter = InMemorySpanExporter::default();
-        let provider = SdkTracerProvider::builder()
-            .with_simple_exporter(exporter.clone())
-            .build();
-        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("tests"));
-        let subscriber = tracing_subscriber::registry().with(layer);
+        let heard = Arc::new(Heard {
+            thread: std::thread::current().id(),
+            ended: Mutex::default(),
+        });
         Self {
-            exporter,
-            _provider: provider,
-            _listening: tracing::subscriber::set_default(subscriber),
+            _listening: listen_to_spans(heard.clone()),
+            heard,
         }
     }
 
     /// The spans that have ended, in the order they did.
     pub(crate) fn ended(&self) -> Vec<Exported> {
-        let finished = self
-            .exporter
-            .get_finished_spans()
-            .expect("the exporter is in memory");
-        finished.into_iter().map(Exported::new).collect()
+        let ended = self.heard.ended.lock().unwrap();
+        ended.iter().map(|span| Exported::new(span)).collect()
     }
 
     /// The one ended span of that name.
@@ -53,31 +60,34 @@ impl Traces {
 pub(crate) struct Exported {
     pub(crate) name: String,
     pub(crate) id: SpanId,
-    pub(crate) parent: SpanId,
-    pub(crate) status: Status,
-    attributes: HashMap<String, String>,
+    pub(crate) parent: Option<SpanId>,
+    pub(crate) failure: Option<String>,
+    attributes: Vec<(String, String)>,
 }
 
 impl Exported {
-    fn new(span: SpanData) -> Self {
-        let attributes = span
-            .attributes
-            .iter()
-            .map(|pair| (pair.key.to_string(), pair.value.to_string()));
+    fn new(span: &SpanRecord) -> Self {
+        let attributes = span.attributes.iter().map(|(name, value)| {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            (name.clone(), text)
+        });
         Self {
             attributes: attributes.collect(),
-            name: span.name.into_owned(),
-            id: span.span_context.span_id(),
-            parent: span.parent_span_id,
-            status: span.status,
+            name: span.name.clone(),
+            id: span.ids.span,
+            parent: span.parent,
+            failure: span.failure.clone(),
         }
     }
 
     /// The attribute of that name, without its `genkit:`.
     pub(crate) fn get(&self, attribute: &str) -> Option<&str> {
-        self.attributes
-            .get(&format!("genkit:{attribute}"))
-            .map(String::as_str)
+        let mut attributes = self.attributes.iter();
+        let found = attributes.find(|(name, _)| name.strip_prefix("genkit:") == Some(attribute));
+        found.map(|(_, value)| value.as_str())
     }
 
     /// Every attribute of ours, without its `genkit:`, sorted.

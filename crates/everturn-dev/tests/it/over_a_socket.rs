@@ -97,6 +97,20 @@ async fn a_run_names_its_trace_then_streams_then_answers_under_the_same_id() {
 }
 
 #[tokio::test]
+async fn a_message_of_twenty_megabytes_in_one_frame_is_read() {
+    let (mut tools, _program, _listener) = connected().await;
+    let params = json!({ "key": "/flow/none", "input": "x".repeat(20 * 1024 * 1024) });
+
+    tools.call("10", "runAction", params).await;
+
+    let answer = tools.next().await;
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!("10"), &json!(-32602))
+    );
+}
+
+#[tokio::test]
 async fn inputs_that_follow_at_once_are_not_lost() {
     let (mut tools, _program, _listener) = connected().await;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_core::{ActionType, Context, Descriptor, DynAction, Error, Exposure, Result};
+use everturn_core::{ActionType, Context, Descriptor, DynAction, Error, Exposure, Result, TraceParent};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
     ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
@@ -90,11 +90,17 @@ impl Session {
     }
 
     fn request<'a>(&'a self, rmcp: &'a RequestContext<RoleServer>) -> Request<'a> {
+        let context = context_of(rmcp)
+            .unwrap_or_else(|| self.exposed.context.clone())
+            .child();
+        let caller = rmcp.meta.get_traceparent().and_then(TraceParent::parse);
+        let state = rmcp.meta.get_tracestate().unwrap_or_default();
         Request {
             exposed: &self.exposed,
-            context: context_of(rmcp)
-                .unwrap_or_else(|| self.exposed.context.clone())
-                .child(),
+            context: match caller {
+                Some(caller) => context.with_extension(Arc::new(caller.with_state(state))),
+                None => context,
+            },
             rmcp,
         }
     }

@@ -1,7 +1,7 @@
 //! One conversation on a connection.
 
 use everturn_core::stream_log::JsonText;
-use everturn_core::{Context, DynAction, Error, Exposure, JsonConnection};
+use everturn_core::{Context, DynAction, Error, Exposure, JsonConnection, RequestId};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -9,6 +9,7 @@ use super::frame::text;
 use super::intake::Intake;
 use super::outgoing::Outgoing;
 use crate::call::{public_to_its_sender, text_of};
+use crate::correlation::log_failed_call;
 use crate::event::Event;
 use crate::extensions::AnswerForm;
 
@@ -16,6 +17,7 @@ use crate::extensions::AnswerForm;
 pub(super) struct Conversation {
     state: State,
     key: String,
+    request: RequestId,
     told: Told,
 }
 
@@ -59,6 +61,7 @@ impl Conversation {
         Self {
             state,
             key: action.descriptor().key.clone(),
+            request: RequestId::of(context),
             told,
         }
     }
@@ -98,6 +101,7 @@ impl Conversation {
                     return Step::Gone;
                 };
                 let error = public_to_its_sender(error.clone(), &self.key);
+                log_failed_call(&self.key, &self.request, &error);
                 room.send(Outgoing::Frame(text(
                     Event::Error(error.to_wire(self.told.exposure)).to_json(),
                 )));
@@ -105,7 +109,7 @@ impl Conversation {
             }
             State::Open { intake, connection } => tokio::select! {
                 () = intake.hand_over() => Step::HandedOver,
-                step = tell(connection, outgoing, &self.key, self.told) => step,
+                step = tell(connection, outgoing, (&self.key, &self.request), self.told) => step,
             },
         }
     }
@@ -115,7 +119,7 @@ impl Conversation {
 async fn tell(
     connection: &mut JsonConnection,
     outgoing: &mpsc::Sender<Outgoing>,
-    key: &str,
+    (key, request): (&str, &RequestId),
     told: Told,
 ) -> Step {
     let Ok(room) = outgoing.reserve().await else {
@@ -133,7 +137,11 @@ async fn tell(
     let output = async { text_of(connection.output().await?, told.form).await };
     let end = match output.await {
         Ok(output) => Event::Result(output),
-        Err(error) => Event::Error(public_to_its_sender(error, key).to_wire(told.exposure)),
+        Err(error) => {
+            let error = public_to_its_sender(error, key);
+            log_failed_call(key, request, &error);
+            Event::Error(error.to_wire(told.exposure))
+        }
     };
     room.send(Outgoing::Frame(text(end.to_json())));
     Step::Ended

@@ -21,6 +21,7 @@ use super::frame::{ClientFrame, Ending, text};
 use super::options::WebSockets;
 use super::outgoing::{Outgoing, write};
 use crate::context_provider::Provided;
+use crate::correlation::Correlation;
 use crate::extensions::AnswerForm;
 use crate::handler::Mounted;
 
@@ -38,6 +39,7 @@ pub(super) struct Socket {
     pub(super) mounted: Arc<Mounted>,
     pub(super) abort: Option<Arc<dyn DynAction>>,
     pub(super) caller: Provided,
+    pub(super) correlation: Correlation,
     pub(super) form: AnswerForm,
     pub(super) settings: WebSockets,
 }
@@ -228,7 +230,7 @@ impl Socket {
             )),
             (ClientFrame::Init(init), none) => {
                 // A new context for each conversation: cancelling one must not reach the next.
-                let context = self.mounted.context(self.caller.clone());
+                let context = self.mounted.context(self.caller.clone(), &self.correlation);
                 let told = Told {
                     form: self.form,
                     exposure: self.mounted.shared.exposure,
@@ -266,7 +268,7 @@ impl Socket {
     /// Aborts a background run and returns the answer.
     fn abort(&self, id: String) -> BoxFuture<'static, Value> {
         let exposure = self.mounted.shared.exposure;
-        let context = self.mounted.context(self.caller.clone());
+        let context = self.mounted.context(self.caller.clone(), &self.correlation);
         let Some(action) = self.abort.clone() else {
             let error = Error::unimplemented("this agent has no background runs to abort").with_public();
             return Box::pin(std::future::ready(failed(&id, &error.to_wire(exposure))));

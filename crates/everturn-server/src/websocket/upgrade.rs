@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
-use everturn_core::{DynAction, Error};
+use everturn_core::{DynAction, Error, RequestId};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -15,6 +15,7 @@ use super::options::WebSockets;
 use super::outgoing::buffers;
 use super::socket::Socket;
 use super::{PROTOCOL, Stream};
+use crate::correlation::Correlation;
 use crate::envelope::Envelope;
 use crate::error_body::Refusal;
 use crate::extensions::AnswerForm;
@@ -31,9 +32,13 @@ pub(crate) struct Endpoint {
 /// Answers a request to open a WebSocket.
 pub(crate) async fn converse(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response<Body> {
     let shared = &endpoint.mounted.shared;
+    let id = request.extensions().get::<RequestId>().cloned();
     let response = match endpoint.open(request).await {
         Ok(response) => response,
-        Err(refusal) => refusal.respond(shared.exposure),
+        Err(refusal) => {
+            refusal.log(&endpoint.mounted.route.path, id);
+            refusal.respond(shared.exposure)
+        }
     };
     endpoint.mounted.metrics.answered(response.status());
     response
@@ -55,6 +60,7 @@ impl Endpoint {
             mounted: Arc::clone(&self.mounted),
             abort: self.abort.clone(),
             caller,
+            correlation: Correlation::of(&head),
             form,
             settings: self.settings.clone(),
         };

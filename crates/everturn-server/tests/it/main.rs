@@ -20,6 +20,7 @@ mod operations;
 mod private_text_stays_inside;
 mod readers_and_leavers;
 mod recovered_runs;
+mod seen_by_operators;
 mod strict_clients;
 mod support;
 mod the_end_of_a_server;

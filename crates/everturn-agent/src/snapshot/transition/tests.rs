@@ -109,6 +109,7 @@ fn finish_as(status: SnapshotStatus) -> Transition {
         lease: ours(),
         end: Box::new(RunEnd {
             output: None,
+            usage: None,
             status,
             finish_reason: Some(AgentFinishReason::Stop),
             error: None,
@@ -186,6 +187,7 @@ fn advance_by(input: &str) -> Transition {
             turns: 2,
             inputs: vec![input.into()],
             state: state("after"),
+            usage: None,
         }),
         now: second(NOW),
     }
@@ -338,6 +340,7 @@ fn a_finished_run_holds_its_state_and_nothing_for_workers() {
         lease: ours(),
         end: Box::new(RunEnd {
             output: None,
+            usage: None,
             status: SnapshotStatus::Failed,
             finish_reason: Some(AgentFinishReason::Failed),
             error: Some(error.clone()),

@@ -1,0 +1,33 @@
+//! Telling the operator of failures: one line each, with the whole chain of causes.
+
+use everturn_core::{Context, Error, RequestId, Status};
+
+use crate::SessionId;
+
+/// A piece of an agent's work that failed.
+pub(crate) struct FailedWork<'a> {
+    pub(crate) agent: &'a str,
+    pub(crate) session: &'a SessionId,
+    pub(crate) context: &'a Context,
+}
+
+impl FailedWork<'_> {
+    /// Logs the failure, unless a line tells of it already. Work that somebody ended on purpose has not failed.
+    pub(crate) fn log(&self, what: &str, error: &Error) {
+        if !error.claim_report() {
+            return;
+        }
+        let Self {
+            agent,
+            session,
+            context,
+        } = self;
+        let (status, request_id) = (error.status(), RequestId::of(context));
+        let error = error.with_causes();
+        if matches!(status, Status::Cancelled | Status::Aborted) {
+            tracing::info!(agent, %session, %request_id, %status, %error, "{what} was ended");
+        } else {
+            tracing::error!(agent, %session, %request_id, %status, %error, "{what} failed");
+        }
+    }
+}

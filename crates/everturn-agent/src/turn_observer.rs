@@ -1,0 +1,80 @@
+//! Hearing of every turn that ends, for metrics.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use everturn_ai::UsageTotal;
+use everturn_core::{Registry, Status};
+
+use crate::AgentFinishReason;
+
+/// A turn that has ended, in the foreground or in the background.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct EndedTurn<'a> {
+    /// The agent whose turn it was.
+    pub agent: &'a str,
+    /// How it ended; `unknown` if the agent did not say.
+    pub finish_reason: AgentFinishReason,
+    /// The status of the error with which it failed.
+    pub failure: Option<Status>,
+    /// What its models and tools used.
+    pub usage: UsageTotal,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Code that hears of every turn that ends; see [`observe_turns`].
+pub trait TurnObserver: Send + Sync + 'static {
+    /// Tells of a turn. It is called by the task that ran the turn and must not block.
+    fn turn_ended(&self, turn: &EndedTurn<'_>);
+}
+
+/// Tells `observer` of the turns of all agents of the registry, those defined later included, for as long as the observer is
+/// kept elsewhere.
+pub fn observe_turns(registry: &Registry, observer: &Arc<dyn TurnObserver>) {
+    TurnObservers::of(registry).add(Arc::downgrade(observer));
+}
+
+/// The observers of a registry's agents. A clone shares them.
+#[derive(Clone, Default)]
+pub(crate) struct TurnObservers(Arc<Mutex<Vec<Weak<dyn TurnObserver>>>>);
+
+impl TurnObservers {
+    /// Returns the observers of a registry, in which they are a value.
+    pub(crate) fn of(registry: &Registry) -> Self {
+        const KEY: &str = "everturn/turnObservers";
+        // One at a time: two that find none must not make two.
+        static MAKING: Mutex<()> = Mutex::new(());
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(observers) = registry.value::<Self>(KEY) {
+            return Self::clone(&observers);
+        }
+        let observers = Self::default();
+        registry.set_value(KEY, observers.clone());
+        observers
+    }
+
+    fn add(&self, observer: Weak<dyn TurnObserver>) {
+        let mut observers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        observers.retain(|observer| observer.strong_count() > 0);
+        observers.push(observer);
+    }
+
+    pub(crate) fn tell(&self, turn: &EndedTurn<'_>) {
+        let observers: Vec<_> = {
+            let observers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            observers.iter().filter_map(Weak::upgrade).collect()
+        };
+        for observer in observers {
+            observer.turn_ended(turn);
+        }
+    }
+}
+
+impl fmt::Debug for TurnObservers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TurnObservers")
+    }
+}

@@ -1,0 +1,185 @@
+//! What the operator reads: one line per failure, and lines whose length does not depend on the conversation.
+//!
+//! A program of its own: whether anybody listens to a line is decided once for all threads, and a test on another thread,
+//! where nobody listens, could decide it.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use everturn_agent::store::MemoryStore;
+use everturn_agent::{Agent, AgentInit, AgentSession, agent, custom_agent};
+use everturn_ai::{FinishReason, Message, Tool};
+use everturn_core::{Context, Error, Registry, RequestId};
+use everturn_testkit::{Reply, ScriptedModel};
+use serde_json::{Value, json};
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Everything that is logged on this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Log {
+    fn filtered(filter: &str) -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(log.clone())
+            .with_ansi(false)
+            .with_env_filter(EnvFilter::new(filter))
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+    }
+}
+
+/// An agent whose model asks for a tool in every turn, which logs a line.
+fn desk(registry: &Registry) -> Agent {
+    let model = ScriptedModel::new().otherwise(|request| {
+        let answered = request
+            .messages
+            .last()
+            .is_some_and(|last| last.role() == everturn_ai::Role::Tool);
+        if answered {
+            Reply::text("Your secret is safe.")
+        } else {
+            Reply::tool("look_up", json!({ "customer": "Ada" }))
+        }
+    });
+    model.register(registry, "scripted").unwrap();
+    let look_up = Tool::new("look_up", "Looks up a customer.", |_: Value, _| async {
+        tracing::info!("looked up");
+        Ok("a secret of Ada")
+    });
+    agent(registry, "desk")
+        .model("scripted")
+        .tool(look_up)
+        .store(MemoryStore::new())
+        .define()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_turn_logs_as_many_bytes_at_turn_1000_as_at_turn_10_and_none_of_the_conversation() {
+    let (log, _guard) = Log::filtered("debug");
+    let desk = desk(&Registry::new());
+    let mut chat = desk.chat().resume("s").open().await.unwrap();
+
+    let mut lengths = Vec::new();
+    let mut line = String::new();
+    for _ in 0..1000 {
+        chat.run("My secret is 4711.").await.unwrap();
+        line = log.take();
+        lengths.push(line.len());
+    }
+
+    assert!(line.contains("looked up"), "{line}");
+    assert!(
+        !line.contains("secret") && !line.contains("4711") && !line.contains("Ada"),
+        "{line}"
+    );
+    // The number of the turn has more digits.
+    assert!(
+        lengths[999].abs_diff(lengths[9]) <= 32,
+        "{} at turn 10, {} at turn 1000",
+        lengths[9],
+        lengths[999]
+    );
+    assert!(lengths[999] < 4096, "{} bytes: {line}", lengths[999]);
+}
+
+fn failing(registry: &Registry) -> Agent {
+    custom_agent(registry, "parrot", |session: AgentSession| async move {
+        session
+            .run(|turn| async move {
+                if turn.message().is_some_and(|message| message.text() == "boom") {
+                    let cause = std::io::Error::other("connection refused");
+                    return Err(Error::unavailable("the model server is down")
+                        .with_source(cause)
+                        .into());
+                }
+                turn.add_message(Message::model("fine"));
+                Ok(FinishReason::Stop)
+            })
+            .await?;
+        Ok(session.result())
+    })
+    .store(MemoryStore::new())
+    .define()
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_failed_turn_is_one_error_with_its_causes_and_the_id_of_its_request() {
+    let (log, _guard) = Log::filtered("info");
+    let parrot = failing(&Registry::new());
+    let context = Context::new().with_extension(Arc::new(RequestId::given("req-1").unwrap()));
+
+    let mut connection = parrot.connect_in(AgentInit::session("s"), &context);
+    connection.send("boom").await.unwrap();
+    connection.output().await.unwrap();
+
+    let log = log.take();
+    let errors: Vec<_> = log.lines().filter(|line| line.contains("ERROR")).collect();
+    let [error] = errors.as_slice() else {
+        panic!("{log}");
+    };
+    for part in [
+        "a turn failed",
+        "the model server is down",
+        "connection refused",
+        "UNAVAILABLE",
+        "req-1",
+        "parrot",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_background_run_is_one_error_too() {
+    let (log, _guard) = Log::filtered("info");
+    let parrot = failing(&Registry::new());
+
+    let mut chat = parrot.chat().open().await.unwrap();
+    let task = chat.detach("boom").await.unwrap();
+    task.wait().await.unwrap_err();
+
+    let log = log.take();
+    assert_eq!(log.matches("ERROR").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn spans_are_filtered_apart_from_the_lines_of_every_crate() {
+    let (log, _guard) = Log::filtered("info,everturn_span=off");
+    let parrot = failing(&Registry::new());
+
+    parrot.run_text("boom").await.unwrap_err();
+
+    let log = log.take();
+    assert!(log.contains("a turn failed"), "{log}");
+    assert!(!log.contains("otel.name"), "{log}");
+}

@@ -1,0 +1,76 @@
+//! What a request, its log lines, its answer and its trace have in common: the id of the request, and the caller's trace.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::Next;
+use axum::response::Response;
+use everturn_core::{Context, Error, RequestId, Status, TraceParent};
+
+/// The header with the id of a request.
+const REQUEST_ID: &str = "x-request-id";
+
+/// Gives each request an id, the caller's own if it sends one, and names it in the answer.
+pub(crate) async fn identified(mut request: Request, next: Next) -> Response {
+    let id = header(request.headers(), REQUEST_ID)
+        .and_then(RequestId::given)
+        .unwrap_or_else(RequestId::random);
+    let value = HeaderValue::from_str(id.as_str()).expect("ids are plain text");
+    request.extensions_mut().insert(id);
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(REQUEST_ID, value);
+    response
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The id of a request, and the span of the program that sent it.
+#[derive(Debug, Clone)]
+pub(crate) struct Correlation {
+    request: RequestId,
+    caller: Option<TraceParent>,
+}
+
+impl Correlation {
+    pub(crate) fn of(head: &Parts) -> Self {
+        let caller = header(&head.headers, "traceparent").and_then(TraceParent::parse);
+        let state = header(&head.headers, "tracestate").unwrap_or_default();
+        Self {
+            request: head
+                .extensions
+                .get::<RequestId>()
+                .cloned()
+                .unwrap_or_else(RequestId::random),
+            caller: caller.map(|caller| caller.with_state(state)),
+        }
+    }
+
+    /// Returns the context of a call that the request asks for.
+    pub(crate) fn enter(&self, context: Context) -> Context {
+        let context = context.with_extension(Arc::new(self.request.clone()));
+        match &self.caller {
+            Some(caller) => context.with_extension(Arc::new(caller.clone())),
+            None => context,
+        }
+    }
+}
+
+/// Tells the operator of a call that failed, unless a line tells of it already. Only a failure of the server's own is an
+/// error to the operator.
+pub(crate) fn log_failed_call(path: &str, request_id: &RequestId, error: &Error) {
+    if !error.claim_report() {
+        return;
+    }
+    let (status, error) = (error.status(), error.with_causes());
+    if status == Status::Cancelled {
+        tracing::debug!(path, %request_id, %error, "a call was cancelled");
+    } else if status.http_status() >= 500 {
+        tracing::error!(path, %request_id, %status, %error, "a call failed");
+    } else {
+        tracing::info!(path, %request_id, %status, %error, "a call was refused");
+    }
+}
