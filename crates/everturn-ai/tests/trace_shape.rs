@@ -25,7 +25,7 @@ struct Name(String);
 
 impl Visit for Name {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "genkit:name" {
+        if field.name() == "otel.name" {
             value.clone_into(&mut self.0);
         }
     }

@@ -60,6 +60,7 @@
 //! | `gemini` | no | Gemini |
 //! | `ollama` | no | models on this machine, through Ollama |
 //! | `studio` | yes | the page to talk to agents and to look at their sessions |
+//! | `otlp` | no | traces and log lines for OpenTelemetry collectors |
 //! | `evaluators` | no | evaluators that need no model, for the developer tools |
 //! | `testkit` | no | models without a network, for tests and demonstrations |
 //!
@@ -75,6 +76,7 @@
 //! | `dev` | what developer tools see of a program |
 //! | `mcp` | MCP servers: to use, and to be |
 //! | `models` | OpenAI, Anthropic, Gemini, Ollama |
+//! | `otlp` | the export of traces and log lines |
 //! | `server` | routes, context providers, limits, durable streams |
 //! | `studio` | the page |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -106,6 +108,8 @@ pub use everturn_mcp as mcp;
     feature = "openai"
 ))]
 pub use everturn_models as models;
+#[cfg(feature = "otlp")]
+pub use everturn_otlp as otlp;
 #[cfg(feature = "postgres")]
 pub use everturn_postgres as postgres;
 #[cfg(feature = "server")]
@@ -179,6 +183,8 @@ mod pages {
     struct Studio;
     #[doc = include_str!("../../../docs/developer-tools.md")]
     struct DeveloperTools;
+    #[doc = include_str!("../../../docs/telemetry.md")]
+    struct Telemetry;
     #[doc = include_str!("../../../docs/models.md")]
     struct Models;
     #[doc = include_str!("../../../docs/history.md")]

@@ -7,7 +7,7 @@ use everturn_core::{Error, Status};
 use everturn_testkit::Reply;
 use serde_json::{Value, json};
 
-use crate::prompt_support::{answering, asked, call, fresh, invoke, json, said};
+use crate::prompt_support::{answering, asked, call, fresh, invoke, said};
 
 fn double() -> Tool {
     Tool::new(

@@ -1,0 +1,67 @@
+//! Log lines as OpenTelemetry's exporters take them.
+
+use std::time::SystemTime;
+
+use everturn_core::SpanIds;
+use opentelemetry::logs::{AnyValue, LogRecord as _, Logger, LoggerProvider as _, Severity};
+use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
+use opentelemetry_sdk::logs::{SdkLogRecord, SdkLogger, SdkLoggerProvider};
+use tracing::Level;
+
+/// A line that the program logged.
+#[derive(Debug, Clone)]
+pub(crate) struct LogLine {
+    pub(crate) at: SystemTime,
+    pub(crate) level: Level,
+    pub(crate) target: String,
+    pub(crate) text: String,
+    pub(crate) fields: Vec<(&'static str, String)>,
+    /// The span in which the line was logged.
+    pub(crate) ids: Option<SpanIds>,
+}
+
+impl LogLine {
+    /// Returns about how many bytes the line holds.
+    pub(crate) fn size(&self) -> usize {
+        let fields = self.fields.iter().map(|(name, value)| name.len() + value.len());
+        128 + self.text.len() + fields.sum::<usize>()
+    }
+}
+
+/// Makes records of lines.
+pub(crate) struct Records(SdkLogger);
+
+impl Records {
+    pub(crate) fn new() -> Self {
+        // Records are made by a logger only; this one has nothing that they would be sent to.
+        Self(SdkLoggerProvider::builder().build().logger("everturn"))
+    }
+
+    pub(crate) fn record(&self, line: LogLine) -> SdkLogRecord {
+        let (severity, name) = match line.level {
+            Level::TRACE => (Severity::Trace, "TRACE"),
+            Level::DEBUG => (Severity::Debug, "DEBUG"),
+            Level::INFO => (Severity::Info, "INFO"),
+            Level::WARN => (Severity::Warn, "WARN"),
+            Level::ERROR => (Severity::Error, "ERROR"),
+        };
+        let mut record = self.0.create_log_record();
+        record.set_timestamp(line.at);
+        record.set_observed_timestamp(line.at);
+        record.set_severity_number(severity);
+        record.set_severity_text(name);
+        record.set_target(line.target);
+        record.set_body(AnyValue::String(line.text.into()));
+        for (name, value) in line.fields {
+            record.add_attribute(name, value);
+        }
+        if let Some(ids) = line.ids {
+            record.set_trace_context(
+                TraceId::from_bytes(ids.trace.to_bytes()),
+                SpanId::from_bytes(ids.span.to_bytes()),
+                Some(TraceFlags::SAMPLED),
+            );
+        }
+        record
+    }
+}

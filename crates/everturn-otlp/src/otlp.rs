@@ -1,0 +1,195 @@
+//! Starting and ending the export.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::{Error, ListeningToSpans, Result, listen_to_spans};
+use opentelemetry_otlp::{LogExporter, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::logs::LogExporter as _;
+use opentelemetry_sdk::trace::SpanExporter as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::log_layer::LogLayer;
+use crate::queue::Queue;
+use crate::span_data::Redaction;
+use crate::worker::{Running, Worker};
+
+/// How long one request to the collector may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the end of the program waits for the last spans.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Exports the spans of this process, and its log lines from `INFO` up, until the returned value is dropped.
+///
+/// The environment says where to and under which name, as for every program with OpenTelemetry. If `tracing` has no subscriber
+/// yet, one is set that prints lines to standard error and exports them; a program with one adds
+/// [`Telemetry::log_layer`] to it.
+///
+/// # Errors
+/// As [`Otlp::start`].
+pub fn start() -> Result<Telemetry> {
+    let telemetry = Otlp::new().start()?;
+    let level = tracing_subscriber::filter::LevelFilter::INFO;
+    let printed = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // The subscriber of a program that has one stays.
+    let _ = tracing_subscriber::registry()
+        .with(level)
+        .with(printed)
+        .with(telemetry.log_layer())
+        .try_init();
+    Ok(telemetry)
+}
+
+/// Settings of the export; those that are not set come from the environment.
+///
+/// ```no_run
+/// use everturn_otlp::Otlp;
+///
+/// # fn main() -> everturn_core::Result<()> {
+/// let _telemetry = Otlp::new()
+///     .service("support-desk")
+///     .endpoint("http://collector:4318")
+///     .content(|_attribute, json| Some(json.replace("hunter2", "…")))
+///     .start()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Default)]
+pub struct Otlp {
+    endpoint: Option<String>,
+    service: Option<String>,
+    redaction: Option<Redaction>,
+}
+
+impl Otlp {
+    /// Creates settings in which everything comes from the environment.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the address of the collector, without the path: `http://localhost:4318`.
+    pub fn endpoint(mut self, url: impl Into<String>) -> Self {
+        self.endpoint = Some(url.into());
+        self
+    }
+
+    /// Sets the name under which the program's spans are found.
+    pub fn service(mut self, name: impl Into<String>) -> Self {
+        self.service = Some(name.into());
+        self
+    }
+
+    /// Exports what calls were given and answered, which is left out otherwise: it holds what people said.
+    ///
+    /// `redact` is called with the name of the attribute (`genkit:input`, `genkit:init`, `genkit:output`,
+    /// `genkit:metadata:context`) and its JSON, and returns the text to export; `None` leaves it out.
+    pub fn content(mut self, redact: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.redaction = Some(Arc::new(redact));
+        self
+    }
+
+    /// Exports the spans of this process until the returned value is dropped. The subscriber of `tracing` is left alone.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the collector's address is none, `RESOURCE_EXHAUSTED` if no thread can be started.
+    pub fn start(self) -> Result<Telemetry> {
+        let unusable = |error: &dyn fmt::Display| {
+            Error::invalid_argument(format!("telemetry cannot be exported: {error}"))
+        };
+        let client = reqwest::Client::builder()
+            .timeout(PATIENCE)
+            .build()
+            .map_err(|error| unusable(&error))?;
+        let resource = match self.service {
+            Some(name) => Resource::builder().with_service_name(name).build(),
+            None => Resource::builder().build(),
+        };
+        let base = self.endpoint.as_deref().map(|url| url.trim_end_matches('/'));
+        let spans = SpanExporter::builder()
+            .with_http()
+            .with_http_client(client.clone());
+        let spans = match base {
+            Some(base) => spans.with_endpoint(format!("{base}/v1/traces")),
+            None => spans,
+        };
+        let lines = LogExporter::builder().with_http().with_http_client(client);
+        let lines = match base {
+            Some(base) => lines.with_endpoint(format!("{base}/v1/logs")),
+            None => lines,
+        };
+        let mut spans = spans.build().map_err(|error| unusable(&error))?;
+        let mut lines = lines.build().map_err(|error| unusable(&error))?;
+        spans.set_resource(&resource);
+        lines.set_resource(&resource);
+        let (queue, items) = Queue::new(self.redaction.is_some());
+        let worker = Worker {
+            items,
+            counts: Arc::clone(queue.counts()),
+            spans,
+            lines,
+            redaction: self.redaction,
+        };
+        Ok(Telemetry {
+            listening: Some(listen_to_spans(Arc::new(queue.clone()))),
+            running: worker.start()?,
+            queue,
+        })
+    }
+}
+
+impl fmt::Debug for Otlp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Otlp")
+            .field("endpoint", &self.endpoint)
+            .field("service", &self.service)
+            .field("content", &self.redaction.is_some())
+            .finish()
+    }
+}
+
+/// The export of this process's spans. Dropping it sends what waits, for at most five seconds, and ends the export.
+#[must_use = "dropping it ends the export"]
+pub struct Telemetry {
+    listening: Option<ListeningToSpans>,
+    queue: Queue,
+    running: Running,
+}
+
+impl Telemetry {
+    /// Returns a layer that exports log lines, each with the span it was logged in.
+    pub fn log_layer(&self) -> LogLayer {
+        LogLayer(self.queue.clone())
+    }
+
+    /// Returns the number of spans and log lines that were not exported: they found no room, or the collector did not take
+    /// them.
+    pub fn dropped(&self) -> u64 {
+        self.queue.counts().dropped()
+    }
+
+    /// Waits until everything that ended before was sent, or lost.
+    pub async fn flush(&self) {
+        if let Some(sent) = self.queue.flush().await {
+            // The thread ends only with this value.
+            let _ = sent.await;
+        }
+    }
+}
+
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        self.listening = None;
+        self.running.end(LAST_WORDS);
+    }
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Telemetry")
+            .field("dropped", &self.dropped())
+            .finish_non_exhaustive()
+    }
+}
