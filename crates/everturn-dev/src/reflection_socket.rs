@@ -68,7 +68,7 @@ impl ReflectionSocket {
             return false;
         }
         let (mut sink, mut source) = socket.split();
-        let (outgoing, mut waiting) = mpsc::channel::<String>(64);
+        let (outgoing, mut queue) = mpsc::channel::<String>(64);
         let session = Session {
             runs: self.runs.clone(),
             outgoing,
@@ -78,7 +78,7 @@ impl ReflectionSocket {
         let mut requests = JoinSet::new();
         // Beside the reading: tools that do not read for a while must not keep their own messages from being read.
         let writing = async {
-            while let Some(text) = waiting.recv().await {
+            while let Some(text) = queue.recv().await {
                 if sink.send(Message::text(text)).await.is_err() {
                     return;
                 }

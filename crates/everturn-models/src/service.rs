@@ -232,7 +232,6 @@ impl Service {
             };
             // Inside the span of the model call, this is an event of that span.
             tracing::warn!(
-                target: "everturn",
                 provider = &*self.provider,
                 attempt = failures,
                 delay_ms = pause.as_millis(),

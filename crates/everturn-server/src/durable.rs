@@ -164,11 +164,11 @@ impl Recording {
             Err(error) => StreamEvent::Failed(error.clone()),
         };
         let finished = writer.finish(outcome).await;
-        if let Err(error) = &finished {
-            if is_kept {
-                let error = error.with_causes();
-                tracing::error!(%error, "the end of a stream is lost: clients that reattach do not see it");
-            }
+        if let Err(error) = &finished
+            && is_kept
+        {
+            let error = error.with_causes();
+            tracing::error!(%error, "the end of a stream is lost: clients that reattach do not see it");
         }
         if !is_kept || finished.is_err() {
             // The client may have left, or may leave only with the server.

@@ -95,8 +95,11 @@ async fn a_background_run_adds_to_its_session() {
     assert_eq!(latest.usage().unwrap().output_tokens, 6);
 }
 
+/// An agent, how its turn ended, the status of its failure, and its input tokens.
+type Turn = (String, AgentFinishReason, Option<Status>, u64);
+
 #[derive(Default)]
-struct Seen(Mutex<Vec<(String, AgentFinishReason, Option<Status>, u64)>>);
+struct Seen(Mutex<Vec<Turn>>);
 
 impl TurnObserver for Seen {
     fn turn_ended(&self, turn: &EndedTurn<'_>) {

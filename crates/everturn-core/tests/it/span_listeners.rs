@@ -136,10 +136,10 @@ async fn the_outermost_span_belongs_to_the_trace_of_the_program_that_called() {
     let context = Context::new()
         .with_extension(Arc::new(caller.clone()))
         .with_extension(Arc::new(RequestId::given("r-7").unwrap()));
-    let called = || flow.call((), context.clone(), everturn_core::Emitter::silent());
+    let call = || flow.call((), context.clone(), everturn_core::Emitter::silent());
 
     let listening = listen_to_spans(heard.clone());
-    let named = called().await.unwrap();
+    let named = call().await.unwrap();
     drop(listening);
 
     let flow = &heard.of("called menu")[1].1;
