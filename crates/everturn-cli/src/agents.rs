@@ -1,0 +1,33 @@
+//! `everturn agents`.
+
+use serde_json::json;
+
+use crate::catalogue::Entry;
+use crate::failure::{Exit, Outcome};
+use crate::output::{Output, table};
+use crate::place::Place;
+
+pub(crate) async fn run(place: &Place, output: Output) -> Outcome {
+    let server = place.server("everturn agents")?;
+    let catalogue = server.catalogue().await?.unwrap_or_default();
+    output.show(&json!({ "agents": catalogue.agents }), || {
+        listing("AGENT", &catalogue.agents)
+    })?;
+    if catalogue.agents.is_empty() {
+        output.remark(format!(
+            "{} describes no agents in its /openapi.json.",
+            server.base()
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// Formats agents or flows as columns.
+pub(crate) fn listing(kind: &str, entries: &[Entry]) -> String {
+    let row = |entry: &Entry| {
+        let description = entry.description.clone().unwrap_or_default();
+        [entry.name.clone(), entry.path.clone(), description]
+    };
+    let rows: Vec<[String; 3]> = entries.iter().map(row).collect();
+    table([kind, "PATH", "DESCRIPTION"], &rows)
+}

@@ -1,0 +1,48 @@
+//! Answers to the questions of an agent: tool calls that wait for a person.
+
+use everturn_agent::Interrupt;
+use everturn_ai::Part;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::lines::{is_no, is_yes};
+use crate::output::{BOLD, DIM, clean, excerpt};
+
+/// Returns the question as a line for a person.
+pub(crate) fn question(interrupt: &Interrupt) -> String {
+    let data: Value = interrupt.data().unwrap_or_default();
+    let said = [&data, &data["question"], &data["message"]]
+        .into_iter()
+        .find_map(Value::as_str);
+    let input: Value = interrupt.input().unwrap_or_default();
+    let call = format!("{} {}", clean(interrupt.name()), excerpt(&input.to_string(), 200));
+    match said {
+        Some(said) => format!("{BOLD}{}{BOLD:#} {DIM}[{call}]{DIM:#}", clean(said)),
+        None if interrupt.is_outcome_unknown() => {
+            format!(
+                "{BOLD}It is unknown whether this took effect. Call it again?{BOLD:#} {DIM}[{call}]{DIM:#}"
+            )
+        }
+        None => format!("{BOLD}May this be called?{BOLD:#} {DIM}[{call}]{DIM:#}"),
+    }
+}
+
+/// Returns the answer that a person typed: `y` runs the tool again and says yes, `n` says no, and any JSON takes the place of
+/// the tool's output.
+pub(crate) fn answer(interrupt: &Interrupt, typed: &str) -> Outcome<Part> {
+    let decided = |is_approved: bool| {
+        // The names that tools and the approval middleware look for.
+        interrupt.restart(json!({ "approved": is_approved, "toolApproved": is_approved }))
+    };
+    if is_yes(typed) {
+        return Ok(decided(true)?);
+    }
+    if is_no(typed) {
+        return Ok(decided(false)?);
+    }
+    let output: Value = serde_json::from_str(typed.trim()).map_err(|_| {
+        Failure::wrong(format!("'{}' is neither y, n nor JSON", excerpt(typed, 80)))
+            .or_next("answer y, n, or with the tool's output as JSON")
+    })?;
+    Ok(interrupt.respond(output)?)
+}

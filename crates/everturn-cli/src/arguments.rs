@@ -1,0 +1,132 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::chat::ChatArguments;
+use crate::flow::FlowArguments;
+use crate::new::NewArguments;
+use crate::runs::RunsArguments;
+use crate::sessions::SessionsArguments;
+
+/// The text below the help.
+const AFTER_HELP: &str = "\
+Environment:
+  EVERTURN_URL    the server, in place of --url
+  EVERTURN_STORE  the store, in place of --store
+  EVERTURN_TOKEN  a token, sent to the server as 'Authorization: Bearer TOKEN'
+  NO_COLOR        no colours, also on a terminal
+
+Exit codes:
+  0  done
+  1  failed in another way than these
+  2  wrong arguments, or a request that the server or store calls wrong
+  3  there is no such agent, flow, session, snapshot, file or store
+  4  not allowed: no token, a wrong one, or not enough rights
+  5  in conflict with what is there, such as a session of that name
+  6  the server or the store cannot be reached now; trying again may help
+  7  the answer is no: problems found, a difference with --exit-code, a run that failed or was aborted
+  8  the agent waits for an answer that nobody gave
+";
+
+/// Talk to agents, look after their sessions and background runs, and begin projects.
+#[derive(Debug, Parser)]
+#[command(name = "everturn", version, after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "store")]
+    #[arg(help = "The address of a server; by default EVERTURN_URL, else http://127.0.0.1:8080")]
+    pub(crate) url: Option<String>,
+
+    #[arg(long, global = true, value_name = "STORE")]
+    #[arg(help = "A store: sqlite:PATH, file:DIR or postgres:URL; by default EVERTURN_STORE")]
+    pub(crate) store: Option<String>,
+
+    /// Print JSON: one value, or a value a line for streams and lists of events
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Reaching(Reaching),
+    /// Begin a project: an agent, a test, a Dockerfile
+    New(NewArguments),
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a folder
+    Man {
+        /// The folder, which must exist
+        folder: PathBuf,
+    },
+}
+
+/// The commands that reach a server or a store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Reaching {
+    /// Talk to an agent: one message, or line by line
+    Chat(ChatArguments),
+    /// List the agents of a server
+    Agents,
+    /// Run a flow; without a name, list the flows of a server
+    Run(FlowArguments),
+    /// Look after stored sessions
+    Sessions(SessionsArguments),
+    /// Look after background runs
+    Runs(RunsArguments),
+}
+
+/// Whose sessions and runs are meant.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Whose {
+    /// The agent, on a server with several
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+
+    /// The tenant, in a store; by default the one of servers that know no callers
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn options_may_stand_behind_the_command() {
+        let typed = [
+            "everturn",
+            "sessions",
+            "list",
+            "--store",
+            "file:sessions",
+            "--json",
+        ];
+
+        let arguments = Arguments::try_parse_from(typed).unwrap();
+
+        assert_eq!(arguments.store.as_deref(), Some("file:sessions"));
+        assert!(arguments.json);
+    }
+
+    #[test]
+    fn a_server_and_a_store_at_once_are_refused() {
+        let typed = ["everturn", "--url", "http://a", "--store", "file:b", "agents"];
+
+        assert!(Arguments::try_parse_from(typed).is_err());
+    }
+}

@@ -1,0 +1,260 @@
+//! `everturn chat`.
+
+use clap::Args;
+use everturn_agent::{AgentInput, AgentReply, Chat, Interrupt};
+use everturn_ai::Message;
+use everturn_core::Error;
+use serde_json::json;
+
+use crate::answers::{answer, question};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::lines::Lines;
+use crate::output::{BOLD, Output};
+use crate::place::Place;
+use crate::transcript::Transcript;
+
+/// The commands of a chat line by line.
+const HELP: &str = "\
+/session      print the ids of the session and its snapshot
+/state        print what the agent keeps beside the messages
+/detach TEXT  say something, and let the agent work in the background
+/quit         leave";
+
+#[derive(Debug, Args)]
+pub(crate) struct ChatArguments {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    name: String,
+
+    /// One message; without it, every line of standard input is a message
+    message: Vec<String>,
+
+    /// Resume this session, or begin it under this id
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+
+    /// Continue from this snapshot, which begins a branch if others follow it
+    #[arg(long, value_name = "ID", conflicts_with = "session")]
+    snapshot: Option<String>,
+
+    /// Let the agent work in the background, and print the id of the run
+    #[arg(long, requires = "message")]
+    detach: bool,
+
+    /// Answer what the agent waits for: y, n, or the tool's output as JSON
+    #[arg(long, value_name = "ANSWER", conflicts_with_all = ["message", "detach"])]
+    answer: Option<String>,
+}
+
+pub(crate) async fn run(arguments: ChatArguments, place: &Place, output: Output) -> Outcome {
+    let served = place.server("everturn chat")?.agent(&arguments.name).await?;
+    let builder = served.agent.chat();
+    let builder = match (&arguments.session, &arguments.snapshot) {
+        (Some(session), _) => builder.resume(session.as_str()),
+        (None, Some(snapshot)) => builder.snapshot(snapshot.as_str()),
+        (None, None) => builder,
+    };
+    let mut conversation = Conversation {
+        chat: builder.open().await?,
+        output,
+        lines: None,
+    };
+    let text = arguments.message.join(" ");
+    if let Some(typed) = &arguments.answer {
+        conversation.answer_waiting(typed).await
+    } else if arguments.detach {
+        conversation.detach(text).await
+    } else if arguments.message.is_empty() {
+        conversation.lines = Some(Lines::open());
+        conversation.stay().await
+    } else {
+        conversation.say_once(text.into()).await
+    }
+}
+
+struct Conversation {
+    chat: Chat,
+    output: Output,
+    /// Standard input, if somebody talks on it.
+    lines: Option<Lines>,
+}
+
+impl Conversation {
+    /// Runs one turn for a script.
+    async fn say_once(&mut self, input: AgentInput) -> Outcome {
+        let Some(reply) = self.turn(input).await? else {
+            return Err(Error::cancelled("the turn was stopped").into());
+        };
+        let ids = format!(
+            "session {}  snapshot {}",
+            shown(reply.session_id()),
+            shown(reply.snapshot_id())
+        );
+        self.output.remark(ids);
+        let interrupts = reply.interrupts();
+        for interrupt in &interrupts {
+            self.output.remark(question(interrupt));
+        }
+        if interrupts.is_empty() {
+            return Ok(Exit::Done);
+        }
+        self.output.remark(format!(
+            "The agent waits. Answer with: everturn chat … --session {} --answer y",
+            shown(reply.session_id())
+        ));
+        Ok(Exit::Unanswered)
+    }
+
+    /// Answers every question that the session waits for in one way.
+    async fn answer_waiting(&mut self, typed: &str) -> Outcome {
+        let waiting = self.waiting();
+        if waiting.is_empty() {
+            return Err(
+                Failure::from(Error::failed_precondition("the agent waits for no answer"))
+                    .or_next("name the session that does with --session"),
+            );
+        }
+        let answers = waiting.iter().map(|interrupt| answer(interrupt, typed));
+        let answers = answers.collect::<Outcome<Vec<_>>>()?;
+        self.say_once(AgentInput::answers(answers)).await
+    }
+
+    async fn detach(&mut self, text: String) -> Outcome {
+        let task = self.chat.detach(text).await?;
+        let (id, session) = (task.snapshot_id(), self.chat.session_id());
+        self.output
+            .show(&json!({ "snapshotId": id, "sessionId": session }), || {
+                format!("{id}\n")
+            })?;
+        self.output.remark("Watch it with: everturn runs watch ID");
+        Ok(Exit::Done)
+    }
+
+    /// Talks until the lines end.
+    async fn stay(&mut self) -> Outcome {
+        let waiting = self.waiting();
+        if let Some(answers) = self.ask(&waiting).await? {
+            self.converse(answers).await?;
+        }
+        loop {
+            let Some(line) = self.line(&format!("{BOLD}>{BOLD:#}")).await else {
+                break;
+            };
+            let line = line.trim();
+            let done = match line.split_once(' ').unwrap_or((line, "")) {
+                ("", _) => Ok(()),
+                ("/quit" | "/exit", "") => break,
+                ("/help", "") => self.output.line(HELP),
+                ("/session", "") => self.show_place(),
+                ("/state", "") => self.show_state(),
+                ("/detach", text) if !text.trim().is_empty() => {
+                    self.detach(text.trim().to_owned()).await.map(drop)
+                }
+                (word, _) if word.starts_with('/') => {
+                    Err(Failure::wrong(format!("there is no command {word}; see /help")))
+                }
+                _ => self.converse(line.into()).await,
+            };
+            match done {
+                // One failed turn does not end a conversation of a person; a script must know.
+                Err(failure) if self.output.is_json() || matches!(failure, Failure::ReaderLeft) => {
+                    return Err(failure);
+                }
+                Err(failure) => drop(self.output.failure(&failure)),
+                Ok(()) => {}
+            }
+        }
+        Ok(if self.waiting().is_empty() {
+            Exit::Done
+        } else {
+            Exit::Unanswered
+        })
+    }
+
+    /// Runs a turn, and further ones while the agent has questions and gets answers.
+    async fn converse(&mut self, mut input: AgentInput) -> Outcome<()> {
+        while let Some(reply) = self.turn(input).await? {
+            match self.ask(&reply.interrupts()).await? {
+                Some(answers) => input = answers,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one turn; `None` if the person stopped it with Ctrl-C.
+    async fn turn(&mut self, input: AgentInput) -> Outcome<Option<AgentReply>> {
+        let mut transcript = Transcript::default();
+        let mut turn = self.chat.send(input).await?;
+        loop {
+            let chunk = tokio::select! {
+                chunk = turn.next() => chunk,
+                // Dropping the turn cancels it, here and on the server.
+                _ = tokio::signal::ctrl_c() => {
+                    self.output.remark("\nstopped");
+                    return Ok(None);
+                }
+            };
+            match chunk {
+                Some(chunk) => transcript.chunk(self.output, &chunk?)?,
+                None => break,
+            }
+        }
+        transcript.end_line(self.output)?;
+        let reply = turn.output().await?;
+        transcript.reply(self.output, &reply)?;
+        Ok(Some(reply))
+    }
+
+    /// Returns the questions that the last message left open.
+    fn waiting(&self) -> Vec<Interrupt> {
+        let last = self.chat.messages().last();
+        last.into_iter()
+            .flat_map(Message::interrupts)
+            .filter_map(Interrupt::of)
+            .collect()
+    }
+
+    /// Asks the person; `None` if there are no questions, or nobody answers.
+    async fn ask(&mut self, questions: &[Interrupt]) -> Outcome<Option<AgentInput>> {
+        let mut answers = Vec::new();
+        for interrupt in questions {
+            self.output.remark(question(interrupt));
+            let answered = loop {
+                let Some(typed) = self.line("[y/n/JSON]").await else {
+                    return Ok(None);
+                };
+                match answer(interrupt, &typed) {
+                    Ok(answered) => break answered,
+                    Err(failure) if self.output.is_json() => return Err(failure),
+                    Err(failure) => drop(self.output.failure(&failure)),
+                }
+            };
+            answers.push(answered);
+        }
+        Ok((!answers.is_empty()).then(|| AgentInput::answers(answers)))
+    }
+
+    async fn line(&mut self, prompt: &str) -> Option<String> {
+        self.lines.as_mut()?.ask(self.output, prompt).await
+    }
+
+    fn show_place(&self) -> Outcome<()> {
+        let (session, snapshot) = (self.chat.session_id(), self.chat.snapshot_id());
+        self.output
+            .show(&json!({ "sessionId": session, "snapshotId": snapshot }), || {
+                format!("session {}  snapshot {}\n", shown(session), shown(snapshot))
+            })
+    }
+
+    fn show_state(&self) -> Outcome<()> {
+        let state = self.chat.custom()?;
+        self.output.show(&state, || {
+            format!("{}\n", crate::output::clean(&format!("{state:#}")))
+        })
+    }
+}
+
+fn shown(id: Option<impl ToString>) -> String {
+    id.map_or_else(|| "(not kept)".to_owned(), |id| id.to_string())
+}

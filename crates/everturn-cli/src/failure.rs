@@ -1,0 +1,125 @@
+//! How a command ends: its exit code, and an error that names the next step.
+
+use std::io;
+use std::process::ExitCode;
+
+use everturn_core::{Error, Status};
+
+/// The result of a command.
+pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
+
+/// An exit code; the help and the guide list them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done = 0,
+    Failed = 1,
+    Wrong = 2,
+    NotFound = 3,
+    NotAllowed = 4,
+    Conflict = 5,
+    Unavailable = 6,
+    /// The command worked, and its answer is no.
+    No = 7,
+    /// An agent waits for an answer.
+    Unanswered = 8,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<Status> for Exit {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::InvalidArgument | Status::OutOfRange => Self::Wrong,
+            Status::NotFound => Self::NotFound,
+            Status::PermissionDenied | Status::Unauthenticated => Self::NotAllowed,
+            Status::AlreadyExists | Status::Aborted | Status::FailedPrecondition => Self::Conflict,
+            Status::Unavailable | Status::DeadlineExceeded | Status::ResourceExhausted => Self::Unavailable,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The reader of standard output left, which is no error.
+    ReaderLeft,
+    /// An error, with the exit code and the step that may help.
+    Error {
+        error: Box<Error>,
+        next: Option<String>,
+        exit: Exit,
+    },
+}
+
+impl Failure {
+    /// Adds the next step, unless one is named already.
+    pub(crate) fn or_next(mut self, step: impl Into<String>) -> Self {
+        if let Self::Error { next, .. } = &mut self {
+            next.get_or_insert_with(|| step.into());
+        }
+        self
+    }
+
+    pub(crate) fn exit_with(mut self, code: Exit) -> Self {
+        if let Self::Error { exit, .. } = &mut self {
+            *exit = code;
+        }
+        self
+    }
+
+    pub(crate) fn status(&self) -> Option<Status> {
+        match self {
+            Self::ReaderLeft => None,
+            Self::Error { error, .. } => Some(error.status()),
+        }
+    }
+
+    /// Returns a failure about the arguments.
+    pub(crate) fn wrong(message: impl Into<String>) -> Self {
+        Error::invalid_argument(message).into()
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error {
+            exit: error.status().into(),
+            error: Box::new(error),
+            next: None,
+        }
+    }
+}
+
+/// For writing to standard output; errors about files name the file and are made with [`about_file`].
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ReaderLeft,
+            _ => Error::from(error).into(),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Error::from(error).into()
+    }
+}
+
+/// Names the file that an error is about.
+pub(crate) fn about_file(path: &std::path::Path) -> impl FnOnce(io::Error) -> Failure {
+    move |error| {
+        let status = match error.kind() {
+            io::ErrorKind::NotFound => Status::NotFound,
+            io::ErrorKind::PermissionDenied => Status::PermissionDenied,
+            io::ErrorKind::AlreadyExists => Status::AlreadyExists,
+            _ => Status::Internal,
+        };
+        Error::new(status, format!("{}: {error}", path.display())).into()
+    }
+}

@@ -1,0 +1,73 @@
+//! The `everturn` program: agents, stored sessions and background runs from the command line, on a server or in a store.
+//!
+//! `arguments.rs` has what can be typed, and each command group is a file of its own:
+//!
+//! | file | commands |
+//! |---|---|
+//! | `chat.rs` | `chat` |
+//! | `agents.rs` | `agents` |
+//! | `flow.rs` | `run` |
+//! | `sessions.rs` | `sessions …` |
+//! | `runs.rs` | `runs …` |
+//! | `new.rs` | `new` |
+//! | `shell.rs` | `completions`, `man` |
+
+mod agents;
+mod answers;
+mod archive;
+mod arguments;
+mod catalogue;
+mod chat;
+mod failure;
+mod flow;
+mod lines;
+mod new;
+mod output;
+mod place;
+mod progress;
+mod runs;
+mod server;
+mod sessions;
+mod shell;
+mod store;
+mod transcript;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::arguments::{Arguments, Command, Reaching};
+use self::failure::Outcome;
+use self::output::Output;
+use self::place::Place;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    // Wrong arguments end the program here, with code 2.
+    let arguments = Arguments::parse();
+    let output = Output::new(arguments.json);
+    match run(arguments, output).await {
+        Ok(exit) => exit.into(),
+        Err(failure) => output.failure(&failure).into(),
+    }
+}
+
+async fn run(arguments: Arguments, output: Output) -> Outcome {
+    let place = || Place::choose(arguments.url.as_deref(), arguments.store.as_deref());
+    match arguments.command {
+        Command::New(project) => new::run(&project, output),
+        Command::Completions { shell } => shell::completions(shell, output),
+        Command::Man { folder } => shell::man(&folder, output),
+        Command::Reaching(command) => {
+            let place = place()?;
+            let outcome = match command {
+                Reaching::Chat(chat) => chat::run(chat, &place, output).await,
+                Reaching::Agents => agents::run(&place, output).await,
+                Reaching::Run(flow) => flow::run(flow, &place, output).await,
+                Reaching::Sessions(sessions) => sessions::run(sessions, &place, output).await,
+                Reaching::Runs(runs) => runs::run(runs, &place, output).await,
+            };
+            outcome.map_err(|failure| place.advise(failure))
+        }
+    }
+}

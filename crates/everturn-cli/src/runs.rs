@@ -1,0 +1,236 @@
+//! `everturn runs`.
+
+use clap::{Args, Subcommand};
+use everturn_agent::store::{MAX_PAGE, PendingQuery, SessionQuery, SnapshotQuery};
+use everturn_agent::{Abort, Snapshot, SnapshotStatus};
+use everturn_client::RemoteArchive;
+use everturn_core::{Error, Status};
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::arguments::Whose;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, table};
+use crate::place::{Place, refuse_agent, refuse_tenant, scope};
+use crate::progress;
+use crate::server::ServedAgent;
+use crate::store::Store;
+use crate::transcript::{Transcript, coloured, status_name, time};
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsArguments {
+    #[command(flatten)]
+    whose: Whose,
+
+    #[command(subcommand)]
+    command: RunsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunsCommand {
+    /// List the runs that are not over, oldest first in a store, newest session first on a server
+    List {
+        /// On a server: look at every snapshot of every session, also at runs on branches that other turns have overtaken
+        #[arg(long)]
+        branches: bool,
+    },
+    /// Watch a run to its end; exit code 7 if it fails or is aborted
+    Watch {
+        /// The id of the run: its snapshot
+        run: String,
+    },
+    /// Abort a run
+    Abort {
+        /// The id of the run: its snapshot
+        run: String,
+    },
+}
+
+pub(crate) async fn run(arguments: RunsArguments, place: &Place, output: Output) -> Outcome {
+    let whose = &arguments.whose;
+    match place {
+        Place::Server(server) => {
+            refuse_tenant(whose)?;
+            let agent = server.agent_or_only(whose.agent.as_deref()).await?;
+            match &arguments.command {
+                RunsCommand::List { branches } => {
+                    let runs = served_runs(&agent.agent.archive(), *branches, output).await?;
+                    list(&runs, output)
+                }
+                RunsCommand::Watch { run } => watch_served(&agent, run, output).await,
+                RunsCommand::Abort { run } => aborted(run, agent.agent.abort(run.as_str()).await?, output),
+            }
+        }
+        Place::Store(store) => {
+            refuse_agent(whose)?;
+            match &arguments.command {
+                RunsCommand::List { .. } => list(&stored_runs(store, whose).await?, output),
+                RunsCommand::Watch { run } => watch_stored(store, whose, run, output).await,
+                RunsCommand::Abort { run } => aborted(run, store.abort(scope(whose), run).await?, output),
+            }
+        }
+    }
+}
+
+fn is_open(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.status, SnapshotStatus::Pending | SnapshotStatus::Expired)
+}
+
+/// Returns the runs that are the latest snapshots of their sessions, or all runs if branches count.
+async fn served_runs(archive: &RemoteArchive, branches: bool, output: Output) -> Outcome<Vec<Snapshot>> {
+    let sign_of_life = progress::spinner(output, "looking for runs");
+    let mut query = SessionQuery::default();
+    query.limit = MAX_PAGE;
+    let mut runs = Vec::new();
+    loop {
+        let page = archive.sessions(&query).await?;
+        for session in page.items {
+            sign_of_life.tick();
+            if branches {
+                runs.extend(open_in(archive, session.session_id.as_str()).await?);
+            } else {
+                runs.extend(Some(session.latest).filter(is_open));
+            }
+        }
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    sign_of_life.finish_and_clear();
+    Ok(runs)
+}
+
+async fn open_in(archive: &RemoteArchive, session: &str) -> Outcome<Vec<Snapshot>> {
+    let mut query = SnapshotQuery::of(session.into()).limit(MAX_PAGE);
+    let mut runs = Vec::new();
+    loop {
+        let page = archive.list(&query).await?;
+        runs.extend(page.items.into_iter().filter(is_open));
+        match page.next {
+            Some(next) => query = query.after(next),
+            None => return Ok(runs),
+        }
+    }
+}
+
+async fn stored_runs(store: &Store, whose: &Whose) -> Outcome<Vec<Snapshot>> {
+    let (sessions, scope) = (store.sessions().await?, scope(whose));
+    let mut query = PendingQuery::default();
+    query.limit = MAX_PAGE;
+    let mut runs = Vec::new();
+    loop {
+        let page = sessions.pending(&query).await?.ok_or_else(|| {
+            Failure::from(Error::unimplemented(format!(
+                "the store {store} cannot find runs"
+            )))
+            .or_next("ask the server that has the agents, with --url")
+        })?;
+        let own = page.items.into_iter().filter(|run| run.scope == scope);
+        runs.extend(own.map(|run| run.snapshot));
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(runs),
+        }
+    }
+}
+
+fn list(runs: &[Snapshot], output: Output) -> Outcome {
+    output.show(&json!({ "runs": runs }), || {
+        let row = |run: &Snapshot| {
+            [
+                run.snapshot_id.to_string(),
+                run.session_id
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .unwrap_or_default(),
+                status_name(run.status),
+                time(run.created_at),
+                run.heartbeat_at.map(time).unwrap_or_default(),
+            ]
+        };
+        let rows: Vec<_> = runs.iter().map(row).collect();
+        table(
+            ["RUN", "SESSION", "STATUS", "BEGAN (UTC)", "LAST HEARTBEAT"],
+            &rows,
+        )
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Prints what the run streams, then how it ended.
+async fn watch_served(agent: &ServedAgent, id: &str, output: Output) -> Outcome {
+    let task = agent.task(id);
+    // A run that does not exist is refused here, with its own words.
+    task.poll().await?;
+    let mut transcript = Transcript::default();
+    let mut chunks = task.attach()?;
+    while let Some(chunk) = chunks.next().await {
+        match chunk {
+            Ok(chunk) => transcript.chunk(output, &chunk)?,
+            // The chunks of a run are kept for some minutes after its end, and by servers that can.
+            Err(error) if matches!(error.status(), Status::NotFound | Status::Unimplemented) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    transcript.end_line(output)?;
+    let (outcome, snapshot) = (task.wait().await, task.poll().await?);
+    if let Ok(reply) = &outcome {
+        transcript.reply(output, reply)?;
+    }
+    ended(snapshot.status, outcome.err(), output)
+}
+
+/// Prints the statuses that the run goes through: a store has no chunks.
+async fn watch_stored(store: &Store, whose: &Whose, id: &str, output: Output) -> Outcome {
+    let sessions = store.sessions().await?;
+    let mut statuses = sessions.watch(&scope(whose), &id.into()).ok_or_else(|| {
+        Failure::from(Error::unimplemented(format!(
+            "the store {store} cannot be watched"
+        )))
+        .or_next("watch the run on its server, with --url")
+    })?;
+    let mut last = None;
+    while let Some(status) = statuses.next().await {
+        if last.replace(status) == Some(status) {
+            continue;
+        }
+        output.json(&json!({ "status": status }))?;
+        if !(output.is_json() || status.is_final()) {
+            output.line(coloured(status))?;
+        }
+        if status.is_final() {
+            break;
+        }
+    }
+    match last {
+        None => Err(Error::not_found(format!("there is no run '{id}'")).into()),
+        Some(status) => ended(status, None, output),
+    }
+}
+
+fn ended(status: SnapshotStatus, error: Option<Error>, output: Output) -> Outcome {
+    if let Some(error) = error {
+        return Err(Failure::from(error).exit_with(Exit::No));
+    }
+    if !output.is_json() {
+        output.line(coloured(status))?;
+    }
+    Ok(match status {
+        SnapshotStatus::Completed => Exit::Done,
+        _ => Exit::No,
+    })
+}
+
+fn aborted(id: &str, abort: Option<Abort>, output: Output) -> Outcome {
+    let Some(abort) = abort else {
+        return Err(Error::not_found(format!("there is no run '{id}'")).into());
+    };
+    if abort.status != SnapshotStatus::Aborted {
+        let message = format!("the run '{id}' is over already: {}", status_name(abort.status));
+        return Err(Error::failed_precondition(message).into());
+    }
+    let told: Value = json!({ "snapshotId": id, "status": abort.status });
+    output.show(&told, || format!("{}\n", coloured(abort.status)))?;
+    Ok(Exit::Done)
+}

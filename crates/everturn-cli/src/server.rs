@@ -1,0 +1,217 @@
+//! A server with agents and flows.
+
+use std::env;
+
+use everturn_agent::AgentTask;
+use everturn_client::reqwest::{self, StatusCode, Url};
+use everturn_client::{Client, RemoteAgent, RemoteFlow};
+use everturn_core::{Error, Status};
+use serde_json::Value;
+
+use crate::catalogue::{Catalogue, Entry, names};
+use crate::failure::{Exit, Failure, Outcome};
+
+/// The variable that holds the token.
+const TOKEN: &str = "EVERTURN_TOKEN";
+
+/// A server, reached with the token of the environment.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// The address without a slash at its end.
+    base: String,
+    http: reqwest::Client,
+    token: Option<String>,
+    client: Client,
+}
+
+/// An agent on a server, and what the server says about it.
+pub(crate) struct ServedAgent {
+    pub(crate) agent: RemoteAgent,
+    /// `None` if the server does not describe what it serves.
+    entry: Option<Entry>,
+}
+
+impl Server {
+    pub(crate) fn new(url: &str) -> Outcome<Self> {
+        let is_http =
+            Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        if !is_http {
+            return Err(Failure::wrong(format!("'{url}' is not the address of a server"))
+                .or_next("give an address such as --url http://127.0.0.1:8080"));
+        }
+        let token = env::var(TOKEN).ok().filter(|token| !token.is_empty());
+        let builder = Client::builder();
+        let client = match &token {
+            Some(token) => builder.header("authorization", &format!("Bearer {token}")),
+            None => builder,
+        };
+        Ok(Self {
+            base: url.trim_end_matches('/').to_owned(),
+            // As the client does, this follows no redirects: they could send the token to another server.
+            http: reqwest::Client::builder()
+                .redirect(reqwest::redirect::Policy::none())
+                .build()
+                .map_err(Error::foreign)?,
+            token,
+            client: client.build()?,
+        })
+    }
+
+    /// Reads what the server serves; `None` if it does not say.
+    pub(crate) async fn catalogue(&self) -> Outcome<Option<Catalogue>> {
+        let mut request = self.http.get(format!("{}/openapi.json", self.base));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let response = request.send().await.map_err(|error| {
+            Error::unavailable(format!("{} cannot be reached", self.base)).with_source(error)
+        });
+        let response = response.map_err(|error| Failure::from(error).or_next(self.unreachable_advice()))?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND => return Ok(None),
+            code => {
+                let status = Status::from_http(code.as_u16());
+                let message = format!("{} answered {code}", self.base);
+                return Err(Error::new(status, message).into());
+            }
+        }
+        let document: Value = response.json().await.map_err(|error| {
+            Error::internal(format!(
+                "{} is not an Everturn server: its /openapi.json is no JSON",
+                self.base
+            ))
+            .with_source(error)
+        })?;
+        Ok(Some(Catalogue::of(&document)))
+    }
+
+    /// Returns the agent with this name.
+    pub(crate) async fn agent(&self, name: &str) -> Outcome<ServedAgent> {
+        let catalogue = self.catalogue().await?;
+        let entry = match catalogue {
+            Some(catalogue) => Some(find(name, "agent", catalogue.agents)?),
+            None => None,
+        };
+        let path = entry
+            .as_ref()
+            .map_or_else(|| below("/agents", name), |entry| entry.path.clone());
+        Ok(ServedAgent {
+            agent: self.client.agent(&format!("{}{path}", self.base))?,
+            entry,
+        })
+    }
+
+    /// Returns the agent with this name; without a name, the server's only one.
+    pub(crate) async fn agent_or_only(&self, name: Option<&str>) -> Outcome<ServedAgent> {
+        if let Some(name) = name {
+            return self.agent(name).await;
+        }
+        let agents = self.catalogue().await?.unwrap_or_default().agents;
+        match agents.as_slice() {
+            [only] => Ok(ServedAgent {
+                agent: self.client.agent(&format!("{}{}", self.base, only.path))?,
+                entry: Some(only.clone()),
+            }),
+            [] => {
+                Err(Failure::wrong(format!("{} names no agents", self.base)).or_next("name one with --agent"))
+            }
+            several => Err(
+                Failure::wrong(format!("{} has several agents: {}", self.base, names(several)))
+                    .or_next(format!("choose one with --agent {}", several[0].name)),
+            ),
+        }
+    }
+
+    /// Returns the flow with this name.
+    pub(crate) async fn flow(&self, name: &str) -> Outcome<RemoteFlow> {
+        let path = match self.catalogue().await? {
+            Some(catalogue) => find(name, "flow", catalogue.flows)?.path,
+            None => below("/flows", name),
+        };
+        Ok(self.client.flow(&format!("{}{path}", self.base))?)
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    pub(crate) fn unreachable_advice(&self) -> String {
+        format!(
+            "check that a server runs at {}; name another with --url, or read a store with --store",
+            self.base
+        )
+    }
+}
+
+impl ServedAgent {
+    /// Checks that the server offers a companion action that changes or exports sessions.
+    pub(crate) fn check_offered(&self, action: &str) -> Outcome<()> {
+        let Some(entry) = &self.entry else {
+            return Ok(());
+        };
+        if entry.actions.iter().any(|known| known == action) {
+            return Ok(());
+        }
+        let reason = if entry.actions.is_empty() {
+            format!("the agent '{}' keeps no sessions", entry.name)
+        } else {
+            format!(
+                "the server offers nobody to {action} sessions of '{}'",
+                entry.name
+            )
+        };
+        Err(Failure::from(Error::permission_denied(reason))
+            .exit_with(Exit::NotAllowed)
+            .or_next("say who may with `server.archive(ArchiveAccess::…)`, or work on the store itself with --store"))
+    }
+
+    pub(crate) fn task(&self, id: &str) -> AgentTask {
+        self.agent.task(id)
+    }
+}
+
+fn find(name: &str, kind: &str, entries: Vec<Entry>) -> Outcome<Entry> {
+    let known = names(&entries);
+    entries
+        .into_iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| {
+            let failure = Failure::from(Error::not_found(format!("the server has no {kind} '{name}'")));
+            match known.as_str() {
+                "" => failure.or_next(format!("it has no {kind}s at all: check --url")),
+                known => failure.or_next(format!("it has these: {known}")),
+            }
+        })
+}
+
+/// Returns the usual path of a name, for servers that do not describe what they serve.
+fn below(prefix: &str, name: &str) -> String {
+    let mut path = Url::parse("http://host").expect("a constant address");
+    if let Ok(mut segments) = path.path_segments_mut() {
+        segments.push(prefix.trim_start_matches('/'));
+        segments.extend(name.split('/'));
+    }
+    path.path().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_servers_are_taken() {
+        assert!(Server::new("https://kitchen.example/base/").is_ok());
+        for wrong in ["kitchen", "sqlite:a.db", "ftp://kitchen", ""] {
+            assert!(Server::new(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_are_encoded_in_paths() {
+        assert_eq!(
+            below("/agents", "chef de cuisine/a"),
+            "/agents/chef%20de%20cuisine/a"
+        );
+    }
+}

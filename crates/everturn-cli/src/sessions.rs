@@ -1,0 +1,169 @@
+//! `everturn sessions`.
+
+mod changing;
+mod moving;
+mod reading;
+mod verifying;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::arguments::Whose;
+use crate::failure::Outcome;
+use crate::output::Output;
+use crate::place::{Access, Place};
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsArguments {
+    #[command(flatten)]
+    whose: Whose,
+
+    #[command(subcommand)]
+    command: SessionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SessionsCommand {
+    /// List sessions, those with the newest snapshots first
+    List {
+        /// How many
+        #[arg(long, default_value_t = 50, value_name = "COUNT")]
+        limit: usize,
+        /// All of them
+        #[arg(long, conflicts_with = "limit")]
+        all: bool,
+    },
+    /// Print a session at its latest snapshot, or at another
+    Show {
+        /// The session
+        #[arg(required_unless_present = "snapshot")]
+        session: Option<String>,
+        /// A snapshot, of whichever session
+        #[arg(long, value_name = "ID", conflicts_with = "session")]
+        snapshot: Option<String>,
+    },
+    /// Draw the snapshots of a session as a tree
+    Tree {
+        /// The session
+        session: String,
+    },
+    /// Compare two snapshots: messages, state, artifacts
+    Diff {
+        /// A snapshot
+        left: String,
+        /// Another snapshot
+        right: String,
+        /// Exit with 7 if there is a difference
+        #[arg(long)]
+        exit_code: bool,
+    },
+    /// Begin a session with the state of a snapshot
+    Fork {
+        /// The snapshot
+        snapshot: String,
+        /// The id of the new session
+        session: String,
+        /// The custom state of the new session, in place of the snapshot's
+        #[arg(long, value_name = "JSON")]
+        custom: Option<String>,
+    },
+    /// Label a snapshot, or write a note on it
+    Label(changing::LabelArguments),
+    /// Delete a session, a snapshot or a branch, for good
+    Delete(changing::DeleteArguments),
+    /// Write a session to a file, as lines of JSON
+    Export {
+        /// The session
+        session: String,
+        /// The file; standard output without it
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Read a session from a file that `export` wrote
+    Import {
+        /// The file; '-' is standard input
+        file: PathBuf,
+        /// Import under another id
+        #[arg(long = "as", value_name = "ID")]
+        into: Option<String>,
+        /// Replace a session of that id
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Copy a session with all its snapshots
+    Copy {
+        /// The session
+        session: String,
+        /// The id of the copy
+        to: String,
+    },
+    /// Check a whole store, or the snapshots of one session that are named after what they hold
+    Verify {
+        /// The session; without it, the whole store
+        session: Option<String>,
+    },
+}
+
+impl SessionsCommand {
+    fn access(&self) -> Access {
+        match self {
+            Self::List { .. }
+            | Self::Show { .. }
+            | Self::Tree { .. }
+            | Self::Diff { .. }
+            | Self::Verify { .. } => Access::Read,
+            Self::Fork { .. } => Access::Change("fork"),
+            Self::Label(_) => Access::Change("label"),
+            Self::Delete(_) => Access::Change("delete"),
+            Self::Export { .. } => Access::Change("export"),
+            Self::Import { .. } => Access::Change("import"),
+            Self::Copy { .. } => Access::Change("copy"),
+        }
+    }
+}
+
+pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Output) -> Outcome {
+    let SessionsArguments { whose, command } = arguments;
+    match (&command, place) {
+        (SessionsCommand::Verify { session: None }, _) => {
+            return verifying::store(place, &whose, output).await;
+        }
+        (SessionsCommand::Import { .. }, Place::Store(store)) => store.create().await?,
+        _ => {}
+    }
+    let archive = place.archive(&whose, command.access()).await?;
+    match command {
+        SessionsCommand::List { limit, all } => {
+            let limit = if all { usize::MAX } else { limit };
+            reading::list(&archive, limit, output).await
+        }
+        SessionsCommand::Show { session, snapshot } => {
+            reading::show(&archive, session, snapshot, output).await
+        }
+        SessionsCommand::Tree { session } => reading::tree(&archive, &session, output).await,
+        SessionsCommand::Diff {
+            left,
+            right,
+            exit_code,
+        } => reading::diff(&archive, &left, &right, exit_code, output).await,
+        SessionsCommand::Fork {
+            snapshot,
+            session,
+            custom,
+        } => changing::fork(&archive, &snapshot, &session, custom.as_deref(), output).await,
+        SessionsCommand::Label(label) => changing::label(&archive, &label, output).await,
+        SessionsCommand::Delete(delete) => changing::delete(&archive, &delete, output).await,
+        SessionsCommand::Copy { session, to } => moving::copy(&archive, &session, &to, output).await,
+        SessionsCommand::Export {
+            session,
+            output: file,
+        } => moving::export(&archive, &session, file.as_deref(), output).await,
+        SessionsCommand::Import { file, into, replace } => {
+            moving::import(&archive, &file, into, replace, output).await
+        }
+        SessionsCommand::Verify { session } => {
+            verifying::session(&archive, &session.unwrap_or_default(), output).await
+        }
+    }
+}

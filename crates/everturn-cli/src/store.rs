@@ -1,0 +1,177 @@
+//! A store that is opened without its agents.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use everturn_agent::archive::Archive;
+use everturn_agent::store::{Scope, SessionStore};
+use everturn_agent::{Abort, AgentSession, custom_agent};
+use everturn_core::{Error, Registry};
+use everturn_file::FileStore;
+use everturn_postgres::PostgresStore;
+use everturn_sqlite::SqliteStore;
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+
+/// Where a store is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    Sqlite(PathBuf),
+    File(PathBuf),
+    Postgres(String),
+}
+
+/// An open store.
+enum Opened {
+    Sqlite(SqliteStore),
+    File(FileStore),
+    Postgres(PostgresStore),
+}
+
+/// What a check of a whole store found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Checked {
+    /// The number of snapshots that were read.
+    pub(crate) snapshots: u64,
+    pub(crate) problems: Vec<String>,
+}
+
+impl Store {
+    /// Parses `sqlite:PATH`, `file:DIR` or `postgres:URL`.
+    pub(crate) fn parse(text: &str) -> Outcome<Self> {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            return Ok(Self::Postgres(text.to_owned()));
+        }
+        match text.split_once(':') {
+            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            Some(("postgres", url)) if !url.is_empty() => Ok(Self::Postgres(url.to_owned())),
+            _ => Err(Failure::wrong(format!("'{text}' does not name a store"))
+                .or_next("give --store sqlite:PATH, --store file:DIR or --store postgres:URL")),
+        }
+    }
+
+    /// Opens the store, which must exist: a mistyped path would otherwise look like an empty store.
+    async fn open(&self) -> Outcome<Opened> {
+        match self {
+            Self::Sqlite(path) => {
+                check_exists(path)?;
+                Ok(Opened::Sqlite(SqliteStore::open(path).await?))
+            }
+            Self::File(folder) => {
+                check_exists(folder)?;
+                Ok(Opened::File(FileStore::open(folder).await?))
+            }
+            Self::Postgres(url) => Ok(Opened::Postgres(PostgresStore::open(url).await?)),
+        }
+    }
+
+    /// Creates the store if it does not exist, for a command that brings sessions into it.
+    pub(crate) async fn create(&self) -> Outcome<()> {
+        match self {
+            Self::Sqlite(path) => SqliteStore::open(path).await?.close().await?,
+            Self::File(folder) => drop(FileStore::open(folder).await?),
+            Self::Postgres(_) => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn sessions(&self) -> Outcome<Arc<dyn SessionStore>> {
+        Ok(match self.open().await? {
+            Opened::Sqlite(store) => Arc::new(store),
+            Opened::File(store) => Arc::new(store),
+            Opened::Postgres(store) => Arc::new(store),
+        })
+    }
+
+    pub(crate) async fn archive(&self, scope: Scope) -> Outcome<Archive> {
+        Ok(Archive::of(self.sessions().await?, scope))
+    }
+
+    /// Reads everything and checks it: of all tenants in a database, of one in files.
+    pub(crate) async fn verify(&self, scope: &Scope) -> Outcome<Checked> {
+        let (snapshots, problems) = match self.open().await? {
+            Opened::Sqlite(store) => {
+                let found = store.verify().await?;
+                (found.snapshots, found.problems)
+            }
+            Opened::File(store) => {
+                let found = store.verify(scope).await?;
+                (found.snapshots, found.problems)
+            }
+            Opened::Postgres(store) => {
+                let found = store.verify().await?;
+                (found.snapshots, found.problems)
+            }
+        };
+        Ok(Checked { snapshots, problems })
+    }
+
+    /// Aborts a background run. Its worker, in whichever process, notices by the status of its snapshot.
+    pub(crate) async fn abort(&self, scope: Scope, id: &str) -> Outcome<Option<Abort>> {
+        // Only agents change the status of a run; this one never runs.
+        let operator = custom_agent(&Registry::new(), "operator", |session: AgentSession| async move {
+            Ok(session.result())
+        })
+        .store(self.sessions().await?)
+        .scope(move |_| scope.clone())
+        .build()?;
+        Ok(operator.abort(id).await?)
+    }
+}
+
+fn check_exists(path: &Path) -> Outcome<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    Err(Failure::from(Error::not_found(format!(
+        "there is no store at {}",
+        path.display()
+    )))
+    .or_next("check the path; `everturn sessions import` creates a store"))
+}
+
+/// Writes the store as it is given, without the password of a database.
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Postgres(url) => match url.rsplit_once('@') {
+                Some((_, host)) => write!(f, "postgres:…@{host}"),
+                None => write!(f, "postgres:{url}"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_named_by_kind_and_place() {
+        let parsed = |text: &str| Store::parse(text).ok();
+
+        assert_eq!(parsed("sqlite:a.db"), Some(Store::Sqlite("a.db".into())));
+        assert_eq!(
+            parsed("file:/var/sessions"),
+            Some(Store::File("/var/sessions".into()))
+        );
+        let database = Some(Store::Postgres("postgres://host/db".into()));
+        assert_eq!(parsed("postgres://host/db"), database);
+        assert_eq!(parsed("postgres:postgres://host/db"), database);
+        for wrong in ["a.db", "sqlite:", "mysql:a", ""] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let store = Store::parse("postgres://ann:secret@host/db").unwrap();
+
+        assert_eq!(store.to_string(), "postgres:…@host/db");
+    }
+}

@@ -1,0 +1,186 @@
+//! Messages and chunks as text.
+
+use std::fmt::Write;
+
+use everturn_agent::{AgentChunk, AgentReply, Snapshot, SnapshotStatus, Timestamp};
+use everturn_ai::{Message, Part, Role};
+
+use crate::failure::Outcome;
+use crate::output::{BOLD, DIM, GREEN, Output, RED, YELLOW, clean, excerpt};
+
+/// How much of a tool's input or output is shown.
+const SHOWN: usize = 200;
+
+/// Prints the chunks of a turn as they come, and knows whether a line is open.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    is_inside_line: bool,
+    /// The text that was printed.
+    spoken: String,
+}
+
+impl Transcript {
+    pub(crate) fn chunk(&mut self, output: Output, chunk: &AgentChunk) -> Outcome<()> {
+        let raw = chunk.raw();
+        if output.is_json() {
+            return output.json(&serde_json::json!({ "message": raw }));
+        }
+        if chunk.is_taken_over() {
+            self.aside(
+                output,
+                "another worker took the run over and begins the turn again",
+            )?;
+        }
+        if let Some(spoken) = raw.model_chunk.as_ref() {
+            for part in &spoken.content {
+                if let Some(told) = tool_part(part) {
+                    self.aside(output, &told)?;
+                }
+            }
+            if spoken.role != Some(Role::Tool) {
+                self.text(output, &chunk.text())?;
+            }
+        }
+        if let Some(status) = &raw.status {
+            let status = status.as_str().map_or_else(|| status.to_string(), str::to_owned);
+            self.aside(output, &excerpt(&status, SHOWN))?;
+        }
+        if let Some(artifact) = chunk.artifact() {
+            let name = artifact.given_name().unwrap_or("an artifact");
+            self.aside(output, &format!("made {}", excerpt(name, SHOWN)))?;
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, output: Output, text: &str) -> Outcome<()> {
+        if let Some(last) = text.chars().last() {
+            self.is_inside_line = last != '\n';
+            self.spoken.push_str(text);
+            output.text(&clean(text))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the turn: prints the answer if it was not streamed, and JSON of the whole output.
+    pub(crate) fn reply(&mut self, output: Output, reply: &AgentReply) -> Outcome<()> {
+        if output.is_json() {
+            return output.json(&serde_json::json!({ "result": reply.output() }));
+        }
+        if !self.spoken.ends_with(&*reply.text()) {
+            self.end_line(output)?;
+            self.text(output, &reply.text())?;
+        }
+        self.end_line(output)
+    }
+
+    /// Prints a remark about the turn on a line of its own.
+    fn aside(&mut self, output: Output, remark: &str) -> Outcome<()> {
+        self.end_line(output)?;
+        output.line(format!("{DIM}[{remark}]{DIM:#}"))
+    }
+
+    pub(crate) fn end_line(&mut self, output: Output) -> Outcome<()> {
+        if std::mem::take(&mut self.is_inside_line) {
+            output.text("\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// Describes a tool call or its answer.
+fn tool_part(part: &Part) -> Option<String> {
+    if let Some(request) = part.as_tool_request() {
+        let input = request.input.clone().unwrap_or_default();
+        return (!request.partial).then(|| {
+            format!(
+                "calls {} {}",
+                clean(&request.name),
+                excerpt(&input.to_string(), SHOWN)
+            )
+        });
+    }
+    let response = part.as_tool_response()?;
+    let answer = response.output.clone().unwrap_or_default();
+    Some(format!(
+        "{} answers {}",
+        clean(&response.name),
+        excerpt(&answer.to_string(), SHOWN)
+    ))
+}
+
+/// Formats a message of a session.
+pub(crate) fn message(message: &Message) -> String {
+    let mut text = format!("{BOLD}{}:{BOLD:#} {}", message.role(), clean(&message.text()));
+    for part in message.content() {
+        let told = match tool_part(part) {
+            Some(told) => told,
+            None if part.as_text().is_some() => continue,
+            None if part.as_media().is_some() => "media".to_owned(),
+            None if part.as_reasoning().is_some() => "reasoning".to_owned(),
+            None => "data".to_owned(),
+        };
+        let _ = write!(text, " {DIM}[{told}]{DIM:#}");
+    }
+    text.push('\n');
+    text
+}
+
+pub(crate) fn time(moment: Timestamp) -> String {
+    moment.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// Returns the name of a status on the wire.
+pub(crate) fn status_name(status: SnapshotStatus) -> String {
+    let name = serde_json::to_value(status).unwrap_or_default();
+    name.as_str().unwrap_or("unknown").to_owned()
+}
+
+/// Returns a status in its colour.
+pub(crate) fn coloured(status: SnapshotStatus) -> String {
+    let style = match status {
+        SnapshotStatus::Completed => GREEN,
+        SnapshotStatus::Failed | SnapshotStatus::Aborted => RED,
+        _ => YELLOW,
+    };
+    format!("{style}{}{style:#}", status_name(status))
+}
+
+/// Formats a whole snapshot.
+pub(crate) fn snapshot(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    let mut field = |name: &str, value: String| {
+        let _ = writeln!(text, "{DIM}{name:<9}{DIM:#} {value}");
+    };
+    if let Some(session) = &snapshot.session_id {
+        field("session", clean(session.as_str()));
+    }
+    field("snapshot", clean(snapshot.snapshot_id.as_str()));
+    if let Some(parent) = &snapshot.parent_id {
+        field("parent", clean(parent.as_str()));
+    }
+    field("status", coloured(snapshot.status));
+    field("created", format!("{} UTC", time(snapshot.created_at)));
+    if !snapshot.labels.is_empty() {
+        field("labels", clean(&snapshot.labels.join(", ")));
+    }
+    if let Some(note) = &snapshot.note {
+        field("note", clean(note));
+    }
+    if let Some(error) = &snapshot.error {
+        field("error", clean(&error.message));
+    }
+    let Some(state) = &snapshot.state else {
+        return text;
+    };
+    if let Some(custom) = &state.custom {
+        field("state", clean(&custom.to_string()));
+    }
+    for artifact in state.artifacts.iter() {
+        field("artifact", clean(artifact.given_name().unwrap_or("(unnamed)")));
+    }
+    text.push('\n');
+    for said in &state.messages {
+        text.push_str(&message(said));
+    }
+    text
+}

@@ -1,0 +1,304 @@
+//! Sessions are looked after on a server, in a database and in files with the same commands.
+
+use everturn::prelude::*;
+use tempfile::TempDir;
+
+use crate::support::{Kitchen, Program};
+
+/// The places that sessions are in.
+async fn places() -> [Kitchen; 3] {
+    [
+        Kitchen::on_a_server().await,
+        Kitchen::in_sqlite().await,
+        Kitchen::in_files().await,
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_listed_newest_first() {
+    for kitchen in places().await {
+        kitchen.cook("lunch", "leeks").await;
+        let dinner = kitchen.cook("dinner", "peas").await;
+
+        let json = kitchen.sessions(&["list", "--json"]).run().exits(0).json();
+        let one = kitchen.sessions(&["list", "--limit", "1"]).run().exits(0);
+
+        let ids = json["sessions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|session| &session["sessionId"]);
+        assert_eq!(ids.collect::<Vec<_>>(), ["dinner", "lunch"]);
+        assert_eq!(json["sessions"][0]["latest"]["snapshotId"], *dinner);
+        assert!(
+            one.out.contains("dinner") && !one.out.contains("lunch"),
+            "{}",
+            one.out
+        );
+        assert!(one.err.contains("--all"), "{}", one.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_shown_at_its_tip_or_at_a_snapshot() {
+    for kitchen in places().await {
+        let first = kitchen.cook("dinner", "leeks").await;
+        kitchen.cook("dinner", "peas").await;
+
+        let tip = kitchen.sessions(&["show", "dinner"]).run().exits(0);
+        let earlier = kitchen
+            .sessions(&["show", "--snapshot", &first, "--json"])
+            .run()
+            .exits(0)
+            .json();
+
+        assert!(tip.out.contains("Soup for: peas"), "{}", tip.out);
+        assert!(
+            !tip.out.contains('\u{1b}'),
+            "colours only on a terminal: {}",
+            tip.out
+        );
+        assert_eq!(earlier["state"]["custom"]["dishes"], 1);
+        assert_eq!(earlier["state"]["messages"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn branches_are_drawn_and_compared() {
+    for kitchen in places().await {
+        let question = kitchen.cook("dinner", "leeks").await;
+        let soup = kitchen.cook("dinner", "a soup").await;
+        let pie = kitchen
+            .chef
+            .chat()
+            .snapshot(question.as_str())
+            .run("a pie")
+            .await
+            .unwrap();
+        let pie = pie.snapshot_id().unwrap().to_string();
+
+        let tree = kitchen.sessions(&["tree", "dinner"]).run().exits(0);
+        let json = kitchen
+            .sessions(&["tree", "dinner", "--json"])
+            .run()
+            .exits(0)
+            .json();
+        let diff = kitchen.sessions(&["diff", &soup, &pie]).run().exits(0);
+        let told = kitchen
+            .sessions(&["diff", &soup, &pie, "--exit-code", "--json"])
+            .run()
+            .exits(7)
+            .json();
+        kitchen
+            .sessions(&["diff", &soup, &soup, "--exit-code"])
+            .run()
+            .exits(0);
+
+        assert!(
+            tree.out.contains("├─●") && tree.out.contains("← latest"),
+            "{}",
+            tree.out
+        );
+        assert_eq!(json["latest"], *pie);
+        assert_eq!(json["snapshots"].as_array().unwrap().len(), 3);
+        assert!(
+            diff.out.contains("- user: a soup") && diff.out.contains("+ user: a pie"),
+            "{}",
+            diff.out
+        );
+        assert_eq!(told["common"], 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_are_labelled_and_forked_and_sessions_copied() {
+    for kitchen in places().await {
+        let soup = kitchen.cook("dinner", "leeks").await;
+
+        kitchen
+            .sessions(&["label", &soup, "good", "--note", "with cream"])
+            .run()
+            .exits(0);
+        let labelled = kitchen
+            .sessions(&["label", &soup, "better", "--remove", "good", "--json"])
+            .run()
+            .exits(0)
+            .json();
+        kitchen
+            .sessions(&["fork", &soup, "lunch", "--custom", r#"{"dishes": 9}"#])
+            .run()
+            .exits(0);
+        let taken = kitchen.sessions(&["fork", &soup, "lunch"]).run().exits(5);
+        let copied = kitchen
+            .sessions(&["copy", "dinner", "breakfast", "--json"])
+            .run()
+            .exits(0)
+            .json();
+        kitchen.sessions(&["label", &soup]).run().exits(2);
+
+        assert_eq!(labelled["labels"], json!(["better"]));
+        assert_eq!(labelled["note"], "with cream");
+        assert!(labelled.get("state").is_none());
+        assert!(taken.err.contains("lunch"), "{}", taken.err);
+        assert_eq!(copied["snapshots"], 1);
+        let lunch = kitchen.chef.archive().unwrap().latest("lunch").await.unwrap();
+        assert_eq!(
+            lunch.state.unwrap().custom.as_deref(),
+            Some(&json!({"dishes": 9}))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_says_what_will_go_and_needs_a_yes() {
+    for kitchen in places().await {
+        let first = kitchen.cook("dinner", "leeks").await;
+        let second = kitchen.cook("dinner", "peas").await;
+        kitchen.cook("dinner", "beans").await;
+        kitchen.cook("lunch", "leeks").await;
+
+        let asked = kitchen.sessions(&["delete", "dinner"]).run().exits(2);
+        let branch = kitchen
+            .sessions(&["delete", "--snapshot", &second, "--branch", "--yes", "--json"])
+            .run()
+            .exits(0)
+            .json();
+        kitchen
+            .sessions(&["delete", "--snapshot", &first, "--yes"])
+            .run()
+            .exits(0);
+        let gone = kitchen.sessions(&["show", "dinner"]).run().exits(3);
+        kitchen.sessions(&["delete", "dinner", "--yes"]).run().exits(3);
+        let lunch = kitchen.sessions(&["delete", "lunch", "-y"]).run().exits(0);
+
+        assert!(
+            asked.err.contains("its 3 snapshots") && asked.err.contains("--yes"),
+            "{}",
+            asked.err
+        );
+        assert_eq!(branch["snapshots"], 2);
+        assert!(gone.err.contains("everturn sessions list"), "{}", gone.err);
+        assert_eq!(lunch.out, "1 snapshot is gone\n");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_moves_from_any_place_to_a_new_store() {
+    for kitchen in places().await {
+        kitchen.cook("dinner", "leeks").await;
+        kitchen.cook("dinner", "peas").await;
+        let file = kitchen.folder.path().join("dinner.jsonl");
+        let file = file.to_str().unwrap();
+        let elsewhere = TempDir::new().unwrap();
+        let elsewhere = format!("sqlite:{}", elsewhere.path().join("new.db").display());
+
+        let written = kitchen
+            .sessions(&["export", "dinner", "-o", file, "--json"])
+            .run()
+            .exits(0)
+            .json();
+        let piped = kitchen.sessions(&["export", "dinner"]).run().exits(0);
+        let import = |more: &[&str]| {
+            Program::new(&["sessions", "import", "--store", &elsewhere])
+                .with(&more.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let imported = import(&[file, "--json"]).run();
+        let taken = import(&[file]).run().exits(5);
+        import(&[file, "--replace"]).run().exits(0);
+        import(&["-", "--as", "supper"]).input(&piped.out).run().exits(0);
+
+        assert_eq!(written["snapshots"], 2);
+        assert_eq!(
+            imported.exits(0).json(),
+            json!({ "sessionId": "dinner", "snapshots": 2 })
+        );
+        assert!(taken.err.contains("--as"), "{}", taken.err);
+        let list = Program::new(&["sessions", "list", "--store", &elsewhere])
+            .run()
+            .exits(0);
+        assert!(
+            list.out.contains("supper") && list.out.contains("dinner"),
+            "{}",
+            list.out
+        );
+        assert!(!kitchen.folder.path().join("dinner.jsonl.part").exists());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_over_the_network_brings_the_session_to_the_server() {
+    let (home, server) = (Kitchen::in_files().await, Kitchen::on_a_server().await);
+    home.cook("dinner", "leeks").await;
+
+    let lines = home.sessions(&["export", "dinner"]).run().exits(0).out;
+    server.sessions(&["import", "-"]).input(&lines).run().exits(0);
+
+    let dinner = server.chef.archive().unwrap().latest("dinner").await.unwrap();
+    assert_eq!(dinner.state.unwrap().messages.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_and_sessions_are_checked() {
+    for kitchen in places().await {
+        kitchen.cook("dinner", "leeks").await;
+
+        let session = kitchen
+            .sessions(&["verify", "dinner", "--json"])
+            .run()
+            .exits(0)
+            .json();
+        let whole = kitchen.sessions(&["verify"]).run();
+
+        assert_eq!(session, json!({ "snapshots": 1, "problems": [] }));
+        if kitchen.place[0] == "--store" {
+            assert_eq!(whole.exits(0).out, "no problem in 1 snapshots\n");
+        } else {
+            assert!(whole.exits(2).err.contains("--store"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_store_is_reported() {
+    let kitchen = Kitchen::in_files().await;
+    let id = kitchen.cook("dinner", "leeks").await;
+    let damaged = damage(&kitchen.folder.path().join("sessions"), &id);
+    assert!(damaged, "no file holds the snapshot");
+
+    let checked = kitchen.sessions(&["verify", "--json"]).run().exits(7).json();
+
+    assert!(!checked["problems"].as_array().unwrap().is_empty(), "{checked}");
+}
+
+/// Spoils the file of a snapshot.
+fn damage(folder: &std::path::Path, id: &str) -> bool {
+    let mut found = false;
+    for entry in std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+    {
+        if entry.is_dir() {
+            found |= damage(&entry, id);
+        } else if entry.file_name().unwrap().to_str().unwrap().contains(id) {
+            std::fs::write(&entry, "{\"snapshotId\":").unwrap();
+            found = true;
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_tenant_is_not_seen() {
+    let kitchen = Kitchen::in_sqlite().await;
+    kitchen.cook("dinner", "leeks").await;
+
+    let other = kitchen
+        .sessions(&["list", "--tenant", "ann", "--json"])
+        .run()
+        .exits(0)
+        .json();
+    let agent = kitchen.sessions(&["list", "--agent", "chef"]).run().exits(2);
+
+    assert_eq!(other, json!({ "sessions": [] }));
+    assert!(agent.err.contains("--url"), "{}", agent.err);
+}
