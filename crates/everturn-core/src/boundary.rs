@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
-use crate::offload::{is_heavy, is_long, offload};
+use crate::offload::{is_heavy, is_heavy_to_serialize, offload};
 use crate::schema::{Size, Untrusted, Violation, dismantle};
 use crate::{Descriptor, Error, Reason, Result, Schema};
 
@@ -160,7 +160,7 @@ pub(crate) async fn encode<T: Serialize + Send + 'static>(
     descriptor: &Arc<Descriptor>,
     output: T,
 ) -> Result<Value> {
-    if is_long(&output) {
+    if is_heavy_to_serialize(&output) {
         let descriptor = Arc::clone(descriptor);
         offload(move || encode_now(&descriptor, &output)).await
     } else {

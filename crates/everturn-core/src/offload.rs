@@ -4,7 +4,8 @@
 //! actions measure a value with [`is_heavy`], which costs little whatever the value, and hand the work on heavy ones to
 //! [`offload`].
 
-use std::io::{Error, Result, Write};
+mod scale;
+
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use self::scale::Scale;
 use crate::schema::Members;
 
 /// The number of bytes of JSON from which on work on it counts as heavy: its parsing, checking and printing takes about a
@@ -83,29 +85,10 @@ fn own_weight(value: &Value) -> usize {
     PER_VALUE + value.as_str().map_or(0, str::len)
 }
 
-/// Returns whether a value's JSON is so long that work on it should be [offloaded](offload). At most [`HEAVY`] bytes of it
-/// are printed to find out.
-pub fn is_long(value: &(impl Serialize + ?Sized)) -> bool {
-    serde_json::to_writer(Measure { left: HEAVY }, value).is_err_and(|error| error.is_io())
-}
-
-/// A writer that fails when it has no more room.
-struct Measure {
-    left: usize,
-}
-
-impl Write for Measure {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        self.left = self
-            .left
-            .checked_sub(bytes.len())
-            .ok_or_else(|| Error::other("the value is long"))?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
+/// Returns whether work on a value that is to be serialised should be [offloaded](offload). A long string costs no more to
+/// weigh than a short one, and weighing ends when the value is known to be heavy.
+pub fn is_heavy_to_serialize(value: &(impl Serialize + ?Sized)) -> bool {
+    Scale::is_heavy(value)
 }
 
 #[cfg(test)]
@@ -122,10 +105,24 @@ mod tests {
         let text = json!({ "text": "x".repeat(HEAVY) });
         let members = json!(vec![0; HEAVY / PER_VALUE]);
 
-        assert!(is_heavy(&text) && is_long(&text));
-        assert!(is_heavy(&members));
-        assert!(!is_heavy(&json!({ "text": "leek", "list": [1, 2, [3]] })));
-        assert!(!is_long(&members));
+        for heavy in [text, members] {
+            assert!(is_heavy(&heavy) && is_heavy_to_serialize(&heavy));
+        }
+        let light = json!({ "text": "leek", "list": [1, 2, [3]] });
+        assert!(!is_heavy(&light) && !is_heavy_to_serialize(&light));
+    }
+
+    #[test]
+    fn a_long_string_is_weighed_without_being_read() {
+        let text = "x".repeat(64 * 1024 * 1024);
+
+        let begin = std::time::Instant::now();
+        let is_heavy = (0..1_000).all(|_| is_heavy_to_serialize(&text));
+
+        assert!(is_heavy);
+        // Reading it as often takes a minute.
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(1), "{took:?}");
     }
 
     #[test]

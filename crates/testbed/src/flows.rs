@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 /// How long `slowly` waits between chunks: long enough to disconnect in the middle.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The characters in a chunk of `bulky`: a few thousand chunks fill any buffer.
+const BULK: usize = 16 * 1024;
+
 /// A chunk of the flows that count.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Count {
@@ -20,6 +23,7 @@ struct Count {
 pub(crate) fn define(registry: &Registry) -> Result<()> {
     registry.define_flow("echo", |input: Value| async move { Ok(input) })?;
     registry.define_streaming_flow("streamy", |to: u32, emitter| count(to, emitter, Duration::ZERO))?;
+    registry.define_streaming_flow("bulky", bulky)?;
     registry.define_streaming_flow("slowly", |to: u32, emitter| count(to, emitter, PAUSE))?;
     registry.define_flow("failing", |_: Value| async move {
         Err::<Value, _>(Error::internal("an internal matter").into())
@@ -29,6 +33,14 @@ pub(crate) fn define(registry: &Registry) -> Result<()> {
         Err::<Value, _>(error.with_details(json!({ "ask": "somebody else" })).into())
     })?;
     Ok(())
+}
+
+/// Sends chunks of [`BULK`] characters.
+async fn bulky(count: u32, emitter: Emitter<String>) -> HandlerResult<u32> {
+    for _ in 0..count {
+        emitter.send("x".repeat(BULK)).await?;
+    }
+    Ok(count)
 }
 
 async fn count(to: u32, emitter: Emitter<Count>, pause: Duration) -> HandlerResult<String> {

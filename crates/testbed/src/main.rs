@@ -3,7 +3,7 @@
 //! | path | what answers |
 //! |---|---|
 //! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` and so on | the agents of the cases and their companions |
-//! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `slowly`, `failing`, `denied` |
+//! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `bulky`, `slowly`, `failing`, `denied` |
 //! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: the next answers of the model; the last answer is repeated |
 
 mod arguments;

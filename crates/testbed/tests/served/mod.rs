@@ -47,9 +47,14 @@ impl Testbed {
         answer
     }
 
+    /// Returns the address without its scheme.
+    pub(crate) fn host(&self) -> &str {
+        self.address.trim_start_matches("http://")
+    }
+
     /// Sends a request and gives all that is answered, as it came.
     pub(crate) fn request(&self, method: &str, path: &str, body: &str) -> String {
-        let host = self.address.trim_start_matches("http://");
+        let host = self.host();
         let mut stream = TcpStream::connect(host).unwrap();
         let length = body.len();
         write!(
@@ -61,6 +66,15 @@ impl Testbed {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("sh")
+            .args(["-c", &format!("kill -{name} {}", self.id())])
+            .status()
+            .unwrap();
+        assert!(status.success(), "the signal {name} was not sent");
     }
 
     /// Waits for the process to end by itself.

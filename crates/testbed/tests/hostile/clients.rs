@@ -1,0 +1,298 @@
+//! Clients that try to exhaust a server.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use everturn_testkit::conformance::skip;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::observer::{Observer, cpu_time};
+use crate::served::Testbed;
+use crate::wire::{STREAMED, connect_as_another, exchange, post, read, says, send, websocket};
+use crate::{MEGABYTE, alone};
+
+/// How long an attack goes on.
+const ATTACK: Duration = Duration::from_secs(3);
+
+/// How long a machine that has other things to do may take until an attack is under way.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+fn talking(store: &str) -> Testbed {
+    let server = Testbed::start(store);
+    server.program(r#"{"responses":[{"message":{"role":"model","content":[{"text":"soup"}]}}]}"#);
+    server
+}
+
+/// Takes a turn as another caller than the attacker. Returns the head of the answer.
+#[track_caller]
+fn assert_another_is_served(server: &Testbed, session: &str) -> String {
+    let mut stream = connect_as_another(server.host());
+    let turn = post("/promptAgentWithStore", STREAMED, &says("hi", session));
+    stream.write_all(turn.as_bytes()).unwrap();
+    let answer = read(stream);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains(r#"{"result":"#), "{answer}");
+    let head = answer.split("\r\n\r\n").next().unwrap();
+    head.to_ascii_lowercase()
+}
+
+/// Sends pings until the server closes the connection or the time is up. Returns whether it was closed.
+fn flood(host: &str, until: Instant) -> bool {
+    // A final frame of 125 bytes with a mask of zeros.
+    let ping = [&[0x89, 0x80 | 125, 0, 0, 0, 0][..], &[0; 125]].concat();
+    let pings = ping.repeat(500);
+    let mut socket = websocket(host);
+    let pause = Some(Duration::from_millis(100));
+    socket.set_write_timeout(pause).unwrap();
+    while Instant::now() < until {
+        match socket.write(&pings) {
+            Ok(_) => {}
+            // The server reads no more, as it should.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => return true,
+        }
+    }
+    false
+}
+
+#[test]
+fn a_flood_of_pings_that_nobody_reads_the_answers_to() {
+    let _alone = alone();
+    let server = talking("memory");
+    let observer = Observer::of(&server);
+
+    let until = Instant::now() + ATTACK;
+    let closed: usize = std::thread::scope(|scope| {
+        let floods = [(); 4].map(|()| {
+            scope.spawn(|| {
+                let again = std::iter::repeat_with(|| flood(server.host(), until));
+                again.take_while(|was_closed| *was_closed).count()
+            })
+        });
+        floods.map(|flood| flood.join().unwrap()).iter().sum()
+    });
+
+    observer.assert_unharmed("a flood of pings", 32 * MEGABYTE);
+    assert!(closed > 0, "no connection was closed");
+}
+
+/// A request with a message that asks for tools, and with answers.
+fn answering(requests: usize, answers: usize) -> String {
+    let entry = |number| {
+        let input = "x".repeat(60);
+        format!(r#"{{"toolRequest":{{"name":"pay","ref":"{number}","input":{{"to":"{input}"}}}}}}"#)
+    };
+    let list = |count| (0..count).map(entry).collect::<Vec<_>>().join(",");
+    let (requests, answers) = (list(requests), list(answers));
+    // An agent without a store is told by its client what was asked.
+    let body = format!(
+        r#"{{"data":{{"resume":{{"restart":[{answers}]}}}},"init":{{"state":{{"messages":[{{"role":"model","content":[{requests}]}}]}}}}}}"#
+    );
+    assert!(body.len() < 4 * MEGABYTE, "{} bytes are refused", body.len());
+    post("/promptAgent", "", &body)
+}
+
+#[test]
+fn requests_with_thousands_of_answers_to_interrupts() {
+    let _alone = alone();
+    let server = talking("memory");
+    let observer = Observer::of(&server);
+
+    let at_once = |request: &str| -> Vec<String> {
+        std::thread::scope(|scope| {
+            let asking = [(); 6].map(|()| scope.spawn(|| exchange(server.host(), request)));
+            asking.map(|asking| asking.join().unwrap()).into()
+        })
+    };
+    let beyond = at_once(&answering(15_000, 15_000));
+    // As many as the limits allow, and no tool of that name.
+    let within = at_once(&answering(5_000, 1_000));
+
+    observer.assert_unharmed("answers to interrupts", 256 * MEGABYTE);
+    for answer in &beyond {
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        assert!(answer.contains("Limits::"), "{answer}");
+    }
+    for answer in &within {
+        assert!(!answer.contains("Limits::"), "{answer}");
+        assert!(answer.contains("pay"), "{answer}");
+    }
+}
+
+#[test]
+fn large_answers_that_nobody_reads() {
+    let _alone = alone();
+    let server = talking("memory");
+    let text = "x".repeat(4 * MEGABYTE - 1024);
+    for _ in 0..14 {
+        let answer = exchange(
+            server.host(),
+            &post("/promptAgentWithStore", "", &says(&text, "large")),
+        );
+        assert!(
+            answer.starts_with("HTTP/1.1 200 "),
+            "{}",
+            &answer[..answer.len().min(500)]
+        );
+    }
+    let observer = Observer::of(&server);
+
+    let request = post(
+        "/promptAgentWithStore/getSnapshot",
+        "",
+        r#"{"data":{"sessionId":"large"}}"#,
+    );
+    let unread: Vec<TcpStream> = (0..20).map(|_| send(server.host(), &request)).collect();
+    let until = Instant::now() + ATTACK;
+    let mut turns = 0;
+    while Instant::now() < until {
+        assert_another_is_served(&server, &format!("small-{turns}"));
+        turns += 1;
+    }
+
+    // Two answers of 56 MB are in flight, each as text, and one is being made.
+    observer.assert_unharmed("unread answers", 384 * MEGABYTE);
+    drop(unread);
+}
+
+fn streams_that_fill_the_log(store: &str) {
+    let server = talking(store);
+    let observer = Observer::of(&server);
+
+    // Each has more than a caller may have.
+    let endless = post("/flows/bulky", STREAMED, r#"{"data":100000}"#);
+    let unread: Vec<TcpStream> = (0..6).map(|_| send(server.host(), &endless)).collect();
+    let metrics = || server.request("GET", "/metrics", "");
+    let began = Instant::now();
+    let mut full_at = None;
+    let mut turns = 0;
+    // The log is full for a while, and refuses nothing.
+    while full_at.is_none_or(|full: Instant| full.elapsed() < ATTACK) {
+        let head = assert_another_is_served(&server, &format!("s{turns}"));
+        assert!(!head.contains("x-everturn-stream-kept: no"), "{head}");
+        turns += 1;
+        if full_at.is_none() && metrics().contains("everturn_streams_not_kept_total{") {
+            full_at = Some(Instant::now());
+        }
+        assert!(began.elapsed() < PATIENCE, "the log is not full");
+    }
+
+    let turn = post("/promptAgentWithStore", STREAMED, &says("hi", "attacker"));
+    let answer = exchange(server.host(), &turn);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains(r#"{"result":"#), "{answer}");
+    observer.assert_unharmed(&format!("a full stream log ({store})"), 192 * MEGABYTE);
+    drop(unread);
+}
+
+#[test]
+fn endless_streams_that_fill_the_stream_log_in_memory() {
+    let _alone = alone();
+    streams_that_fill_the_log("memory");
+}
+
+#[test]
+fn endless_streams_that_fill_the_stream_log_in_sqlite() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    streams_that_fill_the_log(&format!("sqlite:{}", folder.path().join("sessions.db").display()));
+
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    let size: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert!(size < 400 * MEGABYTE as u64, "the files have {size} bytes");
+}
+
+/// Lets this process, and those that it starts, have as many files open as it can be allowed; says so if that is too few.
+fn may_open(files: u64) -> bool {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
+    let allowed = getrlimit(Resource::Nofile)
+        .current
+        .is_none_or(|limit| limit >= files);
+    if !allowed {
+        skip(format!("{files} files have to be open at once"));
+    }
+    allowed
+}
+
+#[test]
+fn two_thousand_watchers_of_a_silent_run() {
+    let _alone = alone();
+    let watchers = 2_000;
+    if !may_open(watchers + 200) {
+        return;
+    }
+    let server = talking("memory");
+    let detach = r#"{"data":{"message":{"role":"user","content":[{"text":"hi"}]},"detach":true}}"#;
+    let detached = exchange(server.host(), &post("/customAgentBlocking", "", detach));
+    let id = detached
+        .split(r#""snapshotId":""#)
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let watch = post(
+        "/customAgentBlocking/watch",
+        STREAMED,
+        &format!(r#"{{"data":{{"snapshotId":"{id}"}}}}"#),
+    );
+    let watching: Vec<TcpStream> = (0..watchers).map(|_| send(server.host(), &watch)).collect();
+    // Each looks once by itself.
+    let settled = || {
+        let before = cpu_time(server.id());
+        std::thread::sleep(Duration::from_millis(500));
+        cpu_time(server.id()).saturating_sub(before) < Duration::from_millis(100)
+    };
+    assert!((0..60).any(|_| settled()), "the watchers never come to rest");
+
+    let before = cpu_time(server.id());
+    std::thread::sleep(ATTACK);
+    let spent = cpu_time(server.id()).saturating_sub(before);
+    let observer = Observer::of(&server);
+    for turn in 0..20 {
+        assert_another_is_served(&server, &format!("s{turn}"));
+    }
+
+    assert!(
+        spent < ATTACK / 10,
+        "{spent:?} of CPU time in {ATTACK:?} of silence"
+    );
+    observer.assert_unharmed("idle watchers", 32 * MEGABYTE);
+    drop(watching);
+}
+
+#[test]
+fn half_sent_requests_do_not_outlast_the_grace_period() {
+    let _alone = alone();
+    let server = talking("memory");
+    let head = "POST /promptAgent HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let _half = [
+        send(server.host(), head),
+        send(server.host(), &format!("{head}content-length: 1000\r\n\r\n{{")),
+        send(
+            server.host(),
+            &format!("{head}transfer-encoding: chunked\r\n\r\n1\r\n{{\r\n"),
+        ),
+    ];
+    // Answered behind the others, so they have arrived.
+    exchange(server.host(), &post("/flows/echo", "", r#"{"data":1}"#));
+
+    let told = Instant::now();
+    server.signal("TERM");
+    let ended = server.wait();
+
+    assert!(ended.success(), "{ended}");
+    let took = told.elapsed();
+    assert!(
+        took < Duration::from_secs(13),
+        "{took:?}, and the grace period is 10 s"
+    );
+}

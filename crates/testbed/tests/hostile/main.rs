@@ -1,0 +1,24 @@
+//! Hostile clients and frozen neighbours: a server in a process of its own keeps its memory within bounds, and goes on
+//! answering promptly.
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+#![cfg(target_os = "linux")]
+
+mod clients;
+mod frozen_neighbour;
+mod observer;
+#[path = "../processes/mod.rs"]
+mod processes;
+#[path = "../served/mod.rs"]
+mod served;
+mod wire;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const MEGABYTE: usize = 1024 * 1024;
+
+/// Waits until no other test of this program runs: each measures.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed leaves nothing behind.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

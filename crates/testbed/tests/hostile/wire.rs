@@ -1,0 +1,77 @@
+//! Requests as bytes, for clients that break the rules of HTTP libraries.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+/// A header that asks for a stream.
+pub(crate) const STREAMED: &str = "accept: text/event-stream\r\n";
+
+/// Sends a request and reads until the server closes.
+pub(crate) fn exchange(host: &str, request: &str) -> String {
+    read(send(host, request))
+}
+
+/// Reads until the server closes.
+pub(crate) fn read(mut stream: TcpStream) -> String {
+    let mut answer = Vec::new();
+    // A connection that breaks has said what it had to say.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Sends a request, and leaves the answer unread.
+pub(crate) fn send(host: &str, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(host).unwrap();
+    // A server that has refused the request may have closed the connection.
+    let _ = stream.write_all(request.as_bytes());
+    stream
+}
+
+/// Connects from another address of this machine: without a principal, an address is a caller.
+pub(crate) fn connect_as_another(host: &str) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let stream = runtime.unwrap().block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket
+            .bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0)))
+            .unwrap();
+        let stream = socket.connect(host.parse().unwrap()).await.unwrap();
+        stream.into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
+pub(crate) fn post(path: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// The body of a turn in a session.
+pub(crate) fn says(text: &str, session: &str) -> String {
+    format!(
+        r#"{{"data":{{"message":{{"role":"user","content":[{{"text":"{text}"}}]}}}},"init":{{"sessionId":"{session}"}}}}"#
+    )
+}
+
+/// Opens a WebSocket.
+pub(crate) fn websocket(host: &str) -> TcpStream {
+    let mut socket = send(
+        host,
+        "GET /promptAgentWithStore HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         sec-websocket-protocol: everturn.v1\r\n\r\n",
+    );
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head);
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    socket
+}
