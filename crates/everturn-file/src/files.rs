@@ -42,10 +42,7 @@ impl Files {
         place: OwnedMutexGuard<()>,
     ) -> io::Result<std::result::Result<Lock, OwnedMutexGuard<()>>> {
         Ok(match self.disk.try_lock(&self.folder.lock())? {
-            Some(file) => Ok(Lock {
-                _file: file,
-                _place: place,
-            }),
+            Some(file) => Ok(Lock { _file: file, place }),
             None => Err(place),
         })
     }
@@ -55,7 +52,14 @@ impl Files {
 pub(crate) struct Lock {
     _file: Box<dyn Send>,
     // Dropped last: the next writer in the queue finds the file unlocked.
-    _place: OwnedMutexGuard<()>,
+    place: OwnedMutexGuard<()>,
+}
+
+impl Lock {
+    /// Lets other processes have the lock, and keeps the place in the queue of this process.
+    pub(crate) fn release(self) -> OwnedMutexGuard<()> {
+        self.place
+    }
 }
 
 /// One queue per folder, in which the writers of this process wait for each other before one of them waits for other

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use everturn_agent::store::Scope;
 use everturn_core::{Error, Result, lock_holder};
+use tokio::sync::OwnedMutexGuard;
 
 use crate::FileStore;
 use crate::files::{Files, Lock};
@@ -58,6 +59,18 @@ impl FileStore {
         let Ok(place) = tokio::time::timeout(left, queue).await else {
             return Err(self.busy(&files));
         };
+        self.under_lock_from(place, scope, asked, work).await
+    }
+
+    /// Like [`FileStore::under_lock`], from a place in the queue of this process.
+    pub(crate) async fn under_lock_from<T: Send + 'static>(
+        &self,
+        place: OwnedMutexGuard<()>,
+        scope: &Scope,
+        asked: Instant,
+        work: impl FnOnce(&Files, Lock) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let files = self.files(scope)?;
         let mut waiting = (place, work);
         let [mut interval, longest] = INTERVALS;
         loop {
@@ -78,7 +91,7 @@ impl FileStore {
         }
     }
 
-    fn busy(&self, files: &Files) -> Error {
+    pub(crate) fn busy(&self, files: &Files) -> Error {
         let holder = self.holder.of(&files.folder.lock());
         Error::unavailable(format!(
             "the session folder '{}' is busy: {holder} the lock of scope '{}'; retry, continue or end that process, \

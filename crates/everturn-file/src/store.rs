@@ -22,7 +22,10 @@ use crate::pending::{self, Marker};
 use crate::row::Header;
 use crate::threads::Threads;
 use crate::watch::Watchers;
-use crate::write::Saved;
+use crate::write::{Published, Saved};
+
+/// How often a save is tried at least before it fails at its deadline because other processes keep changing its row.
+const MIN_ATTEMPTS: u32 = 3;
 
 /// A session store that keeps each snapshot as one readable JSON file.
 ///
@@ -120,6 +123,45 @@ impl FileStore {
 }
 
 impl FileStore {
+    /// Writes the row that a mutation returns. Returns `None` if the mutation writes nothing.
+    ///
+    /// The mutation runs while the lock is free. If the row has changed when the lock is taken, it runs again; the savers of
+    /// this process then wait for it, so that only other processes can be faster again.
+    async fn publish(
+        &self,
+        scope: &Scope,
+        id: &SnapshotId,
+        precondition: Precondition,
+        mutation: Mutation,
+        asked: Instant,
+    ) -> Result<Option<Saved>> {
+        let mut place = None;
+        for attempt in 1.. {
+            let (own, files, mutation) = (id.clone(), self.files(scope)?, mutation.clone());
+            let draft = move || {
+                files.folder.row(&own)?;
+                files.disk.create_folder(&files.folder.pointers())?;
+                files.draft(&own, &mutation)
+            };
+            let draft = self.prepare(scope, asked, draft).await?;
+            let (own, precondition, watchers) = (id.clone(), precondition.clone(), self.watchers.clone());
+            let publish =
+                move |files: &Files, lock: Lock| files.publish(&own, draft, &precondition, &watchers, lock);
+            let published = match place {
+                None => self.under_lock(scope, asked, publish).await?,
+                Some(place) => self.under_lock_from(place, scope, asked, publish).await?,
+            };
+            match published {
+                Published::Done(saved) => return Ok(saved),
+                Published::Stale(kept) => place = Some(kept),
+            }
+            if attempt >= MIN_ATTEMPTS && asked.elapsed() >= self.options.busy_timeout {
+                break;
+            }
+        }
+        Err(self.busy(&self.files(scope)?))
+    }
+
     /// Removes what a saved row makes obsolete, as far as that is possible by the save's deadline. The rest is removed later.
     async fn tidy(&self, scope: &Scope, asked: Instant, saved: Saved) -> Result<Snapshot> {
         let Saved { row, ends } = saved;
@@ -163,18 +205,8 @@ impl SessionStore for FileStore {
         journals: &[JournalKey],
     ) -> Result<Option<Snapshot>> {
         let asked = Instant::now();
-        let (id, files, watchers) = (id_to_save(id), self.files(scope)?, self.watchers.clone());
-        let work = move || {
-            files.folder.row(&id)?;
-            files.disk.create_folder(&files.folder.pointers())?;
-            let draft = files.draft(&id, &mutation);
-            Ok((id, draft, mutation))
-        };
-        let (id, draft, mutation) = self.prepare(scope, asked, work).await?;
-        let publish = move |files: &Files, lock: Lock| {
-            files.publish(&id, draft, &precondition, &mutation, &watchers, lock)
-        };
-        let Some(saved) = self.under_lock(scope, asked, publish).await? else {
+        let id = id_to_save(id);
+        let Some(saved) = self.publish(scope, &id, precondition, mutation, asked).await? else {
             return Ok(None);
         };
         for key in journals {

@@ -1,8 +1,8 @@
 //! Writing: one atomic read-modify-write of a row, and files that are staged before they get their names.
 //!
 //! The scope's lock is held as briefly as possible, because every writer waits for it. A row and the pointer to it are
-//! computed and forced to the device before the lock is taken, and computed again if the row has changed by then. They get
-//! their names under the lock, the pointer first. The row's name is forced to the device afterwards; a writer that builds on
+//! computed and forced to the device before the lock is taken. If the row has changed by then, the lock is released and they
+//! are computed again. They get their names under the lock, the pointer first. The row's name is forced to the device afterwards; a writer that builds on
 //! the row in between forces the same folder before it returns.
 //!
 //! The pointer names the staged file of its row. So a reader that finds a pointer without its row can tell a save that has not
@@ -17,6 +17,7 @@ use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use serde::Serialize;
+use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::checksum;
@@ -45,6 +46,14 @@ struct After {
     staged: Staged,
     /// The pointer to the row, if the row is new and may become the tip.
     pointer: Option<Staged>,
+}
+
+/// The outcome of publishing a draft.
+pub(crate) enum Published {
+    /// The row was written; `None` if there was nothing to write.
+    Done(Option<Saved>),
+    /// The row has changed since the draft was made. The lock is released, and the place in the queue is kept.
+    Stale(OwnedMutexGuard<()>),
 }
 
 /// A row that was written.
@@ -93,30 +102,27 @@ impl Files {
         Ok(After { row, staged, pointer })
     }
 
-    /// Writes the row that a mutation returns, atomically. Returns `None` if the mutation writes nothing.
+    /// Writes a draft, atomically, if the stored row is still the one that it was computed from.
     pub(crate) fn publish(
         &self,
         id: &SnapshotId,
-        draft: Result<Draft>,
+        draft: Draft,
         precondition: &Precondition,
-        mutation: &Mutation,
         watchers: &Watchers,
         lock: Lock,
-    ) -> Result<Option<Saved>> {
-        let path = self.folder.row(id)?;
-        let draft = match draft {
-            Ok(draft) if self.content(&path)? == draft.found => draft,
-            // The file changed since; an error of the mutation may not hold any more either.
-            _ => self.draft(id, mutation)?,
-        };
+    ) -> Result<Published> {
         let Some(After {
             row,
             mut staged,
             pointer,
         }) = draft.after
         else {
-            return Ok(None);
+            return Ok(Published::Done(None));
         };
+        let path = self.folder.row(id)?;
+        if self.content(&path)? != draft.found {
+            return Ok(Published::Stale(lock.release()));
+        }
         let is_repointed = match &draft.before {
             None => {
                 self.advance(&row, &mut staged, pointer, precondition, &lock)?;
@@ -141,7 +147,7 @@ impl Files {
         drop(lock);
 
         self.disk.sync_folder(self.folder.path())?;
-        Ok(Some(Saved { row, ends }))
+        Ok(Published::Done(Some(Saved { row, ends })))
     }
 
     /// Moves the session's pointer to a new row if the row becomes the tip.

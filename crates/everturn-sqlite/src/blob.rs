@@ -4,7 +4,10 @@ use rusqlite::OptionalExtension;
 use sha2::{Digest, Sha256};
 
 use crate::body;
+use crate::checksum::Checksum;
 use crate::fault::{Fault, Outcome};
+use crate::prepare::Preparing;
+use crate::prepared::{Encoded, Piece};
 use crate::read::Reading;
 use crate::write::Writing;
 
@@ -54,42 +57,64 @@ impl Reading<'_> {
     }
 }
 
+const BY_HASH: &str = "SELECT key FROM blob WHERE hash = ?1";
+
+impl Preparing<'_> {
+    /// Encodes a text, without the long strings that are stored already.
+    pub(crate) fn encode(&mut self, text: &str) -> Outcome<Encoded> {
+        let cut = self.encoder.cut(text);
+        let mut pieces = Vec::with_capacity(cut.pieces.len());
+        for (offset, piece) in cut.pieces {
+            let hash = hash(piece);
+            let is_stored = self.reading.db.prepare_cached(BY_HASH)?.exists([hash])?;
+            let body = if is_stored {
+                None
+            } else {
+                Some(self.encoder.pack(piece)?)
+            };
+            pieces.push(Piece { offset, hash, body });
+        }
+        Ok(Encoded {
+            body: self.encoder.pack(cut.text)?,
+            pieces,
+            text: Checksum::text(text),
+        })
+    }
+}
+
 impl Writing<'_> {
-    pub(crate) fn link_message_blob(&mut self, message: i64, offset: usize, piece: &str) -> Outcome<()> {
+    pub(crate) fn link_message_blob(&mut self, message: i64, piece: &Piece) -> Outcome<()> {
         let blob = self.put_blob(piece)?;
         let sql = "INSERT INTO message_blob (message, offset, blob) VALUES (?1, ?2, ?3)";
         self.reading
             .db
             .prepare_cached(sql)?
-            .execute((message, offset, blob))?;
+            .execute((message, piece.offset, blob))?;
         Ok(())
     }
 
-    pub(crate) fn link_document_blob(&mut self, document: i64, offset: usize, piece: &str) -> Outcome<()> {
+    pub(crate) fn link_document_blob(&mut self, document: i64, piece: &Piece) -> Outcome<()> {
         let blob = self.put_blob(piece)?;
         let sql = "INSERT INTO document_blob (document, offset, blob) VALUES (?1, ?2, ?3)";
         self.reading
             .db
             .prepare_cached(sql)?
-            .execute((document, offset, blob))?;
+            .execute((document, piece.offset, blob))?;
         Ok(())
     }
 
-    fn put_blob(&mut self, piece: &str) -> Outcome<i64> {
-        let hash = hash(piece);
-        let mut known = self
-            .reading
-            .db
-            .prepare_cached("SELECT key FROM blob WHERE hash = ?1")?;
-        if let Some(key) = known.query_row([hash], |row| row.get(0)).optional()? {
+    fn put_blob(&mut self, piece: &Piece) -> Outcome<i64> {
+        let mut known = self.reading.db.prepare_cached(BY_HASH)?;
+        if let Some(key) = known.query_row([piece.hash], |row| row.get(0)).optional()? {
             return Ok(key);
         }
-        let packed = self.encoder.pack(piece)?;
+        // The string was there when the save was prepared.
+        let body = piece.body.as_ref().ok_or(Fault::Stale)?;
         let mut statement = self
             .reading
             .db
             .prepare_cached("INSERT INTO blob (hash, body) VALUES (?1, ?2)")?;
-        Ok(statement.insert((hash, packed))?)
+        Ok(statement.insert((piece.hash, body))?)
     }
 
     /// Deletes the given blobs that are no longer referred to.

@@ -29,12 +29,21 @@ pub(crate) struct Cut<'a> {
 }
 
 /// A value as it is bound to a statement.
-pub(crate) enum Packed<'a> {
-    Plain(&'a str),
+pub(crate) enum Packed {
+    Plain(String),
     Compressed(Vec<u8>),
 }
 
-impl ToSql for Packed<'_> {
+impl Packed {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Plain(text) => text.len(),
+            Self::Compressed(frame) => frame.len(),
+        }
+    }
+}
+
+impl ToSql for Packed {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Plain(text) => ValueRef::Text(text.as_bytes()),
@@ -84,16 +93,17 @@ impl Encoder {
     }
 
     /// Compresses a text if it is large enough and compression saves at least a tenth of it.
-    pub(crate) fn pack<'a>(&mut self, text: &'a str) -> Outcome<Packed<'a>> {
+    pub(crate) fn pack<'a>(&mut self, text: impl Into<Cow<'a, str>>) -> Outcome<Packed> {
+        let text = text.into();
         if self.compress_over.is_none_or(|least| text.len() < least) {
-            return Ok(Packed::Plain(text));
+            return Ok(Packed::Plain(text.into_owned()));
         }
         let frame = self.compressor.compress(text.as_bytes()).map_err(Error::from)?;
         let smaller = frame.len() < text.len() - text.len() / 10;
         Ok(if smaller {
             Packed::Compressed(frame)
         } else {
-            Packed::Plain(text)
+            Packed::Plain(text.into_owned())
         })
     }
 }
@@ -263,7 +273,7 @@ mod tests {
             let text = write(&value).unwrap();
 
             let cut = encoder.cut(&text);
-            let packed = encoder.pack(&cut.text).unwrap();
+            let packed = encoder.pack(&*cut.text).unwrap();
 
             let mut decoder = Decoder::new().unwrap();
             let stored = match &packed {

@@ -184,6 +184,16 @@ impl<'a> Cache<'a> {
         self.current.documents.insert(key, (document.clone(), bytes));
     }
 
+    /// Forgets where a lineage of this process is stored, because it is not there any more.
+    pub(crate) fn forget_place(&self, lineage: LineageId) {
+        self.shared().places.remove(&lineage);
+    }
+
+    /// Forgets that a document is stored, because it was deleted.
+    pub(crate) fn forget_document(&self, document: &Document) {
+        self.shared().addresses.remove(&document.address());
+    }
+
     /// Makes the facts learned since the last call part of the transaction.
     pub(crate) fn keep(&mut self) {
         let current = std::mem::take(&mut self.current);

@@ -8,16 +8,25 @@ use rusqlite::types::ValueRef;
 use crate::fault::{Fault, Outcome};
 
 /// A checksum under computation.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Checksum(crc32fast::Hasher);
 
 impl Checksum {
     /// Returns the checksum of a text that is stored under a key.
     pub(crate) fn of_text(key: i64, text: &str) -> i64 {
-        Self::default()
-            .with(ValueRef::Integer(key))
-            .with(ValueRef::Text(text.as_bytes()))
-            .finish()
+        Self::under(key, &Self::text(text))
+    }
+
+    /// Returns the checksum of a text whose key is not known yet.
+    pub(crate) fn text(text: &str) -> Self {
+        Self::default().with(ValueRef::Text(text.as_bytes()))
+    }
+
+    /// Returns the checksum of a text under a key, without reading the text again.
+    pub(crate) fn under(key: i64, text: &Self) -> i64 {
+        let mut checksum = Self::default().with(ValueRef::Integer(key));
+        checksum.0.combine(&text.0);
+        checksum.finish()
     }
 
     /// Adds a value, with its type and length, so that values next to each other stay apart.

@@ -15,6 +15,8 @@ use crate::body;
 use crate::cache::Document;
 use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
+use crate::prepare::Preparing;
+use crate::prepared::{Base, Encoded, PreparedDocument};
 use crate::read::Reading;
 use crate::write::Writing;
 
@@ -85,11 +87,15 @@ impl Reading<'_> {
     }
 
     /// Returns the number of patches between a document and a full text; `None` if there is no such document.
-    fn document_depth(&self, key: i64) -> Outcome<Option<i64>> {
+    pub(crate) fn document_depth(&self, key: i64) -> Outcome<Option<i64>> {
         let mut statement = self
             .db
             .prepare_cached("SELECT depth FROM document WHERE key = ?1")?;
         Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+    }
+
+    pub(crate) fn has_document(&self, key: i64) -> Outcome<bool> {
+        Ok(self.document_depth(key)?.is_some())
     }
 }
 
@@ -108,24 +114,21 @@ fn patched(text: String, patches: &[JsonPatch]) -> Outcome<String> {
     body::write(&value)
 }
 
-impl Writing<'_> {
-    /// Stores a document, unless it is stored already, and returns its key.
+impl Preparing<'_> {
+    /// Encodes a document, unless it is stored already.
     ///
     /// `own` is the document that the row referred to before, `parent` the one that the parent row refers to. A patch is made
     /// only on the parent's document: the row's own is about to be released.
-    pub(crate) fn put_document(
+    pub(crate) fn document(
         &mut self,
-        document: &Document,
+        document: Document,
         own: Option<i64>,
         parent: Option<i64>,
-    ) -> Outcome<i64> {
-        // The cache may know a document that was deleted since, by this process or another.
-        if let Some(key) = self.reading.cache.document_like(document)
-            && self.reading.document_depth(key)?.is_some()
-        {
-            return Ok(key);
+    ) -> Outcome<PreparedDocument> {
+        if let Some(key) = self.reading.cache.document_like(&document) {
+            return Ok(PreparedDocument::Known { key, document });
         }
-        let text = match document {
+        let text = match &document {
             Document::Json(value) => {
                 check_depth(value)?;
                 body::write(value)?
@@ -135,25 +138,30 @@ impl Writing<'_> {
         // A state that came from another process is not in the cache: its text is compared with the two likely ones.
         for key in [own, parent].into_iter().flatten() {
             if self.reading.document_text(key)? == text {
-                self.reading.cache.learn_document(key, document);
-                return Ok(key);
+                self.reading.cache.learn_document(key, &document);
+                return Ok(PreparedDocument::Known { key, document });
             }
         }
-        let key = match parent.map(|base| self.patch(base, &text)).transpose()?.flatten() {
-            Some((base, depth, patch)) => self.insert_document(Some(base), depth, &patch, &text)?,
-            None => self.insert_document(None, 0, &text, &text)?,
+        let patch = parent.map(|base| self.patch(base, &text)).transpose()?.flatten();
+        let (base, body) = match &patch {
+            Some((base, patch)) => (Some(*base), self.encode(patch)?),
+            None => (None, self.encode(&text)?),
         };
-        self.reading.cache.learn_document(key, document);
-        Ok(key)
+        Ok(PreparedDocument::New {
+            document,
+            base,
+            body,
+            text: Checksum::text(&text),
+        })
     }
 
     /// Returns a patch from a stored document to `text`, if it is small enough and yields exactly that text.
-    fn patch(&mut self, base: i64, text: &str) -> Outcome<Option<(i64, i64, String)>> {
-        let depth = self.reading.document_depth(base)?.map(|depth| depth + 1);
-        let Some(depth) = depth.filter(|depth| *depth <= MAX_PATCHES && text.len() > PATCH_OVER) else {
+    fn patch(&mut self, key: i64, text: &str) -> Outcome<Option<(Base, String)>> {
+        let depth = self.reading.document_depth(key)?;
+        let Some(depth) = depth.filter(|depth| *depth < MAX_PATCHES && text.len() > PATCH_OVER) else {
             return Ok(None);
         };
-        let old: Value = body::parse(&self.reading.document_text(base)?)?;
+        let old: Value = body::parse(&self.reading.document_text(key)?)?;
         let patch = JsonPatch::diff(&old, &body::parse(text)?);
         let worth = body::write(&patch)?;
         if worth.len() * PATCH_GAIN > text.len() {
@@ -163,43 +171,80 @@ impl Writing<'_> {
         let exact = patch
             .apply(&old)
             .is_ok_and(|value| body::write(&value).is_ok_and(|result| result == text));
-        Ok(exact.then_some((base, depth, worth)))
+        Ok(exact.then_some((Base { key, depth }, worth)))
+    }
+}
+
+impl Writing<'_> {
+    /// Stores a document, unless it is stored already, and returns its key.
+    pub(crate) fn put_document(&mut self, prepared: &PreparedDocument) -> Outcome<i64> {
+        match prepared {
+            PreparedDocument::Known { key, document } => {
+                // It may have been deleted since, by this process or another.
+                if !self.reading.has_document(*key)? {
+                    self.reading.cache.forget_document(document);
+                    return Err(Fault::Stale);
+                }
+                Ok(*key)
+            }
+            PreparedDocument::New {
+                document,
+                base,
+                body,
+                text,
+            } => {
+                if let Some(base) = base
+                    && self.reading.document_depth(base.key)? != Some(base.depth)
+                {
+                    return Err(Fault::Stale);
+                }
+                let key = self.insert_document(*base, body, text)?;
+                self.reading.cache.learn_document(key, document);
+                Ok(key)
+            }
+        }
     }
 
-    /// Inserts a document whose body is `text`, which is a patch if there is a base, and whose content is `whole`.
-    fn insert_document(&mut self, base: Option<i64>, depth: i64, text: &str, whole: &str) -> Outcome<i64> {
-        let cut = self.encoder.cut(text);
-        let packed = self.encoder.pack(&cut.text)?;
+    fn insert_document(&mut self, base: Option<Base>, body: &Encoded, text: &Checksum) -> Outcome<i64> {
         let sql = "INSERT INTO document (base, depth, cuts, body) VALUES (?1, ?2, ?3, ?4)";
-        let key = self
-            .reading
-            .db
-            .prepare_cached(sql)?
-            .insert((base, depth, cut.pieces.len(), packed))?;
-        for (offset, piece) in &cut.pieces {
-            self.link_document_blob(key, *offset, piece)?;
+        let depth = base.map_or(0, |base| base.depth + 1);
+        let base = base.map(|base| base.key);
+        let key =
+            self.reading
+                .db
+                .prepare_cached(sql)?
+                .insert((base, depth, body.pieces.len(), &body.body))?;
+        for piece in &body.pieces {
+            self.link_document_blob(key, piece)?;
         }
         self.reading
             .db
             .prepare_cached("UPDATE document SET checksum = ?2 WHERE key = ?1")?
-            .execute((key, Checksum::of_text(key, whole)))?;
+            .execute((key, Checksum::under(key, text)))?;
         Ok(key)
     }
 
-    /// Rewrites a patch as a full text, so that its base can be deleted.
+    /// Rewrites a patch as a full text, so that its base can be deleted. If the text is not ready, notes that it is wanted.
     pub(crate) fn make_independent(&mut self, key: i64) -> Outcome<()> {
-        let text = self.reading.document_text(key)?;
+        let Some(whole) = self.rewrites.ready.remove(&key) else {
+            self.rewrites.wanted.push(key);
+            // This attempt is undone, and meanwhile finds out what else is wanted.
+            self.reading
+                .db
+                .prepare_cached("UPDATE document SET base = NULL WHERE key = ?1")?
+                .execute([key])?;
+            return Ok(());
+        };
         let blobs = self.unlink_document_blobs(key)?;
-        let cut = self.encoder.cut(&text);
-        let packed = self.encoder.pack(&cut.text)?;
         let sql = "UPDATE document SET base = NULL, depth = 0, cuts = ?2, body = ?3 WHERE key = ?1";
         self.reading
             .db
             .prepare_cached(sql)?
-            .execute((key, cut.pieces.len(), packed))?;
-        for (offset, piece) in &cut.pieces {
-            self.link_document_blob(key, *offset, piece)?;
+            .execute((key, whole.pieces.len(), &whole.body))?;
+        for piece in &whole.pieces {
+            self.link_document_blob(key, piece)?;
         }
+        self.rewrites.ready.insert(key, whole);
         self.release_blobs(&blobs)
     }
 

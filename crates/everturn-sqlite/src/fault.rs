@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Damaged(String),
     /// The store or the caller's mutation refused the operation.
     Refused(Error),
+    /// A save was prepared from data that has changed since, and must be prepared again.
+    Stale,
 }
 
 /// Returns the error of a store that was closed.
@@ -57,6 +59,9 @@ impl Fault {
         let place = path.display();
         match self {
             Self::Refused(error) => error,
+            Self::Stale => Error::unavailable(format!(
+                "the session database '{place}' was changed by others, again and again, before this could be written: retry"
+            )),
             Self::Damaged(what) => Error::data_loss(format!(
                 "the session database '{place}' is damaged: {what}; run verify() and restore a backup"
             )),

@@ -10,11 +10,13 @@ use jiff::Timestamp;
 use rusqlite::Row;
 
 use crate::SqliteStore;
-use crate::body;
+use crate::body::{self, Packed};
 use crate::checksum::{Checksum, check};
 use crate::fault::Outcome;
+use crate::prepare::Preparing;
 use crate::read::Reading;
 use crate::row::{check_id, to_nanos};
+use crate::work::Prepared;
 use crate::write::Writing;
 
 pub(crate) const RECORDS: &str = "SELECT sequence, body, checksum FROM journal WHERE scope = ?1 AND session = ?2 AND turn = ?3 ORDER BY sequence";
@@ -42,8 +44,16 @@ impl Journal for SqliteStore {
         guard: Option<&JournalGuard>,
     ) -> Result<()> {
         let (scope, key, guard) = (scope.clone(), key.clone(), guard.cloned());
+        let sequence = record.sequence;
         self.writer()
-            .write(move |writing| writing.append(&scope, &key, &record, guard.as_ref()))
+            .prepare_and_write(
+                move |preparing| {
+                    let body = preparing.record(&record)?;
+                    let bytes = body.body.len();
+                    Ok(Prepared::Write(body, bytes))
+                },
+                move |writing, body| writing.append(&scope, &key, sequence, &body, guard.as_ref()),
+            )
             .await
     }
 
@@ -83,12 +93,29 @@ impl Reading<'_> {
     }
 }
 
+impl Preparing<'_> {
+    fn record(&mut self, record: &JournalRecord) -> Outcome<PreparedRecord> {
+        let text = body::write(&record.body)?;
+        Ok(PreparedRecord {
+            checksum: Checksum::of_text(record.sequence.cast_signed(), &text),
+            body: self.encoder.pack(text)?,
+        })
+    }
+}
+
+/// The body of a record, as it is stored.
+struct PreparedRecord {
+    body: Packed,
+    checksum: i64,
+}
+
 impl Writing<'_> {
     fn append(
         &mut self,
         scope: &Scope,
         key: &JournalKey,
-        record: &JournalRecord,
+        sequence: u64,
+        record: &PreparedRecord,
         guard: Option<&JournalGuard>,
     ) -> Outcome<()> {
         check_id("scope", scope.as_str())?;
@@ -98,20 +125,18 @@ impl Writing<'_> {
         if let Some(guard) = guard {
             self.check_guard(scope, key, guard)?;
         }
-        let text = body::write(&record.body)?;
-        let packed = self.encoder.pack(&text)?;
         let added = self.reading.db.prepare_cached(APPEND)?.execute((
             scope.as_str(),
             key.session().as_str(),
             key.turn(),
-            record.sequence.cast_signed(),
+            sequence.cast_signed(),
             to_nanos(Timestamp::now())?,
-            packed,
-            Checksum::of_text(record.sequence.cast_signed(), &text),
+            &record.body,
+            record.checksum,
         ))?;
         // `APPEND` ignores a conflict, so a taken number shows as no row written.
         if added == 0 {
-            return Err(record_taken(key, record.sequence).into());
+            return Err(record_taken(key, sequence).into());
         }
         Ok(())
     }

@@ -69,6 +69,8 @@ mod pending;
 #[cfg(test)]
 mod plan;
 mod position;
+mod prepare;
+mod prepared;
 mod read;
 mod recency;
 mod row;
@@ -79,6 +81,7 @@ mod turn_lock;
 mod upgrade;
 mod verify;
 mod watch;
+mod work;
 mod write;
 mod writer;
 

@@ -14,14 +14,13 @@ use crate::cache::Place;
 use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
 use crate::position::{MAX_MESSAGES, POSITION_BITS, Position, end_of_keys, message_index, message_key};
+use crate::prepare::Preparing;
+use crate::prepared::{Encoded, PreparedHistory, Start};
 use crate::read::Reading;
 use crate::write::Writing;
 
-/// A position that exists, in the lineage that holds its last message.
-pub(crate) type Start = (Position, Line);
-
 /// A stored lineage, and the length of the longest history in it.
-pub(crate) struct Line {
+struct Line {
     parent: Option<i64>,
     base: usize,
     open: bool,
@@ -167,7 +166,7 @@ impl Reading<'_> {
     }
 
     /// Returns the position in the lineage that holds its last message; `None` if the position no longer exists.
-    fn resolve(&self, mut at: Position) -> Outcome<Option<Start>> {
+    fn resolve(&self, mut at: Position) -> Outcome<Option<(Position, Line)>> {
         let mut fork = usize::MAX;
         loop {
             let Some(line) = self.line(at.lineage)? else {
@@ -188,17 +187,17 @@ impl Reading<'_> {
     }
 }
 
-impl Writing<'_> {
-    /// Stores the new messages of a history and returns its position; `None` for an empty history.
+impl Preparing<'_> {
+    /// Encodes the new messages of a history; `None` for an empty history.
     ///
-    /// `known` is the result of [`Writing::known_start`]. Without it, the history is compared with the histories at the
-    /// `related` positions, which probably begin alike.
-    pub(crate) fn put_history(
+    /// `start` is the result of [`Preparing::remembered_start`]. Without it, the history is compared with the histories at
+    /// the `related` positions, which probably begin alike.
+    pub(crate) fn history(
         &mut self,
         history: &History,
-        known: Option<Start>,
+        start: Option<Start>,
         related: &[Position],
-    ) -> Outcome<Option<Position>> {
+    ) -> Outcome<Option<PreparedHistory>> {
         if history.is_empty() {
             return Ok(None);
         }
@@ -209,10 +208,71 @@ impl Writing<'_> {
             ))
             .into());
         }
-        let start = match known {
-            Some(known) => Some(known),
+        let start = match start {
+            Some(start) => Some(start),
             None => self.common_start(history, related)?,
         };
+        let stored = start.map_or(0, |start| start.at.len);
+        let messages = history.since(stored).map(|message| {
+            let text = body::write(message)?;
+            self.encode(&text)
+        });
+        Ok(Some(PreparedHistory {
+            messages: messages.collect::<Outcome<_>>()?,
+            start,
+            history: history.clone(),
+        }))
+    }
+
+    /// Returns the longest beginning of a history that this process remembers to be stored. It may be gone by now.
+    pub(crate) fn remembered_start(&self, history: &History) -> Option<Start> {
+        let mut next = Some(history);
+        while let Some(history) = next {
+            let lineage = history.lineage();
+            if let Some(place) = self.reading.cache.place(lineage.id()) {
+                // The lineage may have grown in memory beyond the part that was saved.
+                let len = history.len().min(place.saved);
+                if len > 0 {
+                    let at = Position {
+                        lineage: place.lineage,
+                        len,
+                    };
+                    let remembered = Some(lineage.id());
+                    return Some(Start { at, remembered });
+                }
+            }
+            next = lineage.parent();
+        }
+        None
+    }
+
+    /// Returns the longest beginning that a history has in common with a related one, by comparing messages.
+    fn common_start(&mut self, history: &History, related: &[Position]) -> Outcome<Option<Start>> {
+        let mut best: Option<Start> = None;
+        for at in related {
+            let other = self.reading.history(*at)?;
+            let len = history.common_prefix(&other);
+            if len > best.map_or(0, |best| best.at.len) {
+                let at = Position {
+                    lineage: at.lineage,
+                    len,
+                };
+                best = Some(Start { at, remembered: None });
+            }
+        }
+        Ok(best)
+    }
+}
+
+impl Writing<'_> {
+    /// Stores the new messages of a history and returns its position.
+    pub(crate) fn put_history(&mut self, prepared: &PreparedHistory) -> Outcome<Position> {
+        let PreparedHistory {
+            history,
+            start,
+            messages,
+        } = prepared;
+        let start = start.map(|start| self.still_there(start)).transpose()?;
         let stored = start.as_ref().map_or(0, |(at, _)| at.len);
         let lineage = match start {
             Some((at, _)) if at.len == history.len() => at.lineage,
@@ -220,50 +280,23 @@ impl Writing<'_> {
             Some((at, _)) => self.new_lineage(Some(at))?,
             None => self.new_lineage(None)?,
         };
-        for (index, message) in (stored..).zip(history.since(stored)) {
+        for (index, message) in (stored..).zip(messages) {
             self.put_message(message_key(lineage, index), message)?;
         }
         self.remember(lineage, history);
-        Ok(Some(Position {
+        Ok(Position {
             lineage,
             len: history.len(),
-        }))
+        })
     }
 
-    /// Returns the longest beginning of a history that this process knows to be stored.
-    pub(crate) fn known_start(&self, history: &History) -> Outcome<Option<Start>> {
-        let mut next = Some(history);
-        while let Some(history) = next {
-            if let Some(place) = self.reading.cache.place(history.lineage().id()) {
-                // The lineage may have grown in memory beyond the part that was saved.
-                let len = history.len().min(place.saved);
-                let found = self.reading.resolve(Position {
-                    lineage: place.lineage,
-                    len,
-                })?;
-                if found.is_some() {
-                    return Ok(found);
-                }
-            }
-            next = history.lineage().parent();
+    /// Returns where a position is now, unless it was deleted since the save was prepared.
+    fn still_there(&self, start: Start) -> Outcome<(Position, Line)> {
+        let found = self.reading.resolve(start.at)?;
+        if let (None, Some(lineage)) = (&found, start.remembered) {
+            self.reading.cache.forget_place(lineage);
         }
-        Ok(None)
-    }
-
-    /// Returns the longest beginning that a history has in common with a related one, by comparing messages.
-    fn common_start(&mut self, history: &History, related: &[Position]) -> Outcome<Option<Start>> {
-        let mut best = None;
-        for at in related {
-            let other = self.reading.history(*at)?;
-            let len = history.common_prefix(&other);
-            if len > best.map_or(0, |best: Position| best.len) {
-                best = Some(Position {
-                    lineage: at.lineage,
-                    len,
-                });
-            }
-        }
-        best.map_or(Ok(None), |best| self.reading.resolve(best))
+        found.ok_or(Fault::Stale)
     }
 
     fn new_lineage(&self, parent: Option<Position>) -> Outcome<i64> {
@@ -287,17 +320,14 @@ impl Writing<'_> {
         Ok(key)
     }
 
-    fn put_message(&mut self, key: i64, message: &Message) -> Outcome<()> {
-        let text = body::write(message)?;
-        let cut = self.encoder.cut(&text);
-        let packed = self.encoder.pack(&cut.text)?;
+    fn put_message(&mut self, key: i64, message: &Encoded) -> Outcome<()> {
         let mut statement = self
             .reading
             .db
             .prepare_cached("INSERT INTO message (key, cuts, body, checksum) VALUES (?1, ?2, ?3, ?4)")?;
-        statement.execute((key, cut.pieces.len(), packed, Checksum::of_text(key, &text)))?;
-        for (offset, piece) in &cut.pieces {
-            self.link_message_blob(key, *offset, piece)?;
+        statement.execute((key, message.pieces.len(), &message.body, message.checksum(key)))?;
+        for piece in &message.pieces {
+            self.link_message_blob(key, piece)?;
         }
         Ok(())
     }

@@ -8,10 +8,9 @@ use everturn_ai::JsonObject;
 use everturn_core::{Error, RuntimeError};
 use jiff::Timestamp;
 use rusqlite::Row;
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::types::{Value, ValueRef};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::body;
 use crate::checksum::Checksum;
@@ -32,6 +31,7 @@ pub(crate) const COLUMNS: &str = "snapshot.key, snapshot.id, session.name, snaps
 const CHECKED: Range<usize> = 1..21;
 
 /// A row as it is stored: the snapshot without its state, and references to the parts of the state.
+#[derive(Clone, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) key: i64,
     pub(crate) session: i64,
@@ -117,8 +117,8 @@ pub(crate) struct Rest {
 
 impl Rest {
     /// Returns whether the state repeats its row's session id, and its rare fields as JSON.
-    pub(crate) fn of(row: &Snapshot, state: Option<&StoredState>) -> Outcome<(bool, Option<String>)> {
-        let Some(state) = state else {
+    fn of(row: &Snapshot) -> Outcome<(bool, Option<String>)> {
+        let Some(state) = &row.state else {
             return Ok((false, None));
         };
         let named = state.session_id.is_some() && state.session_id == row.session_id;
@@ -146,14 +146,14 @@ impl Stored {
 
     /// Returns the checksum of a row that is about to be stored. `columns` are those of the `INSERT` statement, which do not
     /// repeat the session's name.
-    pub(crate) fn checksum_of(columns: &[ToSqlOutput<'_>], session: &SessionId, scope: i64) -> Outcome<i64> {
+    pub(crate) fn checksum_of(columns: &[Value], session: &SessionId, scope: i64) -> Outcome<i64> {
         let (id, others) = columns
             .split_first()
             .ok_or_else(|| Fault::damaged("a row has no columns"))?;
         let session = ValueRef::Text(session.as_str().as_bytes());
-        let mut checksum = Checksum::default().with(value(id)?).with(session);
+        let mut checksum = Checksum::default().with(id.into()).with(session);
         for column in others {
-            checksum = checksum.with(value(column)?);
+            checksum = checksum.with(column.into());
         }
         Ok(checksum.with(ValueRef::Integer(scope)).finish())
     }
@@ -241,25 +241,60 @@ fn optional<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<Option
         .transpose()
 }
 
-/// Returns a bound value as SQLite stores it.
-fn value<'a>(bound: &'a ToSqlOutput<'_>) -> Outcome<ValueRef<'a>> {
-    match bound {
-        ToSqlOutput::Borrowed(value) => Ok(*value),
-        ToSqlOutput::Owned(value) => Ok(value.into()),
-        _ => Err(Error::internal("a column is bound to a value of another kind").into()),
+/// The columns of [`columns`] that refer to the parts of a state.
+pub(crate) const STATE_COLUMNS: Range<usize> = 12..17;
+
+/// Returns the columns of a row that is about to be stored. Those of [`STATE_COLUMNS`] are empty.
+pub(crate) fn columns(row: &Snapshot) -> Outcome<Vec<Value>> {
+    let (named, rest) = Rest::of(row)?;
+    let mut columns: Vec<Value> = vec![
+        row.snapshot_id.as_str().to_owned().into(),
+        row.parent_id
+            .as_ref()
+            .map(|parent| parent.as_str().to_owned())
+            .into(),
+        to_nanos(row.created_at)?.into(),
+        row.updated_at.map(to_nanos).transpose()?.into(),
+        row.heartbeat_at.map(to_nanos).transpose()?.into(),
+        to_word(&row.status)?.into(),
+        row.finish_reason.as_ref().map(to_word).transpose()?.into(),
+        row.event.as_ref().map(to_word).transpose()?.into(),
+        // SQLite has no unsigned integers, so the bits are stored as they are.
+        row.index.map(u64::cast_signed).into(),
+        row.turn_index.map(u64::cast_signed).into(),
+        row.orphaned.into(),
+        Details::of(row)?.into(),
+    ];
+    columns.resize(STATE_COLUMNS.end, Value::Null);
+    columns.extend([named.into(), rest.into()]);
+    Ok(columns)
+}
+
+impl StoredState {
+    /// Returns the columns that refer to the parts of the state, in their order.
+    pub(crate) fn columns(&self) -> Outcome<[Value; 5]> {
+        let len = self.messages.map_or(0, |messages| messages.len);
+        let len = i64::try_from(len).map_err(|_| Fault::damaged("a history is too long to be counted"))?;
+        Ok([
+            self.messages.map(|messages| messages.lineage).into(),
+            len.into(),
+            self.custom.into(),
+            self.artifacts.into(),
+            self.prompt_input.into(),
+        ])
     }
 }
 
 /// Returns the name of an enum's variant on the wire.
 pub(crate) fn to_word<T: Serialize>(variant: &T) -> Outcome<String> {
     match serde_json::to_value(variant) {
-        Ok(Value::String(word)) => Ok(word),
+        Ok(serde_json::Value::String(word)) => Ok(word),
         _ => Err(Error::internal("an enum is not a word on the wire").into()),
     }
 }
 
 pub(crate) fn from_word<T: DeserializeOwned>(word: &str) -> Outcome<T> {
-    serde_json::from_value(Value::from(word)).map_err(|error| Fault::damaged(format!("'{word}': {error}")))
+    serde_json::from_value(word.into()).map_err(|error| Fault::damaged(format!("'{word}': {error}")))
 }
 
 pub(crate) fn to_nanos(time: Timestamp) -> Outcome<i64> {

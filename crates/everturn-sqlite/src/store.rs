@@ -18,6 +18,7 @@ use crate::fault::Outcome;
 use crate::options::SqliteStoreOptions;
 use crate::read::Reading;
 use crate::watch::Watchers;
+use crate::work::Prepared;
 use crate::writer::Writer;
 
 /// A session store in a SQLite database.
@@ -189,13 +190,21 @@ impl SessionStore for SqliteStore {
         let (scope, journals) = (scope.clone(), journals.to_vec());
         self.0
             .writer
-            .write(move |writing| {
-                let saved = writing.save(&scope, &id, &precondition, &mutation)?;
-                if saved.is_some() {
+            .prepare_and_write(
+                move |preparing| match preparing.save(&scope, &id, &mutation)? {
+                    Some(save) => {
+                        let bytes = save.bytes();
+                        Ok(Prepared::Write(save, bytes))
+                    }
+                    None => Ok(Prepared::Done(None)),
+                },
+                move |writing, save| {
+                    let scope = save.scope.clone();
+                    let saved = writing.save(save, &precondition)?;
                     journals.iter().try_for_each(|key| writing.clear(&scope, key))?;
-                }
-                Ok(saved)
-            })
+                    Ok(Some(saved))
+                },
+            )
             .await
     }
 

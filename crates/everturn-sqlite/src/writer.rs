@@ -1,7 +1,9 @@
 //! The thread that writes.
 //!
-//! Saves that arrive at about the same time share a transaction, and so the cost of making it durable. Each save has a
-//! savepoint of its own, so a failed save does not affect the others. Callers are answered after the commit.
+//! Saves that arrive at about the same time share a transaction, and so the cost of making it durable. All of them are
+//! prepared before the transaction begins, so that other processes wait for rows being written and for nothing else. A save
+//! that was prepared from data that has changed since is prepared again, for the next transaction. Each save has a savepoint
+//! of its own, so a failed save does not affect the others. Callers are answered after the commit.
 //!
 //! Every job has a deadline from the moment it was asked for. While another process holds the write lock, the thread keeps
 //! accepting jobs and answers each at its own deadline, so no job waits for the waits of those before it.
@@ -24,8 +26,12 @@ use crate::connection::{deadline_after, empty_log, open_writer};
 use crate::fault::{Fault, Outcome, closed};
 use crate::file_identity::FileIdentity;
 use crate::options::SqliteStoreOptions;
+use crate::prepare::Preparing;
+use crate::prepared::Rewrites;
 use crate::read::Reading;
+use crate::upgrade::Upgrade;
 use crate::watch::{Key, Watchers};
+use crate::work::{Prepared, Work, task};
 use crate::write::Writing;
 
 /// The capacity of the queue. Further callers wait to enqueue.
@@ -33,6 +39,13 @@ const QUEUE: usize = 1024;
 
 /// The greatest number of saves in a transaction, so that none waits long for the others.
 const MAX_GROUP: usize = 256;
+
+/// About how many prepared bytes a transaction may have. A larger save has one of its own.
+const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
+
+/// How often a save is prepared at least before it fails at its deadline because others keep changing what it was prepared
+/// from.
+const MIN_ATTEMPTS: u32 = 3;
 
 /// The longest wait for one more save to join a transaction.
 const MAX_PATIENCE: Duration = Duration::from_millis(2);
@@ -70,35 +83,9 @@ type AloneWork = Box<dyn FnOnce(&mut Connection, Instant) + Send>;
 struct Part {
     work: Box<dyn Work>,
     deadline: Instant,
+    attempts: u32,
+    rewrites: Rewrites,
     _room: OwnedSemaphorePermit,
-}
-
-/// A part of a transaction, with the caller that waits for its result.
-trait Work: Send {
-    fn run(&mut self, writing: &mut Writing<'_>) -> Outcome<()>;
-    /// Sends the result to the caller, after the commit or after it failed.
-    fn settle(self: Box<Self>, committed: Result<()>);
-}
-
-struct Task<T, F> {
-    work: Option<F>,
-    result: Option<T>,
-    reply: oneshot::Sender<Result<T>>,
-}
-
-impl<T: Send, F: FnOnce(&mut Writing<'_>) -> Outcome<T> + Send> Work for Task<T, F> {
-    fn run(&mut self, writing: &mut Writing<'_>) -> Outcome<()> {
-        let work = self.work.take().expect("a task runs once");
-        self.result = Some(work(writing)?);
-        Ok(())
-    }
-
-    fn settle(self: Box<Self>, committed: Result<()>) {
-        let Self { result, reply, .. } = *self;
-        let result = committed.and_then(|()| result.ok_or_else(|| Error::internal("a task did not run")));
-        // The caller may have stopped waiting.
-        let _ = reply.send(result);
-    }
 }
 
 impl Writer {
@@ -121,6 +108,7 @@ impl Writer {
             memory,
             watchers,
             closing: Arc::clone(&closing),
+            waiting: VecDeque::new(),
             alone: VecDeque::new(),
             file,
             is_log_ahead: true,
@@ -141,18 +129,25 @@ impl Writer {
         })
     }
 
-    /// Runs `work` in a transaction and waits until it is committed.
+    /// Runs `work` in a transaction and waits until it is committed. It may run more than once.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Writing<'_>) -> Outcome<T> + Send + 'static,
+        mut work: impl FnMut(&mut Writing<'_>) -> Outcome<T> + Send + 'static,
     ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Job::Grouped(Box::new(Task {
-            work: Some(work),
-            result: None,
-            reply,
-        })))
-        .await?;
+        self.prepare_and_write(|_| Ok(Prepared::Write((), 0)), move |writing, ()| work(writing))
+            .await
+    }
+
+    /// Runs `prepare` while nothing is locked, then `write` in a transaction, and waits until it is committed.
+    ///
+    /// Both run again if `write` finds that what was prepared is [stale](crate::fault::Fault::Stale).
+    pub(crate) async fn prepare_and_write<P: Send + 'static, T: Send + 'static>(
+        &self,
+        prepare: impl FnMut(&mut Preparing<'_>) -> Outcome<Prepared<P, T>> + Send + 'static,
+        write: impl FnMut(&mut Writing<'_>, P) -> Outcome<T> + Send + 'static,
+    ) -> Result<T> {
+        let (work, answer) = task(prepare, write);
+        self.send(Job::Grouped(work)).await?;
         answer.await.map_err(|_| self.stopped())?
     }
 
@@ -222,6 +217,8 @@ struct Thread {
     memory: Arc<Mutex<Memory>>,
     watchers: Arc<Watchers>,
     closing: Arc<AtomicBool>,
+    /// Saves that arrived, or are to be prepared again.
+    waiting: VecDeque<Part>,
     /// Jobs that arrived among saves and run after them.
     alone: VecDeque<(AloneWork, Instant)>,
     file: FileIdentity,
@@ -237,12 +234,10 @@ struct Thread {
 impl Thread {
     /// Works until the last handle is dropped and the queue is empty, then closes the database.
     fn run(mut self, queue: &Receiver<Queued>) {
-        while let Some(queued) = self.next(queue) {
-            let mut parts = Vec::new();
-            self.accept(queued, &mut parts);
-            if !parts.is_empty() {
-                self.gather(&mut parts, queue);
-                self.group(parts, queue);
+        while self.has_work(queue) {
+            if !self.waiting.is_empty() {
+                self.gather(queue);
+                self.group(queue);
             }
             while let Some((work, deadline)) = self.alone.pop_front() {
                 // The caller learns of it from the dropped reply.
@@ -251,6 +246,17 @@ impl Thread {
         }
         // Another process that is using the database may be in the way; then its last connection empties the log.
         let _ = empty_log(&self.connection);
+    }
+
+    /// Waits until there is work; `false` if there will be none.
+    fn has_work(&mut self, queue: &Receiver<Queued>) -> bool {
+        if self.waiting.is_empty() {
+            match self.next(queue) {
+                Some(queued) => self.accept(queued),
+                None => return false,
+            }
+        }
+        true
     }
 
     /// Returns the next job. When none arrives for a moment, moves the log into the database file, so that a process that
@@ -274,11 +280,13 @@ impl Thread {
         queue.recv().ok()
     }
 
-    fn accept(&mut self, queued: Queued, parts: &mut Vec<Part>) {
+    fn accept(&mut self, queued: Queued) {
         match queued.job {
-            Job::Grouped(work) => parts.push(Part {
+            Job::Grouped(work) => self.waiting.push_back(Part {
                 work,
                 deadline: queued.deadline,
+                attempts: 0,
+                rewrites: Rewrites::default(),
                 _room: queued.room,
             }),
             Job::Alone(work) => self.alone.push_back((work, queued.deadline)),
@@ -290,25 +298,26 @@ impl Thread {
     /// The callers of the last transactions were answered a moment ago, so the next saves of their sessions are likely to
     /// arrive. Waiting for them, for a fraction of what making a transaction durable takes, is cheaper than another
     /// transaction.
-    fn gather(&mut self, parts: &mut Vec<Part>, queue: &Receiver<Queued>) {
+    fn gather(&mut self, queue: &Receiver<Queued>) {
         let expected = self.last_groups[0].max(self.last_groups[1]).min(MAX_GROUP);
         let patience = (self.last_sync / 2).min(MAX_PATIENCE);
-        while parts.len() < expected && self.alone.is_empty() {
+        while self.waiting.len() < expected && self.alone.is_empty() {
             match queue.recv_timeout(patience) {
-                Ok(queued) => self.accept(queued, parts),
+                Ok(queued) => self.accept(queued),
                 Err(_) => break,
             }
         }
     }
 
-    /// Runs a transaction of these parts and of those that arrive meanwhile, and answers their callers.
-    fn group(&mut self, parts: Vec<Part>, queue: &Receiver<Queued>) {
-        let Some(mut parts) = self.begin(parts, queue) else {
+    /// Runs a transaction of the saves that are there, and answers their callers.
+    fn group(&mut self, queue: &Receiver<Queued>) {
+        let (prepared, upgrade) = self.prepare(queue);
+        let Some(mut parts) = self.begin(prepared, queue) else {
             return;
         };
         let mut outcomes = Vec::new();
         let changed = self
-            .transact(&mut parts, &mut outcomes, queue)
+            .transact(&mut parts, &mut outcomes, upgrade.as_ref())
             .unwrap_or_else(|fault| {
                 // A part that failed by itself keeps its own error.
                 for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
@@ -320,10 +329,115 @@ impl Thread {
         self.last_groups = [parts.len(), self.last_groups[0]];
         // After the commit: a watcher that reads at once must find the new status.
         self.watchers.notice(changed);
+        let mut again = VecDeque::new();
         for (part, outcome) in parts.into_iter().zip(outcomes) {
-            part.work
-                .settle(outcome.map_err(|fault| fault.into_error(&self.options.path)));
+            let may_try = part.attempts < MIN_ATTEMPTS || Instant::now() < part.deadline;
+            if may_try && matches!(outcome, Err(Fault::Stale)) {
+                again.push_back(part);
+            } else {
+                self.settle(part, outcome);
+            }
         }
+        again.append(&mut self.waiting);
+        self.waiting = again;
+    }
+
+    fn settle(&self, part: Part, outcome: Outcome<()>) {
+        part.work
+            .settle(outcome.map_err(|fault| fault.into_error(&self.options.path)));
+    }
+
+    /// Prepares the saves that are there, and those that arrive meanwhile, up to the size of a transaction. Answers those
+    /// that have nothing to write.
+    fn prepare(&mut self, queue: &Receiver<Queued>) -> (Vec<Part>, Option<Upgrade>) {
+        let (mut prepared, mut room) = (Vec::new(), MAX_GROUP_BYTES);
+        let mut upgrade = None;
+        let closing = self.closing.load(Ordering::Relaxed);
+        while prepared.len() < MAX_GROUP && room > 0 && !self.waiting.is_empty() {
+            let batch = self.waiting.len().min(MAX_GROUP - prepared.len());
+            let outcomes = self.prepare_batch(batch, &mut room, &mut upgrade);
+            let is_busy = outcomes
+                .iter()
+                .any(|outcome| matches!(outcome, Err(fault) if fault.is_busy()));
+            for outcome in outcomes {
+                let Some(part) = self.waiting.pop_front() else {
+                    break;
+                };
+                match outcome {
+                    Ok(true) => prepared.push(part),
+                    Ok(false) => self.settle(part, Ok(())),
+                    // Another process recovers the log: it is waited for as for the lock.
+                    Err(fault) if fault.is_busy() && !closing && Instant::now() < part.deadline => {
+                        self.waiting.push_back(part);
+                    }
+                    Err(fault) => self.settle(part, Err(fault)),
+                }
+            }
+            if is_busy || !self.alone.is_empty() {
+                break;
+            }
+            // In a batch of their own: they must not read an older state than their callers may have seen.
+            while let Ok(queued) = queue.try_recv() {
+                self.accept(queued);
+            }
+        }
+        (prepared, upgrade)
+    }
+
+    /// Prepares the first saves that wait, in one reading transaction, as long as there is room. Returns for each whether
+    /// there is something to write.
+    fn prepare_batch(
+        &mut self,
+        count: usize,
+        room: &mut usize,
+        upgrade: &mut Option<Upgrade>,
+    ) -> Vec<Outcome<bool>> {
+        let mut outcomes = Vec::with_capacity(count);
+        let begun = self.connection.prepare_cached("BEGIN");
+        if let Err(error) = begun.and_then(|mut begin| begin.execute([])) {
+            outcomes.resize(count, Err(error.into()));
+            return outcomes;
+        }
+        let transaction = Open(&self.connection);
+        let mut preparing = Preparing {
+            reading: Reading {
+                db: &self.connection,
+                decoder: &mut self.decoder,
+                cache: Cache::new(&self.memory),
+            },
+            encoder: &mut self.encoder,
+        };
+        for part in self.waiting.iter_mut().take(count) {
+            if *room == 0 {
+                break;
+            }
+            part.attempts += 1;
+            let work = || {
+                preparing.rewrites(&mut part.rewrites)?;
+                part.work.prepare(&mut preparing)
+            };
+            let outcome = std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+                Err(panic_error("a change of a session row", payload.as_ref()).into())
+            });
+            if outcome.is_ok() {
+                preparing.reading.cache.keep();
+            } else {
+                preparing.reading.cache.forget();
+            }
+            outcomes.push(outcome.map(|bytes| {
+                *room = room.saturating_sub(bytes.unwrap_or(0));
+                bytes.is_some()
+            }));
+        }
+        if self.upgrades && upgrade.is_none() {
+            let found = preparing.upgrade();
+            self.upgrades = !matches!(found, Ok(None));
+            *upgrade = found.ok().flatten();
+        }
+        preparing.reading.cache.publish();
+        // A transaction that only read leaves nothing behind, however it ends.
+        let _ = transaction.commit();
+        outcomes
     }
 
     /// Begins a transaction once no other process holds the write lock. Returns the parts that are still due.
@@ -341,7 +455,16 @@ impl Thread {
                 Err(fault) if fault.is_busy() => {
                     let closing = self.closing.load(Ordering::Relaxed);
                     let is_over = |part: &mut Part| closing || part.deadline <= now;
-                    (fault, parts.extract_if(.., is_over).collect())
+                    let mut failed: Vec<Part> = parts.extract_if(.., is_over).collect();
+                    let waiting = Vec::from(std::mem::take(&mut self.waiting));
+                    for mut part in waiting {
+                        if is_over(&mut part) {
+                            failed.push(part);
+                        } else {
+                            self.waiting.push_back(part);
+                        }
+                    }
+                    (fault, failed)
                 }
                 Err(fault) => (fault, std::mem::take(&mut parts)),
             };
@@ -352,18 +475,18 @@ impl Thread {
                 }
             }
             while let Ok(queued) = queue.try_recv() {
-                self.accept(queued, &mut parts);
+                self.accept(queued);
             }
         }
         None
     }
 
-    /// Runs parts in the open transaction until no more are there. Records the outcome of each, and returns the changed rows.
+    /// Writes the parts in the open transaction. Records the outcome of each, and returns the changed rows.
     fn transact(
         &mut self,
-        parts: &mut Vec<Part>,
+        parts: &mut [Part],
         outcomes: &mut Vec<Outcome<()>>,
-        queue: &Receiver<Queued>,
+        upgrade: Option<&Upgrade>,
     ) -> Outcome<Vec<Key>> {
         let db = &self.connection;
         let transaction = Open(db);
@@ -374,35 +497,23 @@ impl Thread {
         };
         let mut writing = Writing {
             reading,
-            encoder: &mut self.encoder,
             changed: Vec::new(),
+            rewrites: Rewrites::default(),
         };
-        while let Some(part) = parts.get_mut(outcomes.len()) {
-            let outcome = savepoint(&mut writing, |writing| part.work.run(writing));
+        for part in parts {
+            writing.rewrites = std::mem::take(&mut part.rewrites);
+            let outcome = savepoint(&mut writing, |writing| part.work.write(writing));
+            part.rewrites = std::mem::take(&mut writing.rewrites);
             // Some failures, such as a full disk, make SQLite roll back the whole transaction.
             if db.is_autocommit() {
                 let fault = outcome.err();
                 return Err(fault.unwrap_or_else(|| Fault::damaged("the transaction ended by itself")));
             }
             outcomes.push(outcome);
-            // Saves that are there already join without a wait: other processes wait for this transaction.
-            if outcomes.len() == parts.len()
-                && parts.len() < MAX_GROUP
-                && self.alone.is_empty()
-                && let Ok(queued) = queue.try_recv()
-            {
-                match queued.job {
-                    Job::Grouped(work) => parts.push(Part {
-                        work,
-                        deadline: queued.deadline,
-                        _room: queued.room,
-                    }),
-                    Job::Alone(work) => self.alone.push_back((work, queued.deadline)),
-                }
-            }
         }
-        if self.upgrades {
-            self.upgrades = savepoint(&mut writing, Writing::upgrade).is_ok_and(|more| more);
+        if let Some(upgrade) = upgrade {
+            // What fails is tried again with the next transaction.
+            let _ = savepoint(&mut writing, |writing| writing.upgrade(upgrade));
         }
         let start = Instant::now();
         transaction.commit()?;
@@ -424,7 +535,14 @@ fn savepoint<'a, T>(
     let known = writing.changed.len();
     db.prepare_cached("SAVEPOINT piece")?.execute([])?;
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(writing)))
-        .unwrap_or_else(|payload| Err(panic_error("a change of a session row", payload.as_ref()).into()));
+        .unwrap_or_else(|payload| Err(panic_error("a change of a session row", payload.as_ref()).into()))
+        .and_then(|done| {
+            if writing.rewrites.wanted.is_empty() {
+                Ok(done)
+            } else {
+                Err(Fault::Stale)
+            }
+        });
     if outcome.is_ok() {
         writing.reading.cache.keep();
     } else {

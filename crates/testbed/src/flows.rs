@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The characters in a chunk of `bulky`: a few thousand chunks fill any buffer.
-const BULK: usize = 16 * 1024;
+const BULK: usize = 4 * 1024;
 
 /// A chunk of the flows that count.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

@@ -1,11 +1,17 @@
 //! A save is one step among concurrent saves.
 
-use everturn_agent::SnapshotStatus;
-use everturn_agent::store::{Mutation, Precondition, SessionStore};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use everturn_agent::store::{Deletion, Mutation, Precondition, SessionStore};
+use everturn_agent::{SessionState, SnapshotStatus};
+use everturn_ai::Message;
 use everturn_core::{Error, Reason, Status};
+use everturn_sqlite::SqliteStore;
 use serde_json::{Value, json};
 
-use crate::support::{Fixture, get, put, row, scope, set};
+use crate::support::{Fixture, get, open, put, row, said, scope, set};
 
 fn increment() -> Mutation {
     Mutation::new(|existing| {
@@ -102,6 +108,99 @@ async fn a_save_that_fails_or_panics_takes_nothing_of_its_neighbours_with_it() {
         assert!(get(&fixture.store, id).await.is_some());
     }
     assert!(fixture.store.verify().await.unwrap().is_clean());
+}
+
+/// A change of the counter that waits in its first calls until somebody has told it to go on.
+fn waiting_increment(calls: usize) -> (Mutation, Receiver<()>, Sender<()>) {
+    let ((reached, begun), (go_on, told)) = (channel(), channel());
+    let waits = Mutex::new((calls, reached, told));
+    let mutation = Mutation::new(move |existing| {
+        let mut waits = waits.lock().unwrap();
+        if waits.0 > 0 {
+            waits.0 -= 1;
+            waits.1.send(()).unwrap();
+            waits.2.recv().unwrap();
+        }
+        increment().apply(existing)
+    });
+    (mutation, begun, go_on)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_mutation_runs_while_the_database_is_locked_and_one_that_lost_its_race_runs_again() {
+    let rounds = 3;
+    let fixture = Fixture::new().await;
+    let other = open(fixture.folder.path()).await;
+    let count = |store: SqliteStore, mutation| async move {
+        let id = "counter".into();
+        store
+            .save(&scope(), Some(&id), Precondition::None, mutation)
+            .await
+    };
+    let (mutation, begun, go_on) = waiting_increment(rounds);
+    let slow = tokio::spawn(count(fixture.store.clone(), mutation));
+
+    for _ in 0..rounds {
+        begun.recv().unwrap();
+        // The slow mutation is under way, and the write lock is free.
+        let lock = rusqlite::Connection::open(fixture.path()).unwrap();
+        lock.busy_timeout(Duration::ZERO).unwrap();
+        lock.execute_batch("BEGIN IMMEDIATE; COMMIT").unwrap();
+        count(other.clone(), increment()).await.unwrap();
+        go_on.send(()).unwrap();
+    }
+
+    slow.await.unwrap().unwrap();
+    let counter = get(&fixture.store, "counter").await.unwrap();
+    assert_eq!(counter.extra["count"], json!(rounds + 1));
+    assert!(fixture.store.verify().await.unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_save_is_prepared_again_when_what_it_builds_on_is_deleted_meanwhile() {
+    let fixture = Fixture::new().await;
+    let other = open(fixture.folder.path()).await;
+    let long = "leek ".repeat(2_000);
+    let custom = json!({ "recipe": "x".repeat(3_000), "long": long, "step": 1 });
+    let mut first = row("first", "s", 1);
+    first.state = Some(SessionState {
+        custom: Some(custom.into()),
+        ..said(&["hello", &long])
+    });
+    put(&fixture.store, first.clone()).await.unwrap();
+    let mut second = row("second", "s", 2);
+    second.parent_id = Some("first".into());
+    let mut state = first.state.clone().unwrap();
+    state.messages.push(Message::model("a message more"));
+    second.state = Some(state);
+    let (reached, begun) = channel();
+    let (go_on, told) = channel::<()>();
+    let (waits, written) = (Mutex::new(told), second.clone());
+    let mutation = Mutation::new(move |_| {
+        reached.send(()).unwrap();
+        // Closed after the first call.
+        let _ = waits.lock().unwrap().recv();
+        Ok(Some(written.clone()))
+    });
+    let store = fixture.store.clone();
+    let save = tokio::spawn(async move {
+        store
+            .save(&scope(), Some(&"second".into()), Precondition::None, mutation)
+            .await
+    });
+
+    begun.recv().unwrap();
+    other
+        .delete(&scope(), &Deletion::Session("s".into()))
+        .await
+        .unwrap();
+    drop(go_on);
+
+    save.await.unwrap().unwrap();
+    let fixture = fixture.reopened().await;
+    assert_eq!(get(&fixture.store, "second").await.unwrap().state, second.state);
+    let verification = fixture.store.verify().await.unwrap();
+    assert!(verification.is_clean(), "{verification:?}");
 }
 
 #[tokio::test]

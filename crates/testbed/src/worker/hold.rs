@@ -5,46 +5,54 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use everturn_agent::Snapshot;
 use everturn_agent::store::{Mutation, Precondition, Scope, SessionStore};
 use everturn_core::{Error, Result};
 use everturn_file::{Disk, FileStore, RealDisk};
-use everturn_sqlite::SqliteStore;
 use jiff::Timestamp;
+use rusqlite::Connection;
 
 use super::StorePlace;
 
 /// The session of the save.
 const SESSION: &str = "neighbour";
 
+/// How long to wait for the lock.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 pub(super) async fn hold(place: &StorePlace) -> Result<()> {
+    match place {
+        StorePlace::Sqlite(path) => hold_database(path),
+        StorePlace::Files(root) => hold_folder(root).await,
+        StorePlace::Postgres { .. } => Err(Error::failed_precondition(
+            "PostgreSQL has no lock to hold in the middle of a save: it is one statement",
+        )),
+    }
+}
+
+/// Stays in a transaction. The store's own are too short to be stopped in their middle on purpose.
+fn hold_database(path: &Path) -> Result<()> {
+    let failed = |error: rusqlite::Error| Error::unavailable(format!("cannot take the write lock: {error}"));
+    let database = Connection::open(path).map_err(failed)?;
+    database.busy_timeout(PATIENCE).map_err(failed)?;
+    database.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+    linger()?;
+    database.execute_batch("COMMIT").map_err(failed)
+}
+
+/// Stays in a save at the moment when its row gets its name.
+async fn hold_folder(root: &Path) -> Result<()> {
     let row = Snapshot::new(
         everturn_agent::SnapshotId::fresh(),
         SESSION.into(),
         Timestamp::now(),
     );
     let id = row.snapshot_id.clone();
-    let store: Arc<dyn SessionStore> = match place {
-        StorePlace::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
-        StorePlace::Files(root) => {
-            let disk = LingeringDisk::default();
-            Arc::new(FileStore::options(root).disk(Arc::new(disk)).open().await?)
-        }
-        StorePlace::Postgres { .. } => {
-            return Err(Error::failed_precondition(
-                "PostgreSQL has no lock to hold in the middle of a save: it is one statement",
-            ));
-        }
-    };
-    // A database runs the mutation inside its transaction; a folder's lock is held when a row gets its name.
-    let lingers = matches!(place, StorePlace::Sqlite(_));
-    let save = Mutation::new(move |_| {
-        if lingers {
-            linger()?;
-        }
-        Ok(Some(row.clone()))
-    });
+    let disk = Arc::new(LingeringDisk::default());
+    let store = FileStore::options(root).disk(disk).open().await?;
+    let save = Mutation::new(move |_| Ok(Some(row.clone())));
     store
         .save(&Scope::default(), Some(&id), Precondition::None, save)
         .await?;

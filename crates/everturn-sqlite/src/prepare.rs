@@ -1,0 +1,117 @@
+//! Preparing saves, before the database is locked.
+
+use std::sync::Arc;
+
+use everturn_agent::store::{Detail, Mutation, Scope, admit};
+use everturn_agent::{SessionState, Snapshot, SnapshotId};
+
+use crate::body::Encoder;
+use crate::cache::Document;
+use crate::fault::Outcome;
+use crate::position::Position;
+use crate::prepared::{PreparedSave, PreparedState, Rewrites};
+use crate::read::Reading;
+use crate::row::{StoredState, check_id, columns};
+
+/// A reading transaction in which saves are prepared.
+pub(crate) struct Preparing<'a> {
+    pub(crate) reading: Reading<'a>,
+    pub(crate) encoder: &'a mut Encoder,
+}
+
+impl Preparing<'_> {
+    /// Reads a row, applies `mutation` and encodes the result. Returns `None` if the mutation writes nothing.
+    pub(crate) fn save(
+        &mut self,
+        scope: &Scope,
+        id: &SnapshotId,
+        mutation: &Mutation,
+    ) -> Outcome<Option<PreparedSave>> {
+        check_id("scope", scope.as_str())?;
+        check_id("snapshot id", id.as_str())?;
+        let before = self.reading.find(scope.as_str(), id.as_str())?;
+        let existing = match &before {
+            // Whole, because a mutation may look at the state.
+            Some(stored) => Some(self.reading.snapshot(stored.clone(), Detail::Whole)?),
+            None => None,
+        };
+        let Some(row) = mutation.apply(existing.as_ref())? else {
+            return Ok(None);
+        };
+        let row = admit(id, existing.as_ref(), row)?;
+        let session_id = row.session_id.as_ref().expect("an admitted row has a session");
+        check_id("session id", session_id.as_str())?;
+        if let Some(parent) = &row.parent_id {
+            check_id("parent id", parent.as_str())?;
+        }
+        let own = before.as_ref().and_then(|before| before.state.as_ref());
+        let state = match &row.state {
+            Some(state) => Some(self.state(scope, &row, state, own)?),
+            None => None,
+        };
+        Ok(Some(PreparedSave {
+            scope: scope.clone(),
+            columns: columns(&row)?,
+            row,
+            before,
+            state,
+        }))
+    }
+
+    /// Encodes the new parts of a state, and finds the others.
+    fn state(
+        &mut self,
+        scope: &Scope,
+        row: &Snapshot,
+        state: &SessionState,
+        own: Option<&StoredState>,
+    ) -> Outcome<PreparedState> {
+        let start = self.remembered_start(&state.messages);
+        let documents = state.custom.is_some() || state.prompt_input.is_some() || !state.artifacts.is_empty();
+        let parent = match &row.parent_id {
+            // Reading the parent is saved for most turns, which add messages to a known history and nothing else.
+            Some(parent) if documents || start.is_none() => self
+                .reading
+                .find(scope.as_str(), parent.as_str())?
+                .and_then(|parent| parent.state),
+            _ => None,
+        };
+        let related: Vec<Position> = own
+            .into_iter()
+            .chain(&parent)
+            .filter_map(|state| state.messages)
+            .collect();
+        let messages = self.history(&state.messages, start, &related)?;
+        let mut document = |document: Option<Document>, part: fn(&StoredState) -> Option<i64>| {
+            document
+                .map(|document| self.document(document, own.and_then(part), parent.as_ref().and_then(part)))
+                .transpose()
+        };
+        let artifacts = Some(&state.artifacts).filter(|artifacts| !artifacts.is_empty());
+        Ok(PreparedState {
+            messages,
+            custom: document(state.custom.clone().map(Document::Json), |state| state.custom)?,
+            artifacts: document(
+                artifacts.map(|artifacts| Document::Artifacts(Arc::clone(artifacts))),
+                |state| state.artifacts,
+            )?,
+            prompt_input: document(state.prompt_input.clone().map(Document::Json), |state| {
+                state.prompt_input
+            })?,
+            session_id: state.session_id.clone(),
+            extra: state.extra.clone(),
+        })
+    }
+
+    /// Encodes the documents that an attempt has asked for.
+    pub(crate) fn rewrites(&mut self, rewrites: &mut Rewrites) -> Outcome<()> {
+        for key in std::mem::take(&mut rewrites.wanted) {
+            // A document that is gone by now is not asked for again.
+            if self.reading.has_document(key)? {
+                let text = self.reading.document_text(key)?;
+                rewrites.ready.insert(key, self.encode(&text)?);
+            }
+        }
+        Ok(())
+    }
+}
