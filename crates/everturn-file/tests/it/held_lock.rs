@@ -2,8 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use everturn_agent::SnapshotStatus;
 use everturn_agent::store::{
     Detail, Mutation, PendingQuery, Precondition, Scope, SessionStore, SnapshotQuery,
 };
@@ -135,4 +138,48 @@ async fn a_lock_file_that_was_removed_excludes_nobody() {
     let saved = put(&store, row(2), Precondition::None).await;
 
     assert!(saved.unwrap().is_some());
+}
+
+/// Adds a label to a row that is not over.
+fn label() -> Mutation {
+    Mutation::new(|existing| {
+        let mut counted = existing.cloned().unwrap_or_else(|| row(9));
+        counted.status = SnapshotStatus::Pending;
+        counted.labels.push("once more".to_owned());
+        Ok(Some(counted))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_mutation_runs_while_the_folder_is_locked_and_one_that_lost_its_race_runs_again() {
+    let rounds = 3;
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_in(folder.path()).await;
+    let other = FileStore::open(folder.path()).await.unwrap();
+    let save = |store: FileStore, mutation| async move {
+        let (scope, id) = (Scope::default(), "row-9".into());
+        store.save(&scope, Some(&id), Precondition::None, mutation).await
+    };
+    let ((reached, begun), (go_on, told)) = (channel(), channel());
+    let waits = Mutex::new((rounds, reached, told));
+    let mutation = Mutation::new(move |existing| {
+        let mut waits = waits.lock().unwrap();
+        if waits.0 > 0 {
+            waits.0 -= 1;
+            waits.1.send(()).unwrap();
+            waits.2.recv().unwrap();
+        }
+        label().apply(existing)
+    });
+    let slow = tokio::spawn(save(store, mutation));
+
+    for _ in 0..rounds {
+        begun.recv().unwrap();
+        // The slow mutation is under way, and the lock is free.
+        save(other.clone(), label()).await.unwrap();
+        go_on.send(()).unwrap();
+    }
+
+    let saved = slow.await.unwrap().unwrap().unwrap();
+    assert_eq!(saved.labels.len(), rounds + 1);
 }
