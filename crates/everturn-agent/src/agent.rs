@@ -22,7 +22,7 @@ pub(crate) use self::builder::{AgentOrigin, AgentProgram, sealed};
 pub use self::watching::{WatchAction, WatchRequest};
 use crate::archive::Archive;
 use crate::chat::ChatBuilder;
-use crate::invocation::Definition;
+use crate::invocation::{Anchor, Definition};
 use crate::recovery::{self, Recovery};
 use crate::store::SessionStore;
 use crate::{
@@ -47,6 +47,8 @@ use crate::{
 /// ```
 pub struct Agent<S = Value, T = Value, O = Value> {
     definition: Arc<Definition<S>>,
+    /// Kept by the handles of the agent and by its invocations; its actions do not keep it.
+    registry: Registry,
     run: AgentAction,
     snapshot: Option<SnapshotAction>,
     snapshots: Option<SnapshotsAction>,
@@ -58,9 +60,10 @@ pub struct Agent<S = Value, T = Value, O = Value> {
 }
 
 impl<S: CustomState, T, O> Agent<S, T, O> {
-    pub(crate) fn new(definition: Definition<S>) -> Self {
+    pub(crate) fn new(definition: Definition<S>, registry: Registry) -> Self {
         let definition = Arc::new(definition);
         Self {
+            registry,
             run: actions::run_action(&definition),
             snapshot: actions::snapshot_action(&definition),
             snapshots: actions::snapshots_action(&definition),
@@ -117,6 +120,10 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         for action in &self.archive {
             registry.register(Arc::clone(action))?;
         }
+        if !registry.ptr_eq(&self.registry) {
+            // The actions there must find this agent's models and tools for as long as they can be called.
+            registry.set_value(format!("agent-registry/{}", self.name()), self.registry.clone());
+        }
         recovery::register(registry, &self.definition);
         Ok(())
     }
@@ -143,10 +150,10 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
 
     /// Returns the registry in which the agent finds models, tools and prompts.
     pub fn registry(&self) -> &Registry {
-        &self.definition.registry
+        &self.registry
     }
 
-    /// Returns the action that runs the agent.
+    /// Returns the action that runs the agent. It can be called for as long as the agent or its registry is there.
     pub fn action(&self) -> &AgentAction {
         &self.run
     }
@@ -245,7 +252,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
 
     /// Opens an invocation in the given context.
     pub fn connect_in(&self, init: AgentInit, context: &Context) -> AgentConnection<S> {
-        AgentConnection::new(self.run.connect_in(init, context))
+        AgentConnection::new(self.run.connect_in(init, &self.anchored(context)))
     }
 
     /// Begins or resumes a session, as a chat of many turns.
@@ -333,10 +340,16 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         invocations.reopen();
     }
 
+    /// Returns a context that keeps the agent's registry until the invocation has begun.
+    fn anchored(&self, context: &Context) -> Context {
+        Anchor::in_context(context, &self.registry)
+    }
+
     /// Returns the way from chats to this agent.
     fn transport(&self) -> Arc<dyn AgentTransport> {
         Arc::new(Agent::<S> {
             definition: Arc::clone(&self.definition),
+            registry: self.registry.clone(),
             run: self.run.clone(),
             snapshot: self.snapshot.clone(),
             snapshots: self.snapshots.clone(),
@@ -365,6 +378,7 @@ impl<S, T, O> Clone for Agent<S, T, O> {
     fn clone(&self) -> Self {
         Self {
             definition: Arc::clone(&self.definition),
+            registry: self.registry.clone(),
             run: self.run.clone(),
             snapshot: self.snapshot.clone(),
             snapshots: self.snapshots.clone(),

@@ -30,6 +30,7 @@
 //! between the function's task and the driver.
 
 mod agent_session;
+mod anchor;
 mod background;
 mod beginning;
 mod broadcast;
@@ -51,10 +52,13 @@ mod turn;
 mod turn_usage;
 
 pub use self::agent_session::AgentSession;
+pub(crate) use self::anchor::Anchor;
 pub(crate) use self::beginning::{Beginning, MakeCustom};
 pub use self::client::HandOff;
 pub use self::definition::Heartbeat;
-pub(crate) use self::definition::{AgentFunction, CANCELLATION_GRACE, Definition, ScopeOf, schema_of};
+pub(crate) use self::definition::{
+    AgentFunction, AgentPrompt, CANCELLATION_GRACE, Definition, ScopeOf, schema_of,
+};
 pub(crate) use self::driver::Driver;
 use self::driver::{AgentEvent, Written};
 pub use self::effect::TurnEffect;

@@ -74,6 +74,7 @@ mod library;
 mod overrides;
 mod rendered;
 mod slot;
+mod weak;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -92,6 +93,7 @@ pub use self::library::{define_helper, define_partial, with_prompt_state};
 pub use self::overrides::PromptOverrides;
 pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
+pub use self::weak::WeakPrompt;
 use crate::{GenerateStream, Generated, Messages, ModelRequest, ToolReference};
 
 /// Returns the registry value under which a prompt is found by name.

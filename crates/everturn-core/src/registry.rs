@@ -61,6 +61,11 @@ impl Registry {
         WeakRegistry(Arc::downgrade(&self.0))
     }
 
+    /// Returns whether both handles are of the same registry.
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Returns whether this registry has a parent.
     pub fn is_child(&self) -> bool {
         self.0.parent.is_some()

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use everturn_agent::store::Scope;
 use everturn_agent::{HandOff, TurnObserver};
 use everturn_core::offload::{HEAVY, is_heavy, offload};
-use everturn_core::{ActionType, Context, DynAction, Error, Exposure, RequestId};
+use everturn_core::{ActionType, Context, DynAction, Error, Exposure, Registry, RequestId};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) archive: ArchiveAccess,
     /// Counts the turns of agents for as long as the routes are there.
     pub(crate) _turns: Arc<dyn TurnObserver>,
+    /// Kept for as long as the server: actions do not keep the registry that they need.
+    pub(crate) _registry: Registry,
 }
 
 impl Shared {

@@ -251,6 +251,7 @@ impl Server {
             durable: self.durable(),
             archive: self.archive.clone(),
             _turns: turns,
+            _registry: self.registry.clone(),
         });
         // Collected by path first, because axum panics on a second route for one path and method.
         let mut paths: BTreeMap<String, Methods> = BTreeMap::new();

@@ -15,7 +15,9 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use super::beginning::always;
-use crate::invocation::{AgentFunction, Beginning, CANCELLATION_GRACE, Definition, ScopeOf, schema_of};
+use crate::invocation::{
+    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, Definition, ScopeOf, schema_of,
+};
 use crate::journal::Retention;
 use crate::reading::ResumePoints;
 use crate::run_stream::own_log;
@@ -585,12 +587,12 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             })?;
             beginning.custom = Some(always(custom));
         }
-        Ok(Agent::new(Definition {
+        let definition = Definition {
             name: self.name,
             description: options.description,
             is_session_flow: options.is_session_flow,
             turn_observers: TurnObservers::of(&self.registry),
-            registry: self.registry,
+            registry: self.registry.downgrade(),
             function,
             store: options.store,
             scope: options.scope,
@@ -616,13 +618,14 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             custom_schema: schema_of::<S>(),
             status_schema: options.status_schema,
             output_schema: options.output_schema,
-            prompt,
+            prompt: prompt.map(|prompt| AgentPrompt::new(prompt, &self.registry)),
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),
             runs: Runs::default(),
             run_log: options.run_log.unwrap_or_else(own_log),
             run_polls: Arc::default(),
-        }))
+        };
+        Ok(Agent::new(definition, self.registry))
     }
 
     /// Builds the agent and registers it with its companion actions.

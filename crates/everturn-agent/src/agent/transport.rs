@@ -19,7 +19,7 @@ impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
         init: AgentInit,
         context: &Context,
     ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
-        self.action().connect_in(init, context)
+        self.action().connect_in(init, &self.anchored(context))
     }
 
     fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_ai::ToolErrors;
-use everturn_ai::prompt::Prompt;
+use everturn_ai::prompt::{Prompt, WeakPrompt};
 use everturn_core::stream_log::StreamLog;
-use everturn_core::{Context, Error, Registry, Result, Schema};
+use everturn_core::{Context, Error, Registry, Result, Schema, WeakRegistry};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
@@ -73,13 +73,44 @@ pub(crate) fn schema_of<T: JsonSchema + 'static>() -> Option<Schema> {
     (TypeId::of::<T>() != TypeId::of::<Value>()).then(Schema::of::<T>)
 }
 
+/// The prompt of an agent. It does not keep the agent's registry alive, which holds the agent's actions.
+#[derive(Clone)]
+pub(crate) enum AgentPrompt {
+    /// A prompt of the agent's registry.
+    Own(WeakPrompt),
+    /// A prompt of another registry, which is kept.
+    Elsewhere(Prompt),
+}
+
+impl AgentPrompt {
+    pub(crate) fn new(prompt: Prompt, registry: &Registry) -> Self {
+        if prompt.registry().ptr_eq(registry) {
+            Self::Own(prompt.downgrade())
+        } else {
+            Self::Elsewhere(prompt)
+        }
+    }
+
+    /// Returns the prompt.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` once the agent's registry is dropped.
+    pub(crate) fn get(&self) -> Result<Prompt> {
+        match self {
+            Self::Own(prompt) => prompt.upgrade(),
+            Self::Elsewhere(prompt) => Ok(prompt.clone()),
+        }
+    }
+}
+
 /// Everything an invocation needs to know about its agent.
 pub(crate) struct Definition<S> {
     pub(crate) name: String,
     pub(crate) description: Option<String>,
     /// Whether spans and keys have the names of session flows.
     pub(crate) is_session_flow: bool,
-    pub(crate) registry: Registry,
+    /// Weak, because the registry holds the agent's actions, and those this definition.
+    pub(crate) registry: WeakRegistry,
     pub(crate) function: Arc<AgentFunction<S>>,
     pub(crate) store: Option<Arc<dyn SessionStore>>,
     pub(crate) scope: Option<ScopeOf>,
@@ -116,7 +147,7 @@ pub(crate) struct Definition<S> {
     /// The schema of the value that the agent's function returns; `None` if that may be any JSON.
     pub(crate) output_schema: Option<Schema>,
     /// The agent's prompt, if it has one.
-    pub(crate) prompt: Option<Prompt>,
+    pub(crate) prompt: Option<AgentPrompt>,
     /// The input of the agent's prompt in conversations that bring none of their own.
     pub(crate) prompt_input: Option<Arc<Value>>,
     /// The drivers of all invocations under way. Each ends with its connection, or with its background run.
@@ -146,12 +177,13 @@ impl<S> Definition<S> {
     /// # Errors
     /// `INVALID_ARGUMENT` that names the field at fault.
     pub(crate) fn check_prompt_input(&self, input: &Value) -> Result<()> {
-        self.prompt.as_ref().map_or(Ok(()), |prompt| {
-            prompt.check_input(input).map_err(|error| {
-                error
-                    .context(format_args!("'promptInput' does not fit agent '{}'", self.name))
-                    .with_public()
-            })
+        let Some(prompt) = &self.prompt else {
+            return Ok(());
+        };
+        prompt.get()?.check_input(input).map_err(|error| {
+            error
+                .context(format_args!("'promptInput' does not fit agent '{}'", self.name))
+                .with_public()
         })
     }
 

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Registry, Result};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -49,6 +49,8 @@ pub(crate) struct Driver<S> {
     /// Answers that commands have at once. They are handled before anything from outside.
     pub(super) raised: VecDeque<AgentEvent>,
     pub(super) definition: Arc<Definition<S>>,
+    /// The agent's registry, kept until the invocation is over.
+    pub(super) _registry: Registry,
     pub(super) session: Arc<Core<S>>,
     pub(super) outbox: Outbox,
     pub(super) client: Client,

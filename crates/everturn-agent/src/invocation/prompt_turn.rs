@@ -10,23 +10,24 @@ use everturn_ai::{
 use everturn_core::{Error, HandlerResult, Result};
 use serde_json::Value;
 
-use super::AgentFunction;
 use super::conversation::{conversation_of, marked};
 use super::generate::ConversationObserver;
+use super::{AgentFunction, AgentPrompt};
 use crate::{AgentInput, CustomState, Turn, validate_answers};
 
 /// Returns the function of a prompt agent. `input` is the prompt input of conversations that bring none of their own.
 /// `overrides` go before the prompt's settings, and those of the call before them.
 pub(crate) fn prompt_function<S: CustomState>(
-    prompt: Prompt,
+    prompt: AgentPrompt,
     input: Arc<Value>,
     overrides: PromptOverrides,
 ) -> Arc<AgentFunction<S>> {
     let own = Arc::new(overrides);
     Arc::new(move |session| {
-        let (prompt, input) = (prompt.clone(), Arc::clone(&input));
+        let (prompt, input) = (prompt.get(), Arc::clone(&input));
         let overrides = [Some(Arc::clone(&own)), session.overrides()];
         Box::pin(async move {
+            let prompt = prompt?;
             session
                 .run(|turn| prompt_turn(turn, prompt.clone(), Arc::clone(&input), overrides.clone()))
                 .await?;

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::Anchor;
 use super::agent_session::InvocationFacts;
 use super::background::RunWorker;
 use super::broadcast::Broadcast;
@@ -167,7 +168,10 @@ impl<S: CustomState> Driver<S> {
         let usage = UsageMeter::new();
         let used_before = cursor.as_ref().and_then(InvocationCursor::usage);
         let context = context.with_extension(Arc::clone(&usage));
-        let context = context.with_extension(Arc::new(definition.registry.clone()));
+        let registry = definition.registry.upgrade()?;
+        Anchor::release(&caller);
+        // Weak, because models and tools, which the registry holds, may keep their context.
+        let context = context.with_extension(Arc::new(registry.downgrade()));
         let mut context = with_tool_errors(context, definition.tool_errors);
         let overrides = caller
             .extension::<PromptOverrides>()
@@ -211,6 +215,7 @@ impl<S: CustomState> Driver<S> {
             result: None,
             usage: TurnUsage::new(usage, used_before),
             definition,
+            _registry: registry,
             session,
             outbox,
         }))

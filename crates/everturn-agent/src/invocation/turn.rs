@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use everturn_ai::{FinishReason, Message, ModelResponseChunk};
-use everturn_core::{Context, Emitter, Error, Registry, Result};
+use everturn_core::{Context, Emitter, Error, Registry, Result, WeakRegistry};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -93,8 +93,8 @@ impl<S: CustomState> Turn<S> {
     /// Returns the registry in which the agent finds models, tools and prompts.
     pub fn registry(&self) -> Registry {
         self.context
-            .extension::<Registry>()
-            .map(Arc::unwrap_or_clone)
+            .extension::<WeakRegistry>()
+            .and_then(|registry| registry.upgrade().ok())
             .unwrap_or_default()
     }
 

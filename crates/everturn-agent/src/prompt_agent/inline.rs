@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::tools::check_tools;
 use crate::agent::{AgentOrigin, AgentProgram, sealed};
-use crate::invocation::prompt_function;
+use crate::invocation::{AgentPrompt, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
 
 /// Defines an agent whose prompt is given inline, and registered under the agent's name.
@@ -140,7 +140,11 @@ impl<S: CustomState> AgentKind<S> for InlinePrompt {
         let prompt = self.prompt.define(agent.registry)?;
         let input = agent.prompt_input.cloned().unwrap_or_default();
         Ok(AgentProgram {
-            function: prompt_function(prompt.clone(), input, PromptOverrides::new()),
+            function: prompt_function(
+                AgentPrompt::new(prompt.clone(), agent.registry),
+                input,
+                PromptOverrides::new(),
+            ),
             prompt: Some(prompt),
         })
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::tools::check_tools;
 use crate::agent::{AgentOrigin, AgentProgram, sealed};
-use crate::invocation::prompt_function;
+use crate::invocation::{AgentPrompt, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
 
 /// Defines an agent around the registered prompt of the same name, or of another (see [`AgentBuilder::prompt`]).
@@ -171,7 +171,11 @@ impl<S: CustomState> AgentKind<S> for NamedPrompt {
             rendered.map_err(of_agent)?;
         }
         Ok(AgentProgram {
-            function: prompt_function(prompt.clone(), input, self.overrides),
+            function: prompt_function(
+                AgentPrompt::new(prompt.clone(), agent.registry),
+                input,
+                self.overrides,
+            ),
             prompt: Some(prompt),
         })
     }

@@ -29,6 +29,7 @@ mod decoders;
 mod definition;
 mod delegation;
 mod failed_turns;
+mod freed_agents;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
 mod grown_states;

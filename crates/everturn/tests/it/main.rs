@@ -5,6 +5,8 @@
 mod building;
 mod design_map;
 mod errors;
+#[cfg(all(feature = "sqlite", feature = "server"))]
+mod freed_applications;
 mod front_page;
 mod module_graph;
 mod prompt_folder;

@@ -1,0 +1,26 @@
+//! Keeping an agent's registry until its invocation has begun.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_core::{Context, Registry};
+
+/// A registry in the context of a call, which the invocation takes over when it begins.
+///
+/// It must not stay there: a context may be kept by a model or a tool, which the registry holds.
+pub(crate) struct Anchor(Mutex<Option<Registry>>);
+
+impl Anchor {
+    /// Returns a context that keeps the registry.
+    pub(crate) fn in_context(context: &Context, registry: &Registry) -> Context {
+        let anchor = Self(Mutex::new(Some(registry.clone())));
+        context.clone().with_extension(Arc::new(anchor))
+    }
+
+    /// Lets the registry of a context go.
+    pub(super) fn release(context: &Context) {
+        if let Some(anchor) = context.extension::<Self>() {
+            // Every change is a single assignment.
+            anchor.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
