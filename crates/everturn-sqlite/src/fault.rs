@@ -24,9 +24,9 @@ pub(crate) enum Fault {
     Stale,
 }
 
-/// Returns the error of a store that was closed.
+/// Returns the error of a store or a stream log that was closed.
 pub(crate) fn closed() -> Error {
-    Error::failed_precondition("the session store is closed: open it again")
+    Error::failed_precondition("the database is closed: open it again")
 }
 
 impl Fault {
@@ -45,6 +45,16 @@ impl Fault {
             snapshot.snapshot_id,
             session.unwrap_or_default()
         ))
+    }
+
+    /// Names the stream that damage was found in.
+    pub(crate) fn in_stream(self, id: &str) -> Self {
+        let Self::Damaged(what) = self else {
+            return self;
+        };
+        Self::Refused(Error::data_loss(format!(
+            "the stream database is damaged: stream '{id}': {what}; streams are short-lived, so it may simply be removed"
+        )))
     }
 
     /// Returns whether another writer held a lock, so that a retry may succeed.

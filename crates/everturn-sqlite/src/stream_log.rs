@@ -11,8 +11,9 @@ mod writer;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use everturn_core::stream_log::{Entries, Position, StreamKey, StreamLog, StreamWriter, not_found};
@@ -69,16 +70,44 @@ use crate::options::Durability;
 /// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](SqliteStreamLogOptions::max_stream_bytes) |
 /// | how large the log may be | 128 MiB for each owner ([`max_owner_bytes`](SqliteStreamLogOptions::max_owner_bytes)) and 512 MiB in all ([`max_bytes`](SqliteStreamLogOptions::max_bytes)); the oldest finished streams go first |
 /// | what a reader of a silent stream costs | nothing: one poll of the file serves all readers in a process |
+/// | what happens to damage | every batch and every end has a checksum; a changed one, or a missing one, is `DATA_LOSS` that names the stream |
 /// | what happens when a process dies | the others end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
 ///
-/// A clone is another handle to the same log. The database is closed when the last handle, writer and reader are dropped.
+/// A clone is another handle to the same log. Dropping the last handle, writer and reader closes the database as
+/// [`SqliteStreamLog::close`] does, and blocks meanwhile.
 #[derive(Clone)]
 pub struct SqliteStreamLog(Arc<Inner>);
 
 struct Inner {
     shared: Arc<Shared>,
-    jobs: Sender<Job>,
+    jobs: Mutex<Option<Sender<Job>>>,
     readers: Pool<Connection>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Inner {
+    /// Ends the thread after the jobs that were sent, and waits until it has closed the database. Blocks.
+    fn close(&self) {
+        self.readers.close_idle();
+        held(&self.jobs).take();
+        let thread = held(&self.thread).take();
+        // A job that owns the last handle drops it on the thread itself, which then ends by itself.
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            // A thread that panicked has released those who wait for it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change is a single assignment.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SqliteStreamLog {
@@ -112,19 +141,36 @@ impl SqliteStreamLog {
         let shared = Arc::new(Shared::new(options));
         let thread = Thread::new(db, Arc::clone(&shared))?;
         let (jobs, queue) = channel();
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("everturn-streams".to_owned())
             .spawn(move || thread.run(&queue))
             .map_err(Error::from)?;
         Ok(Self(Arc::new(Inner {
             shared,
-            jobs,
+            jobs: Mutex::new(Some(jobs)),
             readers,
+            thread: Mutex::new(Some(thread)),
         })))
     }
 
+    /// Closes the database: writes what is waiting, ends the streams that are still open with `UNAVAILABLE`, moves everything
+    /// into the database file and removes the write-ahead log.
+    ///
+    /// Afterwards every method of every handle, writer and reader fails. While another process has the database open, the log
+    /// stays.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the runtime is shutting down.
+    pub async fn close(&self) -> Result<()> {
+        self.0.readers.close().await;
+        let inner = Arc::clone(&self.0);
+        Ok(tokio::task::spawn_blocking(move || inner.close()).await?)
+    }
+
     fn send(&self, job: Job) -> Result<()> {
-        self.0.jobs.send(job).map_err(|_| stopped())
+        let jobs = held(&self.0.jobs);
+        let sent = jobs.as_ref().map(|jobs| jobs.send(job));
+        sent.and_then(std::result::Result::ok).ok_or_else(stopped)
     }
 
     /// Reads the file on a thread that may block.
@@ -149,7 +195,7 @@ impl StreamLog for SqliteStreamLog {
         let (reply, answer) = oneshot::channel();
         self.send(Job::Open {
             key: key.clone(),
-            jobs: self.0.jobs.clone(),
+            log: self.clone(),
             reply,
         })?;
         Ok(Box::new(answer.await.map_err(|_| stopped())??))
@@ -201,7 +247,7 @@ fn open_writer(options: &SqliteStreamLogOptions) -> Outcome<Connection> {
 }
 
 fn stopped() -> Error {
-    Error::internal("the thread that writes the stream database has stopped: open the log again")
+    Error::failed_precondition("the stream log is closed: open it again")
 }
 
 impl fmt::Debug for SqliteStreamLog {

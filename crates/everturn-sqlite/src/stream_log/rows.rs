@@ -1,10 +1,12 @@
 //! The tables of the stream database and the statements on them.
 
+use everturn_core::Result;
 use everturn_core::stream_log::{JsonText, Position, StoredError, StreamEvent, StreamKey, writer_lost};
-use everturn_core::{Error, Result};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::budget::opening_cost;
+use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
 use crate::schema::Schema;
 
@@ -12,7 +14,11 @@ use crate::schema::Schema;
 pub(super) const STREAMS: Schema<'_> = Schema {
     // `EvSt` in ASCII.
     application: 0x4576_5374,
-    migrations: &[include_str!("schema/1.sql"), include_str!("schema/2.sql")],
+    migrations: &[
+        include_str!("schema/1.sql"),
+        include_str!("schema/2.sql"),
+        include_str!("schema/3.sql"),
+    ],
     name: "stream",
     if_foreign: "this database is not one of streams: a stream log needs a file of its own, beside the session store's",
     if_newer: "choose another path",
@@ -55,19 +61,35 @@ pub(super) fn after(db: &mut Connection, stream: i64, after: Position) -> Outcom
 }
 
 fn found(db: &Connection, stream: i64, after: Position) -> Outcome<Option<Found>> {
-    let mut statement = db.prepare_cached("SELECT written, end, body FROM stream WHERE key = ?1")?;
+    let mut statement =
+        db.prepare_cached("SELECT written, end, body, checksum, id FROM stream WHERE key = ?1")?;
     let row = statement
         .query_row([stream], |row| {
             let end: Option<String> = row.get(1)?;
-            Ok((row.get::<_, u64>(0)?, end, row.get::<_, Option<String>>(2)?))
+            let body = row.get::<_, Option<String>>(2)?;
+            Ok((
+                row.get::<_, u64>(0)?,
+                end,
+                body,
+                row.get(3)?,
+                row.get::<_, String>(4)?,
+            ))
         })
         .optional()?;
-    let Some((written, end, body)) = row else {
+    let Some((written, end, body, checksum, id)) = row else {
         return Ok(None);
     };
-    let end = end.map(|end| decode_end(&end, body)).transpose()?;
+    let in_stream = |fault: Fault| fault.in_stream(&id);
+    if let Some(end) = &end {
+        let computed = || end_checksum(stream, end, body.as_deref());
+        check("the end", checksum, computed).map_err(in_stream)?;
+    }
+    let end = end
+        .map(|end| decode_end(&end, body))
+        .transpose()
+        .map_err(in_stream)?;
     let chunks = if after.number() < written {
-        chunks(db, stream, after)?
+        chunks(db, stream, after).map_err(in_stream)?
     } else {
         Vec::new()
     };
@@ -75,24 +97,32 @@ fn found(db: &Connection, stream: i64, after: Position) -> Outcome<Option<Found>
 }
 
 fn chunks(db: &Connection, stream: i64, after: Position) -> Outcome<Vec<JsonText>> {
-    let mut statement =
-        db.prepare_cached("SELECT last, body FROM batch WHERE stream = ?1 AND last > ?2 ORDER BY last")?;
+    let mut statement = db.prepare_cached(
+        "SELECT last, body, checksum FROM batch WHERE stream = ?1 AND last > ?2 ORDER BY last",
+    )?;
     let mut rows = statement.query(params![stream, after.number()])?;
-    let (mut chunks, mut bytes) = (Vec::new(), 0);
+    let (mut chunks, mut bytes, mut next) = (Vec::new(), 0, after.number() + 1);
     while let Some(row) = rows.next()? {
         let (last, body): (u64, String) = (row.get(0)?, row.get(1)?);
+        check(&format!("the batch up to chunk {last}"), row.get(2)?, || {
+            batch_checksum(stream, last, &body)
+        })?;
         let first = (last + 1).saturating_sub(body.split('\n').count() as u64);
-        let seen = (after.number() + 1).saturating_sub(first);
+        // A hole would number all later chunks anew.
+        let seen = next
+            .checked_sub(first)
+            .ok_or_else(|| Fault::damaged(format!("chunk {next} is missing")))?;
         for line in body.split('\n').skip(usize::try_from(seen).unwrap_or(usize::MAX)) {
-            chunks.push(JsonText::parse(line).map_err(|_| damaged("a chunk is not JSON"))?);
+            chunks.push(JsonText::parse(line).map_err(|_| Fault::damaged("a chunk is not JSON"))?);
         }
+        next = last + 1;
         bytes += body.len();
         if bytes >= BATCH {
             break;
         }
     }
     if chunks.is_empty() {
-        return Err(damaged("chunks are missing"));
+        return Err(Fault::damaged(format!("chunk {next} is missing")));
     }
     Ok(chunks)
 }
@@ -116,11 +146,15 @@ pub(super) fn append(db: &Connection, stream: i64, first: Position, chunks: &[Js
     if statement.execute(params![stream, written, cost(chunks)])? == 0 {
         return Ok(false);
     }
-    let mut insert = db.prepare_cached("INSERT INTO batch (stream, last, body) VALUES (?1, ?2, ?3)")?;
+    let sql = "INSERT INTO batch (stream, last, body, checksum) VALUES (?1, ?2, ?3, ?4)";
+    let mut insert = db.prepare_cached(sql)?;
+    let mut insert = |last: u64, body: &str| {
+        insert.execute(params![stream, last, body, batch_checksum(stream, last, body)])
+    };
     let (mut last, mut body) = (first.number() - 1, String::new());
     for chunk in chunks {
         if !body.is_empty() && body.len() + chunk.as_str().len() > BATCH {
-            insert.execute(params![stream, last, body])?;
+            insert(last, &body)?;
             body.clear();
         }
         if !body.is_empty() {
@@ -130,7 +164,7 @@ pub(super) fn append(db: &Connection, stream: i64, first: Position, chunks: &[Js
         last += 1;
     }
     if !body.is_empty() {
-        insert.execute(params![stream, last, body])?;
+        insert(last, &body)?;
     }
     Ok(true)
 }
@@ -198,7 +232,7 @@ fn decode_end(end: &str, body: Option<String>) -> Outcome<StreamEvent> {
         ("lost", _) => Some(End::Lost),
         _ => None,
     };
-    let decoded = decoded.ok_or_else(|| damaged("the end of a stream makes no sense"))?;
+    let decoded = decoded.ok_or_else(|| Fault::damaged("the end makes no sense"))?;
     Ok(decoded.event())
 }
 
@@ -206,11 +240,25 @@ fn decode_end(end: &str, body: Option<String>) -> Outcome<StreamEvent> {
 pub(super) fn end(db: &Connection, stream: i64, end: &End, expires_at: i64) -> Outcome<bool> {
     let (word, body) = end.row()?;
     let mut statement = db.prepare_cached(
-        "UPDATE stream SET end = ?2, body = ?3, expires_at = ?4, writer = NULL, bytes = bytes + ?5
+        "UPDATE stream SET end = ?2, body = ?3, expires_at = ?4, writer = NULL, bytes = bytes + ?5, checksum = ?6
          WHERE key = ?1 AND end IS NULL",
     )?;
     let bytes = body.as_ref().map_or(0, String::len);
-    Ok(statement.execute(params![stream, word, body, expires_at, bytes])? == 1)
+    let checksum = end_checksum(stream, word, body.as_deref());
+    Ok(statement.execute(params![stream, word, body, expires_at, bytes, checksum])? == 1)
+}
+
+fn batch_checksum(stream: i64, last: u64, body: &str) -> i64 {
+    let last = ValueRef::Integer(last.cast_signed());
+    let checksum = Checksum::default().with(ValueRef::Integer(stream)).with(last);
+    checksum.with(ValueRef::Text(body.as_bytes())).finish()
+}
+
+fn end_checksum(stream: i64, word: &str, body: Option<&str>) -> i64 {
+    let word = ValueRef::Text(word.as_bytes());
+    let body = body.map_or(ValueRef::Null, |body| ValueRef::Text(body.as_bytes()));
+    let checksum = Checksum::default().with(ValueRef::Integer(stream));
+    checksum.with(word).with(body).finish()
 }
 
 /// Asks the writer of a stream to stop; `false` if there is no such stream.
@@ -286,10 +334,4 @@ pub(super) fn data_version(db: &Connection) -> Outcome<i64> {
     Ok(db
         .prepare_cached("PRAGMA data_version")?
         .query_row([], |row| row.get(0))?)
-}
-
-fn damaged(what: &str) -> Fault {
-    Fault::Refused(Error::data_loss(format!(
-        "the stream database is damaged: {what}; streams are short-lived, so it may simply be removed"
-    )))
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use everturn_core::stream_log::{
@@ -16,12 +16,13 @@ use everturn_core::{Error, Result};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use super::SqliteStreamLog;
 use super::budget::{make_room, opening_cost};
 use super::live::Live;
 use super::rows::{self, End};
 use super::shared::Shared;
 use super::writer::SqliteStreamWriter;
-use crate::connection::retry;
+use crate::connection::{empty_log, retry};
 use crate::fault::{Fault, Outcome};
 
 /// The greatest number of requests in a transaction.
@@ -31,7 +32,7 @@ const MAX_GROUP: usize = 1024;
 pub(super) enum Job {
     Open {
         key: StreamKey,
-        jobs: Sender<Job>,
+        log: SqliteStreamLog,
         reply: oneshot::Sender<Result<SqliteStreamWriter>>,
     },
     /// There are chunks to write, which may wait for others.
@@ -51,7 +52,7 @@ pub(super) enum Job {
 
 type Opening = (
     StreamKey,
-    Sender<Job>,
+    SqliteStreamLog,
     oneshot::Sender<Result<SqliteStreamWriter>>,
 );
 type Stopping = (StreamKey, oneshot::Sender<Result<bool>>);
@@ -145,6 +146,8 @@ impl Thread {
             }
             if is_over {
                 self.leave();
+                // Another process that is using the database may be in the way; then its last connection empties the log.
+                let _ = empty_log(&self.db);
                 return;
             }
             self.tend();
@@ -173,7 +176,7 @@ impl Thread {
         let mut group = Group::default();
         for job in jobs {
             match job {
-                Job::Open { key, jobs, reply } => group.opens.push((key, jobs, reply)),
+                Job::Open { key, log, reply } => group.opens.push((key, log, reply)),
                 Job::Stop { key, reply } => group.stops.push((key, reply)),
                 Job::Write(live) => {
                     self.unwritten.push(live);
@@ -313,7 +316,7 @@ impl Thread {
             };
             write.reply.map(|reply| reply.send(outcome));
         }
-        for ((key, jobs, reply), row) in group.opens.into_iter().zip(done.opened) {
+        for ((key, log, reply), row) in group.opens.into_iter().zip(done.opened) {
             let opened = row.map(|row| {
                 let live = Arc::new(Live::new(row, self.shared.options.max_stream_bytes));
                 self.shared.live().insert(key.clone(), Arc::clone(&live));
@@ -321,7 +324,7 @@ impl Thread {
                     self.renew_at = Instant::now() + self.shared.options.lease / 3;
                 }
                 self.open.insert(row, (key, Arc::clone(&live)));
-                SqliteStreamWriter::new(live, jobs)
+                SqliteStreamWriter::new(live, log)
             });
             // A writer that the caller no longer takes ends its stream when it is dropped.
             let _ = reply.send(opened);
@@ -419,8 +422,13 @@ impl Thread {
         Ok(())
     }
 
-    /// Unregisters this process as a writer.
-    fn leave(&self) {
+    /// Ends the streams that are still open, and unregisters this process as a writer.
+    fn leave(&mut self) {
+        if !self.open.is_empty() {
+            let lost = self.open.keys().map(|row| (*row, End::Lost));
+            self.broken.extend(lost);
+            self.commit(Group::default());
+        }
         if let Some(writer) = self.writer {
             // If it fails, the lease lapses.
             let _ = rows::dismiss(&self.db, writer);

@@ -1,7 +1,6 @@
 //! The writer of a stream.
 
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use async_trait::async_trait;
 use everturn_core::Result;
@@ -11,21 +10,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::live::{Live, Pushed, Told};
 use super::rows::End;
-use super::stopped;
 use super::thread::Job;
+use super::{SqliteStreamLog, stopped};
 
 #[derive(Debug)]
 pub(super) struct SqliteStreamWriter {
     live: Arc<Live>,
-    jobs: Sender<Job>,
+    log: SqliteStreamLog,
     is_finished: bool,
 }
 
 impl SqliteStreamWriter {
-    pub(super) fn new(live: Arc<Live>, jobs: Sender<Job>) -> Self {
+    pub(super) fn new(live: Arc<Live>, log: SqliteStreamLog) -> Self {
         Self {
             live,
-            jobs,
+            log,
             is_finished: false,
         }
     }
@@ -44,7 +43,7 @@ impl StreamWriter for SqliteStreamWriter {
                 (Job::Finish { live, end, reply }, Err(error))
             }
         };
-        self.jobs.send(job).map_err(|_| stopped())?;
+        self.log.send(job)?;
         outcome
     }
 
@@ -59,7 +58,7 @@ impl StreamWriter for SqliteStreamWriter {
             reply: Some(reply),
         };
         self.is_finished = true;
-        self.jobs.send(job).map_err(|_| stopped())?;
+        self.log.send(job)?;
         answer.await.map_err(|_| stopped())?
     }
 
@@ -78,7 +77,7 @@ impl Drop for SqliteStreamWriter {
                 reply: None,
             };
             // If the thread has ended, it has ended the stream too.
-            let _ = self.jobs.send(job);
+            let _ = self.log.send(job);
         }
     }
 }

@@ -51,6 +51,14 @@ impl Fixture {
         self.folder.path().join("streams.db")
     }
 
+    /// The number of batches in the file.
+    fn batches(&self) -> u64 {
+        let database = rusqlite::Connection::open(self.path()).unwrap();
+        database
+            .query_row("SELECT count(*) FROM batch", [], |row| row.get(0))
+            .unwrap()
+    }
+
     fn options(&self) -> SqliteStreamLogOptions {
         SqliteStreamLog::options(self.path()).clock(self.ahead.clock())
     }
@@ -377,6 +385,88 @@ async fn a_stream_larger_than_may_be_ends_everywhere_after_what_was_kept() {
     assert_eq!(failure(&near).status(), Status::ResourceExhausted);
     drop((here, elsewhere));
     assert_eq!(rest(read(&fixture.open().await, 0).await).await, far);
+}
+
+#[tokio::test]
+async fn damage_to_a_stream_is_named_and_never_read_as_if_it_had_been_written() {
+    for (change, what) in [
+        (
+            "UPDATE batch SET body = replace(body, '2', '7')",
+            "the batch up to chunk",
+        ),
+        (
+            "UPDATE batch SET body = body || char(10) || '9'",
+            "the batch up to chunk",
+        ),
+        ("DELETE FROM batch WHERE last = 1", "chunk 1 is missing"),
+        ("DELETE FROM batch WHERE last = 3", "is missing"),
+        ("UPDATE stream SET body = '\"stew\"'", "the end"),
+        ("UPDATE stream SET end = 'lost', body = NULL", "the end"),
+    ] {
+        let fixture = Fixture::new();
+        let log = fixture.open().await;
+        let writer = log.open(&key()).await.unwrap();
+        for number in 1..=3_u64 {
+            // Each in a batch of its own.
+            writer.append(text(number)).await.unwrap();
+            while fixture.batches() < number {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        writer.finish(Ok(text("soup"))).await.unwrap();
+        drop(log);
+        let database = rusqlite::Connection::open(fixture.path()).unwrap();
+        database.execute_batch(change).unwrap();
+        drop(database);
+
+        let log = fixture.open().await;
+        let entries: Vec<Result<Entry>> = read(&log, 0).await.collect().await;
+
+        let error = entries.last().unwrap().as_ref().unwrap_err();
+        assert_eq!(error.status(), Status::DataLoss, "{change}: {error}");
+        assert!(error.message().contains(key().id()), "{change}: {error}");
+        assert!(error.message().contains(what), "{change}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn closing_ends_open_streams_and_leaves_one_complete_file() {
+    let fixture = Fixture::new();
+    let log = fixture.open().await;
+    let open = write(&log, 2).await;
+    let other = StreamKey::new("ann", "finished");
+    let finished = log.open(&other).await.unwrap();
+    finished.finish(Ok(text("soup"))).await.unwrap();
+
+    log.close().await.unwrap();
+
+    assert!(!fixture.folder.path().join("streams.db-wal").exists());
+    assert!(open.append(text("late")).await.is_err());
+    assert!(log.open(&StreamKey::new("ann", "late")).await.is_err());
+    let copy = fixture.folder.path().join("copy.db");
+    std::fs::copy(fixture.path(), &copy).unwrap();
+    let copied = SqliteStreamLog::open(&copy).await.unwrap();
+    let ended: Vec<Entry> = rest(read(&copied, 0).await).await;
+    assert!(failure(&ended).is(WRITER_LOST), "{ended:?}");
+    assert_eq!(ended.len(), 3);
+    assert_eq!(
+        copied.read(&other, Position::START).await.unwrap().count().await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn dropping_the_last_writer_or_reader_leaves_one_complete_file() {
+    let fixture = Fixture::new();
+    let log = fixture.open().await;
+    let writer = write(&log, 2).await;
+    let reader = read(&log, 0).await;
+    drop(log);
+
+    drop(reader);
+    drop(writer);
+
+    assert!(!fixture.folder.path().join("streams.db-wal").exists());
 }
 
 #[tokio::test]
