@@ -9,13 +9,16 @@ use lexopt::prelude::*;
 
 /// The help text.
 pub(crate) const HELP: &str = "\
-usage: testbed [--addr ADDRESS] [--store STORE] [--busy-timeout MILLISECONDS] [--forget-streams]
+usage: testbed [--addr ADDRESS] [--store STORE] [--busy-timeout MILLISECONDS] [--stream-bytes BYTES]
+               [--forget-streams]
 
   --addr ADDRESS   where to listen; 127.0.0.1:0, the default, takes any free port
   --store STORE    where conversations are kept: memory (the default), file:PATH,
                    sqlite:PATH, or postgres:URL, where URL is as in postgres://user@host/database
   --busy-timeout MILLISECONDS
                    how long a save waits for another process; 10000 by default
+  --stream-bytes BYTES
+                   how much of one caller's streams is kept; four times as much of all
   --forget-streams keep no streams: a client that leaves ends its turn
 ";
 
@@ -30,6 +33,7 @@ pub(crate) struct Arguments {
     pub(crate) address: SocketAddr,
     pub(crate) store: StoreChoice,
     pub(crate) busy_timeout: Duration,
+    pub(crate) stream_bytes: Option<usize>,
     pub(crate) keeps_streams: bool,
 }
 
@@ -48,6 +52,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mod
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         store: StoreChoice::Memory,
         busy_timeout: Duration::from_secs(10),
+        stream_bytes: None,
         keeps_streams: true,
     };
     while let Some(argument) = parser.next()? {
@@ -55,6 +60,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mod
             Long("addr") => serve.address = parser.value()?.parse()?,
             Long("store") => serve.store = parser.value()?.parse_with(store)?,
             Long("busy-timeout") => serve.busy_timeout = Duration::from_millis(parser.value()?.parse()?),
+            Long("stream-bytes") => serve.stream_bytes = Some(parser.value()?.parse()?),
             Long("forget-streams") => serve.keeps_streams = false,
             Long("help") | Short('h') => return Ok(Mode::Help),
             other => return Err(other.unexpected()),

@@ -59,7 +59,7 @@ async fn run(arguments: Arguments) -> Result<()> {
 }
 
 async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<Bound> {
-    let streams = stores::streams(&arguments.store).await?;
+    let streams = stores::streams(&arguments.store, arguments.stream_bytes).await?;
     let harness = testbed::watched_harness(sessions, streams.clone().map(|log| Arc::new(log) as _))?;
     harness.model().delay(THINKING);
     flows::define(harness.registry())?;
@@ -71,7 +71,7 @@ async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<B
         .limits(Limits::default().header_time(IDLE))
         .merge(program::router(harness.model().clone()));
     let server = if arguments.keeps_streams {
-        stores::keep_streams(server, streams)
+        stores::keep_streams(server, streams, arguments.stream_bytes)
     } else {
         server
     };

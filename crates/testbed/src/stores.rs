@@ -62,18 +62,28 @@ pub(crate) async fn sessions(choice: &StoreChoice, busy_timeout: Duration) -> Re
 }
 
 /// Opens the stream log, in a file beside the database; other stores have none.
-pub(crate) async fn streams(choice: &StoreChoice) -> Result<Option<SqliteStreamLog>> {
+pub(crate) async fn streams(choice: &StoreChoice, bytes: Option<usize>) -> Result<Option<SqliteStreamLog>> {
     Ok(match choice {
-        StoreChoice::Sqlite(path) => Some(SqliteStreamLog::open(beside(path)).await?),
+        StoreChoice::Sqlite(path) => {
+            let mut options = SqliteStreamLog::options(beside(path));
+            if let Some(bytes) = bytes {
+                options = options.max_owner_bytes(bytes).max_bytes(4 * bytes);
+            }
+            Some(options.open().await?)
+        }
         StoreChoice::Memory | StoreChoice::File(_) | StoreChoice::Postgres(_) => None,
     })
 }
 
 /// Gives the server a stream log: the given one, or else one in memory.
-pub(crate) fn keep_streams(server: Server, log: Option<SqliteStreamLog>) -> Server {
+pub(crate) fn keep_streams(server: Server, log: Option<SqliteStreamLog>, bytes: Option<usize>) -> Server {
+    let mut memory = MemoryStreamLog::options();
+    if let Some(bytes) = bytes {
+        memory = memory.max_owner_bytes(bytes).max_bytes(4 * bytes);
+    }
     match log {
         Some(log) => server.stream_log(log),
-        None => server.stream_log(MemoryStreamLog::new()),
+        None => server.stream_log(memory.build()),
     }
 }
 

@@ -1,11 +1,16 @@
 //! Memory stays what it was told to be, however many conversations there are.
 //!
-//! Each test measures a process of its own: this program, started again. `EVERTURN_SOAK=full` runs 200,000 turns over
-//! 20,000 sessions and a cache of 64 MiB; without it the numbers are small enough for every run of the tests.
+//! Each test measures processes of their own: this program, started again. `EVERTURN_SOAK=full` runs 200,000 turns over
+//! 20,000 sessions and a cache of 64 MiB; without it the numbers are small enough for every run of the tests:
+//!
+//! ```text
+//! EVERTURN_SOAK=full cargo test --release -p testbed --test soak -- --nocapture
+//! ```
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![cfg(target_os = "linux")]
 
 use std::process::Command;
+use std::time::Instant;
 
 use everturn_agent::store::{Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{Agent, AgentSession, SessionState, Snapshot, custom_agent};
@@ -19,29 +24,42 @@ use serde_json::json;
 /// Tells a process that it is the one to measure.
 const MEASURED: &str = "EVERTURN_SOAK_MEASURED";
 
-const MIB: usize = 1024 * 1024;
+/// Begins the line with the number that was measured.
+const REPORT: &str = "measured: ";
 
-/// What a process takes for SQLite's own caches, its threads and the leftovers of its allocator.
-const OTHERS: usize = 20 * MIB;
+const MIB: usize = 1024 * 1024;
 
 fn is_full() -> bool {
     std::env::var("EVERTURN_SOAK").is_ok_and(|soak| soak == "full")
 }
 
-/// Whether this process is the one to measure; otherwise starts that one and waits for it.
-fn is_measured(test: &str) -> bool {
-    if std::env::var(MEASURED).is_ok() {
-        return true;
-    }
-    let measured = Command::new(std::env::current_exe().unwrap())
+/// The setting of the process to measure, if this is one.
+fn measured() -> Option<usize> {
+    let setting = std::env::var(MEASURED).ok()?;
+    Some(setting.parse().unwrap())
+}
+
+/// Runs a test in a process of its own and returns the number that it [reports](report).
+fn measure(test: &str, setting: usize) -> usize {
+    let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
-        .env(MEASURED, "yes")
+        .env(MEASURED, setting.to_string())
         // One arena, so that what threads leave behind is not taken for what is held.
         .env("MALLOC_ARENA_MAX", "1")
-        .status()
+        .output()
         .unwrap();
-    assert!(measured.success(), "the measured process failed");
-    false
+    let (said, errors) = (String::from_utf8(output.stdout).unwrap(), output.stderr);
+    for line in said.lines().filter(|line| line.contains(" turns over ")) {
+        println!("{line}");
+    }
+    let number = said.lines().find_map(|line| line.split(REPORT).nth(1));
+    let number = number.unwrap_or_else(|| panic!("{said}\n{}", String::from_utf8_lossy(&errors)));
+    number.trim().parse().unwrap()
+}
+
+/// Tells the number that was measured.
+fn report(number: usize) {
+    println!("\n{REPORT}{number}");
 }
 
 fn resident() -> usize {
@@ -84,44 +102,57 @@ fn small_parts(session: usize) -> Snapshot {
     row
 }
 
+/// Fills the cache of a store with conversations and returns by how much the process has grown.
+async fn fill(cache: usize) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), cache).await;
+    let save = async |session| {
+        let row = small_parts(session);
+        let id = row.snapshot_id.clone();
+        let put = Mutation::new(move |_| Ok(Some(row.clone())));
+        store
+            .save(&Scope::default(), Some(&id), Precondition::None, put)
+            .await
+            .unwrap();
+    };
+    join_all((0..200).map(&save)).await;
+    let before = resident();
+
+    // Twice as many as fit, each of which holds about 10 KiB.
+    let sessions = 200 + 2 * cache / (10 * 1024);
+    for session in (200..sessions).step_by(100) {
+        join_all((session..session + 100).map(&save)).await;
+    }
+    resident().saturating_sub(before)
+}
+
 #[test]
 fn a_full_cache_takes_at_most_half_again_of_its_bytes() {
-    if !is_measured("a_full_cache_takes_at_most_half_again_of_its_bytes") {
+    let test = "a_full_cache_takes_at_most_half_again_of_its_bytes";
+    if let Some(cache) = measured() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        report(runtime.block_on(fill(cache)));
         return;
     }
-    let cache = if is_full() { 64 * MIB } else { 24 * MIB };
-    let folder = tempfile::tempdir().unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let store = open(folder.path(), cache).await;
-        let save = async |session| {
-            let row = small_parts(session);
-            let id = row.snapshot_id.clone();
-            let put = Mutation::new(move |_| Ok(Some(row.clone())));
-            store
-                .save(&Scope::default(), Some(&id), Precondition::None, put)
-                .await
-                .unwrap();
-        };
-        join_all((0..200).map(&save)).await;
-        let before = resident();
+    let (small, large) = if is_full() {
+        (8 * MIB, 72 * MIB)
+    } else {
+        (4 * MIB, 20 * MIB)
+    };
 
-        // Twice as many as fit, each of which holds about 10 KiB.
-        let sessions = 200 + 2 * cache / (10 * 1024);
-        for session in (200..sessions).step_by(100) {
-            join_all((session..session + 100).map(&save)).await;
-        }
+    // The difference leaves out what a process takes besides: SQLite's own caches, threads, leftovers of the allocator.
+    let taken = measure(test, large).saturating_sub(measure(test, small));
 
-        let grown = resident().saturating_sub(before);
-        assert!(
-            grown < cache * 3 / 2 + OTHERS,
-            "{cache} bytes of cache became {grown} bytes of memory"
-        );
-        assert!(
-            grown > cache / 4,
-            "only {grown} bytes were measured: the cache was not filled"
-        );
-    });
+    let told = large - small;
+    println!("{told} bytes of cache took {taken} bytes of memory");
+    assert!(
+        taken <= told * 3 / 2,
+        "{told} bytes of cache became {taken} bytes of memory"
+    );
+    assert!(
+        taken > told / 4,
+        "only {taken} bytes were measured: the cache was not filled"
+    );
 }
 
 fn scribe(store: SqliteStore) -> Agent {
@@ -140,38 +171,51 @@ fn scribe(store: SqliteStore) -> Agent {
         .unwrap()
 }
 
+/// Takes turns, the next in every session before any has one more, and reports the process's memory at the end in per mille of
+/// that in its middle.
+async fn soak(turns: usize, sessions: usize, cache: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = scribe(open(folder.path(), cache).await);
+    let begin = Instant::now();
+    let mut measured = Vec::new();
+    for turn in (0..turns).step_by(50) {
+        let asked = (turn..turn + 50).map(|turn| {
+            let chat = agent.chat().resume(format!("session-{}", turn % sessions));
+            async move {
+                chat.run("What next?").await.unwrap();
+            }
+        });
+        join_all(asked).await;
+        measured.push(resident());
+    }
+    let at = |part: usize| measured[(measured.len() - 1) * part / 10] / MIB;
+    println!(
+        "{turns} turns over {sessions} sessions in {:?}: {:?} MiB at each tenth",
+        begin.elapsed(),
+        (0..=10).map(at).collect::<Vec<_>>()
+    );
+    report(measured.last().unwrap() * 1000 / measured[measured.len() / 2]);
+}
+
 #[test]
 fn a_long_soak_has_a_flat_end() {
-    if !is_measured("a_long_soak_has_a_flat_end") {
-        return;
-    }
+    let test = "a_long_soak_has_a_flat_end";
     let (turns, sessions, cache) = if is_full() {
         (200_000, 20_000, 64 * MIB)
     } else {
         (6_000, 600, 2 * MIB)
     };
-    let folder = tempfile::tempdir().unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let agent = scribe(open(folder.path(), cache).await);
-        let mut measured = Vec::new();
-        for turn in (0..turns).step_by(50) {
-            // Every session has its turn before any has its next.
-            let asked = (turn..turn + 50).map(|turn| {
-                let chat = agent.chat().resume(format!("session-{}", turn % sessions));
-                async move {
-                    chat.run("What next?").await.unwrap();
-                }
-            });
-            join_all(asked).await;
-            measured.push(resident());
-        }
+    if measured().is_some() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(soak(turns, sessions, cache));
+        return;
+    }
 
-        // What a session holds grows with its turns; what the process holds does not.
-        let (middle, end) = (measured[measured.len() / 2], *measured.last().unwrap());
-        assert!(
-            end < middle + middle / 10 + 6 * MIB,
-            "{middle} bytes in the middle became {end} at the end"
-        );
-    });
+    let per_mille = measure(test, cache);
+
+    // What a session holds grows with its turns; what the process holds does not.
+    assert!(
+        per_mille <= 1_100,
+        "the memory at the end is {per_mille} per mille of that in the middle"
+    );
 }

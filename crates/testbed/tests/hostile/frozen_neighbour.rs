@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use everturn_agent::SnapshotStatus;
+use everturn_agent::store::{Detail, Scope};
 use testbed::worker::StorePlace;
 
 use crate::observer::Observer;
@@ -18,6 +20,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How much later than its deadline a turn may be answered by a machine that has other things to do.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a machine that has other things to do may take to finish a run.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server and a neighbour that was stopped in the middle of a save.
 struct Scene {
@@ -128,8 +133,9 @@ fn a_server_that_ends_leaves_one_complete_file() {
     let status = scene.server.wait();
 
     assert!(status.success(), "{status}");
-    let log = path.with_file_name("sessions.db-wal");
-    assert!(!log.exists(), "the write-ahead log is still there");
+    for log in ["sessions.db-wal", "sessions.db-streams-wal"] {
+        assert!(!path.with_file_name(log).exists(), "{log} is still there");
+    }
     let size = std::fs::metadata(path).unwrap().len();
     assert!(size > 16 * 1024, "the file has only {size} bytes");
 }
@@ -174,4 +180,49 @@ fn a_server_ends_while_its_neighbour_is_frozen_on_sqlite() {
 #[test]
 fn a_server_ends_while_its_neighbour_is_frozen_on_files() {
     a_server_ends_while_its_neighbour_is_frozen(Site::files());
+}
+
+/// A run whose worker died while a neighbour is frozen is taken over once the lock is free.
+fn a_lost_run_is_taken_over_once_the_lock_is_free(site: Site) {
+    let lease = Duration::from_secs(2);
+    let scene = Scene::new(site);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(scene.site.store.open()).unwrap();
+    let mut orders = scene.site.orders(lease);
+    orders.recover_every = Some(Duration::from_millis(50));
+    let rescuer = Process::start(&orders);
+    rescuer.hear("ready");
+    let mut orders = scene.site.orders(lease);
+    orders.errands = vec![("lost".to_owned(), "go".to_owned())];
+    // Slow enough to be under way when it is killed.
+    orders.pace = Duration::from_secs(1);
+    let worker = Process::start(&orders);
+    let id = worker.accepted();
+    worker.kill();
+    let neighbour = scene.frozen_neighbour();
+    let scope = Scope::default();
+    let status = || {
+        let row = store.get(&scope, &id, Detail::Metadata);
+        runtime.block_on(row).unwrap().unwrap().status
+    };
+
+    std::thread::sleep(2 * lease);
+    assert_eq!(status(), SnapshotStatus::Pending);
+    neighbour.kill();
+
+    let free = Instant::now();
+    while !status().is_final() {
+        assert!(free.elapsed() < PATIENCE, "nobody takes the run over");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_lost_run_is_taken_over_once_the_lock_is_free_on_sqlite() {
+    a_lost_run_is_taken_over_once_the_lock_is_free(Site::sqlite());
+}
+
+#[test]
+fn a_lost_run_is_taken_over_once_the_lock_is_free_on_files() {
+    a_lost_run_is_taken_over_once_the_lock_is_free(Site::files());
 }
