@@ -114,8 +114,8 @@ impl SqliteStore {
     /// Saves that wait for another process fail with `UNAVAILABLE`. Afterwards every method of every handle fails with
     /// `FAILED_PRECONDITION`, and watches end. While another process has the database open, the log stays.
     ///
-    /// Call it at the end of a program that serves agents: an agent keeps its store for as long as its registry lives, which
-    /// is often as long as the process.
+    /// Call it at the end of a program whose agents live as long as the process. Agents that are dropped with their application
+    /// drop their store, too.
     ///
     /// # Errors
     /// `INTERNAL` if the runtime is shutting down.

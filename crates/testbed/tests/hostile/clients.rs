@@ -117,7 +117,7 @@ fn requests_with_thousands_of_answers_to_interrupts() {
     };
     let beyond = at_once(&answering(15_000, 15_000));
     // As many as the limits allow, and no tool of that name.
-    let within = at_once(&answering(5_000, 1_000));
+    let within = at_once(&answering(3_000, 1_000));
 
     observer.assert_unharmed("answers to interrupts", 256 * MEGABYTE);
     for answer in &beyond {
