@@ -152,7 +152,7 @@ impl FileStore {
                 Some(place) => self.under_lock_from(place, scope, asked, publish).await?,
             };
             match published {
-                Published::Done(saved) => return Ok(saved),
+                Published::Done(saved) => return Ok(saved.map(|saved| *saved)),
                 Published::Stale(kept) => place = Some(kept),
             }
             if attempt >= MIN_ATTEMPTS && asked.elapsed() >= self.options.busy_timeout {

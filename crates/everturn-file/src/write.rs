@@ -51,7 +51,7 @@ struct After {
 /// The outcome of publishing a draft.
 pub(crate) enum Published {
     /// The row was written; `None` if there was nothing to write.
-    Done(Option<Saved>),
+    Done(Option<Box<Saved>>),
     /// The row has changed since the draft was made. The lock is released, and the place in the queue is kept.
     Stale(OwnedMutexGuard<()>),
 }
@@ -147,7 +147,7 @@ impl Files {
         drop(lock);
 
         self.disk.sync_folder(self.folder.path())?;
-        Ok(Published::Done(Some(Saved { row, ends })))
+        Ok(Published::Done(Some(Box::new(Saved { row, ends }))))
     }
 
     /// Moves the session's pointer to a new row if the row becomes the tip.

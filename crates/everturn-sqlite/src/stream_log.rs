@@ -169,8 +169,8 @@ impl SqliteStreamLog {
 
     fn send(&self, job: Job) -> Result<()> {
         let jobs = held(&self.0.jobs);
-        let sent = jobs.as_ref().map(|jobs| jobs.send(job));
-        sent.and_then(std::result::Result::ok).ok_or_else(stopped)
+        let is_sent = jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        if is_sent { Ok(()) } else { Err(stopped()) }
     }
 
     /// Reads the file on a thread that may block.

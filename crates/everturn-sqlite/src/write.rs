@@ -59,7 +59,7 @@ impl Writing<'_> {
         let status = before.as_ref().map(|before| before.snapshot.status);
         match before {
             None => self.create(&scope, &row, columns, precondition)?,
-            Some(before) => self.replace(before, &row, columns, state.as_ref(), precondition)?,
+            Some(before) => self.replace(&before, &row, columns, state.as_ref(), precondition)?,
         }
         self.move_lock(&scope, &row, precondition)?;
         // Watchers are told of statuses only; heartbeats must not wake them.
@@ -71,7 +71,7 @@ impl Writing<'_> {
 
     fn replace(
         &mut self,
-        before: Stored,
+        before: &Stored,
         row: &Snapshot,
         columns: Vec<Value>,
         state: Option<&StoredState>,

@@ -45,7 +45,7 @@ fn assert_another_is_served(server: &Testbed, session: &str) -> String {
 /// Sends pings, and connects anew when the server closes, until that has happened once and the attack is over.
 fn flood(host: &str, closed: &AtomicUsize) {
     // A final frame of 125 bytes with a mask of zeros.
-    let ping = [&[0x89, 0x80 | 125, 0, 0, 0, 0][..], &[0; 125]].concat();
+    let ping = [&[0x89, 0x80 | 0x7d, 0, 0, 0, 0][..], &[0; 125]].concat();
     let pings = ping.repeat(500);
     let began = Instant::now();
     let is_over = || {
