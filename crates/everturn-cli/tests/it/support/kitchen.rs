@@ -6,6 +6,7 @@ use everturn::agent::IntoStore;
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
 use everturn_server::{ArchiveAccess, BearerTokens, Server};
+use schemars::JsonSchema;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
