@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use everturn::ai::{Evaluation, EvaluatorInfo, Score, ScoreValue, define_evaluator};
 use everturn::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::models::{Echo, Reflector};
 

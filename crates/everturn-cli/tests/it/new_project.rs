@@ -89,28 +89,3 @@ async fn nothing_is_written_over() {
     assert!(no_checkout.err.contains("crates/everturn"), "{}", no_checkout.err);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "builds a project with all its dependencies, which takes minutes"]
-async fn a_project_builds_and_its_test_passes() {
-    let folder = TempDir::new().unwrap();
-    begin(folder.path(), "my-agent");
-    let project = folder.path().join("my-agent");
-    // The versions that this workspace is tested with, so that nothing is asked of the network.
-    fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
-
-    let tested = Command::new(env!("CARGO"))
-        .args(["test", "--offline"])
-        .current_dir(&project)
-        .env("CARGO_TARGET_DIR", folder.path().join("target"))
-        .output()
-        .unwrap();
-
-    let printed = String::from_utf8_lossy(&tested.stdout);
-    assert!(
-        tested.status.success(),
-        "{printed}{}",
-        String::from_utf8_lossy(&tested.stderr)
-    );
-    assert!(printed.contains("1 passed"), "{printed}");
-}

@@ -19,9 +19,12 @@ fn every_published_crate_documents_all_its_features() {
         if manifest.contains("publish = false") {
             continue;
         }
+        // A program is documented by its help.
+        let Ok(library) = fs::read_to_string(folder.join("src/lib.rs")) else {
+            continue;
+        };
         published += 1;
         let at = folder.display();
-        let library = fs::read_to_string(folder.join("src/lib.rs")).unwrap();
         assert!(
             manifest.contains("[package.metadata.docs.rs]\nall-features = true"),
             "{at}"
