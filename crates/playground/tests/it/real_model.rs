@@ -41,10 +41,10 @@ fn a_conversation_survives_its_process_between_turns() {
         );
 
         let message = json!({ "role": "user", "content": [{ "text": text }] });
-        let body = json!({ "data": { "message": message }, "init": { "sessionId": "dinner" } });
+        let body = json!({ "data": { "message": message }, "init": { "sessionId": "supper" } });
         let answer = post(&server, "/agents/chef", &body);
         assert!(answer["result"]["message"].is_object(), "{answer}");
-        let look = json!({ "data": { "sessionId": "dinner" } });
+        let look = json!({ "data": { "sessionId": "supper" } });
         let snapshot = post(&server, "/agents/chef/getSnapshot", &look)["result"].take();
 
         assert_eq!(said(&snapshot, "user").len(), turn + 1, "{snapshot}");
