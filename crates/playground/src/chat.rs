@@ -27,5 +27,5 @@ pub(crate) async fn chat(database: &Path, model: Option<String>) -> Result<()> {
     let mut screen = Screen::new();
     screen.greet(&demos, &told, database);
     Visit::new(demos, Lines::open(), screen).await?.stay().await;
-    files.sessions.close().await
+    files.close().await
 }

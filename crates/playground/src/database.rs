@@ -20,4 +20,10 @@ impl Database {
             streams: SqliteStreamLog::open(path.with_extension("streams.db")).await?,
         })
     }
+
+    /// Closes the files, so that no write-ahead log stays beside either.
+    pub(crate) async fn close(self) -> Result<()> {
+        let sessions = self.sessions.close().await;
+        self.streams.close().await.and(sessions)
+    }
 }

@@ -77,8 +77,7 @@ pub(crate) async fn serve(
 
     let ended = server.run_until_shutdown().await;
     recovering.stop().await;
-    files.sessions.close().await?;
-    ended
+    files.close().await.and(ended)
 }
 
 /// What is served.

@@ -43,8 +43,13 @@ fn a_conversation_goes_on_after_a_restart() {
     paste(&turn);
 
     let ended = server.signal("-TERM");
-    let log = folder.path().join("everturn.db-wal");
-    assert!(!log.exists(), "a clean end leaves one complete file");
+    for log in ["everturn.db-wal", "everturn.streams.db-wal"] {
+        let log = folder.path().join(log);
+        assert!(
+            !log.exists(),
+            "a clean end leaves complete files, but there is {log:?}"
+        );
+    }
     let server = Server::on_a_free_port(folder.path());
     let resumed = paste(&resume.replace(&address, server.address()));
 
