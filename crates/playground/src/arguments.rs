@@ -1,85 +1,66 @@
-//! Parsing the command line.
+//! What can be typed.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use lexopt::prelude::*;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 
-/// The help text.
-pub(crate) const HELP: &str = "\
-usage: playground [--addr ADDRESS] [--database PATH] [--model NAME] [--open] [--curl]
-       playground chat [--database PATH] [--model NAME]
+/// The text below the help.
+const AFTER_HELP: &str = "\
+With cargo, options go behind two dashes: cargo run --release -- chat
 
-Serves demo agents and a page to talk to them, or lets you talk to them on the terminal. With
-cargo, options go behind two dashes: cargo run --release -- chat
-
-  --addr ADDRESS    where to listen, such as 127.0.0.1:0 for any free port; by default
-                    127.0.0.1:8080, or a free port if that one is taken
-  --database PATH   the file in which conversations are kept; by default everturn.db. Streams are
-                    kept in a file beside it
-  --model NAME      the model to ask, such as openai/gpt-5-mini, anthropic/NAME, gemini/NAME,
-                    ollama/NAME or offline; by default EVERTURN_MODEL, else the first provider that
-                    the environment tells of: OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_API),
-                    ANTHROPIC_API_KEY (and ANTHROPIC_BASE_URL), GEMINI_API_KEY or GOOGLE_API_KEY
-                    (and GOOGLE_GEMINI_BASE_URL), OLLAMA_HOST; else offline, a handful of rules
-  --open            open the page in the browser
-  --curl            print requests to paste into a shell
-  --help            print this
+Without --model, the model is EVERTURN_MODEL, else one of the first provider that the environment tells of:
+  OPENAI_API_KEY      and OPENAI_BASE_URL, OPENAI_API
+  ANTHROPIC_API_KEY   and ANTHROPIC_BASE_URL
+  GEMINI_API_KEY      or GOOGLE_API_KEY, and GOOGLE_GEMINI_BASE_URL
+  OLLAMA_HOST
+else it is 'offline', a handful of rules.
 ";
 
-/// The default database, in the current folder.
-const DATABASE: &str = "everturn.db";
+/// Serves demo agents and a page to talk to them, or lets you talk to them on the terminal
+#[derive(Debug, PartialEq, Parser)]
+#[command(name = "playground", after_help = AFTER_HELP, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// Where to listen; by default 127.0.0.1:8080, or any free port if that one is taken
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) addr: Option<SocketAddr>,
 
-/// The requested action.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Mode {
-    Help,
-    /// Serves at an address; at the default one if none is given.
-    Serve {
-        address: Option<SocketAddr>,
-        database: PathBuf,
-        model: Option<String>,
-        /// Whether to open the page in the browser.
-        open: bool,
-        /// Whether to print requests.
-        curl: bool,
-    },
-    Chat {
-        database: PathBuf,
-        model: Option<String>,
-    },
+    /// The file in which conversations are kept; streams are kept in a file beside it
+    #[arg(long, global = true, value_name = "PATH", default_value = "everturn.db")]
+    pub(crate) database: PathBuf,
+
+    /// The model: openai/gpt-5-mini, anthropic/NAME, gemini/NAME, ollama/NAME or offline
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+
+    /// Open the page in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
+
+    /// Print requests to paste into a shell
+    #[arg(long)]
+    pub(crate) curl: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
 }
 
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mode, lexopt::Error> {
-    let mut parser = lexopt::Parser::from_args(arguments);
-    let mut address = None;
-    let mut database = PathBuf::from(DATABASE);
-    let mut model = None;
-    let (mut is_chat, mut open, mut curl) = (false, false, false);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("addr") => address = Some(parser.value()?.parse()?),
-            Long("database") => database = parser.value()?.into(),
-            Long("model") => model = Some(parser.value()?.string()?),
-            Long("open") => open = true,
-            Long("curl") => curl = true,
-            Long("help") | Short('h') => return Ok(Mode::Help),
-            Value(name) if name == "chat" && !is_chat => is_chat = true,
-            other => return Err(other.unexpected()),
+#[derive(Debug, PartialEq, Subcommand)]
+pub(crate) enum Command {
+    /// Talk to the agents on the terminal instead
+    Chat,
+}
+
+impl Arguments {
+    /// Refuses options of serving where nothing is served. The parser refuses them behind the command only.
+    pub(crate) fn checked(self) -> Result<Self, clap::Error> {
+        let is_serving = self.addr.is_some() || self.open || self.curl;
+        if is_serving && self.command == Some(Command::Chat) {
+            let advice = "a chat serves nothing: leave out '--addr', '--open' and '--curl'";
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, advice));
         }
-    }
-    match (is_chat, address) {
-        (true, Some(_)) => Err("a chat listens nowhere: leave out '--addr'".into()),
-        (true, None) if open || curl => Err("a chat serves nothing: leave out '--open' and '--curl'".into()),
-        (true, None) => Ok(Mode::Chat { database, model }),
-        (false, address) => Ok(Mode::Serve {
-            address,
-            database,
-            model,
-            open,
-            curl,
-        }),
+        Ok(self)
     }
 }
 
@@ -87,18 +68,25 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mod
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Mode, lexopt::Error> {
-        parse(line.split_whitespace().map(OsString::from))
+    fn parsed(line: &str) -> Result<Arguments, clap::Error> {
+        let words = ["playground"].into_iter().chain(line.split_whitespace());
+        Arguments::try_parse_from(words).and_then(Arguments::checked)
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
     }
 
     #[test]
     fn without_a_word_it_serves_at_the_usual_places() {
-        let expected = Mode::Serve {
-            address: None,
+        let expected = Arguments {
+            addr: None,
             database: "everturn.db".into(),
             model: None,
             open: false,
             curl: false,
+            command: None,
         };
 
         assert_eq!(parsed("").unwrap(), expected);
@@ -106,9 +94,13 @@ mod tests {
 
     #[test]
     fn options_may_stand_before_and_after_the_command() {
-        let expected = Mode::Chat {
+        let expected = Arguments {
+            addr: None,
             database: "a.db".into(),
             model: Some("ollama/qwen3".to_owned()),
+            open: false,
+            curl: false,
+            command: Some(Command::Chat),
         };
 
         assert_eq!(
@@ -130,7 +122,9 @@ mod tests {
             "dance",
             "chat chat",
             "chat --addr [::1]:0",
+            "--addr [::1]:0 chat",
             "chat --open",
+            "--open chat",
         ] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }

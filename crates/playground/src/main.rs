@@ -13,30 +13,17 @@ mod serve;
 
 use std::process::ExitCode;
 
-use self::arguments::Mode;
+use clap::Parser;
+
+use self::arguments::{Arguments, Command};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let done = match arguments::parse(std::env::args_os().skip(1)) {
-        Ok(Mode::Help) => {
-            print!("{}", arguments::HELP);
-            return ExitCode::SUCCESS;
-        }
-        Ok(Mode::Serve {
-            address,
-            database,
-            model,
-            open,
-            curl,
-        }) => {
-            let told = serve::Told { open, curl };
-            serve::serve(address, &database, model, told).await
-        }
-        Ok(Mode::Chat { database, model }) => chat::chat(&database, model).await,
-        Err(error) => {
-            eprintln!("playground: {error}\n\n{}", arguments::HELP);
-            return ExitCode::from(2);
-        }
+    // Wrong arguments end the program here, with code 2.
+    let arguments = Arguments::parse().checked().unwrap_or_else(|error| error.exit());
+    let done = match arguments.command {
+        Some(Command::Chat) => chat::chat(&arguments.database, arguments.model).await,
+        None => serve::serve(arguments).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use everturn::server::{ArchiveAccess, Bound};
 use everturn::sqlite::SqliteStreamLog;
 use everturn::{Result, ServeTraces};
 
+use crate::arguments::Arguments;
 use crate::database::Database;
 use crate::greeting::Greeting;
 use crate::model::Choice;
@@ -28,24 +28,19 @@ const PACE: Duration = Duration::from_millis(30);
 /// How often to poll for background runs whose process died.
 const RECOVERY: Duration = Duration::from_secs(2);
 
-/// What is to be told when the server is ready, beside its address.
-pub(crate) struct Told {
-    /// Whether to open the page in the browser.
-    pub(crate) open: bool,
-    /// Whether to print requests.
-    pub(crate) curl: bool,
-}
-
 /// Serves at an address; without one, at the default one, or at any free port if that is taken.
-pub(crate) async fn serve(
-    address: Option<SocketAddr>,
-    database: &Path,
-    model: Option<String>,
-    told: Told,
-) -> Result<()> {
+pub(crate) async fn serve(arguments: Arguments) -> Result<()> {
+    let Arguments {
+        addr,
+        database,
+        model,
+        open,
+        curl,
+        ..
+    } = arguments;
     let model = Choice::make(model).await?;
     let about_model = model.to_string();
-    let files = Database::open(database).await?;
+    let files = Database::open(&database).await?;
     let (app, demos) = agents::define(&files, model, PACE).await?;
     first_session::keep(&demos).await?;
     let traces = TraceLog::default();
@@ -55,15 +50,15 @@ pub(crate) async fn serve(
         streams: files.streams.clone(),
         traces,
     };
-    let (server, notice) = match address {
+    let (server, notice) = match addr {
         Some(address) => (serving.bind(address).await?, None),
         None => serving.bind_somewhere().await?,
     };
     let recovering = serving.app.recover_every(RECOVERY);
 
-    let greeting = Greeting::new(server.address(), database, &demos, about_model, notice);
+    let greeting = Greeting::new(server.address(), &database, &demos, about_model, notice);
     let mut out = std::io::stdout().lock();
-    let text = if told.curl {
+    let text = if curl {
         format!("{greeting}{}", greeting.requests())
     } else {
         greeting.to_string()
@@ -71,7 +66,7 @@ pub(crate) async fn serve(
     // The server runs even if the greeting cannot be printed.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     drop(out);
-    if told.open {
+    if open {
         open_browser(&greeting.url());
     }
 

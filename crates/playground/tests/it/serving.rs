@@ -121,7 +121,7 @@ fn invalid_arguments_end_with_advice() {
 
     let (code, said) = run(&["--port", "80"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("'--port'") && said.contains("usage:"), "{said}");
+    assert!(said.contains("'--port'") && said.contains("Usage:"), "{said}");
 
     let (code, said) = run(&["--database", "no/such/folder/x.db"]);
     assert_eq!(code, Some(1), "{said}");
