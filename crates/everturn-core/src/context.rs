@@ -152,6 +152,11 @@ impl Context {
         }
     }
 
+    /// Returns whether the invocation was cancelled or its deadline passed.
+    pub fn is_over(&self) -> bool {
+        self.end().is_some()
+    }
+
     /// Returns the reason why the invocation is already over, or `None` if it is not.
     fn end(&self) -> Option<Error> {
         if self.is_cancelled() {

@@ -195,10 +195,6 @@ fn unknown(id: &EffectId) -> Result<ToolOutcome> {
 
 /// Returns whether the tool itself returned the error, which says that the call had no effect.
 fn is_the_tools_own(error: &Error, context: &Context) -> bool {
-    let cut_short = context.is_cancelled()
-        || context
-            .deadline()
-            .is_some_and(|deadline| deadline <= tokio::time::Instant::now());
     // After a panic or an invalid output the tool has run, and may have taken effect.
-    !(cut_short || error.is(Reason::PANIC) || error.is(Reason::INVALID_OUTPUT))
+    !(context.is_over() || error.is(Reason::PANIC) || error.is(Reason::INVALID_OUTPUT))
 }

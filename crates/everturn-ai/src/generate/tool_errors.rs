@@ -126,11 +126,7 @@ impl Mistakes {
         error: Error,
         context: &Context,
     ) -> Result<MultipartToolResponse, Error> {
-        let is_over = context.is_cancelled()
-            || context
-                .deadline()
-                .is_some_and(|end| end <= tokio::time::Instant::now());
-        if is_over || !choice.tells(&error) {
+        if context.is_over() || !choice.tells(&error) {
             return Err(error);
         }
         if is_mistake(&error) {
