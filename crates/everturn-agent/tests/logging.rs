@@ -5,8 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{Agent, AgentInit, AgentSession, agent, custom_agent};
@@ -16,43 +17,28 @@ use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 
-/// Everything that is logged on this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
+/// The lines logged since they were last taken.
+struct Log(File);
 
 impl Log {
     fn filtered(filter: &str) -> (Self, DefaultGuard) {
-        let log = Self::default();
+        let log = tempfile::NamedTempFile::new().unwrap();
         let subscriber = tracing_subscriber::fmt()
-            .with_writer(log.clone())
+            .with_writer(log.reopen().unwrap())
             .with_ansi(false)
             .with_env_filter(EnvFilter::new(filter))
             .finish();
-        (log, tracing::subscriber::set_default(subscriber))
+        (
+            Self(log.into_file()),
+            tracing::subscriber::set_default(subscriber),
+        )
     }
 
     fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+        let mut lines = String::new();
+        (&self.0).read_to_string(&mut lines).unwrap();
+        lines
     }
 }
 

@@ -15,44 +15,20 @@ mod asking;
 #[path = "it/server.rs"]
 mod server;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use everturn_ai::{Message, ModelRequest};
 use everturn_models::OpenAi;
 use serde_json::json;
-use tracing_subscriber::fmt::MakeWriter;
 
 use crate::asking::{ask, part, question_with};
 use crate::server::{Reply, Server, sse};
 
-/// What is logged, with the spans it happens in.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test]
 async fn retries_and_what_is_left_out_are_logged_and_keys_are_not() {
-    let log = Log::default();
+    let log = tempfile::NamedTempFile::new().unwrap();
     let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
+        .with_writer(log.reopen().unwrap())
         .with_ansi(false)
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
@@ -90,7 +66,7 @@ async fn retries_and_what_is_left_out_are_logged_and_keys_are_not() {
     }
 
     assert_eq!(server.requests()[1].headers["authorization"], "Bearer sk-called");
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = std::fs::read_to_string(log.path()).unwrap();
     let retry = logged
         .lines()
         .find(|line| line.contains("asking the provider again"))

@@ -7,15 +7,11 @@
 #[allow(dead_code, unused_imports, reason = "this program uses a part of it")]
 mod support;
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use everturn_core::{Error, Registry};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use serde_json::json;
 use support::Served;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 
 #[tokio::test]
@@ -47,32 +43,11 @@ async fn an_answer_names_the_trace_and_the_span_of_its_call() {
     );
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test]
 async fn a_failed_call_is_one_error_with_the_id_that_its_answer_has() {
-    let log = Log::default();
+    let log = tempfile::NamedTempFile::new().unwrap();
     let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
+        .with_writer(log.reopen().unwrap())
         .with_ansi(false)
         .finish();
     let _logged = tracing::subscriber::set_default(subscriber);
@@ -89,7 +64,7 @@ async fn a_failed_call_is_one_error_with_the_id_that_its_answer_has() {
     let streamed = server.stream("/flows/pay", &json!({ "data": null })).await;
     server.post("/flows/pay", &json!({ "data": 7 })).await;
 
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = std::fs::read_to_string(log.path()).unwrap();
     let errors: Vec<_> = log.lines().filter(|line| line.contains("ERROR")).collect();
     assert_eq!(errors.len(), 2, "{log}");
     for (error, answer) in errors.iter().zip([&failed, &streamed]) {
