@@ -203,7 +203,7 @@ pub struct TreeRequest {
     /// The end of the page before this one: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
-    /// Whether to add the first words of each snapshot's last user message. Such a page has at most 100 snapshots.
+    /// Whether to add the first words of each snapshot's last user message. A page with first words holds at most 100 snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub excerpts: bool,
 }
