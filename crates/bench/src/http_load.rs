@@ -1,0 +1,84 @@
+//! The load on servers: turns asked for on many connections.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use everturn::Result;
+use everturn::prelude::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::worker::question;
+
+/// Asks for turns for so many seconds, at least one turn on each connection: how many were answered.
+///
+/// # Errors
+/// `INTERNAL` if a turn is not answered with an output.
+pub(crate) async fn load(address: SocketAddr, path: &str, clients: usize, seconds: f64) -> Result<f64> {
+    let body = format!(
+        r#"{{"data":{{"message":{{"role":"user","content":[{{"text":"{}"}}]}}}},"init":{{}}}}"#,
+        question()
+    );
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\naccept: application/json\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let connections: Vec<_> = (0..clients)
+        .map(|_| tokio::spawn(ask_until(address, request.clone(), end)))
+        .collect();
+    let mut answered = 0;
+    for connection in connections {
+        answered += connection.await.map_err(Error::foreign)??;
+    }
+    Ok(f64::from(answered))
+}
+
+/// Asks one request after another on one connection.
+async fn ask_until(address: SocketAddr, request: String, end: Instant) -> Result<u32> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let mut answered = 0;
+    let mut buffer = Vec::new();
+    loop {
+        stream.write_all(request.as_bytes()).await?;
+        buffer.clear();
+        while !is_whole(&buffer) {
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Err(Error::internal(
+                    "a server of the comparison closed the connection",
+                ));
+            }
+        }
+        if !buffer.windows(10).any(|bytes| bytes == br#"{"result":"#) {
+            let answer = String::from_utf8_lossy(&buffer).into_owned();
+            return Err(Error::internal(format!(
+                "a server answered without an output: {answer}"
+            )));
+        }
+        answered += 1;
+        if Instant::now() >= end {
+            return Ok(answered);
+        }
+    }
+}
+
+/// Whether this is a whole answer, by its last chunk or by its length.
+fn is_whole(answer: &[u8]) -> bool {
+    const LENGTH: &[u8] = b"\r\ncontent-length:";
+    if answer.ends_with(b"\r\n0\r\n\r\n") {
+        return true;
+    }
+    let Some(head) = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+        return false;
+    };
+    let (head, body) = answer.split_at(head + 4);
+    let named = |bytes: &[u8]| bytes.eq_ignore_ascii_case(LENGTH);
+    let Some(named) = head.windows(LENGTH.len()).position(named) else {
+        return false;
+    };
+    let digits = head[named + LENGTH.len()..].trim_ascii_start();
+    let digits = digits.iter().take_while(|digit| digit.is_ascii_digit());
+    body.len() >= digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
+}

@@ -1,0 +1,106 @@
+//! This project as a worker: it reads one piece of work a line, as JSON, and answers each with a line, as every peer does.
+
+mod everturn_work;
+mod floor;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use everturn::Result;
+use everturn::ai::{Model, ModelRequest, ModelResponse, ModelResponseChunk};
+use everturn::prelude::*;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+/// The user's message of every turn.
+pub(crate) fn question() -> String {
+    "q".repeat(500)
+}
+
+/// The model's answer of every turn.
+fn answer() -> String {
+    "a".repeat(1500)
+}
+
+/// A model that has nothing to think about.
+struct Silent;
+
+/// In how many pieces [`Silent`] answers.
+static PIECES: AtomicUsize = AtomicUsize::new(1);
+
+impl Model for Silent {
+    async fn generate(
+        &self,
+        _: ModelRequest,
+        emitter: Emitter<ModelResponseChunk>,
+        _: Context,
+    ) -> HandlerResult<ModelResponse> {
+        let text = answer();
+        let pieces = PIECES.load(Ordering::Relaxed);
+        if pieces > 1 {
+            let piece = &text[..text.len().div_ceil(pieces)];
+            for _ in 0..pieces {
+                emitter.send(ModelResponseChunk::new(piece)).await?;
+            }
+        }
+        Ok(ModelResponse::new(Message::model(text)))
+    }
+}
+
+/// Does the work that is asked for until the input ends.
+pub(crate) async fn work() -> Result<()> {
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut out = tokio::io::stdout();
+    // What a piece of work leaves running, which ends with this process.
+    let mut kept = Vec::new();
+    while let Some(line) = lines.next_line().await? {
+        let asked: Value = serde_json_from(&line)?;
+        let answer = match done(&asked, &mut kept).await {
+            Ok(answer) => answer,
+            Err(error) => json!({ "error": error.to_string() }),
+        };
+        out.write_all(format!("{answer}\n").as_bytes()).await?;
+        out.flush().await?;
+    }
+    Ok(())
+}
+
+async fn done(asked: &Value, kept: &mut Vec<Box<dyn std::any::Any>>) -> Result<Value> {
+    if asked["store"]
+        .as_str()
+        .is_some_and(|store| store.starts_with("floor"))
+    {
+        return floor::done(asked);
+    }
+    everturn_work::done(asked, kept).await
+}
+
+fn serde_json_from(line: &str) -> Result<Value> {
+    everturn::serde_json::from_str(line).map_err(Error::foreign)
+}
+
+/// A number that the work names.
+fn number(asked: &Value, name: &str) -> usize {
+    let number = asked[name].as_u64().unwrap_or_default();
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Returns the bytes of all files in a folder.
+fn bytes_in(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(found) if found.is_dir() => bytes_in(&entry.path()),
+            Ok(found) => found.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// Returns the value in the middle, in microseconds.
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
