@@ -76,6 +76,7 @@
 //! | read the caller, the deadline and values | [`Context`] |
 //! | report and classify failures | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
 //! | trace work in spans, and hear of them | [`in_span`], [`run`], [`listen_to_spans`] |
+//! | export log lines beside spans | [`LogLine`] |
 //! | follow a trace and a request across programs | [`TraceParent`], [`RequestId`] |
 //! | let readers join a stream late, again or together | [`stream_log`] |
 //! | keep long computations off the runtime's threads | [`offload`] |
@@ -92,6 +93,7 @@ mod error;
 mod flow;
 mod installed;
 mod lock_holder;
+mod log_line;
 pub mod offload;
 mod panic;
 mod plugin;
@@ -112,6 +114,7 @@ pub use emitter::{Emitter, Sending};
 pub use error::{Error, Exposure, HandlerError, HandlerResult, Reason, Result, RuntimeError};
 pub use flow::{BidiFlow, Flow, StreamingFlow, run};
 pub use lock_holder::{LockHolder, lock_holder};
+pub use log_line::LogLine;
 pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;
 pub use registry::{Registry, RegistryChanges, WeakRegistry};

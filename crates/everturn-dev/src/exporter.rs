@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use everturn_core::{Result, SpanInterest, SpanListener, SpanRecord};
+use everturn_core::{LogLine, Result, SpanInterest, SpanListener, SpanRecord};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::post::post;
-use crate::trace_format::{self, LogLine};
+use crate::trace_format;
 
 /// How many spans and lines may wait.
 const MAX_WAITING: usize = 8192;
@@ -103,13 +103,7 @@ impl Exporter {
     }
 
     pub(crate) fn log(&self, line: LogLine) {
-        let bytes = line.text.len()
-            + line
-                .attributes
-                .iter()
-                .map(|(_, value)| value.len())
-                .sum::<usize>();
-        self.queue(bytes, || Item::Logged(line));
+        self.queue(line.size(), || Item::Logged(line));
     }
 
     /// Returns the number of spans and log lines that were dropped because too many waited.
@@ -202,13 +196,7 @@ impl Posting {
         }
         if !logged.is_empty() {
             for line in &*logged {
-                let bytes = line.text.len()
-                    + line
-                        .attributes
-                        .iter()
-                        .map(|(_, value)| value.len())
-                        .sum::<usize>();
-                self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.waiting_bytes.fetch_sub(line.size(), Ordering::Relaxed);
             }
             self.post("/api/otlp", || trace_format::logs(logged)).await;
             logged.clear();

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use everturn_core::{SpanIds, SpanLink, SpanRecord};
+use everturn_core::{LogLine, SpanLink, SpanRecord};
 use serde_json::{Map, Value, json};
 
 /// Returns the body of a post with spans of one trace.
@@ -86,16 +86,6 @@ fn link(link: &SpanLink) -> Value {
     })
 }
 
-/// A line that the program logged.
-#[derive(Debug, Clone)]
-pub(crate) struct LogLine {
-    pub(crate) time: SystemTime,
-    pub(crate) level: tracing::Level,
-    pub(crate) text: String,
-    pub(crate) attributes: Vec<(&'static str, String)>,
-    pub(crate) ids: Option<SpanIds>,
-}
-
 /// Returns the body of a post with log lines, in OTLP's JSON.
 pub(crate) fn logs(lines: &[LogLine]) -> Value {
     let records: Vec<_> = lines.iter().map(log).collect();
@@ -113,15 +103,11 @@ fn log(line: &LogLine) -> Value {
         tracing::Level::WARN => (13, "WARN"),
         tracing::Level::ERROR => (17, "ERROR"),
     };
-    let attributes = line.attributes.iter();
+    let attributes = line.fields.iter();
     let attributes: Vec<_> = attributes
         .map(|(key, value)| json!({ "key": key, "value": { "stringValue": value } }))
         .collect();
-    let nanos = line
-        .time
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_nanos();
+    let nanos = line.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let mut record = json!({
         "timeUnixNano": nanos.to_string(),
         "severityNumber": severity,

@@ -32,7 +32,7 @@
 
 mod gen_ai;
 mod log_layer;
-mod log_line;
+mod log_record;
 mod otlp;
 mod queue;
 mod span_data;

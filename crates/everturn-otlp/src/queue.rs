@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use everturn_core::{SpanInterest, SpanListener, SpanRecord};
+use everturn_core::{LogLine, SpanInterest, SpanListener, SpanRecord};
 use tokio::sync::{mpsc, oneshot};
-
-use crate::log_line::LogLine;
 
 /// How many spans and lines may wait.
 const MAX_WAITING: usize = 16 * 1024;

@@ -6,7 +6,7 @@ use std::sync::mpsc as blocking;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use everturn_core::{Error, Result};
+use everturn_core::{Error, LogLine, Result};
 use opentelemetry::InstrumentationScope;
 use opentelemetry_otlp::{LogExporter, SpanExporter};
 use opentelemetry_sdk::logs::{LogBatch, LogExporter as _};
@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::log_line::{LogLine, Records};
+use crate::log_record::Records;
 use crate::queue::{Counts, Item};
 use crate::span_data::{Redaction, scope, span_data};
 

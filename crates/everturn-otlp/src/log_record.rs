@@ -1,32 +1,10 @@
 //! Log lines as OpenTelemetry's exporters take them.
 
-use std::time::SystemTime;
-
-use everturn_core::SpanIds;
+use everturn_core::LogLine;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Logger, LoggerProvider as _, Severity};
 use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
 use opentelemetry_sdk::logs::{SdkLogRecord, SdkLogger, SdkLoggerProvider};
 use tracing::Level;
-
-/// A line that the program logged.
-#[derive(Debug, Clone)]
-pub(crate) struct LogLine {
-    pub(crate) at: SystemTime,
-    pub(crate) level: Level,
-    pub(crate) target: String,
-    pub(crate) text: String,
-    pub(crate) fields: Vec<(&'static str, String)>,
-    /// The span in which the line was logged.
-    pub(crate) ids: Option<SpanIds>,
-}
-
-impl LogLine {
-    /// Returns about how many bytes the line holds.
-    pub(crate) fn size(&self) -> usize {
-        let fields = self.fields.iter().map(|(name, value)| name.len() + value.len());
-        128 + self.text.len() + fields.sum::<usize>()
-    }
-}
 
 /// Makes records of lines.
 pub(crate) struct Records(SdkLogger);
