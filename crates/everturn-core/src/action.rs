@@ -130,7 +130,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         let action = Self::build(action_type, name, move |input, context, emitter| {
             Box::pin(function(input, context, emitter))
         });
-        action.describe(|descriptor| descriptor.stream_schema = Some(Schema::of::<S>()))
+        action.describe(|descriptor| descriptor.stream_schema = Some(Schema::shared::<S>()))
     }
 
     fn build(
@@ -139,8 +139,8 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         handler: impl Fn(I, Context, Emitter<S>) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync + 'static,
     ) -> Self {
         let mut descriptor = Descriptor::new(action_type, name);
-        descriptor.input_schema = Some(Schema::of::<I>());
-        descriptor.output_schema = Some(Schema::of::<O>());
+        descriptor.input_schema = Some(Schema::shared::<I>());
+        descriptor.output_schema = Some(Schema::shared::<O>());
         Self {
             descriptor: Arc::new(descriptor),
             handler: Arc::new(handler),

@@ -48,10 +48,10 @@ where
         Fut: Future<Output = HandlerResult<O>> + Send + 'static,
     {
         let mut descriptor = Descriptor::new(action_type, name);
-        descriptor.input_schema = Some(Schema::of::<I>());
-        descriptor.output_schema = Some(Schema::of::<O>());
-        descriptor.stream_schema = Some(Schema::of::<S>());
-        descriptor.init_schema = Some(Schema::of::<T>());
+        descriptor.input_schema = Some(Schema::shared::<I>());
+        descriptor.output_schema = Some(Schema::shared::<O>());
+        descriptor.stream_schema = Some(Schema::shared::<S>());
+        descriptor.init_schema = Some(Schema::shared::<T>());
         descriptor.metadata.insert("bidi".into(), Value::Bool(true));
         Self {
             descriptor: Arc::new(descriptor),

@@ -1,7 +1,9 @@
 //! JSON Schemas: inferred from types, compiled once, checked where data enters.
 
+use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jsonschema::{ValidationError, Validator};
 use schemars::JsonSchema;
@@ -42,6 +44,34 @@ impl Schema {
         });
         let schema = settings.into_generator().into_root_schema_for::<T>();
         Self::unchecked(schema.to_value())
+    }
+
+    /// Returns the schema of a Rust type as [`Schema::of`] does, and the same one each time: a type that many actions have is
+    /// described and compiled once in a program.
+    pub fn shared<T: JsonSchema + ?Sized + 'static>() -> Self {
+        Self::kept((TypeId::of::<T>(), false), Self::of::<T>)
+    }
+
+    /// Like [`Schema::shared`], without the prohibitions of unknown fields: stored data may hold fields of other versions.
+    pub fn lenient<T: JsonSchema + ?Sized + 'static>() -> Self {
+        Self::kept((TypeId::of::<T>(), true), || {
+            let mut json = Self::shared::<T>().as_json().clone();
+            admit_unknown_fields(&mut json);
+            Self::unchecked(json)
+        })
+    }
+
+    fn kept(key: (TypeId, bool), make: impl FnOnce() -> Self) -> Self {
+        /// The schemas of types, and whether they are lenient.
+        static KEPT: Mutex<BTreeMap<(TypeId, bool), Schema>> = Mutex::new(BTreeMap::new());
+        // Every change is a single insertion.
+        let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(schema) = kept().get(&key) {
+            return schema.clone();
+        }
+        // A type's own code describes it, so the lock is not held meanwhile.
+        let schema = make();
+        kept().entry(key).or_insert(schema).clone()
     }
 
     /// Creates a schema from its JSON.
@@ -105,6 +135,20 @@ impl Schema {
         } else {
             Violation::error(validator.validate(value).err().map(violation))
         })
+    }
+}
+
+/// Takes the prohibitions of unknown fields out of a schema.
+fn admit_unknown_fields(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if members.get("additionalProperties") == Some(&Value::Bool(false)) {
+                members.shift_remove("additionalProperties");
+            }
+            members.values_mut().for_each(admit_unknown_fields);
+        }
+        Value::Array(items) => items.iter_mut().for_each(admit_unknown_fields),
+        _ => {}
     }
 }
 
@@ -298,6 +342,20 @@ mod tests {
 
         assert!(missing.contains("sides"), "{missing}");
         assert!(unknown.contains("wine"), "{unknown}");
+    }
+
+    #[test]
+    fn a_type_has_one_schema_in_a_program_and_a_lenient_one() {
+        let (one, other) = (Schema::shared::<Order>(), Schema::shared::<Order>());
+        let lenient = Schema::lenient::<Order>();
+        let unknown = json!({"dish": "soup", "guests": 2, "sides": [], "wine": true});
+
+        assert!(Arc::ptr_eq(&one.0, &other.0));
+        assert!(Arc::ptr_eq(&lenient.0, &Schema::lenient::<Order>().0));
+        assert_eq!(one, Schema::of::<Order>());
+        assert!(one.validate(&unknown).is_err());
+        assert!(lenient.validate(&unknown).is_ok());
+        assert!(lenient.validate(&json!({"dish": 7})).is_err());
     }
 
     #[test]

@@ -72,8 +72,15 @@ pub(crate) fn http_status(error: &RuntimeError) -> StatusCode {
 
 /// Returns a response with a JSON body.
 pub(crate) fn json_response(code: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
-    let bytes = serde_json::to_vec(body).expect("what is answered is plain data");
-    let mut response = Response::new(Body::from(bytes));
+    json_text(
+        code,
+        serde_json::to_vec(body).expect("what is answered is plain data"),
+    )
+}
+
+/// Returns an answer whose body is written already.
+pub(crate) fn json_text(code: StatusCode, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
     *response.status_mut() = code;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

@@ -1,8 +1,8 @@
 //! The operator's routes: the list of agents, health, readiness, the OpenAPI document and metrics.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{Response, StatusCode};
 use axum::routing::{MethodRouter, get};
@@ -10,7 +10,7 @@ use everturn_core::Error;
 use serde_json::{Value, json};
 
 use crate::RouteKind;
-use crate::error_body::{Refusal, json_response};
+use crate::error_body::{Refusal, json_response, json_text};
 use crate::handler::{Mounted, Shared};
 use crate::metrics::Metrics;
 use crate::openapi::{self, AGENTS};
@@ -22,7 +22,9 @@ pub(crate) fn operations(
     shared: &Arc<Shared>,
     metrics: &Metrics,
 ) -> [(&'static str, MethodRouter); 5] {
-    let document = Arc::new(openapi::document(mounted, shared));
+    // Written when it is first asked for, and kept as text: as a value it would be many times as large.
+    let document: Arc<OnceLock<Bytes>> = Arc::default();
+    let described = Arc::new((mounted.to_vec(), Arc::clone(shared)));
     let agents = Arc::new(agents(mounted));
     let (metrics, ready) = (metrics.clone(), Arc::clone(shared));
     [
@@ -32,7 +34,11 @@ pub(crate) fn operations(
         ),
         (
             "/openapi.json",
-            for_callers(shared, move || json_response(StatusCode::OK, &*document)),
+            for_callers(shared, move || {
+                let (mounted, shared) = &*described;
+                let document = document.get_or_init(|| openapi::document(mounted, shared).to_string().into());
+                json_text(StatusCode::OK, document.clone())
+            }),
         ),
         (
             "/healthz",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everturn_core::{Action, ActionType, BidiAction, Schema};
 use futures::TryFutureExt as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
 use crate::invocation::{Definition, invoke};
@@ -63,7 +63,7 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
         },
     )
     .with_metadata(entries)
-    .with_output_schema(lenient::<AgentOutput>());
+    .with_output_schema(Schema::lenient::<AgentOutput>());
     match &definition.description {
         Some(description) => action.with_description(description),
         None => action,
@@ -86,7 +86,7 @@ pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -
     Some(
         action
             .with_description(description)
-            .with_output_schema(lenient::<Snapshot>()),
+            .with_output_schema(Schema::lenient::<Snapshot>()),
     )
 }
 
@@ -109,7 +109,7 @@ pub(super) fn snapshots_action<S: CustomState>(definition: &Arc<Definition<S>>) 
     Some(
         action
             .with_description(description)
-            .with_output_schema(lenient::<SnapshotList>()),
+            .with_output_schema(Schema::lenient::<SnapshotList>()),
     )
 }
 
@@ -135,7 +135,7 @@ pub(super) fn session_action<S: CustomState>(definition: &Arc<Definition<S>>) ->
     Some(
         action
             .with_description(description)
-            .with_output_schema(lenient::<SessionView>()),
+            .with_output_schema(Schema::lenient::<SessionView>()),
     )
 }
 
@@ -163,24 +163,4 @@ pub(super) fn abort_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
         },
     );
     Some(action.with_description(format!("Aborts a background run of agent '{}'.", definition.name)))
-}
-
-/// Returns the schema of a type without its prohibition of unknown fields: stored data may hold fields of other
-/// versions, which must be returned.
-pub(super) fn lenient<T: schemars::JsonSchema>() -> Schema {
-    fn relax(value: &mut Value) {
-        match value {
-            Value::Object(members) => {
-                if members.get("additionalProperties") == Some(&Value::Bool(false)) {
-                    members.shift_remove("additionalProperties");
-                }
-                members.values_mut().for_each(relax);
-            }
-            Value::Array(items) => items.iter_mut().for_each(relax),
-            _ => {}
-        }
-    }
-    let mut json = Schema::of::<T>().as_json().clone();
-    relax(&mut json);
-    Schema::from_json(json).expect("a schema with less in it is still one")
 }

@@ -6,12 +6,11 @@ use std::future::Future;
 use std::sync::Arc;
 
 use everturn_core::{
-    Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, HandlerResult, Inputs, Result,
+    Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, HandlerResult, Inputs, Result, Schema,
 };
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
-use super::actions::lenient;
 use crate::archive::{
     Archive, CopyRequest, DeleteRequest, Deleted, DiffRequest, Difference, Exported, ForkRequest,
     GetSessionRequest, Import, ImportInit, Imported, LabelRequest, ListSessionsRequest, SessionList,
@@ -37,29 +36,29 @@ pub(super) fn archive_actions<S: CustomState>(definition: &Arc<Definition<S>>) -
         Arc::new(
             action(definition, ActionType::AGENT_SESSIONS, list_sessions)
                 .with_description(format!("Lists the sessions of agent '{name}'."))
-                .with_output_schema(lenient::<SessionList>()),
+                .with_output_schema(Schema::lenient::<SessionList>()),
         ),
         Arc::new(
             action(definition, ActionType::AGENT_TREE, tree)
                 .with_description(format!(
                     "Shows the snapshots of a session of agent '{name}' as a tree."
                 ))
-                .with_output_schema(lenient::<TreePage>()),
+                .with_output_schema(Schema::lenient::<TreePage>()),
         ),
         Arc::new(
             action(definition, ActionType::AGENT_DIFF, diff)
                 .with_description(format!("Compares two snapshots of agent '{name}'."))
-                .with_output_schema(lenient::<Difference>()),
+                .with_output_schema(Schema::lenient::<Difference>()),
         ),
         Arc::new(
             action(definition, ActionType::AGENT_LABEL, label)
                 .with_description(format!("Writes labels and notes on snapshots of agent '{name}'."))
-                .with_output_schema(lenient::<Snapshot>()),
+                .with_output_schema(Schema::lenient::<Snapshot>()),
         ),
         Arc::new(
             action(definition, ActionType::AGENT_FORK, fork)
                 .with_description(format!("Begins a session of agent '{name}' at a snapshot."))
-                .with_output_schema(lenient::<Snapshot>()),
+                .with_output_schema(Schema::lenient::<Snapshot>()),
         ),
         Arc::new(
             lasting_action(definition, ActionType::AGENT_COPY, copy)
@@ -210,7 +209,7 @@ fn export_action<S: CustomState>(
         "Exports a session of agent '{}', line by line.",
         definition.name
     ))
-    .with_output_schema(lenient::<Exported>())
+    .with_output_schema(Schema::lenient::<Exported>())
 }
 
 /// Streams the lines of an export, or gathers them for a caller who takes no stream.

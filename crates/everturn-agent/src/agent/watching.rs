@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Action, ActionType, Context, Emitter, Error, Result, SpanRecorder};
+use everturn_core::{Action, ActionType, Context, Emitter, Error, Result, Schema, SpanRecorder};
 use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::actions::lenient;
 use crate::chat::output_of;
 use crate::invocation::Definition;
 use crate::run_stream::{Followed, RunChunks, follow};
@@ -54,7 +53,7 @@ pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
     Some(
         action
             .with_description(description)
-            .with_output_schema(lenient::<AgentOutput>()),
+            .with_output_schema(Schema::lenient::<AgentOutput>()),
     )
 }
 
