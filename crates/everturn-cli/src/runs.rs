@@ -1,7 +1,7 @@
 //! `everturn runs`.
 
 use clap::{Args, Subcommand};
-use everturn_agent::store::{MAX_PAGE, PendingQuery, SessionQuery, SnapshotQuery};
+use everturn_agent::store::{MAX_PAGE, PendingQuery};
 use everturn_agent::{Abort, Snapshot, SnapshotStatus};
 use everturn_client::RemoteArchive;
 use everturn_core::{Error, Status};
@@ -28,12 +28,8 @@ pub(crate) struct RunsArguments {
 
 #[derive(Debug, Subcommand)]
 enum RunsCommand {
-    /// List the runs that are not over, oldest first in a store, newest session first on a server
-    List {
-        /// On a server: look at every snapshot of every session, also at runs on branches that other turns have overtaken
-        #[arg(long)]
-        branches: bool,
-    },
+    /// List the runs that are not over, oldest first
+    List,
     /// Watch a run to its end; exit code 7 if it fails or is aborted
     Watch {
         /// The id of the run: its snapshot
@@ -53,10 +49,7 @@ pub(crate) async fn run(arguments: RunsArguments, place: &Place, output: Output)
             refuse_tenant(whose)?;
             let agent = server.agent_or_only(whose.agent.as_deref()).await?;
             match &arguments.command {
-                RunsCommand::List { branches } => {
-                    let runs = served_runs(&agent.agent.archive(), *branches, output).await?;
-                    list(&runs, output)
-                }
+                RunsCommand::List => list(&served_runs(&agent.agent.archive(), output).await?, output),
                 RunsCommand::Watch { run } => watch_served(&agent, run, output).await,
                 RunsCommand::Abort { run } => aborted(run, agent.agent.abort(run.as_str()).await?, output),
             }
@@ -64,7 +57,7 @@ pub(crate) async fn run(arguments: RunsArguments, place: &Place, output: Output)
         Place::Store(store) => {
             refuse_agent(whose)?;
             match &arguments.command {
-                RunsCommand::List { .. } => list(&stored_runs(store, whose).await?, output),
+                RunsCommand::List => list(&stored_runs(store, whose).await?, output),
                 RunsCommand::Watch { run } => watch_stored(store, whose, run, output).await,
                 RunsCommand::Abort { run } => aborted(run, store.abort(scope(whose), run).await?, output),
             }
@@ -72,46 +65,20 @@ pub(crate) async fn run(arguments: RunsArguments, place: &Place, output: Output)
     }
 }
 
-fn is_open(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.status, SnapshotStatus::Pending | SnapshotStatus::Expired)
-}
-
-/// Returns the runs that are the latest snapshots of their sessions, or all runs if branches count.
-async fn served_runs(archive: &RemoteArchive, branches: bool, output: Output) -> Outcome<Vec<Snapshot>> {
+async fn served_runs(archive: &RemoteArchive, output: Output) -> Outcome<Vec<Snapshot>> {
     let sign_of_life = progress::spinner(output, "looking for runs");
-    let mut query = SessionQuery::default();
-    query.limit = MAX_PAGE;
-    let mut runs = Vec::new();
+    let (mut runs, mut after) = (Vec::new(), None);
     loop {
-        let page = archive.sessions(&query).await?;
-        for session in page.items {
-            sign_of_life.tick();
-            if branches {
-                runs.extend(open_in(archive, session.session_id.as_str()).await?);
-            } else {
-                runs.extend(Some(session.latest).filter(is_open));
-            }
-        }
+        let page = archive.pending_runs(MAX_PAGE, after).await?;
+        sign_of_life.tick();
+        runs.extend(page.items);
         match page.next {
-            Some(next) => query.after = Some(next),
+            Some(next) => after = Some(next),
             None => break,
         }
     }
     sign_of_life.finish_and_clear();
     Ok(runs)
-}
-
-async fn open_in(archive: &RemoteArchive, session: &str) -> Outcome<Vec<Snapshot>> {
-    let mut query = SnapshotQuery::of(session.into()).limit(MAX_PAGE);
-    let mut runs = Vec::new();
-    loop {
-        let page = archive.list(&query).await?;
-        runs.extend(page.items.into_iter().filter(is_open));
-        match page.next {
-            Some(next) => query = query.after(next),
-            None => return Ok(runs),
-        }
-    }
 }
 
 async fn stored_runs(store: &Store, whose: &Whose) -> Outcome<Vec<Snapshot>> {

@@ -17,7 +17,7 @@ use crate::archive::{
     TreePage, TreeRequest,
 };
 use crate::invocation::Definition;
-use crate::store::Detail;
+use crate::store::{DEFAULT_PAGE, Detail, SessionSummary};
 use crate::{CustomState, Snapshot};
 
 /// The greatest size of an export that is not streamed, in bytes.
@@ -115,8 +115,26 @@ where
 }
 
 async fn list_sessions(archive: Archive, request: Option<ListSessionsRequest>) -> Result<SessionList> {
-    let query = request.unwrap_or_default().query();
-    Ok(archive.sessions(&query).await?.into())
+    let request = request.unwrap_or_default();
+    if !request.pending {
+        return Ok(archive.sessions(&request.query()).await?.into());
+    }
+    if request.order.is_some() {
+        return Err(
+            Error::invalid_argument("background runs have one order: leave out 'order'").with_public(),
+        );
+    }
+    let runs = archive
+        .pending_runs(request.limit.unwrap_or(DEFAULT_PAGE), request.after)
+        .await?;
+    let summary = |latest: Snapshot| {
+        let session_id = latest.session_id.clone()?;
+        Some(SessionSummary { session_id, latest })
+    };
+    Ok(SessionList {
+        sessions: runs.items.into_iter().filter_map(summary).collect(),
+        next: runs.next,
+    })
 }
 
 async fn tree(archive: Archive, request: TreeRequest) -> Result<TreePage> {

@@ -3,12 +3,14 @@
 use std::collections::HashSet;
 
 use everturn_ai::Role;
-use everturn_core::Result;
+use everturn_core::{Error, Result};
 
 use super::plain::plain;
 use super::{Archive, SnapshotTree, TreePage, TreeRequest, named_session, named_snapshot};
 use crate::reading::nothing_in;
-use crate::store::{Detail, MAX_PAGE, Page, SessionQuery, SessionSummary, SnapshotQuery};
+use crate::store::{
+    Cursor, Detail, MAX_PAGE, Page, PendingCursor, PendingQuery, SessionQuery, SessionSummary, SnapshotQuery,
+};
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// The greatest number of snapshots on a page with excerpts: each is read whole.
@@ -77,6 +79,42 @@ impl Archive {
             items: page.items.into_iter().map(shown).collect::<Result<_>>()?,
             next: page.next,
         })
+    }
+
+    /// Returns one page of the tenant's background runs that are not over, the earliest first: their snapshots without
+    /// states, also those that are not their session's latest.
+    ///
+    /// It costs what is pending in the store, not what is stored.
+    ///
+    /// # Errors
+    /// `UNIMPLEMENTED` if the store cannot find them; the error of the agent's state transform.
+    pub async fn pending_runs(&self, limit: usize, after: Option<Cursor>) -> Result<Page<Snapshot>> {
+        let (store, scope) = (self.tenant.store(), self.tenant.scope());
+        let limit = limit.clamp(1, MAX_PAGE);
+        let mut query = PendingQuery {
+            limit: MAX_PAGE,
+            after: after.map(|end| PendingCursor {
+                created_at: end.created_at,
+                snapshot_id: end.snapshot_id,
+                scope: scope.clone(),
+            }),
+            ..PendingQuery::default()
+        };
+        let mut items: Vec<Snapshot> = Vec::new();
+        loop {
+            let page = store.pending(&query).await?.ok_or_else(cannot_find_runs)?;
+            for run in page.items.into_iter().filter(|run| run.scope == *scope) {
+                if items.len() == limit {
+                    let next = items.last().map(Cursor::at);
+                    return Ok(Page { items, next });
+                }
+                items.push(self.show(run.snapshot)?);
+            }
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return Ok(Page { items, next: None }),
+            }
+        }
     }
 
     /// Returns the snapshots that lead to this one, without their states: its parent first, the root last.
@@ -211,6 +249,10 @@ impl Archive {
         let page = self.tenant.list(&all_of(session).limit(1)).await?;
         Ok(!page.items.is_empty())
     }
+}
+
+fn cannot_find_runs() -> Error {
+    Error::unimplemented("the store cannot find background runs: list the sessions instead").with_public()
 }
 
 /// Creates the query for all snapshots of a session, in large pages without states.

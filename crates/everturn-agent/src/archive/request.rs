@@ -127,7 +127,7 @@ pub struct SessionView {
     pub latest: Snapshot,
 }
 
-/// Asks for one page of the tenant's sessions.
+/// Asks for one page of the tenant's sessions, or of its background runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSessionsRequest {
@@ -140,9 +140,23 @@ pub struct ListSessionsRequest {
     /// The end of the page before this one: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
+    /// Whether to list the background runs that are not over instead, the earliest first: each with its session, and with its
+    /// own snapshot as `latest`. No `order` goes with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pending: bool,
 }
 
 impl ListSessionsRequest {
+    /// Asks for one page of the background runs that are not over.
+    pub fn pending(limit: usize, after: Option<Cursor>) -> Self {
+        Self {
+            order: None,
+            limit: Some(limit),
+            after,
+            pending: true,
+        }
+    }
+
     pub(crate) fn query(self) -> SessionQuery {
         let mut query = SessionQuery::default();
         query.order = self.order.unwrap_or_default();
@@ -158,6 +172,7 @@ impl From<SessionQuery> for ListSessionsRequest {
             order: Some(query.order),
             limit: Some(query.limit),
             after: query.after,
+            pending: false,
         }
     }
 }

@@ -52,6 +52,45 @@ fn planted(id: &str, parent: Option<&str>, second: i64) -> Snapshot {
 }
 
 #[tokio::test]
+async fn runs_that_are_not_over_are_listed_in_pages_also_on_branches_and_of_one_tenant_only() {
+    let store = MemoryStore::new();
+    let agent = replying("chef").store(store.clone()).define().unwrap();
+    let run = |id: &str, second: i64| Snapshot {
+        status: SnapshotStatus::Pending,
+        ..planted(id, None, second)
+    };
+    plant(
+        &store,
+        [
+            run("a", 1),
+            planted("b", None, 2),
+            run("c", 3),
+            run("d", 4),
+            planted("e", None, 5),
+        ],
+    )
+    .await;
+    let elsewhere = Mutation::new(move |_| Ok(Some(run("x", 2))));
+    store
+        .save(
+            &Scope::new("other"),
+            Some(&"x".into()),
+            Precondition::None,
+            elsewhere,
+        )
+        .await
+        .unwrap();
+    let archive = agent.archive().unwrap();
+
+    let first = archive.pending_runs(2, None).await.unwrap();
+    let second = archive.pending_runs(2, first.next.clone()).await.unwrap();
+
+    assert_eq!(ids(&first.items), ["a".into(), "c".into()]);
+    assert_eq!(ids(&second.items), ["d".into()]);
+    assert_eq!(second.next, None);
+}
+
+#[tokio::test]
 async fn snapshots_are_listed_in_pages_in_either_order_with_or_without_their_states() {
     let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
     let mut made = talk(&agent, "s", &["one", "two", "three", "four", "five"]).await;

@@ -9,7 +9,7 @@ use everturn_agent::archive::{
     ImportInit, Imported, LabelRequest, ListSessionsRequest, ListSnapshotsRequest, SessionList, SnapshotList,
     SnapshotTree, TreePage, TreeRequest,
 };
-use everturn_agent::store::{Page, SessionQuery, SessionSummary, SnapshotQuery};
+use everturn_agent::store::{Cursor, Page, SessionQuery, SessionSummary, SnapshotQuery};
 use everturn_agent::{GetSnapshotRequest, SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Context, Error, Result, Status};
 use futures::future::BoxFuture;
@@ -90,6 +90,20 @@ impl RemoteArchive {
         let request = ListSessionsRequest::from(query.clone());
         let list: SessionList = self.ask("listSessions", &request).await?;
         Ok(list.into())
+    }
+
+    /// Returns one page of the tenant's background runs that are not over, the earliest first, as their snapshots without
+    /// states.
+    ///
+    /// # Errors
+    /// `UNIMPLEMENTED` if the server's store cannot find them; what the server refuses with.
+    pub async fn pending_runs(&self, limit: usize, after: Option<Cursor>) -> Result<Page<Snapshot>> {
+        let request = ListSessionsRequest::pending(limit, after);
+        let list: SessionList = self.ask("listSessions", &request).await?;
+        Ok(Page {
+            items: list.sessions.into_iter().map(|run| run.latest).collect(),
+            next: list.next,
+        })
     }
 
     /// Returns the snapshots that lead to this one, without their states: its parent first, the root last.
