@@ -84,7 +84,7 @@ use crate::reading::{Showing, not_found};
 pub use crate::snapshot::MAX_LABELS;
 use crate::store::{Detail, IntoStore, Scope};
 use crate::stored_session::{StoredSession, TenantStore};
-use crate::{Clock, SessionId, Snapshot, SnapshotId};
+use crate::{Clock, SessionId, Snapshot, SnapshotId, Timeline};
 
 /// A tenant's stored sessions. Cloning is cheap, and clones share the store.
 #[derive(Clone)]
@@ -93,6 +93,7 @@ pub struct Archive {
     clock: Clock,
     showing: Option<Showing>,
     custom_schema: Option<Schema>,
+    timeline: Timeline,
 }
 
 impl Archive {
@@ -103,6 +104,7 @@ impl Archive {
             clock: Clock::system(),
             showing: None,
             custom_schema: None,
+            timeline: Timeline::default(),
         }
     }
 
@@ -113,6 +115,7 @@ impl Archive {
             clock,
             showing: Some(showing),
             custom_schema: None,
+            timeline: Timeline::default(),
         }
     }
 
@@ -122,6 +125,11 @@ impl Archive {
             custom_schema,
             ..self
         }
+    }
+
+    /// Sets whether the sessions may branch.
+    pub(crate) fn with_timeline(self, timeline: Timeline) -> Self {
+        Self { timeline, ..self }
     }
 
     /// Sets the clock for the times of changes and forks, and for retention by age.

@@ -80,6 +80,7 @@ impl<S: CustomState> Definition<S> {
             self.clock.clone(),
             self.showing(context),
         )
-        .with_custom_schema(self.custom_schema.clone()))
+        .with_custom_schema(self.custom_schema.clone())
+        .with_timeline(self.timeline))
     }
 }

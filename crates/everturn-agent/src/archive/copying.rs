@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use everturn_core::{Error, Result};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
 use crate::reading::{ResumePoints, resumable};
-use crate::store::Detail;
-use crate::{SessionId, Snapshot, SnapshotId};
+use crate::snapshot::Transition;
+use crate::store::{Detail, Precondition};
+use crate::{SessionId, Snapshot, SnapshotId, Timeline};
 
 /// The key under which the first snapshot of a forked session names its origin: `{"sessionId", "snapshotId"}`.
 pub const FORKED_FROM: &str = "forkedFrom";
@@ -29,12 +31,17 @@ impl Archive {
             .await
     }
 
-    /// Like [`Archive::fork`], with another custom state in the new session.
+    /// Like [`Archive::fork`], with another custom state.
+    ///
+    /// The session may be the snapshot's own: then the new snapshot follows the original there, as the session's latest, and
+    /// the next turn continues with the custom state.
     ///
     /// An agent's archive checks the custom state against the schema of the agent's state.
     ///
     /// # Errors
     /// As [`Archive::fork`]; `INVALID_ARGUMENT`, with the place of the fault, if the custom state does not match the schema.
+    /// In the snapshot's own session, `ABORTED` if a turn continued the snapshot meanwhile, and `FAILED_PRECONDITION` if the
+    /// snapshot is not the latest of a [linear](crate::Timeline::Linear) session.
     pub async fn fork_with_custom(
         &self,
         id: impl Into<SnapshotId>,
@@ -61,15 +68,20 @@ impl Archive {
         custom: Option<Value>,
     ) -> Result<Snapshot> {
         let mut origin = resumable(self.stored(&id, Detail::Whole).await?, ResumePoints::default())?;
-        let mut name = id.clone();
+        let is_edited = custom.is_some();
+        let mut name = None;
         if let Some(custom) = custom {
             let is_named_after_content = matches!(origin.verify(), Ok(true));
             let state = origin.state.get_or_insert_default();
             state.custom = Some(Arc::new(custom));
             // The intake gives a snapshot that is named after its content such a name again.
             if is_named_after_content {
-                name = SnapshotId::of_state(state)?;
+                name = Some(SnapshotId::of_state(state)?);
             }
+        }
+        if is_edited && origin.session_id.as_ref() == Some(&session) {
+            let name = name.unwrap_or_else(SnapshotId::fresh);
+            return self.follow_edited(origin, name, session).await;
         }
         let now = self.clock.now();
         let mut extra = origin.extra;
@@ -86,11 +98,64 @@ impl Archive {
             event: origin.event,
             state: origin.state,
             extra,
-            ..Snapshot::new(name, session.clone(), now)
+            ..Snapshot::new(name.unwrap_or(id), session.clone(), now)
         };
         let mut intake = Intake::into_session(self, session, Names::fresh()).await?;
         let forked = intake.put(snapshot).await;
         self.show(intake.settle(forked).await?)
+    }
+
+    /// Writes an edited snapshot into its own session, after the original.
+    async fn follow_edited(
+        &self,
+        edited: Snapshot,
+        name: SnapshotId,
+        session: SessionId,
+    ) -> Result<Snapshot> {
+        let id = edited.snapshot_id.clone();
+        let stored = self.session(&session);
+        let tip = stored.tip(Detail::Metadata).await?;
+        let latest = tip.as_ref().unwrap_or(&edited);
+        let precondition = match self.timeline {
+            Timeline::Linear if latest.snapshot_id != id => {
+                return Err(Error::failed_precondition(format!(
+                    "the timeline is linear and snapshot '{id}' is not the latest of session '{session}': resume it first, \
+                     or fork it into a session of its own"
+                ))
+                .with_public());
+            }
+            Timeline::Linear => Precondition::Tip(Some(id.clone())),
+            Timeline::Branching if stored.is_followed(&edited).await? => Precondition::None,
+            Timeline::Branching => Precondition::unfollowed(Some(id.clone())),
+        };
+        // It sorts after both, regardless of the clocks of other processes.
+        let floor = latest.created_at.max(edited.created_at);
+        let floor = floor
+            .saturating_add(SignedDuration::from_micros(1))
+            .unwrap_or(floor);
+        let now = self.clock.now().max(floor);
+        let index = latest.index.map(|index| index + 1);
+        let mut extra = edited.extra;
+        extra.shift_remove(FORKED_FROM);
+        // The original's bookkeeping is about its own turn.
+        let snapshot = Snapshot {
+            parent_id: Some(id),
+            updated_at: Some(now),
+            finish_reason: edited.finish_reason,
+            index,
+            turn_index: edited.turn_index,
+            event: edited.event,
+            state: edited.state,
+            extra,
+            ..Snapshot::new(name.clone(), session, now)
+        };
+        let import = Transition::Import {
+            snapshot: Box::new(snapshot),
+        };
+        let written = self.tenant.commit(&name, precondition, import, &[]).await?;
+        self.show(
+            written.ok_or_else(|| Error::internal(format!("the store did not write snapshot '{name}'")))?,
+        )
     }
 
     /// Copies all of a session's snapshots into a new session and returns their number.

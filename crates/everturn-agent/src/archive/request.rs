@@ -289,9 +289,10 @@ impl LabelRequest {
 pub struct ForkRequest {
     /// The snapshot.
     pub snapshot_id: SnapshotId,
-    /// The id of the new session.
+    /// The id of the new session; or, with a custom state, that of the snapshot's own session, in which the state then follows
+    /// the snapshot.
     pub session_id: SessionId,
-    /// The custom state of the new session, if it is not the snapshot's.
+    /// The custom state, if it is not the snapshot's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<Value>,
 }

@@ -2,7 +2,7 @@
 
 use everturn_agent::archive::{Archive, FORKED_FROM};
 use everturn_agent::store::{MemoryStore, Scope};
-use everturn_agent::{Agent, SnapshotId, SnapshotStatus};
+use everturn_agent::{Agent, SnapshotId, SnapshotIds, SnapshotStatus, Timeline};
 use everturn_core::Status;
 use serde_json::json;
 
@@ -62,6 +62,80 @@ async fn a_fork_needs_a_completed_snapshot_and_a_free_name() {
     assert_eq!(taken.status(), Status::AlreadyExists);
     assert_eq!(nameless.status(), Status::InvalidArgument);
     assert_eq!(snapshots(&store, &"run".into()).await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_edited_state_follows_its_snapshot_in_the_same_session() {
+    let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
+    let line = talk(&agent, "s", &["one", "two"]).await;
+    let archive = agent.archive().unwrap();
+
+    let branch = archive
+        .fork_with_custom(line[0].clone(), "s", json!({"pantry": ["leeks"]}))
+        .await
+        .unwrap();
+    let reply = agent.chat().resume("s").run("three").await.unwrap();
+    let next = archive
+        .fork_with_custom(reply.snapshot_id().unwrap().clone(), "s", json!({"pantry": []}))
+        .await
+        .unwrap();
+
+    assert_eq!(
+        (&branch.parent_id, branch.index, branch.turn_index),
+        (&Some(line[0].clone()), Some(2), Some(0))
+    );
+    assert!(!branch.extra.contains_key(FORKED_FROM));
+    let made = archive.get(reply.snapshot_id().unwrap().clone()).await.unwrap();
+    assert_eq!(made.parent_id, Some(branch.snapshot_id));
+    let state = made.state.unwrap();
+    assert_eq!(texts(&state.messages), ["one", "re: one", "three", "re: three"]);
+    assert_eq!(*state.custom.unwrap(), json!({"pantry": ["leeks"]}));
+    assert_eq!(archive.latest("s").await.unwrap().snapshot_id, next.snapshot_id);
+    assert_eq!(next.parent_id, Some(made.snapshot_id));
+    // What was there stays as it was.
+    let origin = archive.get(line[0].clone()).await.unwrap();
+    assert_eq!(origin.state.unwrap().custom, None);
+    assert_eq!(archive.tree("s").await.unwrap().snapshots().len(), 5);
+}
+
+#[tokio::test]
+async fn an_edited_state_does_not_branch_a_linear_session() {
+    let agent = replying("chef")
+        .store(MemoryStore::new())
+        .timeline(Timeline::Linear)
+        .define()
+        .unwrap();
+    let line = talk(&agent, "s", &["one", "two"]).await;
+    let archive = agent.archive().unwrap();
+
+    let refused = archive.fork_with_custom(line[0].clone(), "s", json!(1)).await;
+    let followed = archive.fork_with_custom(line[1].clone(), "s", json!(2)).await;
+
+    assert_eq!(refused.unwrap_err().status(), Status::FailedPrecondition);
+    assert_eq!(followed.unwrap().parent_id, Some(line[1].clone()));
+}
+
+#[tokio::test]
+async fn a_content_addressed_session_names_edited_states_after_their_content() {
+    let agent = replying("chef")
+        .store(MemoryStore::new())
+        .snapshot_ids(SnapshotIds::ContentAddressed)
+        .define()
+        .unwrap();
+    let line = talk(&agent, "s", &["one"]).await;
+    let archive = agent.archive().unwrap();
+
+    let edited = archive
+        .fork_with_custom(line[0].clone(), "s", json!(1))
+        .await
+        .unwrap();
+    let again = archive
+        .fork_with_custom(line[0].clone(), "s", json!(1))
+        .await
+        .unwrap_err();
+
+    assert!(edited.verify().unwrap());
+    assert_eq!(again.status(), Status::AlreadyExists);
 }
 
 #[tokio::test]
