@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use everturn_ai::metadata::REPLACED_INPUT;
 use everturn_ai::{Answers, History, Message, Part, Role, ToolRequest};
 use everturn_core::{Error, Result};
 use serde_json::Value;
@@ -21,6 +22,37 @@ use serde_json::Value;
 /// `INVALID_ARGUMENT` for a request that was never made, one that is no longer pending, and a restart whose input was
 /// changed.
 pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
+    RestartInputs::Recorded.validate(history, answers)
+}
+
+/// Like [`validate_answers`], but lets a restart have another input than the recorded one if it says so: its metadata
+/// `replacedInput` repeats the recorded input, as [`Part::restart`] writes it.
+///
+/// A client then decides what the tool does, so this is for agents whose clients may.
+///
+/// # Errors
+/// As [`validate_answers`]; `INVALID_ARGUMENT` for a changed input whose `replacedInput` is not the recorded one.
+pub fn validate_edited_answers(history: &History, answers: &Answers) -> Result<()> {
+    RestartInputs::Edited.validate(history, answers)
+}
+
+/// The inputs with which an interrupted call may run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum RestartInputs {
+    /// The recorded input only.
+    #[default]
+    Recorded,
+    /// Another one too, if the answer says that it replaces the recorded one.
+    Edited,
+}
+
+impl RestartInputs {
+    pub(crate) fn validate(self, history: &History, answers: &Answers) -> Result<()> {
+        validate(history, answers, self == Self::Edited)
+    }
+}
+
+fn validate(history: &History, answers: &Answers, may_edit: bool) -> Result<()> {
     let latest = history
         .iter()
         .rev()
@@ -37,9 +69,12 @@ pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
             .copied()
             .ok_or_else(|| not_pending(history, call))
     };
-    for restart in answers.restart.iter().filter_map(Part::as_tool_request) {
+    let restarts = answers.restart.iter();
+    for (part, restart) in restarts.filter_map(|part| Some((part, part.as_tool_request()?))) {
         let recorded = find(&restart.name, restart.reference.as_deref())?;
-        if !same_json(recorded.input.as_ref(), restart.input.as_ref()) {
+        let replaced = part.metadata_entry(REPLACED_INPUT);
+        let is_edited = may_edit && replaced.is_some() && same_json(recorded.input.as_ref(), replaced);
+        if !is_edited && !same_json(recorded.input.as_ref(), restart.input.as_ref()) {
             return Err(Error::invalid_argument(format!(
                 "the restart of '{restart}' has modified inputs; only the recorded input may run again"
             ))
@@ -173,6 +208,24 @@ mod tests {
         let message = refusal(&restart(request("2", json!({"to": "bob", "sum": 700}))));
 
         assert!(message.contains("modified inputs"), "{message}");
+    }
+
+    #[test]
+    fn an_input_that_is_edited_openly_is_accepted_where_it_may_be() {
+        let edit = |replaced: Value| {
+            let asked = request("2", replaced);
+            restart(asked.restart(None, Some(json!({"to": "bob", "sum": 3}))).unwrap())
+        };
+        let open = edit(json!({"sum": 7.0, "to": "bob"}));
+        let forged = edit(json!({"to": "bob", "sum": 3}));
+        let silent = restart(request("2", json!({"to": "bob", "sum": 3})));
+
+        assert!(validate_edited_answers(&conversation(), &open).is_ok());
+        for refused in [&forged, &silent] {
+            let error = validate_edited_answers(&conversation(), refused).unwrap_err();
+            assert!(error.message().contains("modified inputs"), "{error}");
+        }
+        assert!(refusal(&open).contains("modified inputs"));
     }
 
     #[test]

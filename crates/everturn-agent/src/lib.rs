@@ -112,7 +112,7 @@ pub use self::agent::{
     AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, SessionAction, SnapshotAction,
     SnapshotsAction, WatchAction, WatchRequest, custom_agent, session_flow,
 };
-pub use self::answers::validate_answers;
+pub use self::answers::{validate_answers, validate_edited_answers};
 pub use self::archive::Archive;
 pub use self::artifact::Artifact;
 pub use self::chat::{

@@ -6,6 +6,7 @@ use everturn_core::{Action, ActionType, BidiAction, Schema};
 use futures::TryFutureExt as _;
 use serde_json::{Map, json};
 
+use crate::answers::RestartInputs;
 use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
 use crate::invocation::{Definition, invoke};
 use crate::reading::not_found;
@@ -49,7 +50,10 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
     entries.insert("agent".into(), metadata);
     entries.insert(
         "everturn".into(),
-        json!({ "concurrency": definition.concurrency.name() }),
+        json!({
+            "concurrency": definition.concurrency.name(),
+            "editedInputs": definition.restart_inputs == RestartInputs::Edited,
+        }),
     );
     if let Some(description) = &definition.description {
         entries.insert("description".into(), description.clone().into());

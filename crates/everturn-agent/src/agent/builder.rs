@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use super::beginning::always;
+use crate::answers::RestartInputs;
 use crate::invocation::{
     AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, Definition, ScopeOf, schema_of,
 };
@@ -164,6 +165,7 @@ pub struct AgentOrigin<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) name: &'a str,
     pub(crate) prompt_input: Option<&'a Arc<Value>>,
+    pub(crate) restart_inputs: RestartInputs,
 }
 
 pub(crate) mod sealed {
@@ -212,6 +214,7 @@ pub(super) struct Options {
     cancellation_grace: Option<Duration>,
     max_state_bytes: Option<u64>,
     tool_errors: Option<ToolErrors>,
+    restart_inputs: RestartInputs,
     clock: Option<Clock>,
     prompt_input: Option<Arc<Value>>,
     status_schema: Option<Schema>,
@@ -477,6 +480,16 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.tool_errors = Some(choice))
     }
 
+    /// Lets people who answer an interrupt change the arguments of the call, for agents around a prompt: a restart whose
+    /// metadata `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the tool with
+    /// the input that it has, if that fits the tool's schema. By default only the recorded input may run.
+    ///
+    /// Whoever may talk to the agent then decides what an interrupted tool does, so it is for tools that check what they are
+    /// asked. The model is not asked again: it reads the tool's answer beside its own arguments.
+    pub fn allow_edited_inputs(self) -> Self {
+        self.set(|options| options.restart_inputs = RestartInputs::Edited)
+    }
+
     /// Sets how often background runs renew their heartbeat, and when one counts as lost.
     pub fn heartbeat(self, heartbeat: Heartbeat) -> Self {
         self.set(|options| options.heartbeat = heartbeat)
@@ -573,6 +586,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             registry: &self.registry,
             name: &self.name,
             prompt_input: options.prompt_input.as_ref(),
+            restart_inputs: options.restart_inputs,
         };
         // After the cheap checks: an inline prompt is registered here, under the agent's name.
         let AgentProgram { function, prompt } = self.kind.into_program(&origin)?;
@@ -607,6 +621,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             resume_past_failures: options.resume_past_failures,
             resume_points: options.resume_points,
             tool_errors: options.tool_errors.unwrap_or(ToolErrors::Fail),
+            restart_inputs: options.restart_inputs,
             heartbeat: options.heartbeat,
             worker_loss: options.worker_loss,
             recorded_context: options.recorded_context,

@@ -81,6 +81,17 @@ impl Interrupt {
         let answer = Some(serde_json::to_value(answer)?).filter(|answer| !answer.is_null());
         self.0.restart(answer, None).ok_or_else(not_a_request)
     }
+
+    /// Like [`Interrupt::restart`], with other arguments than the model's. The agent must let its clients choose them
+    /// ([`AgentBuilder::allow_edited_inputs`](crate::AgentBuilder::allow_edited_inputs)).
+    ///
+    /// # Errors
+    /// `INTERNAL` if `answer` or `input` cannot be written as JSON.
+    pub fn restart_with(&self, answer: impl Serialize, input: impl Serialize) -> Result<Part> {
+        let answer = Some(serde_json::to_value(answer)?).filter(|answer| !answer.is_null());
+        let input = serde_json::to_value(input)?;
+        self.0.restart(answer, Some(input)).ok_or_else(not_a_request)
+    }
 }
 
 fn decode<T: DeserializeOwned>(value: Value) -> Result<T> {

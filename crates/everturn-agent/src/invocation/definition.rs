@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use super::Beginning;
+use crate::answers::RestartInputs;
 use crate::journal::Retention;
 use crate::reading::ResumePoints;
 use crate::run_poll::RunPolls;
@@ -129,6 +130,8 @@ pub(crate) struct Definition<S> {
     pub(crate) resume_points: ResumePoints,
     /// Whether models are told of tool calls that fail.
     pub(crate) tool_errors: ToolErrors,
+    /// Whether answers to interrupts may change the arguments of a call.
+    pub(crate) restart_inputs: RestartInputs,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) worker_loss: WorkerLoss,
     /// The names of the caller's values that background runs record.

@@ -13,14 +13,17 @@ use serde_json::Value;
 use super::conversation::{conversation_of, marked};
 use super::generate::ConversationObserver;
 use super::{AgentFunction, AgentPrompt};
-use crate::{AgentInput, CustomState, Turn, validate_answers};
+use crate::answers::RestartInputs;
+use crate::{AgentInput, CustomState, Turn};
 
 /// Returns the function of a prompt agent. `input` is the prompt input of conversations that bring none of their own.
-/// `overrides` go before the prompt's settings, and those of the call before them.
+/// `overrides` go before the prompt's settings, and those of the call before them. `restart_inputs` are
+/// the arguments with which an interrupted call may run again.
 pub(crate) fn prompt_function<S: CustomState>(
     prompt: AgentPrompt,
     input: Arc<Value>,
     overrides: PromptOverrides,
+    restart_inputs: RestartInputs,
 ) -> Arc<AgentFunction<S>> {
     let own = Arc::new(overrides);
     Arc::new(move |session| {
@@ -29,7 +32,15 @@ pub(crate) fn prompt_function<S: CustomState>(
         Box::pin(async move {
             let prompt = prompt?;
             session
-                .run(|turn| prompt_turn(turn, prompt.clone(), Arc::clone(&input), overrides.clone()))
+                .run(|turn| {
+                    prompt_turn(
+                        turn,
+                        prompt.clone(),
+                        Arc::clone(&input),
+                        overrides.clone(),
+                        restart_inputs,
+                    )
+                })
                 .await?;
             let mut result = session.result();
             // A blocked model may have said nothing; the user's own message is then the last, and no answer.
@@ -44,6 +55,7 @@ async fn prompt_turn<S: CustomState>(
     prompt: Prompt,
     input: Arc<Value>,
     overrides: [Option<Arc<PromptOverrides>>; 2],
+    restart_inputs: RestartInputs,
 ) -> HandlerResult<Option<FinishReason>> {
     let history = turn.messages();
     check_input(turn.input(), &history)?;
@@ -78,7 +90,7 @@ async fn prompt_turn<S: CustomState>(
         .allow_blocked();
     if let Some(answers) = answers {
         // Before anything runs: a forged answer must not reach a tool.
-        validate_answers(&history, answers)?;
+        restart_inputs.validate(&history, answers)?;
         generate = generate.answers(answers.clone());
     }
     let reply = generate.run().await.map_err(|error| error.context("generate"))?;

@@ -181,6 +181,52 @@ async fn a_settled_request_is_on_record_and_waits_no_more() {
 }
 
 #[tokio::test]
+async fn a_person_may_change_the_arguments_of_a_call_where_the_agent_allows_it() {
+    let edited = |reply: &AgentReply| {
+        let approved = json!({"approved": true});
+        Answers::from(
+            reply.interrupts()[0]
+                .restart_with(approved, json!({"to": "bob"}))
+                .unwrap(),
+        )
+    };
+    let open = Bank::with(
+        [Reply::tools([pay("1", "ann")]), Reply::text("done")],
+        AgentBuilder::allow_edited_inputs,
+    );
+    let strict = Bank::new([Reply::tools([pay("1", "ann")]), Reply::text("done")]);
+
+    let paid = open.answer(edited(&open.begin().await)).await.unwrap();
+    let refused = strict.refused(edited(&strict.begin().await)).await;
+
+    assert_eq!(paid.text(), "done");
+    // The model is asked only after the call, and reads what the tool did.
+    open.model.assert_calls(2);
+    assert_eq!(open.paid.load(Ordering::SeqCst), 1);
+    let state = open.agent.latest_snapshot("s").await.unwrap().state.unwrap();
+    assert!(json(&state.messages).to_string().contains("paid bob"));
+    assert_eq!(refused.status(), Status::InvalidArgument);
+    assert!(refused.message().contains("modified inputs"), "{refused}");
+}
+
+#[tokio::test]
+async fn edited_arguments_must_fit_the_tool() {
+    let bank = Bank::with(
+        [Reply::tools([pay("1", "ann")])],
+        AgentBuilder::allow_edited_inputs,
+    );
+    let reply = bank.begin().await;
+    let approved = json!({"approved": true});
+
+    let wrong = reply.interrupts()[0]
+        .restart_with(approved, json!({"to": 7}))
+        .unwrap();
+    let outcome = bank.answer(Answers::from(wrong)).await;
+
+    assert_eq!(bank.paid.load(Ordering::SeqCst), 0, "{outcome:?}");
+}
+
+#[tokio::test]
 async fn a_response_and_a_restart_may_come_together_and_finished_siblings_are_not_run_again() {
     let requests = [
         call("look", "l", json!({})),

@@ -75,6 +75,8 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Account>>
              Money moves with transfer, which asks the customer itself.",
         )
         .tool(transfer)
-        .tool(balance);
+        .tool(balance)
+        // The customer says yes, or yes to another amount.
+        .allow_edited_inputs();
     keep(banker, "banker", files).define()
 }
