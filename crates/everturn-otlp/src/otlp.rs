@@ -44,6 +44,9 @@ pub fn start() -> Result<Telemetry> {
     Ok(telemetry)
 }
 
+/// The variable that turns the export of log lines off, by the value `none`.
+const LOGS_EXPORTER: &str = "OTEL_LOGS_EXPORTER";
+
 /// Settings of the export; those that are not set come from the environment.
 ///
 /// ```no_run
@@ -62,6 +65,7 @@ pub struct Otlp {
     endpoint: Option<String>,
     service: Option<String>,
     redaction: Option<Redaction>,
+    without_logs: bool,
 }
 
 impl Otlp {
@@ -88,6 +92,13 @@ impl Otlp {
     /// `genkit:metadata:context`) and its JSON, and returns the text to export; `None` leaves it out.
     pub fn content(mut self, redact: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.redaction = Some(Arc::new(redact));
+        self
+    }
+
+    /// Exports no log lines, for collectors that take only spans, such as Jaeger. The variable `OTEL_LOGS_EXPORTER=none` does
+    /// the same.
+    pub fn without_logs(mut self) -> Self {
+        self.without_logs = true;
         self
     }
 
@@ -124,7 +135,8 @@ impl Otlp {
         let mut lines = lines.build().map_err(|error| unusable(&error))?;
         spans.set_resource(&resource);
         lines.set_resource(&resource);
-        let (queue, items) = Queue::new(self.redaction.is_some());
+        let is_off = std::env::var(LOGS_EXPORTER).is_ok_and(|exporter| exporter == "none");
+        let (queue, items) = Queue::new(self.redaction.is_some(), !self.without_logs && !is_off);
         let worker = Worker {
             items,
             counts: Arc::clone(queue.counts()),
@@ -146,6 +158,7 @@ impl fmt::Debug for Otlp {
             .field("endpoint", &self.endpoint)
             .field("service", &self.service)
             .field("content", &self.redaction.is_some())
+            .field("without_logs", &self.without_logs)
             .finish()
     }
 }

@@ -37,6 +37,7 @@ pub(crate) struct Queue {
     sender: mpsc::Sender<Item>,
     counts: Arc<Counts>,
     wants_content: bool,
+    wants_lines: bool,
 }
 
 /// What both ends of the queue count.
@@ -64,12 +65,13 @@ impl Counts {
 }
 
 impl Queue {
-    pub(crate) fn new(wants_content: bool) -> (Self, mpsc::Receiver<Item>) {
+    pub(crate) fn new(wants_content: bool, wants_lines: bool) -> (Self, mpsc::Receiver<Item>) {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let queue = Self {
             sender,
             counts: Arc::default(),
             wants_content,
+            wants_lines,
         };
         (queue, receiver)
     }
@@ -79,7 +81,9 @@ impl Queue {
     }
 
     pub(crate) fn log(&self, line: LogLine) {
-        self.put(Item::Line(line));
+        if self.wants_lines {
+            self.put(Item::Line(line));
+        }
     }
 
     /// Asks for everything that waits to be sent, and returns what is told when it was.

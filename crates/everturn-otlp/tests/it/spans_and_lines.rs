@@ -115,6 +115,27 @@ async fn spans_have_parents_names_for_generative_ai_and_no_content() {
 }
 
 #[tokio::test]
+async fn a_collector_that_takes_spans_only_is_sent_no_lines() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let collector = Collector::start().await;
+    let telemetry = Otlp::new()
+        .endpoint(&collector.url)
+        .without_logs()
+        .start()
+        .unwrap();
+    let layer = telemetry.log_layer();
+    let _logged = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    let desk = desk(&Registry::new(), [asks(), Reply::text("It is Ada.")]);
+
+    desk.run_text("Who is it?").await.unwrap();
+    telemetry.flush().await;
+
+    assert_eq!(collector.named("look_up").len(), 1);
+    assert!(collector.lines().is_empty());
+    assert_eq!(telemetry.dropped(), 0);
+}
+
+#[tokio::test]
 async fn content_is_exported_through_the_function_that_redacts_it() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let collector = Collector::start().await;
