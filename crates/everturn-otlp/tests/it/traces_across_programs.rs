@@ -134,7 +134,7 @@ async fn a_takeover_is_a_trace_of_its_own_that_is_linked_to_the_first() {
 
     let recovered = waiter.recover().await;
     assert_eq!(recovered.taken_over.len(), 1, "{recovered:?}");
-    waiter.task(lost).wait().await.unwrap();
+    waiter.task(lost.clone()).wait().await.unwrap();
     telemetry.flush().await;
 
     let spans = collector.named("waiter");
@@ -147,6 +147,26 @@ async fn a_takeover_is_a_trace_of_its_own_that_is_linked_to_the_first() {
     assert_eq!((&link.trace_id, &link.span_id), (&first.trace_id, &first.span_id));
     assert_eq!(texts(&link.attributes)["everturn.relation"], "takeover");
     assert_eq!(attributes(second)["everturn.run.attempt"], "2");
+    for span in [first, second] {
+        assert_eq!(attributes(span)["gen_ai.agent.name"], "waiter");
+    }
+    assert_eq!(
+        attributes(first)["gen_ai.conversation.id"],
+        attributes(second)["gen_ai.conversation.id"]
+    );
+    let left = first
+        .events
+        .iter()
+        .find(|event| event.name == "detached")
+        .unwrap();
+    assert_eq!(texts(&left.attributes)["snapshotId"], lost.as_str());
+    // The turn that the second worker ran is a part of its own trace.
+    let turns = collector.named("runTurn-1");
+    let turn = turns
+        .iter()
+        .find(|turn| turn.trace_id == second.trace_id)
+        .unwrap();
+    assert_eq!(turn.parent_span_id, second.span_id);
 }
 
 #[tokio::test]
@@ -166,9 +186,14 @@ async fn a_remote_agent_is_a_part_of_the_trace_that_asks_it() {
     let serving = tokio::spawn(served.run());
 
     let asked = run("asks elsewhere", || async {
-        Ok(remote.chat().run("Soup?").await?.text().into_owned())
+        Ok(remote
+            .chat()
+            .run("Soup?")
+            .await?
+            .session_id()
+            .map(ToString::to_string))
     });
-    asked.await.unwrap();
+    let session = asked.await.unwrap().unwrap();
     telemetry.flush().await;
     serving.abort();
 
@@ -177,4 +202,13 @@ async fn a_remote_agent_is_a_part_of_the_trace_that_asks_it() {
     assert_eq!(chef.parent_span_id, asks.span_id);
     assert_eq!(chef.kind(), SpanKind::Server);
     assert_eq!(collector.span("runTurn-1").parent_span_id, chef.span_id);
+    let agent = attributes(&chef);
+    assert_eq!(agent["gen_ai.operation.name"], "invoke_agent");
+    assert_eq!(agent["gen_ai.agent.name"], "chef");
+    assert_eq!(agent["gen_ai.conversation.id"], session);
+    let model = collector.span("offline");
+    assert_eq!(
+        (&model.trace_id, model.kind()),
+        (&asks.trace_id, SpanKind::Client)
+    );
 }
