@@ -32,7 +32,9 @@ type Snapshot = {
   note?: string;
   state?: State;
   forkedFrom?: { sessionId?: string; snapshotId: string };
+  usage?: Usage;
 };
+type Usage = { inputTokens?: number; outputTokens?: number; modelCalls?: number; toolCalls?: number; modelMs?: number; toolMs?: number };
 type Cursor = { createdAt: string; snapshotId: string };
 type AgentInfo = {
   name: string;
@@ -41,7 +43,7 @@ type AgentInfo = {
   actions: string[];
   metadata: {
     agent?: { stateManagement?: string; abortable?: boolean; stateSchema?: any };
-    everturn?: { concurrency?: string };
+    everturn?: { concurrency?: string; editedInputs?: boolean };
   };
 };
 type Output = {

@@ -2,7 +2,6 @@
 
 import { eventsOf } from './stream.js';
 
-
 /** An answer that says why not. */
 export class ApiError extends Error {
 	/** @param {string} status @param {string} message @param {number} code */
@@ -60,6 +59,16 @@ export async function ask(agent, action, data, signal) {
 		method: 'POST', signal, headers: { 'content-type': 'application/json', 'x-everturn-extensions': '1' }, body: JSON.stringify({ data }),
 	});
 	return (await response.json()).result;
+}
+
+/** Reads a listing page by page. @param {AgentInfo} agent @param {string} action @param {any} data */
+export async function* pages(agent, action, data) {
+	let after = {};
+	while (after) {
+		const page = await ask(agent, action, { ...data, ...after });
+		yield page;
+		after = page.next && { after: page.next };
+	}
 }
 
 /**

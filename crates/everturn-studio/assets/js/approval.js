@@ -29,16 +29,21 @@ export function approvals(conversation) {
 			: { resume: { restart: [...resume.restart, ...others], respond: [] } };
 		void conversation.send({ resume }, { otherwise });
 	};
-	return interrupts.map((part) => approval(part, (answer) => decide(part, answer)));
+	const mayEdit = conversation.agent.metadata.everturn?.editedInputs === true;
+	return interrupts.map((part) => approval(part, mayEdit, (answer) => decide(part, answer)));
 }
 
+const APPROVED = { approved: true, toolApproved: true };
+
 /**
- * The answer for other arguments. A recorded call runs with its own arguments or not at all, so the model is told to call anew.
+ * The answer for other arguments. Where the agent lets only its model choose them, the model is told to call anew.
  * @param {Part} part
  * @param {any} input
+ * @param {boolean} mayEdit
  * @returns {Answer}
  */
-function withArguments(part, input) {
+function withArguments(part, input, mayEdit) {
+	if (mayEdit) return { restart: restart(part, APPROVED, input) };
 	const text = `This call was not carried out. Call the tool again, with exactly these arguments: ${JSON.stringify(input)}`;
 	return { respond: respond(part, text), otherwise: text };
 }
@@ -48,7 +53,7 @@ function rejection(part) {
 	return { respond: respond(part, text), otherwise: restart(part, { approved: false, toolApproved: false }) };
 }
 
-function approval(part, decide) {
+function approval(part, mayEdit, decide) {
 	const request = /** @type {ToolRequest} */ (part.toolRequest);
 	const data = part.metadata?.interrupt;
 	const question = typeof data === 'string' ? data : data?.question ?? data?.message ?? null;
@@ -58,7 +63,6 @@ function approval(part, decide) {
 		for (const control of group.querySelectorAll('button, input, textarea')) /** @type {HTMLButtonElement} */ (control).disabled = true;
 		decide(answer);
 	};
-	const approved = { approved: true, toolApproved: true };
 	const complaint = h('p.complaint', { role: 'alert', hidden: true });
 	const read = (text) => {
 		try {
@@ -76,7 +80,7 @@ function approval(part, decide) {
 	const editor = h('div.edit-form', { hidden: true }, argumentsArea,
 		h('div.row', h('button', { onclick: () => {
 			const input = read(argumentsArea.value);
-			if (input) settle(withArguments(part, input.value));
+			if (input) settle(withArguments(part, input.value, mayEdit));
 		} }, 'Call with these')));
 	const isOutput = h('input', { type: 'checkbox' });
 	const answerBox = h('input', { type: 'text', class: 'mono', 'aria-label': 'Answer as JSON', placeholder: 'Answer as JSON', spellcheck: 'false', autocomplete: 'off' });
@@ -93,7 +97,7 @@ function approval(part, decide) {
 		request.input !== undefined ? jsonTree(request.input) : '',
 		question === null && data !== true && data !== undefined ? jsonTree(data, { name: 'asks' }) : '',
 		h('div.row', {},
-			h('button.primary', { onclick: () => settle({ restart: restart(part, approved) }) }, 'Approve'),
+			h('button.primary', { onclick: () => settle({ restart: restart(part, APPROVED) }) }, 'Approve'),
 			h('button', { onclick: () => settle(rejection(part)) }, 'Reject'),
 			h('button.plain', { onclick: () => {
 				editor.hidden = !editor.hidden;

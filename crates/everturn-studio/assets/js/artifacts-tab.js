@@ -6,7 +6,6 @@ import { markdown } from './markdown-view.js';
 import { media } from './part-view.js';
 import { jsonTree } from './json-tree.js';
 
-
 /** @param {Studio} studio @returns {Tab} */
 export function artifactsTab(studio) {
 	const names = h('div.artifact-names', { role: 'tablist', 'aria-label': 'Artifacts of the session' });

@@ -3,7 +3,6 @@
 import { h, fill, keyed } from './view.js';
 import { ago, exact } from './time.js';
 
-
 /** @param {Studio} studio */
 export function backgroundRuns(studio) {
 	const list = h('ul');

@@ -4,7 +4,6 @@ import { h, fill, iconButton } from './view.js';
 import * as api from './api.js';
 import { textOf } from './messages.js';
 
-
 /** The size of a file that is sent along, in bytes. */
 const MOST = 2_500_000;
 

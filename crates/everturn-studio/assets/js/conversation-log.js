@@ -5,13 +5,12 @@ import { approvals } from './approval.js';
 import { entries, textOf } from './messages.js';
 import { entryView } from './entry-view.js';
 import { LiveEntry } from './live-entry.js';
-import { lasted, short } from './time.js';
+import { lasted } from './time.js';
 import { welcome } from './welcome.js';
 
 /** How many entries are made at once; earlier ones follow when there is time. */
 const FIRST = 30;
 const SLICE = 10;
-
 
 /** @param {Studio} studio */
 export function conversationLog(studio) {
@@ -172,7 +171,7 @@ function saved({ snapshot, lasted: time, tree, isReading }) {
 	const place = tree.findIndex((each) => each.snapshotId === snapshot.snapshotId) + 1;
 	const marks = { failed: 'failed', aborted: 'aborted', pending: 'running', expired: 'lapsed' }[snapshot.status];
 	return h('p.saved.meta', {},
-		h('span', { title: snapshot.snapshotId }, `${isReading ? 'as of' : 'saved as'} ${place > 0 ? `snapshot ${place}` : short(snapshot.snapshotId)}`),
+		h('span', { title: snapshot.snapshotId }, `${isReading ? 'as of' : 'saved as'} ${place > 0 ? `snapshot ${place}` : snapshot.snapshotId.slice(-8)}`),
 		marks ? h('span', { class: `mark ${snapshot.status}` }, marks) : null,
 		(snapshot.labels ?? []).map((label) => h('span.label', label)),
 		time !== null ? h('span', lasted(time)) : null);

@@ -53,6 +53,11 @@ export class Conversation extends Teller {
 		return this.can('getSnapshot');
 	}
 
+	/** How long a tool took. @param {Part} part */
+	timeOf({ toolRequest }) {
+		return toolRequest?.ref ? this.toolTimes.get(toolRequest.ref) : undefined;
+	}
+
 	get interrupts() {
 		return this.turn ? [] : interruptsIn(this.messages);
 	}
@@ -120,19 +125,15 @@ export class Conversation extends Teller {
 		}
 		/** @type {Snapshot[]} */
 		const tree = [];
-		/** @type {Cursor | undefined} */
-		let after;
-		do {
-			const page = await api.ask(this.agent, 'tree', { sessionId: this.id, limit: 1000, ...(after ? { after } : {}) });
+		for await (const page of api.pages(this.agent, 'tree', { sessionId: this.id, limit: 1000 })) {
 			tree.push(...page.snapshots);
 			this.latest = page.latest ?? null;
-			after = page.next;
 			// A first page is shown while the rest is on its way.
-			if (after && tree.length === 1000) {
+			if (page.next && tree.length === 1000) {
 				this.tree = [...tree];
 				this.tell('tree');
 			}
-		} while (after);
+		}
 		this.tree = tree;
 		this.tell('tree');
 	}

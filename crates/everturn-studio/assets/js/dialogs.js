@@ -8,9 +8,10 @@ import { h } from './view.js';
  * @param {{name: string, value?: string, rows?: number}[]} fields
  * @param {string} action
  * @param {string} [about]
+ * @param {string} [kind] the kind of the button
  * @returns {Promise<string[] | null>}
  */
-export function askTexts(title, fields, action, about = '') {
+export function askTexts(title, fields, action, about = '', kind = 'primary') {
 	return new Promise((resolve) => {
 		const controls = fields.map(({ name, value = '', rows }) => {
 			const control = rows ? h('textarea', { 'aria-label': name, rows, class: 'mono', spellcheck: 'false' }) : h('input', { type: 'text', 'aria-label': name });
@@ -22,9 +23,9 @@ export function askTexts(title, fields, action, about = '') {
 			dialog.close();
 		};
 		const dialog = h('dialog', { 'aria-label': title },
-			h('h2', title), about ? h('p.meta', about) : null,
+			h('h2', title), about ? h(kind === 'danger' ? 'p' : 'p.meta', about) : null,
 			controls.map(({ name, control }) => h('label.field', h('span', name), control)),
-			h('div.row.end', h('button', { onclick: () => dialog.close() }, 'Cancel'), h('button.primary', { onclick: done }, action)));
+			h('div.row.end', h('button', { onclick: () => dialog.close() }, 'Cancel'), h('button', { class: kind, onclick: done }, action)));
 		for (const { control } of controls) {
 			control.addEventListener('keydown', (event) => {
 				if (/** @type {KeyboardEvent} */ (event).key === 'Enter' && control instanceof HTMLInputElement) done();
@@ -37,19 +38,9 @@ export function askTexts(title, fields, action, about = '') {
 /**
  * Asks whether to do something that cannot be undone.
  * @param {string} title @param {string} about @param {string} action
- * @returns {Promise<boolean>}
  */
-export function confirm(title, about, action) {
-	return new Promise((resolve) => {
-		const dialog = h('dialog', { 'aria-label': title },
-			h('h2', title), h('p', about),
-			h('div.row.end', h('button', { onclick: () => dialog.close() }, 'Cancel'),
-				h('button.danger', { onclick: () => {
-					resolve(true);
-					dialog.close();
-				} }, action)));
-		show(dialog, () => resolve(false));
-	});
+export async function confirm(title, about, action) {
+	return (await askTexts(title, [], action, about, 'danger')) !== null;
 }
 
 /** @param {HTMLDialogElement} dialog @param {() => void} [closed] */

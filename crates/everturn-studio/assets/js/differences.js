@@ -8,7 +8,6 @@ import { line } from './state-tab.js';
 import { lineDiff } from './line-diff.js';
 import { at } from './patch.js';
 
-
 /** @param {Studio} studio */
 export function differences(studio) {
 	const body = h('div.differences-body', { tabindex: '0' });

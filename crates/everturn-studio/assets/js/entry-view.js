@@ -5,7 +5,6 @@ import { partView } from './part-view.js';
 import { copyButton } from './copy.js';
 import { textOf } from './messages.js';
 
-
 /**
  * @param {Entry} entry
  * @param {Conversation} conversation
@@ -16,7 +15,7 @@ export function entryView(entry, conversation, actions) {
 	const name = isUser ? 'You' : conversation.agent.name;
 	const parts = entry.parts.map((part) => partView(part, {
 		answer: entry.answers.get(part), plain: isUser, waits: Boolean(part.metadata?.interrupt),
-		time: part.toolRequest?.ref ? conversation.toolTimes.get(part.toolRequest.ref) : undefined,
+		time: conversation.timeOf(part),
 	}));
 	const body = h('div.said', parts);
 	const bar = h('div.entry-bar');

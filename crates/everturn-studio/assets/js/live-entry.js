@@ -5,7 +5,6 @@ import { GrowingMarkdown } from './markdown-view.js';
 import { partView, reasoning } from './part-view.js';
 import { entries } from './messages.js';
 
-
 export class LiveEntry {
 	#said = h('div.said');
 	#status = h('div.live-status', { role: 'status' });
@@ -19,7 +18,7 @@ export class LiveEntry {
 	}
 
 	update() {
-		const { live, status, turn, toolTimes } = this.conversation;
+		const { live, status, turn } = this.conversation;
 		for (const entry of entries(live)) {
 			for (const part of entry.parts) {
 				const known = this.#parts.get(part);
@@ -27,7 +26,7 @@ export class LiveEntry {
 				if (known?.update) known.update(part);
 				if (known && (!answer || known.isAnswered)) continue;
 				const made = part.text !== undefined ? growing() : part.reasoning !== undefined ? thought() : {
-					element: partView(part, { answer, time: part.toolRequest?.ref ? toolTimes.get(part.toolRequest.ref) : undefined, waits: Boolean(part.metadata?.interrupt) }),
+					element: partView(part, { answer, time: this.conversation.timeOf(part), waits: Boolean(part.metadata?.interrupt) }),
 					isAnswered: Boolean(answer),
 				};
 				if ('update' in made) made.update(part);

@@ -4,7 +4,6 @@ import { h, fill } from './view.js';
 import { copyButton } from './copy.js';
 import { parse, settled } from './markdown.js';
 
-
 /** @param {string} text */
 export function markdown(text) {
 	return h('div.markdown', parse(text).map(block));

@@ -1,6 +1,5 @@
 /** A conversation's messages as they are shown: tool calls beside their answers, streamed chunks put together. */
 
-
 /**
  * @typedef {{key: string, role: string, parts: Part[], index: number, answers: Map<Part, ToolResponse>}} Entry
  *   `index` is the place of the entry's first message in the conversation.
@@ -97,14 +96,17 @@ export function withArtifact(artifacts, artifact) {
 }
 
 /**
- * Returns the answer that runs an interrupted tool again with a value.
+ * Returns the answer that runs an interrupted tool again with a value, and perhaps with other arguments.
  * @param {Part} part
  * @param {any} value
+ * @param {any} [input]
  * @returns {Part}
  */
-export function restart(part, value) {
+export function restart(part, value, input) {
 	const { interrupt: _open, ...metadata } = part.metadata ?? {};
-	return { ...part, metadata: { ...metadata, resumed: value } };
+	const again = { ...part, metadata: { ...metadata, resumed: value } };
+	const request = /** @type {ToolRequest} */ (part.toolRequest);
+	return input === undefined ? again : { ...again, toolRequest: { ...request, input }, metadata: { ...again.metadata, replacedInput: request.input ?? null } };
 }
 
 /**

@@ -6,7 +6,6 @@ import { safeLink } from './markdown.js';
 import { toolCard } from './tool-card.js';
 import { jsonTree } from './json-tree.js';
 
-
 /**
  * @param {Part} part
  * @param {{answer?: ToolResponse, time?: number, plain?: boolean, waits?: boolean}} [more] `plain` text stays as it was typed

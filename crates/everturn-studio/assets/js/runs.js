@@ -29,23 +29,24 @@ export class Runs {
 		return this.list.some((run) => run.endedAt === null);
 	}
 
-	/** Takes note of an agent's sessions. @param {AgentInfo} agent @param {SessionSummary[]} sessions */
-	seen(agent, sessions) {
-		for (const { sessionId, latest } of sessions) {
-			const isUnderWay = latest.status === 'pending' || latest.status === 'expired';
-			const known = this.#runs.get(latest.snapshotId);
-			if (isUnderWay && !known) {
-				this.#runs.set(latest.snapshotId, {
-					agent, sessionId, snapshotId: latest.snapshotId, startedAt: latest.createdAt, status: latest.status, note: '', done: null,
-					takenOver: false, endedAt: null, output: '',
-				});
-			} else if (known && known.status !== latest.status) {
+	/** Takes note of an agent's runs that are not over. @param {AgentInfo} agent @param {SessionSummary[]} open */
+	async seen(agent, open) {
+		for (const { sessionId, latest: { snapshotId, createdAt: startedAt, status } } of open) {
+			const known = this.#runs.get(snapshotId);
+			if (!known) this.#runs.set(snapshotId, { agent, sessionId, snapshotId, startedAt, status, note: '', done: null, takenOver: false, endedAt: null, output: '' });
+			else if (known.endedAt === null) {
 				// A run that lapsed and is under way again has another worker.
-				if (known.status === 'expired' && latest.status === 'pending') known.takenOver = true;
-				known.status = latest.status;
-				known.endedAt = isUnderWay ? null : Date.now();
-				if (!isUnderWay) this.studio.tell('run-ended', known);
+				if (known.status === 'expired' && status === 'pending') known.takenOver = true;
+				known.status = status;
 			}
+		}
+		const ids = new Set(open.map(({ latest }) => latest.snapshotId));
+		for (const run of this.#runs.values()) {
+			if (run.agent.name !== agent.name || run.endedAt !== null || ids.has(run.snapshotId)) continue;
+			const { status } = await api.ask(agent, 'getSnapshot', { snapshotId: run.snapshotId }).catch((error) => ({ status: error.code === 404 ? 'aborted' : run.status }));
+			if (status === 'pending' || status === 'expired') continue;
+			run.status = status;
+			run.endedAt = Date.now();
 		}
 		this.#watchOne();
 		this.studio.tell('runs');

@@ -65,7 +65,6 @@ export function sessionHeader(studio, openSidebar) {
 
 async function remove(studio) {
 	const { conversation, agent } = studio;
-	if (!conversation || !agent) return;
 	const count = conversation.tree.length;
 	const labels = conversation.tree.flatMap((snapshot) => snapshot.labels ?? []);
 	const about = conversation.isServerManaged

@@ -3,14 +3,13 @@
 import { h, fill } from './view.js';
 import * as api from './api.js';
 import { askTexts } from './dialogs.js';
-import { clip, ago, sessionName } from './time.js';
+import { clip, ago } from './time.js';
 import { copyButton } from './copy.js';
 import { describe } from './patch.js';
 import { jsonTree } from './json-tree.js';
 
 /** How many turns the history has; older ones follow on demand. */
 const TURNS = 20;
-
 
 /** @param {Studio} studio @returns {Tab} */
 export function stateTab(studio) {
@@ -84,12 +83,11 @@ export function line(operation) {
 	return h('div', { class: `patch ${kind}` }, h('span.sign', { title: kind }, sign), h('code', path), value === undefined ? null : h('span.value', clip(JSON.stringify(value), 80)));
 }
 
-/** Goes on with another state: in a session of its own, because a snapshot never changes. */
+/** Goes on with another state: in a snapshot of its own, because a snapshot never changes. */
 async function edit(studio) {
 	const { conversation, agent } = studio;
-	if (!conversation || !agent) return;
 	const answer = await askTexts('Edit the state', [{ name: 'State as JSON', value: JSON.stringify(conversation.custom, null, 2), rows: 14 }], 'Continue with this state',
-		conversation.isServerManaged ? 'The conversation continues from here as a branch in a session of its own; this one stays as it is.' : '');
+		conversation.isServerManaged ? 'It continues from here with this state; the snapshot before it stays.' : '');
 	if (!answer) return;
 	try {
 		const custom = JSON.parse(answer[0]);
@@ -99,11 +97,12 @@ async function edit(studio) {
 			return;
 		}
 		const snapshotId = conversation.path.findLast((each) => each.status === 'completed')?.snapshotId;
-		const sessionId = sessionName(`${conversation.id} edited`);
-		await api.ask(agent, 'fork', { snapshotId, sessionId, custom });
+		const edited = await api.ask(agent, 'fork', { snapshotId, sessionId: conversation.id, custom });
+		if (conversation.can('label')) await api.ask(agent, 'label', { snapshotId: edited.snapshotId, note: 'The state was edited here.' });
+		studio.rename({ at: null, compare: null });
+		await conversation.load();
 		await studio.readSessions(agent);
-		studio.go({ session: sessionId, at: null, compare: null });
-		studio.tell('notice', `The conversation continues with the edited state as ${sessionId}.`);
+		studio.tell('notice', 'It continues with the edited state.');
 	} catch (error) {
 		studio.tell('notice', `The state was not changed: ${error.message}`);
 	}

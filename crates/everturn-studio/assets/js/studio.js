@@ -187,9 +187,16 @@ export class Studio extends Teller {
 		const items = more ? [...others, ...page.sessions] : [...page.sessions, ...rest];
 		const sessions = { items, next: rest.length > 0 && known ? known.next : page.next ?? null };
 		this.sessions.set(agent.name, sessions);
-		this.runs.seen(agent, page.sessions);
 		this.tell('sessions', agent);
+		void this.#readRuns(agent).catch(() => {});
 		return sessions;
+	}
+
+	/** Reads the background runs of an agent, wherever they are. @param {AgentInfo} agent */
+	async #readRuns(agent) {
+		/** @type {SessionSummary[]} */ const runs = [];
+		for await (const page of api.pages(agent, 'listSessions', { pending: true })) runs.push(...page.sessions);
+		await this.runs.seen(agent, runs);
 	}
 
 	/** Follows what others do: other tabs, other clients, other processes. */

@@ -1,6 +1,5 @@
 /** Tabs of one browser tell each other which turns they began, so that each shows them as they are streamed. */
 
-
 export class Tabs {
 	#channel = new BroadcastChannel('everturn');
 

@@ -26,11 +26,6 @@ export function lasted(milliseconds) {
 	return `${Math.floor(milliseconds / 60_000)} min ${Math.round((milliseconds % 60_000) / 1000)} s`;
 }
 
-/** The part of an id that tells it from others. @param {string} id */
-export function short(id) {
-	return id.length <= 10 ? id : id.slice(-8);
-}
-
 /** @param {string} text @param {number} length */
 export function clip(text, length) {
 	const line = text.replace(/\s+/g, ' ').trim();

@@ -12,7 +12,6 @@ const HUES = 3;
 /** How many rows are made beyond those in sight. */
 const MARGIN = 20;
 
-
 /** @param {Studio} studio @returns {Tab} */
 export function timelineTab(studio) {
 	const lines = /** @type {SVGElement} */ (svg('svg', { class: 'lines', 'aria-hidden': 'true' }));
@@ -205,7 +204,6 @@ export function resume(studio, snapshot) {
 
 async function fork(studio, { snapshotId }) {
 	const { conversation, agent } = studio;
-	if (!conversation || !agent) return;
 	const sessionId = sessionName(`${conversation.id} fork`);
 	await api.ask(agent, 'fork', { snapshotId, sessionId });
 	await studio.readSessions(agent);
@@ -237,7 +235,6 @@ async function compare(studio, snapshot) {
 
 async function label(studio, snapshot) {
 	const { conversation, agent } = studio;
-	if (!conversation || !agent) return;
 	const before = snapshot.labels?.[0] ?? '';
 	const answer = await askTexts('Label this snapshot', [{ name: 'Label', value: before }, { name: 'Note', value: snapshot.note ?? '' }], 'Save', 'Labelled snapshots are found by their label, and kept when old ones are tidied away.');
 	if (!answer) return;
@@ -252,7 +249,6 @@ async function label(studio, snapshot) {
 
 async function remove(studio, snapshot) {
 	const { conversation, agent } = studio;
-	if (!conversation || !agent) return;
 	const gone = new Set([snapshot.snapshotId]);
 	for (const each of conversation.tree) if (each.parentId && gone.has(each.parentId)) gone.add(each.snapshotId);
 	const number = conversation.tree.indexOf(snapshot) + 1;

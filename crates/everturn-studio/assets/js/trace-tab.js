@@ -34,12 +34,12 @@ export function traceTab(studio) {
 
 	const load = async () => {
 		const { conversation } = studio;
-		const load = ++loads;
+		const mine = ++loads;
 		if (!conversation?.id) return none('A turn that has run here is shown span by span.');
 		let traces;
 		try {
 			const answer = await api.development(`traces?${new URLSearchParams({ sessionId: conversation.id, limit: '50' })}`);
-			if (load !== loads) return;
+			if (mine !== loads) return;
 			if (!answer) return none('Turns are traced in development: start the program with EVERTURN_ENV=dev.');
 			traces = answer.traces;
 		} catch {
@@ -53,13 +53,12 @@ export function traceTab(studio) {
 			`${trace.displayName} · ${trace.endTime ? lasted(trace.endTime - trace.startTime) : 'under way'} · ${ago(trace.startTime)}`)));
 		choice.hidden = false;
 		const trace = await api.development(`traces/${encodeURIComponent(id)}`).catch(() => null);
-		if (load !== loads || !trace) return;
+		if (mine !== loads || !trace) return;
 		empty.hidden = true;
 		show(trace);
 		// A turn under way is read again while one looks at it.
-		if (waterfall(trace.spans).some((bar) => bar.running) && studio.place.tab === 'Trace') setTimeout(() => load === loads && void again(), 700);
+		if (waterfall(trace.spans).some((bar) => bar.running) && studio.place.tab === 'Trace') setTimeout(() => mine === loads && void load(), 700);
 	};
-	const again = () => load();
 
 	const none = (text) => {
 		fill(list);
@@ -74,6 +73,7 @@ export function traceTab(studio) {
 		const total = Math.max(...bars.map((bar) => bar.time), 0);
 		fill(list,
 			h('p.meta.totals', `${bars.length} spans · ${lasted(total)}${tokens > 0 ? ` · ${tokens} tokens` : ''}`),
+			h('p.meta', used(studio.conversation?.snapshot?.usage)),
 			h('div.legend.meta', { 'aria-hidden': 'true' }, Object.entries(KINDS).map(([kind, name]) => h('span', { class: `kind k-${kind}` }, name))),
 			bars.map((bar) => {
 				const { span } = bar;
@@ -101,6 +101,11 @@ export function traceTab(studio) {
 			}));
 	};
 	return { element: h('div.trace', h('div.panel-bar', choice), empty, list), update, on: ['tree', 'turn', 'reset'] };
+}
+
+/** What the conversation has used so far, in words. @param {Usage} [usage] */
+function used({ inputTokens = 0, outputTokens = 0, modelCalls = 0, toolCalls = 0, modelMs = 0, toolMs = 0 } = {}) {
+	return modelCalls + toolCalls > 0 ? `So far ${inputTokens} tokens in, ${outputTokens} out · ${modelCalls} model calls ${lasted(modelMs)} · ${toolCalls} tool calls ${lasted(toolMs)}` : '';
 }
 
 function details({ span }) {

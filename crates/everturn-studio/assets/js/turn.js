@@ -59,7 +59,7 @@ export class Turn {
 		for (let attempt = 0; ;) {
 			try {
 				const call = await api.stream(options.path, options.body, { signal, stream: this.stream, after });
-				this.#found();
+				this.#connection(false);
 				if (call.isGone) {
 					after = null;
 					if (yield* this.#recover()) continue;
@@ -95,7 +95,7 @@ export class Turn {
 				if (error instanceof api.ApiError || error instanceof api.Unreachable || error instanceof TypeError) {
 					const wasServed = after !== null || this.stream !== null;
 					if (!options.run && !wasServed && attempt > 8) return void await conversation.fail('The server cannot be reached. Your message is kept here.', this);
-					this.#lost();
+					this.#connection(true);
 					await pause(delay(attempt), signal).catch(() => {});
 					attempt += 1;
 					if (signal.aborted) return;
@@ -124,7 +124,7 @@ export class Turn {
 			if (error instanceof api.Unreachable) return true;
 			tip = null;
 		}
-		this.#found();
+		this.#connection(false);
 		if (tip && tip.snapshotId !== options.base) {
 			await conversation.load();
 			conversation.tell('ended', null);
@@ -140,15 +140,10 @@ export class Turn {
 		return true;
 	}
 
-	#lost() {
-		if (this.isLost) return;
-		this.isLost = true;
-		this.conversation.tell('turn');
-	}
-
-	#found() {
-		if (!this.isLost) return;
-		this.isLost = false;
+	/** @param {boolean} isLost */
+	#connection(isLost) {
+		if (this.isLost === isLost) return;
+		this.isLost = isLost;
 		this.conversation.tell('turn');
 	}
 }

@@ -9,7 +9,7 @@ export function welcome(studio) {
 	const [about] = (agent.description ?? '').split(/[:.]? *“/);
 	// What a description quotes may be said.
 	const hints = [...(agent.description ?? '').matchAll(/“([^”]+)”/g)].map(([, said]) => said);
-	if (hints.length === 0) hints.push('Hello! What can you do?');
+	if (!hints[0]) hints.push('Hello! What can you do?');
 	return h('div.welcome', {},
 		h('h2', agent.name),
 		h('p', about ? `This agent ${about}.` : 'Say something to begin a session.'),

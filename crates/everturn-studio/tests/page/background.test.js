@@ -39,6 +39,20 @@ test('a run is aborted from the list, wherever one is', async () => {
   await run.getByText('aborted').waitFor();
 });
 
+test('a run is listed although many sessions are newer', async () => {
+  const { result: { sessions } } = await playground.post('/agents/researcher/listSessions', null);
+  const { snapshotId } = sessions.find(({ latest }) => latest.status === 'completed').latest;
+  const message = { role: 'user', content: [{ text: 'Research cheese' }] };
+  const { result: run } = await playground.post('/agents/researcher', { message, detach: true });
+  await Promise.all(Array.from({ length: 55 }, (_, number) => playground.post('/agents/researcher/fork', { snapshotId, sessionId: `newer-${number}` })));
+
+  const { page } = await visit(browser, playground, '#/researcher');
+  const item = page.getByRole('region', { name: 'Background runs' }).getByRole('listitem').filter({ hasText: run.sessionId });
+
+  await item.getByRole('button', { name: 'Abort' }).click();
+  await item.getByText('aborted').waitFor();
+});
+
 test('the server stops and starts under an open page, which goes on', async () => {
   const { page, say, idle, from } = await visit(browser, playground, '#/chef');
   await say('Stock the pantry with leeks');

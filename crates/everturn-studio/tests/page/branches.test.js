@@ -118,18 +118,25 @@ test('a snapshot is labelled, and deleted with what came of it', async () => {
   assert.equal(await items.count(), 1);
 });
 
-test('an edited state continues as a branch in a session of its own', async () => {
-  const { page, say, idle, from, button } = await visit(browser, playground, '#/chef/dinner');
+test('an edited state continues in the same session, as a snapshot of its own', async () => {
+  const { page, say, idle, from, button, tab, items } = await visit(browser, playground, '#/chef/dinner');
+  await tab('Timeline');
+  await items.nth(5).waitFor();
+  const before = await items.count();
+  await tab('State');
   await button('Edit…').click();
   await page.getByRole('textbox', { name: 'State as JSON' }).fill('{"pantry": ["caviar"], "mood": "rich"}');
   await button('Continue with this state').click();
-  await page.waitForURL(/dinner-edited/);
+  await page.getByText('It continues with the edited state').waitFor();
   await page.getByRole('tabpanel', { name: 'State' }).getByText('caviar').first().waitFor();
 
   await say('Stock the pantry with eggs');
   await idle();
 
   assert.match(await from('chef').last().textContent(), /caviar, eggs/);
+  await tab('Timeline');
+  await items.nth(before + 1).waitFor();
+  assert.equal(await items.count(), before + 2);
 });
 
 test('the timeline is walked with the keyboard, and the keys are listed', async () => {
