@@ -73,8 +73,8 @@ pub(crate) fn run(arguments: &NewArguments, output: Output) -> Outcome {
     let files = FILES.map(|(file, _)| file);
     output.show(&json!({ "folder": folder, "files": files, "checkout": checkout }), || {
         format!(
-            "{BOLD}{name}/{BOLD:#} has an agent, a test and a Dockerfile.\n\n  cd {name}\n  cargo test\n  cargo run\n\n\
-             {DIM}then, in another terminal:{DIM:#}\n\n  everturn chat assistant\n"
+            "{BOLD}{name}/{BOLD:#} has an agent, a test and a Dockerfile.\n\n  cd {name}\n  cargo test\n  EVERTURN_ENV=dev cargo run\n\n\
+             {DIM}then open http://127.0.0.1:8080, or in another terminal:{DIM:#}\n\n  everturn chat assistant\n"
         )
     })?;
     Ok(Exit::Done)
