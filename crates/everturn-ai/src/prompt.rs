@@ -49,8 +49,8 @@
 //!
 //! # Variables
 //!
-//! `{{dish}}` comes from the input, `{{@auth.email}}` from the invocation's context, and `{{@state.mood}}` from the
-//! live state of the session in which the prompt runs. Defaults ([`PromptDefinition::input_default`], `input.default`
+//! `{{dish}}` comes from the input, `{{@auth.email}}` from the invocation's context, and `{{@custom.mood}}` from the
+//! custom state, as it is now, of the session in which the prompt runs; Genkit's `{{@state.mood}}` is the same value. Defaults ([`PromptDefinition::input_default`], `input.default`
 //! in a file) fill in key by key what the input leaves out.
 //!
 //! # Where the conversation goes

@@ -3,7 +3,8 @@
 use everturn::prelude::*;
 
 /// What the assistant keeps beside the messages. Clients see each change as it happens.
-#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[payload]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub struct Notebook {
     pub notes: Vec<String>,
 }
@@ -19,8 +20,8 @@ async fn note(text: String, notebook: Session<Notebook>) -> Result<String> {
 pub fn define(app: &Everturn, store: impl SessionStore) -> Result<Agent<Notebook>> {
     app.agent("assistant")
         .description("takes notes and answers questions about them")
-        .state::<Notebook>()
-        .system("You are a helpful assistant. Your notes so far: {{@state.notes}}.")
+        .custom::<Notebook>()
+        .system("You are a helpful assistant. Your notes so far: {{@custom.notes}}.")
         .tool(note)
         .store(store)
         .define()

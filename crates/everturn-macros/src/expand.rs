@@ -189,7 +189,7 @@ fn arguments_name(ident: &Ident) -> Ident {
     format_ident!("{}Arguments", words.collect::<String>())
 }
 
-fn path_text(private: &TokenStream, name: &str) -> String {
+pub(crate) fn path_text(private: &TokenStream, name: &str) -> String {
     let path = private.to_string().split_whitespace().collect::<String>();
     format!("{path}::{name}")
 }

@@ -1,7 +1,8 @@
-//! The `#[tool]` attribute: an async function becomes a tool that a model can call.
+//! The attributes `#[tool]`, by which an async function becomes a tool that a model can call, and `#[payload]`, by which a
+//! type becomes data with a JSON form and a schema.
 //!
-//! The crate is used through `everturn`, which re-exports it. What the attribute promises is written at
-//! [`macro@tool`].
+//! The crate is used through `everturn`, which re-exports it. What they promise is written at [`macro@tool`] and
+//! [`macro@payload`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod description;
@@ -10,6 +11,7 @@ mod function;
 mod input;
 mod options;
 mod output;
+mod payload;
 
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
@@ -24,6 +26,18 @@ pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
     parse_macro_input!(arguments with parser);
     let function = parse_macro_input!(item as syn::ItemFn);
     expand::expand(&options, function)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+#[doc = include_str!("docs/payload.md")]
+#[proc_macro_attribute]
+pub fn payload(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let mut root = payload::default_root();
+    let parser = syn::meta::parser(|meta| payload::read_root(&mut root, &meta));
+    parse_macro_input!(arguments with parser);
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    payload::expand(&root, &item)
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

@@ -37,8 +37,8 @@ async fn main() -> Result<()> {
     // No store: the caller brings the conversation along.
     let chef = app
         .agent("chef")
-        .state::<Kitchen>()
-        .system("You are a chef. The pantry holds {{@state.pantry}}.")
+        .custom::<Kitchen>()
+        .system("You are a chef. The pantry holds {{@custom.pantry}}.")
         .tool(stock)
         .define()?;
 

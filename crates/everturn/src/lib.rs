@@ -5,7 +5,8 @@
 //! use everturn::prelude::*;
 //! use everturn::testkit::OfflineModel;
 //!
-//! #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+//! #[payload]
+//! #[derive(Debug, Default, Clone)]
 //! struct Kitchen {
 //!     pantry: Vec<String>,
 //! }
@@ -22,8 +23,8 @@
 //!
 //! let chef = app
 //!     .agent("chef")
-//!     .state::<Kitchen>()
-//!     .system("You are a chef. The pantry holds {{@state.pantry}}.")
+//!     .custom::<Kitchen>()
+//!     .system("You are a chef. The pantry holds {{@custom.pantry}}.")
 //!     .tool(stock)
 //!     .store(MemoryStore::new())
 //!     .define()?;
@@ -43,7 +44,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `macros` | yes | the `#[tool]` attribute |
+//! | `macros` | yes | the attributes `#[tool]` and `#[payload]` |
 //! | `filesystem` | yes | middleware that reads folders: `filesystem` and `skills` |
 //! | `server` | yes | agents and flows over HTTP: `Everturn::serve` |
 //! | `dev` | yes | Genkit's developer tools: `genkit start`, the Dev UI, traces |
@@ -69,6 +70,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`prelude`] | what most programs use |
+//! | [`model_prelude`] | what a model of one's own is written with |
 //! | [`core`] | actions, flows, the registry, schemas, errors, spans |
 //! | [`ai`] | messages, models, tools, generate, prompts, middleware |
 //! | [`agent`] | agents, sessions, snapshots, stores, archives, chats |
@@ -98,7 +100,7 @@ pub use everturn_dev as dev;
 #[cfg(feature = "file")]
 pub use everturn_file as file;
 #[cfg(feature = "macros")]
-pub use everturn_macros::tool;
+pub use everturn_macros::{payload, tool};
 #[cfg(feature = "mcp")]
 pub use everturn_mcp as mcp;
 #[cfg(any(
@@ -156,7 +158,7 @@ pub mod prelude {
     #[cfg(feature = "file")]
     pub use everturn_file::FileStore;
     #[cfg(feature = "macros")]
-    pub use everturn_macros::tool;
+    pub use everturn_macros::{payload, tool};
     #[cfg(feature = "postgres")]
     pub use everturn_postgres::PostgresStore;
     #[cfg(feature = "sqlite")]
@@ -165,6 +167,43 @@ pub mod prelude {
     pub use everturn_studio::{ServeStudio, Studio};
 
     pub use crate::Everturn;
+}
+
+/// What a model of one's own is written with: the trait, its request, its answer and their parts, and plugins, which bring
+/// all models of a provider.
+///
+/// ```
+/// use everturn::model_prelude::*;
+///
+/// /// A model that repeats what it hears.
+/// struct Parrot;
+///
+/// impl Model for Parrot {
+///     async fn generate(
+///         &self,
+///         request: ModelRequest,
+///         emitter: Emitter<ModelResponseChunk>,
+///         _context: Context,
+///     ) -> HandlerResult<ModelResponse> {
+///         let heard = request.messages.last().map(|message| message.text().into_owned()).unwrap_or_default();
+///         emitter.send(ModelResponseChunk::new(heard.clone())).await?;
+///         Ok(ModelResponse::text_of(heard))
+///     }
+/// }
+/// ```
+pub mod model_prelude {
+    pub use everturn_ai::{
+        BackgroundModel, ConstrainedSupport, Content, EmbedRequest, EmbedResponse, EmbedderInfo, Embedding,
+        FinishReason, GenerationConfig, JsonObject, Media, MediaDownload, Message, Messages, Model, ModelAction, ModelInfo,
+        ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, ModelStage, ModelSupports, Operation,
+        OutputConfig, Part, PartKind, Role, ToolChoice, ToolDefinition, ToolRequest, ToolResponse, Usage,
+        define_embedder, define_model, model_action, register_model,
+    };
+    pub use everturn_core::{
+        ActionType, BoxFuture, Context, Descriptor, DynAction, Emitter, Error, HandlerError, HandlerResult,
+        Plugin, Registry, Result, Schema, Status, async_trait,
+    };
+    pub use serde_json::{Value, json};
 }
 
 #[doc(hidden)]

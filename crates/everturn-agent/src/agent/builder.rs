@@ -247,7 +247,7 @@ impl<S, K, T, O> AgentBuilder<S, K, T, O> {
     }
 
     /// The same agent with another type of custom state.
-    pub(crate) fn with_state<S2>(self) -> AgentBuilder<S2, K, T, O> {
+    pub(crate) fn with_custom<S2>(self) -> AgentBuilder<S2, K, T, O> {
         self.retyped()
     }
 

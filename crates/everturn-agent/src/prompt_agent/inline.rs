@@ -48,8 +48,14 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
     }
 
     /// Sets the type of the agent's custom state.
+    pub fn custom<C: CustomState>(self) -> AgentBuilder<C, InlinePrompt, T, O> {
+        self.with_custom()
+    }
+
+    /// The earlier name of [`custom`](AgentBuilder::custom).
+    #[doc(hidden)]
     pub fn state<C: CustomState>(self) -> AgentBuilder<C, InlinePrompt, T, O> {
-        self.with_state()
+        self.custom()
     }
 
     /// Sets the model, by name or with settings; the registry's default if not given.

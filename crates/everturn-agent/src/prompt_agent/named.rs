@@ -133,8 +133,14 @@ impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
     }
 
     /// Sets the type of the agent's custom state.
+    pub fn custom<C: CustomState>(self) -> AgentBuilder<C, NamedPrompt, T, O> {
+        self.with_custom()
+    }
+
+    /// The earlier name of [`custom`](AgentBuilder::custom).
+    #[doc(hidden)]
     pub fn state<C: CustomState>(self) -> AgentBuilder<C, NamedPrompt, T, O> {
-        self.with_state()
+        self.custom()
     }
 
     pub(super) fn overriding(mut self, change: impl FnOnce(PromptOverrides) -> PromptOverrides) -> Self {

@@ -58,7 +58,7 @@ fn tool(name: &'static str, replay: Replay, fuse: &Fuse, world: &Arc<World>) -> 
 /// The agent as one process has it.
 fn cook(store: &MemoryStore, fuse: &Fuse, world: &Arc<World>) -> Agent<Kitchen> {
     agent(&registry(fuse, world, answer), "cook")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .tools([
             tool("pay", Replay::Once, fuse, world),
             tool("post", Replay::Once, fuse, world),

@@ -291,7 +291,7 @@ async fn an_initial_custom_state_of_another_type_is_found_when_the_agent_is_defi
 
     let wrong = agent(&registry(&model), "wrong")
         .initial_custom(json!({"counter": "seven"}))
-        .state::<Counter>()
+        .custom::<Counter>()
         .define()
         .unwrap_err();
 

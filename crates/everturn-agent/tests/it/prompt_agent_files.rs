@@ -43,7 +43,7 @@ async fn a_file_of_the_agents_name_is_its_prompt() {
     load_prompts(&registry, folder.path()).unwrap();
 
     let chef = prompt_agent(&registry, "chef")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .define()
         .unwrap();
     let mut chat = chef

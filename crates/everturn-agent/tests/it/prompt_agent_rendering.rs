@@ -39,8 +39,8 @@ async fn every_turn_sees_the_state_as_the_turn_found_it() {
         "proud indeed".into(),
     ]);
     let agent = agent(&registry, "chef")
-        .state::<Kitchen>()
-        .system("You are {{@state.mood}}.")
+        .custom::<Kitchen>()
+        .system("You are {{@custom.mood}}.")
         .tool(cheer_up())
         .define()
         .unwrap();
@@ -86,7 +86,7 @@ async fn a_turn_renders_once_however_often_it_asks_the_model() {
         async { Ok("sys".into()) }
     });
     let agent = agent(&registry, "chef")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .system(system)
         .tool(cheer_up())
         .define()
@@ -115,7 +115,7 @@ async fn a_function_reaches_the_session_and_the_conversation() {
         Ok(format!("{mood}, after {}", scope.conversation.len()).into())
     });
     let agent = agent(&registry, "chef")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .system(system)
         .define()
         .unwrap();

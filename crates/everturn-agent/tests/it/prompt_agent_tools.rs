@@ -28,7 +28,7 @@ async fn a_tool_reads_and_changes_the_session_and_the_client_sees_it() {
     });
     let (registry, _model) = answering([Reply::tool("cook", json!({})), "There.".into()]);
     let agent = agent(&registry, "chef")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .tool(cook)
         .define()
         .unwrap();
@@ -64,7 +64,7 @@ fn stove() -> Tool {
 async fn a_tool_takes_the_session_as_an_argument() {
     let (registry, _model) = answering([Reply::tool("stove", json!({})), "Hot.".into()]);
     let agent = agent(&registry, "chef")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .tool(stove())
         .define()
         .unwrap();
@@ -86,7 +86,7 @@ fn a_tool_that_needs_another_state_is_refused_when_the_agent_is_defined() {
     let refused = [
         agent(&registry, "untyped").tool(stove()).define().unwrap_err(),
         agent(&registry, "counting")
-            .state::<u64>()
+            .custom::<u64>()
             .tool(stove())
             .define()
             .unwrap_err(),
@@ -102,7 +102,7 @@ fn a_tool_that_needs_another_state_is_refused_when_the_agent_is_defined() {
             "{error}"
         );
     }
-    let fitting = prompt_agent(&registry, "heating").state::<Kitchen>().define();
+    let fitting = prompt_agent(&registry, "heating").custom::<Kitchen>().define();
     assert!(fitting.is_ok());
     assert!(
         agent(&registry, "untyped").define().is_ok(),
@@ -128,7 +128,7 @@ async fn a_tool_knows_the_turn_and_the_session_of_any_type() {
     });
     let (registry, _model) = answering([Reply::tool("place", json!({})), "There.".into()]);
     let agent = agent(&registry, "chef")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .tool(place)
         .store(MemoryStore::new())
         .define()
@@ -161,7 +161,7 @@ async fn a_tool_that_fails_fails_the_turn_and_what_it_did_is_undone() {
     });
     let (registry, _model) = answering(["Hello.".into(), Reply::tool("drop", json!({}))]);
     let agent = agent(&registry, "chef")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .tool(drop_pot)
         .define()
         .unwrap();
@@ -188,7 +188,7 @@ async fn a_message_that_a_tool_leaves_is_kept_before_the_answer() {
     });
     let (registry, _model) = answering([Reply::tool("note", json!({})), "Done.".into(), "Soup.".into()]);
     let agent = agent(&registry, "chef")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .system("sys")
         .tool(note)
         .define()

@@ -72,8 +72,8 @@ pub(super) fn template_error(name: &str, error: dotprompt::Error) -> Error {
 /// Reads the session's state when a template asks for it; an extension of the context.
 struct PromptState(Box<dyn Fn() -> Arc<Value> + Send + Sync>);
 
-/// Returns a context in which prompts read `{{@state...}}` from `read`. It is called only for templates that use the
-/// state.
+/// Returns a context in which prompts read `{{@custom...}}` and `{{@state...}}` from `read`. It is called only for
+/// templates that use one of them.
 pub fn with_prompt_state(context: Context, read: impl Fn() -> Arc<Value> + Send + Sync + 'static) -> Context {
     context.with_extension(Arc::new(PromptState(Box::new(read))))
 }

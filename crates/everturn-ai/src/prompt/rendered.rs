@@ -271,16 +271,26 @@ fn template_pieces(
     scope: &PromptScope,
 ) -> Result<Vec<dotprompt::Piece>> {
     // Serialising the session's state is the costly part of a rendering.
-    let reads_state = template.variables().any(|variable| variable == "state");
-    let state = reads_state.then(|| current_state(&scope.context)).flatten();
+    let reads = |name: &str| template.variables().any(|variable| variable == name);
+    let values = scope.context.values();
+    // Genkit's templates say `@state`. A value of the caller's under our own word wins, as it always has.
+    let names: Vec<&str> = ["state", "custom"]
+        .into_iter()
+        .filter(|name| reads(name) && (*name == "state" || !values.contains_key(*name)))
+        .collect();
+    let state = (!names.is_empty())
+        .then(|| current_state(&scope.context))
+        .flatten();
     // A closure: the conversation becomes JSON only for templates that look at it.
     let describe = || serde_json::to_value(&scope.conversation).unwrap_or_default();
     let mut data = dotprompt::Data::new()
         .input(&scope.input)
-        .context(scope.context.values())
+        .context(values)
         .describe_messages(&describe);
     if let Some(state) = &state {
-        data = data.variable("state", state);
+        for name in names {
+            data = data.variable(name, state);
+        }
     }
     template
         .render_pieces(&data)

@@ -73,6 +73,19 @@ async fn state_is_read_only_when_a_template_looks() {
 }
 
 #[tokio::test]
+async fn the_custom_state_has_its_own_name_and_that_of_genkit() {
+    let state = |context| with_prompt_state(context, || Arc::new(json!({"mood": "proud"})));
+    let definition = || PromptDefinition::new("p").prompt("{{@custom.mood}} and {{@state.mood}}");
+
+    let in_a_session = text_of(definition(), Value::Null, state(Context::new())).await;
+    let callers = Context::new().with_value("custom", json!({"mood": "the caller's"}));
+    let with_a_value = text_of(definition(), Value::Null, state(callers)).await;
+
+    assert_eq!(in_a_session, "proud and proud");
+    assert_eq!(with_a_value, "the caller's and proud");
+}
+
+#[tokio::test]
 async fn partials_and_helpers_of_the_registry_are_known() {
     let registry = Registry::new();
     define_partial(&registry, "sign", "-- {{name}}");

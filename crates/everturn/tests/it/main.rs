@@ -9,6 +9,7 @@ mod errors;
 mod freed_applications;
 mod front_page;
 mod module_graph;
+mod one_way_of_writing;
 mod prompt_folder;
 mod published_crates;
 mod recovering;

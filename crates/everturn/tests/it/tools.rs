@@ -31,8 +31,8 @@ async fn a_tool_changes_the_state_of_its_session_and_the_prompt_shows_it() {
         .unwrap();
     let chef = app
         .agent("chef")
-        .state::<Kitchen>()
-        .system("The pantry holds {{#each @state.pantry}}{{this}}{{/each}}.")
+        .custom::<Kitchen>()
+        .system("The pantry holds {{#each @custom.pantry}}{{this}}{{/each}}.")
         .tool(stock)
         .store(MemoryStore::new())
         .define()

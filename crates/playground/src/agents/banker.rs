@@ -1,14 +1,13 @@
 //! A banker: a tool that asks before it acts.
 
 use everturn::prelude::*;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::keep;
 use crate::database::Database;
 
 /// The customer's account.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[payload]
+#[derive(Debug, Clone)]
 pub(super) struct Account {
     balance: u64,
 }
@@ -20,13 +19,15 @@ impl Default for Account {
 }
 
 /// The question to the customer before money moves.
-#[derive(Debug, Serialize, Deserialize)]
+#[payload]
+#[derive(Debug)]
 pub(crate) struct Confirmation {
     pub(crate) question: String,
 }
 
 /// The customer's answer.
-#[derive(Debug, Serialize, Deserialize)]
+#[payload]
+#[derive(Debug)]
 pub(crate) struct Decision {
     #[serde(rename = "approved", alias = "is_approved")]
     pub(crate) is_approved: bool,
@@ -69,9 +70,9 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Account>>
     let banker = app
         .agent("banker")
         .description("asks before moving money: “Transfer 50 to Ann”, “What is my balance?”")
-        .state::<Account>()
+        .custom::<Account>()
         .system(
-            "You are a careful banker. The balance is {{@state.balance}}. \
+            "You are a careful banker. The balance is {{@custom.balance}}. \
              Money moves with transfer, which asks the customer itself.",
         )
         .tool(transfer)

@@ -1,14 +1,13 @@
 //! A chef: tools, and custom state that the prompt shows to the model.
 
 use everturn::prelude::*;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::keep;
 use crate::database::Database;
 
 /// The chef's custom state.
-#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[payload]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Kitchen {
     pantry: Vec<String>,
     #[serde(default)]
@@ -50,9 +49,9 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Kitchen>>
     let chef = app
         .agent("chef")
         .description("has a pantry and knows the seasons: “Stock the pantry with leeks”, “What is in season in month 11?”, “What can I cook?”")
-        .state::<Kitchen>()
+        .custom::<Kitchen>()
         .system(
-            "You are a chef. The pantry holds {{@state.pantry}}. \
+            "You are a chef. The pantry holds {{@custom.pantry}}. \
              What you are given goes into it with stock_pantry; in_season knows the seasons.",
         )
         .tool(in_season)

@@ -1,8 +1,6 @@
 //! A coder: a custom turn loop that keeps the code it writes as artifacts.
 
 use everturn::prelude::*;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::keep;
 use crate::database::Database;
@@ -11,7 +9,8 @@ const SYSTEM: &str = "You are a coder. Answer with one short paragraph and one f
                       first line of the block, as a comment.";
 
 /// The files so far.
-#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[payload]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Workspace {
     files: Vec<String>,
 }

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use everturn::prelude::*;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::keep;
 use crate::database::Database;
@@ -30,7 +28,8 @@ const DISHES: [&str; 5] = [
 ];
 
 /// The plan so far.
-#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[payload]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Week {
     days: Vec<String>,
 }

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use everturn::prelude::*;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::keep;
 use crate::database::Database;
@@ -22,20 +20,23 @@ const ANGLES: [&str; 6] = [
 ];
 
 /// The findings so far.
-#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[payload]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Research {
     topic: String,
     findings: Vec<Finding>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[payload]
+#[derive(Debug, Clone)]
 struct Finding {
     angle: String,
     text: String,
 }
 
 /// The progress of the research.
-#[derive(Debug, Serialize)]
+#[payload]
+#[derive(Debug)]
 struct Progress {
     step: usize,
     of: usize,

@@ -1,11 +1,10 @@
 //! A tutor without a store: its clients keep the conversation and its state.
 
 use everturn::prelude::*;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// The score, which the client keeps.
-#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[payload]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Score {
     topic: String,
     right: u32,
@@ -29,10 +28,10 @@ async fn grade(
 pub(super) fn define(app: &Everturn) -> Result<Agent<Score>> {
     app.agent("tutor")
         .description("keeps nothing, so that the conversation stays with you: “Teach me about France”")
-        .state::<Score>()
+        .custom::<Score>()
         .system(
             "You are a tutor. Ask one question about the topic at a time; grade each answer with grade. \
-             So far {{@state.right}} of {{@state.asked}} answers were right.",
+             So far {{@custom.right}} of {{@custom.asked}} answers were right.",
         )
         .tool(grade)
         .define()
