@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use everturn_ai::Message;
 use everturn_core::Result;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,6 +33,14 @@ pub struct Difference {
     pub left: SnapshotId,
     /// The id of the right snapshot.
     pub right: SnapshotId,
+    /// The time of the left snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub left_at: Option<Timestamp>,
+    /// The time of the right snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub right_at: Option<Timestamp>,
     /// The number of messages that both begin with.
     pub common: usize,
     /// The messages of the left one after the common ones.
@@ -90,6 +99,8 @@ impl Difference {
         Self {
             left: left.snapshot_id.clone(),
             right: right.snapshot_id.clone(),
+            left_at: Some(left.created_at),
+            right_at: Some(right.created_at),
             common,
             only_left: one.messages.since(common).cloned().collect(),
             only_right: other.messages.since(common).cloned().collect(),
@@ -160,8 +171,14 @@ fn artifacts(left: &Arc<Vec<Artifact>>, right: &Arc<Vec<Artifact>>) -> Vec<Artif
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids = [&self.left, &self.right].map(|id| plain(id.as_str(), SHOWN_ID));
-        writeln!(f, "- {}\n+ {}", ids[0], ids[1])?;
+        let sides = [('-', &self.left, self.left_at), ('+', &self.right, self.right_at)];
+        for (sign, id, at) in sides {
+            write!(f, "{sign} {}", plain(id.as_str(), SHOWN_ID))?;
+            match at {
+                Some(at) => writeln!(f, " {at:.0}")?,
+                None => writeln!(f)?,
+            }
+        }
         if self.is_empty() {
             return writeln!(f, "no difference");
         }
@@ -194,21 +211,34 @@ impl fmt::Display for Difference {
 }
 
 fn write_message(f: &mut fmt::Formatter<'_>, sign: char, message: &Message) -> fmt::Result {
-    write!(
-        f,
-        "  {sign} {}: {}",
-        message.role(),
-        plain(&message.text(), SHOWN)
-    )?;
-    let others = message
-        .content()
-        .iter()
-        .filter(|part| part.as_text().is_none())
-        .count();
+    write!(f, "  {sign} {}:", message.role())?;
+    let text = message.text();
+    if !text.is_empty() {
+        write!(f, " {}", plain(&text, SHOWN))?;
+    }
+    let mut others = 0;
+    for part in message.content() {
+        if let Some(request) = part.as_tool_request() {
+            write_call(f, '→', &request.name, request.input.as_ref())?;
+        } else if let Some(response) = part.as_tool_response() {
+            write_call(f, '←', &response.name, response.output.as_ref())?;
+        } else if part.as_text().is_none() {
+            others += 1;
+        }
+    }
     match others {
         0 => writeln!(f),
         1 => writeln!(f, " (and a part that is not text)"),
         _ => writeln!(f, " (and {others} parts that are not text)"),
+    }
+}
+
+/// Writes a tool's name with what it was given or answered.
+fn write_call(f: &mut fmt::Formatter<'_>, arrow: char, name: &str, value: Option<&Value>) -> fmt::Result {
+    write!(f, " {arrow} {}", plain(name, SHOWN))?;
+    match value {
+        Some(value) => write!(f, " {}", plain(&value.to_string(), SHOWN)),
+        None => Ok(()),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Reading and listing snapshots and sessions.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
 
-use everturn_ai::Role;
+use everturn_ai::{Part, Role};
 use everturn_core::{Error, Result};
 
 use super::plain::plain;
@@ -149,7 +150,8 @@ impl Archive {
         children.into_iter().map(|snapshot| self.show(snapshot)).collect()
     }
 
-    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included.
+    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included. A tree of at most
+    /// [`SnapshotTree::MAX_EXCERPTS`] snapshots has excerpts.
     ///
     /// # Errors
     /// `NOT_FOUND` if the session has none, `INVALID_ARGUMENT` for an empty id.
@@ -163,7 +165,26 @@ impl Archive {
             .into_iter()
             .map(|snapshot| self.show(snapshot))
             .collect::<Result<_>>()?;
-        Ok(SnapshotTree::of(session, snapshots))
+        let tree = SnapshotTree::of(session, snapshots);
+        if tree.snapshots().len() > SnapshotTree::MAX_EXCERPTS {
+            return Ok(tree);
+        }
+        let excerpts = self.excerpts(tree.session_id()).await?;
+        Ok(tree.with_excerpts(excerpts))
+    }
+
+    /// Returns an excerpt of each snapshot of a session, as a client may see it.
+    async fn excerpts(&self, session: &SessionId) -> Result<BTreeMap<SnapshotId, String>> {
+        let mut query = all_of(session).oldest_first().whole().limit(MAX_EXCERPTS);
+        let mut excerpts = BTreeMap::new();
+        loop {
+            let page = self.list(&query).await?;
+            excerpts.extend(page.items.iter().filter_map(excerpt));
+            let Some(next) = page.next else {
+                return Ok(excerpts);
+            };
+            query.after = Some(next);
+        }
     }
 
     /// Returns one page of a session's tree.
@@ -260,10 +281,24 @@ pub(super) fn all_of(session: &SessionId) -> SnapshotQuery {
     SnapshotQuery::of(session.clone()).with_orphaned().limit(MAX_PAGE)
 }
 
-/// Returns the first words of the last user message at a snapshot, if it has one with text.
+/// Returns the first words of the last user message at a snapshot, and the names of the tools that the model asked for since.
 fn excerpt(snapshot: &Snapshot) -> Option<(SnapshotId, String)> {
-    let mut newest_first = snapshot.state.as_ref()?.messages.iter().rev();
-    let said = newest_first.find(|message| message.role() == Role::User)?;
-    let text = plain(&said.text(), EXCERPT).to_string();
+    let mut tools = Vec::new();
+    let mut text = String::new();
+    for message in snapshot.state.as_ref()?.messages.iter().rev() {
+        if message.role() == Role::User {
+            text = plain(&message.text(), EXCERPT).to_string();
+            break;
+        }
+        let asked = message.content().iter().rev().filter_map(Part::as_tool_request);
+        tools.extend(asked.map(|request| request.name.clone()));
+    }
+    if !tools.is_empty() {
+        tools.reverse();
+        let separator = if text.is_empty() { "" } else { " " };
+        let tools = tools.join(", ");
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{separator}→ {}", plain(&tools, EXCERPT));
+    }
     (!text.is_empty()).then(|| (snapshot.snapshot_id.clone(), text))
 }

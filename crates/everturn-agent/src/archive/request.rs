@@ -218,7 +218,8 @@ pub struct TreeRequest {
     /// The end of the page before this one: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
-    /// Whether to add the first words of each snapshot's last user message. A page with first words holds at most 100 snapshots.
+    /// Whether to add the first words of each snapshot's last user message, and the tools that were called since. A page with
+    /// first words holds at most 100 snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub excerpts: bool,
 }
@@ -235,7 +236,8 @@ pub struct TreePage {
     pub latest: Option<SnapshotId>,
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
-    /// The first words of the last user message, by snapshot, if they were asked for.
+    /// The first words of the last user message and the names of the tools that were called since, by snapshot, if they were
+    /// asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excerpts: Option<BTreeMap<SnapshotId, String>>,
     /// The end of this page, to pass as `after`; absent on the last page.

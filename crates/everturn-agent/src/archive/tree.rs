@@ -1,6 +1,6 @@
 //! The snapshots of a session as a tree.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use super::plain::plain;
@@ -15,15 +15,16 @@ const SHOWN_ID: usize = 256;
 /// The snapshots of a session and their parents.
 ///
 /// A snapshot whose parent was deleted is a root, like one that began the session. When printed, each line is a
-/// snapshot; descendants go straight down, and branches are indented:
+/// snapshot with its time, the first words of its user and the tools that the model called since; descendants go straight
+/// down, and branches are indented:
 ///
 /// ```text
 /// dinner
-/// ● 01 completed [good so far]
-/// ├─● 02 completed
-/// │ ● 03 completed
-/// ● 04 completed
-/// ● 05 completed ← latest
+/// ● 01 completed 2026-05-01T18:00:00Z [good so far] — Something with leeks? → in_season
+/// ├─● 02 completed 2026-05-01T18:02:10Z — And without butter?
+/// │ ● 03 completed 2026-05-01T18:03:00Z — And for six?
+/// ● 04 completed 2026-05-01T18:05:41Z — And with cream?
+/// ● 05 completed 2026-05-01T18:06:12Z ← latest — Thank you.
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotTree {
@@ -34,6 +35,8 @@ pub struct SnapshotTree {
     parents: Vec<Option<usize>>,
     children: Vec<Vec<usize>>,
     roots: Vec<usize>,
+    /// The first words of each snapshot, as far as they are known.
+    excerpts: BTreeMap<SnapshotId, String>,
 }
 
 /// A snapshot in a [`SnapshotTree`].
@@ -44,6 +47,9 @@ pub struct SnapshotNode<'a> {
 }
 
 impl SnapshotTree {
+    /// The size of the largest tree that an archive reads with excerpts: every snapshot is read whole for them.
+    pub const MAX_EXCERPTS: usize = 1_000;
+
     /// Creates the tree of a session's snapshots, which must be sorted, oldest first.
     pub fn of(session_id: SessionId, snapshots: Vec<Snapshot>) -> Self {
         let mut parents = parents(&snapshots);
@@ -62,7 +68,14 @@ impl SnapshotTree {
             parents,
             children,
             roots,
+            excerpts: BTreeMap::new(),
         }
+    }
+
+    /// Adds excerpts by snapshot: the first words of its last user message and the names of the tools that were called since.
+    pub fn with_excerpts(mut self, excerpts: BTreeMap<SnapshotId, String>) -> Self {
+        self.excerpts = excerpts;
+        self
     }
 
     /// Returns the session's id.
@@ -124,9 +137,10 @@ impl SnapshotTree {
         let status = serde_json::to_value(snapshot.status).unwrap_or_default();
         write!(
             f,
-            "● {} {}",
+            "● {} {} {:.0}",
             plain(snapshot.snapshot_id.as_str(), SHOWN_ID),
-            status.as_str().unwrap_or("unknown")
+            status.as_str().unwrap_or("unknown"),
+            snapshot.created_at
         )?;
         if snapshot.orphaned {
             f.write_str(" orphaned")?;
@@ -140,6 +154,10 @@ impl SnapshotTree {
         if self.latest().is_some_and(|latest| latest.at == at) {
             f.write_str(" ← latest")?;
         }
+        if let Some(excerpt) = self.excerpts.get(&snapshot.snapshot_id) {
+            // It is one line of bounded length already.
+            write!(f, " — {excerpt}")?;
+        }
         writeln!(f)
     }
 }
@@ -148,6 +166,15 @@ impl<'a> SnapshotNode<'a> {
     /// Returns the snapshot.
     pub fn snapshot(&self) -> &'a Snapshot {
         &self.tree.snapshots[self.at]
+    }
+
+    /// Returns the first words of the snapshot's last user message and the names of the tools that were called since, if the
+    /// tree was read with them.
+    pub fn excerpt(&self) -> Option<&'a str> {
+        self.tree
+            .excerpts
+            .get(&self.snapshot().snapshot_id)
+            .map(String::as_str)
     }
 
     /// Returns the snapshot that it continues from; `None` for a root.
@@ -280,15 +307,16 @@ mod tests {
         ]);
 
         let expected = "s\n\
-            ● a completed\n\
-            ├─● c completed\n\
-            │ ● e completed\n\
-            ● b completed\n\
-            ├─● d completed\n\
-            ● f completed\n\
+            ● a completed 1970-01-01T00:00:00Z\n\
+            ├─● c completed 1970-01-01T00:00:00Z\n\
+            │ ● e completed 1970-01-01T00:00:00Z\n\
+            ● b completed 1970-01-01T00:00:00Z — soup? → stock\n\
+            ├─● d completed 1970-01-01T00:00:00Z\n\
+            ● f completed 1970-01-01T00:00:00Z\n\
             \n\
-            ● g completed ← latest\n";
-        assert_eq!(tree.to_string(), expected);
+            ● g completed 1970-01-01T00:00:00Z ← latest\n";
+        let excerpts = BTreeMap::from([("b".into(), "soup? → stock".to_owned())]);
+        assert_eq!(tree.with_excerpts(excerpts).to_string(), expected);
     }
 
     #[test]
@@ -325,6 +353,6 @@ mod tests {
         let printed = tree(&snapshots).to_string();
 
         assert_eq!(printed.lines().count(), snapshots.len() + 1);
-        assert!(printed.lines().all(|line| line.chars().count() < 60));
+        assert!(printed.lines().all(|line| line.chars().count() < 80));
     }
 }

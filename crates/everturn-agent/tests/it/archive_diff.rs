@@ -2,10 +2,12 @@
 
 use everturn_agent::archive::ArtifactChange;
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{Agent, Artifact, SnapshotId, Turn};
-use everturn_ai::Message;
-use serde_json::json;
+use everturn_agent::{Agent, Artifact, SnapshotId, Turn, agent};
+use everturn_ai::{Message, Tool, ToolContext};
+use everturn_testkit::Reply;
+use serde_json::{Value, json};
 
+use crate::prompt_support::answering;
 use crate::support::{handling, said};
 
 /// Keeps what was said as its custom state and as an artifact of that name.
@@ -75,8 +77,9 @@ async fn branches_differ_from_where_they_part() {
         difference.artifacts,
         [ArtifactChange::Added(Artifact::text("list", "6"))]
     );
+    let [left_at, right_at] = [difference.left_at, difference.right_at].map(Option::unwrap);
     let expected = format!(
-        "- {left}\n+ {right}\n\
+        "- {left} {left_at:.0}\n+ {right} {right_at:.0}\n\
          messages: 2 in common\n  \
            - user: soup\n  \
            - model: re: soup\n  \
@@ -90,6 +93,56 @@ async fn branches_differ_from_where_they_part() {
            + list\n"
     );
     assert_eq!(difference.to_string(), expected);
+}
+
+#[tokio::test]
+async fn calls_of_tools_are_shown_in_differences_and_in_trees() {
+    let (registry, _model) = answering([
+        "Hello.".into(),
+        Reply::tool("stock", json!({"item": "leeks"})),
+        "Done.".into(),
+    ]);
+    let stock = Tool::new(
+        "stock",
+        "Stocks the pantry.",
+        |wish: Value, _: ToolContext| async move { Ok(json!({"stocked": wish["item"]})) },
+    );
+    let chef = agent(&registry, "chef")
+        .tool(stock)
+        .store(MemoryStore::new())
+        .define()
+        .unwrap();
+    let mut chat = chef.chat().resume("s").open().await.unwrap();
+    let left = chat.run("Hello!").await.unwrap().snapshot_id().unwrap().clone();
+    let right = chat
+        .run("Stock leeks.")
+        .await
+        .unwrap()
+        .snapshot_id()
+        .unwrap()
+        .clone();
+    let archive = chef.archive().unwrap();
+
+    let difference = archive.diff(&left, &right).await.unwrap().to_string();
+    let tree = archive.tree("s").await.unwrap();
+
+    let shown: Vec<&str> = difference.lines().skip(3).collect();
+    assert_eq!(
+        shown,
+        [
+            "  + user: Stock leeks.",
+            "  + model: → stock {\"item\":\"leeks\"}",
+            "  + tool: ← stock {\"stocked\":\"leeks\"}",
+            "  + model: Done.",
+        ],
+        "{difference}"
+    );
+    assert_eq!(tree.find(&left).unwrap().excerpt(), Some("Hello!"));
+    assert_eq!(tree.find(&right).unwrap().excerpt(), Some("Stock leeks. → stock"));
+    assert!(
+        tree.to_string().ends_with("← latest — Stock leeks. → stock\n"),
+        "{tree}"
+    );
 }
 
 #[tokio::test]
@@ -137,9 +190,10 @@ async fn a_snapshot_does_not_differ_from_itself() {
         .unwrap();
 
     assert!(difference.is_empty());
+    let at = difference.left_at.unwrap();
     assert_eq!(
         difference.to_string(),
-        format!("- {root}\n+ {root}\nno difference\n")
+        format!("- {root} {at:.0}\n+ {root} {at:.0}\nno difference\n")
     );
 }
 

@@ -136,7 +136,7 @@ async fn orphaned_snapshots_are_listed_on_request_only() {
     assert_eq!(with.items.len(), 2);
     assert_eq!(
         printed,
-        "s\n● kept completed ← latest\n● left behind completed orphaned\n"
+        "s\n● kept completed 1970-01-01T00:00:01Z ← latest\n● left behind completed 1970-01-01T00:00:02Z orphaned\n"
     );
 }
 
@@ -179,9 +179,17 @@ async fn a_snapshot_lists_its_ancestors_and_its_children() {
         .collect();
     assert_eq!(roots, [line[0].clone()]);
     assert_eq!(tree.latest().unwrap().snapshot().snapshot_id, branch);
+    let at = |id: &SnapshotId| format!("{:.0}", tree.find(id).unwrap().snapshot().created_at);
     let expected = format!(
-        "s\n● {} completed\n├─● {branch} completed ← latest\n● {} completed\n● {} completed\n",
-        line[0], line[1], line[2]
+        "s\n● {} completed {} — one\n├─● {branch} completed {} ← latest — other\n● {} completed {} — two\n\
+         ● {} completed {} — three\n",
+        line[0],
+        at(&line[0]),
+        at(&branch),
+        line[1],
+        at(&line[1]),
+        line[2],
+        at(&line[2])
     );
     assert_eq!(tree.to_string(), expected);
 }

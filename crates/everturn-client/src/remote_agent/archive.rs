@@ -1,5 +1,6 @@
 //! The archive of a remote agent.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -141,7 +142,8 @@ impl RemoteArchive {
         self.tree(session).await
     }
 
-    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included.
+    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included. A tree of at most
+    /// [`SnapshotTree::MAX_EXCERPTS`] snapshots has excerpts.
     ///
     /// # Errors
     /// `NOT_FOUND` if the session has none; what the server refuses with.
@@ -150,14 +152,20 @@ impl RemoteArchive {
             session_id: session.into(),
             limit: None,
             after: None,
-            excerpts: false,
+            excerpts: true,
         };
         let mut snapshots = Vec::new();
+        let mut excerpts = BTreeMap::new();
         loop {
             let page: TreePage = self.ask("tree", &request).await?;
             snapshots.extend(page.snapshots);
+            excerpts.extend(page.excerpts.into_iter().flatten());
+            if snapshots.len() > SnapshotTree::MAX_EXCERPTS {
+                request.excerpts = false;
+                excerpts.clear();
+            }
             if page.next.is_none() {
-                return Ok(SnapshotTree::of(request.session_id, snapshots));
+                return Ok(SnapshotTree::of(request.session_id, snapshots).with_excerpts(excerpts));
             }
             request.after = page.next;
         }
