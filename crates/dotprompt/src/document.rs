@@ -87,8 +87,9 @@ impl ParsedPrompt {
         }
     }
 
-    /// Returns the position of a key path in the frontmatter, or of the nearest key above it.
-    pub(crate) fn locate(&self, path: &[String]) -> Option<Location> {
+    /// Returns the place of a path of keys in the frontmatter, or of the nearest key above it. An item of a list counts as a
+    /// key. Returns `None` if there is no frontmatter.
+    pub fn locate(&self, path: &[impl AsRef<str>]) -> Option<Location> {
         let (yaml, start) = self.yaml.as_ref()?;
         let offset = frontmatter::locate(yaml, path);
         Some(start.advance(yaml, offset).in_file(self.file.as_ref()))

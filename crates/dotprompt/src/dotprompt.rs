@@ -146,6 +146,11 @@ impl Dotprompt {
         ParsedPrompt::read(source, None)
     }
 
+    /// Parses a source under a name, usually its path, which error messages show; never fails.
+    pub fn parse_named(&self, file: &str, source: &str) -> ParsedPrompt {
+        ParsedPrompt::read(source, Some(Arc::from(file)))
+    }
+
     /// Compiles a source, together with all partials that it may reach.
     ///
     /// Fails if the template or a partial that it names is malformed or calls an unknown helper, if partials

@@ -123,10 +123,11 @@ fn key_to_text(key: Yaml) -> String {
 }
 
 /// Returns the offset of the last key of `path` that the text contains after the keys before it.
-pub(crate) fn locate(yaml: &str, path: &[String]) -> usize {
+pub(crate) fn locate(yaml: &str, path: &[impl AsRef<str>]) -> usize {
     let mut found = 0;
     let mut from = 0;
     for key in path {
+        let key = key.as_ref();
         let Some(at) = find_key(yaml, from, key) else {
             break;
         };

@@ -71,6 +71,14 @@ impl Prompt {
         self.0.library.variables()
     }
 
+    /// Returns an error for each include of a partial that is not defined, with its place: rendering fails where it comes to
+    /// one.
+    ///
+    /// Includes with a computed name, and those with a block of their own to fall back to, are not among them.
+    pub fn unknown_partials(&self) -> Vec<Error> {
+        self.0.library.unknown_partials()
+    }
+
     /// Returns the metadata with schemas expanded and tools resolved.
     ///
     /// Fails if a schema is malformed or a name is not known.

@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::routing::{MethodFilter, MethodRouter};
 use everturn_agent::observe_turns;
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
-use everturn_core::{ActionType, Error, Exposure, ParsedKey, Registry, Result};
+use everturn_core::{ActionType, BoxFuture, Error, Exposure, ParsedKey, Registry, Result};
 use tower_http::cors::CorsLayer;
 
 use crate::archive_access::ArchiveAccess;
@@ -67,7 +67,11 @@ pub struct Server {
     doors: Vec<(String, Arc<dyn Door>)>,
     archive: ArchiveAccess,
     metrics: Vec<OtherMetrics>,
+    checks: Vec<StartCheck>,
 }
+
+/// A check that runs before the address is bound.
+type StartCheck = Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 impl Server {
     /// Returns a server of all agents and flows in the registry, in the default [`Layout`].
@@ -92,7 +96,19 @@ impl Server {
             doors: Vec::new(),
             archive: ArchiveAccess::nobody(),
             metrics: Vec::new(),
+            checks: Vec::new(),
         }
+    }
+
+    /// Adds a check that runs before the server binds its address. If it fails, nothing is served. A
+    /// [`router`](Server::router) that another program serves runs none.
+    pub fn check_at_start<F, Fut>(mut self, check: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.checks.push(Box::new(move || Box::pin(check())));
+        self
     }
 
     /// Mounts only these routes.
@@ -361,8 +377,12 @@ impl Server {
     /// Binds the server to an address; port 0 binds any free port.
     ///
     /// # Errors
-    /// As [`Server::router`]; the operating system's error if the address cannot be bound.
+    /// The error of a [check](Server::check_at_start); as [`Server::router`]; the operating system's error if the address
+    /// cannot be bound.
     pub async fn bind(self, address: impl Into<ListenAddress>) -> Result<Bound> {
+        for check in &self.checks {
+            check().await?;
+        }
         let (exposure, hosts) = (self.exposure, self.guarding());
         let router = self.unguarded_router()?.merge(self.extra);
         let router = router.fallback(move || async move { Refusal::no_such_path().respond(exposure) });

@@ -11,7 +11,7 @@ use everturn_agent::{
     RecoveryLoop, recover_all, recover_every, register_agent_middleware,
 };
 use everturn_ai::catalogue::register_catalogue;
-use everturn_ai::prompt::{Prompt, PromptFolder, load_prompts};
+use everturn_ai::prompt::{Mistakes, Prompt, PromptFolder, Reload, check_default_model, check_names};
 use everturn_ai::{
     Generate, IntoTool, Model, ModelReference, ToolReference, register_generate, register_model,
     set_default_model,
@@ -60,6 +60,7 @@ pub struct EverturnBuilder {
     tools: Vec<(String, SetUp)>,
     default_model: Option<ModelReference>,
     prompts: Vec<PathBuf>,
+    definitions: Vec<SetUp>,
 }
 
 /// Adds a named element, or replaces an earlier one of that name.
@@ -107,7 +108,32 @@ impl EverturnBuilder {
         self
     }
 
+    /// Defines things in the registry before the prompts of folders are read, which may name them: partials, helpers, schemas,
+    /// middleware.
+    ///
+    /// ```
+    /// use everturn::ai::prompt::define_partial;
+    /// use everturn::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// let app = Everturn::builder()
+    ///     .define(|registry| {
+    ///         define_partial(registry, "closing", "Sign with your name.");
+    ///         Ok(())
+    ///     })
+    ///     .build()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn define(mut self, define: impl FnOnce(&Registry) -> Result<()> + Send + 'static) -> Self {
+        self.definitions.push(Box::new(define));
+        self
+    }
+
     /// Defines the prompts of a folder of `.prompt` files.
+    ///
+    /// Files may name the models, tools and middleware that are added here, those of plugins, and what
+    /// [`define`](EverturnBuilder::define) defines.
     ///
     /// With `EVERTURN_ENV=dev` or `GENKIT_ENV=dev` in the environment, files that change are read again.
     pub fn prompts(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -122,7 +148,9 @@ impl EverturnBuilder {
     ///
     /// # Errors
     /// The error of a plugin, such as a missing key; `ALREADY_EXISTS` for two prompts of one name, `NOT_FOUND` for a
-    /// folder that does not exist, `INVALID_ARGUMENT` for a prompt that does not compile.
+    /// folder that does not exist; `INVALID_ARGUMENT` for `.prompt` files with mistakes: a frontmatter that is not YAML, unknown
+    /// keys, templates that do not compile, and models, tools, middleware and partials that do not exist. One error lists all of
+    /// them, with file and line.
     pub async fn build(self) -> Result<Everturn> {
         let registry = Registry::new();
         for plugin in &self.plugins {
@@ -141,15 +169,29 @@ impl EverturnBuilder {
         if let Some(model) = self.default_model {
             set_default_model(&registry, model);
         }
-        for folder in self.prompts {
-            if is_development() {
-                PromptFolder::reloading(&registry, folder)?;
-            } else {
-                load_prompts(&registry, folder)?;
-            }
+        for define in self.definitions {
+            define(&registry)?;
         }
+        let reload = if is_development() {
+            Reload::WhenChanged
+        } else {
+            Reload::Never
+        };
+        let mut mistakes = Mistakes::default();
+        for folder in self.prompts {
+            PromptFolder::load(&registry, &folder, reload, &mut mistakes)?;
+        }
+        mistakes.append(check_names(&registry).await);
+        mistakes.into_result()?;
         Ok(Everturn { registry })
     }
+}
+
+/// Checks that everything that the agents and prompts of a registry name exists.
+async fn check(registry: &Registry) -> Result<()> {
+    let mut mistakes = check_default_model(registry).await;
+    mistakes.append(check_names(registry).await);
+    mistakes.into_result()
 }
 
 /// Returns whether the environment is a development environment.
@@ -211,6 +253,30 @@ impl Everturn {
         everturn_agent::session_flow(&self.registry, name, function)
     }
 
+    /// Checks that the models, tools and middleware that agents and prompts name exist, and the default model.
+    ///
+    /// [`Everturn::serve`] and servers from [`Everturn::server`] do this before they listen. A program that does not serve calls
+    /// it once its agents are defined; otherwise a wrong name fails the first turn that needs it.
+    ///
+    /// ```
+    /// use everturn::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// let app = Everturn::builder().build().await?;
+    /// app.agent("chef").model("opnai/gpt-5-mini").tool("in_seson").define()?;
+    ///
+    /// let mistakes = app.check().await.unwrap_err();
+    /// assert!(mistakes.message().contains("agent 'chef': no model 'opnai/gpt-5-mini' is registered"));
+    /// assert!(mistakes.message().contains("agent 'chef': no tool 'in_seson' is registered"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// One error that lists all mistakes, with file and line for those in `.prompt` files.
+    pub async fn check(&self) -> Result<()> {
+        check(&self.registry).await
+    }
+
     /// Polls once for lost background runs of every agent, and takes them over.
     ///
     /// A program calls this, or [`Everturn::recover_every`], after it has defined its agents. Then accepted work
@@ -246,7 +312,11 @@ impl Everturn {
     /// Returns a server of everything in the application, for further settings: context providers, limits, other paths.
     #[cfg(feature = "server")]
     pub fn server(&self) -> everturn_server::Server {
-        everturn_server::Server::new(&self.registry)
+        let registry = self.registry.clone();
+        everturn_server::Server::new(&self.registry).check_at_start(move || {
+            let registry = registry.clone();
+            async move { check(&registry).await }
+        })
     }
 
     /// Connects the application to Genkit's developer tools, if the environment says that somebody works on it
@@ -276,7 +346,7 @@ impl Everturn {
     /// may then also label, fork, export and delete sessions.
     ///
     /// # Errors
-    /// The error of the operating system about the address.
+    /// As [`Everturn::check`]; the error of the operating system about the address.
     #[cfg(feature = "server")]
     pub async fn serve(&self, address: impl Into<everturn_server::ListenAddress>) -> Result<()> {
         let address: everturn_server::ListenAddress = address.into();

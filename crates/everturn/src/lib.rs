@@ -194,10 +194,10 @@ pub mod prelude {
 pub mod model_prelude {
     pub use everturn_ai::{
         BackgroundModel, ConstrainedSupport, Content, EmbedRequest, EmbedResponse, EmbedderInfo, Embedding,
-        FinishReason, GenerationConfig, JsonObject, Media, MediaDownload, Message, Messages, Model, ModelAction, ModelInfo,
-        ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, ModelStage, ModelSupports, Operation,
-        OutputConfig, Part, PartKind, Role, ToolChoice, ToolDefinition, ToolRequest, ToolResponse, Usage,
-        define_embedder, define_model, model_action, register_model,
+        FinishReason, GenerationConfig, JsonObject, Media, MediaDownload, Message, Messages, Model,
+        ModelAction, ModelInfo, ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, ModelStage,
+        ModelSupports, Operation, OutputConfig, Part, PartKind, Role, ToolChoice, ToolDefinition,
+        ToolRequest, ToolResponse, Usage, define_embedder, define_model, model_action, register_model,
     };
     pub use everturn_core::{
         ActionType, BoxFuture, Context, Descriptor, DynAction, Emitter, Error, HandlerError, HandlerResult,

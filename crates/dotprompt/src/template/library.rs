@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::program::IncludeName;
 use super::unit::{Source, Unit};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limit;
@@ -83,6 +84,36 @@ impl Library {
     /// Returns the `@` variables that the template or one of its partials reads.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         self.variables.iter().map(|name| &**name)
+    }
+
+    /// Returns an error for each include of a partial that is not defined.
+    pub(crate) fn unknown_partials(&self) -> Vec<Error> {
+        let units = || {
+            self.partials
+                .values()
+                .filter_map(|unit| unit.as_ref().ok())
+                .chain([&self.main])
+        };
+        // An inline partial is visible to the partials that its template includes, wherever those are.
+        let inlines: BTreeSet<&str> = units()
+            .flat_map(|unit| &unit.facts.inlines)
+            .map(|name| &**name)
+            .collect();
+        let mut unknown: Vec<Error> = Vec::new();
+        for unit in units() {
+            unit.program.each_include(&mut |include| {
+                if let IncludeName::Fixed(name) = &include.name
+                    && include.body.is_none()
+                    && !self.partials.contains_key(name)
+                    && !inlines.contains(&**name)
+                {
+                    let kind = ErrorKind::UnknownPartial(name.to_string());
+                    unknown.push(Error::at(kind, include.at.in_file(unit.label.as_ref())));
+                }
+            });
+        }
+        unknown.sort_by_key(ToString::to_string);
+        unknown
     }
 
     /// Refuses partials that include each other unconditionally. A conditional cycle is allowed and is bounded when it

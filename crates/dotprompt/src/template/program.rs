@@ -16,6 +16,30 @@ pub(super) struct Program {
     pub(super) inlines: Vec<(Box<str>, Self)>,
 }
 
+impl Program {
+    /// Calls a function with every include, those in blocks and inline partials too.
+    pub(super) fn each_include<'p>(&'p self, visit: &mut impl FnMut(&'p Include)) {
+        for node in &self.nodes {
+            match node {
+                Node::Block(block) => {
+                    block.body.each_include(visit);
+                    block.inverse.each_include(visit);
+                }
+                Node::Include(include) => {
+                    visit(include);
+                    if let Some(body) = &include.body {
+                        body.each_include(visit);
+                    }
+                }
+                Node::Text(_) | Node::Mark(_) | Node::Print(_) | Node::Call(_) => {}
+            }
+        }
+        for (_, inline) in &self.inlines {
+            inline.each_include(visit);
+        }
+    }
+}
+
 pub(super) enum Node {
     Text(Box<str>),
     Mark(Mark),

@@ -79,18 +79,29 @@ impl MiddlewareDefinition {
     }
 
     pub(super) fn make(&self, config: Option<&Value>, registry: &Registry) -> Result<Arc<dyn Middleware>> {
-        let config = match config {
-            None | Some(Value::Null) => Value::Object(JsonObject::new()),
-            Some(config) => config.clone(),
-        };
+        let config = config_or_empty(config);
         let made = self
             .config_schema
             .validate(&config)
             .and_then(|()| Ok((self.factory)(config, registry)?));
-        made.map_err(|error| {
-            Error::invalid_argument(format!("cannot make middleware '{}': {error}", self.name))
-                .with_source(error)
-        })
+        made.map_err(|error| self.unusable(error))
+    }
+
+    /// Checks a configuration against the schema.
+    pub(super) fn check(&self, config: Option<&Value>) -> Result<()> {
+        let checked = self.config_schema.validate(&config_or_empty(config));
+        checked.map_err(|error| self.unusable(error))
+    }
+
+    fn unusable(&self, error: Error) -> Error {
+        Error::invalid_argument(format!("cannot make middleware '{}': {error}", self.name)).with_source(error)
+    }
+}
+
+fn config_or_empty(config: Option<&Value>) -> Value {
+    match config {
+        None | Some(Value::Null) => Value::Object(JsonObject::new()),
+        Some(config) => config.clone(),
     }
 }
 

@@ -43,16 +43,29 @@ impl MiddlewareSource {
 
     /// Makes a fresh bundle.
     pub(crate) fn make(&self, registry: &Registry) -> Result<Arc<dyn Middleware>> {
-        let reference = match &self.0 {
-            Kind::Made(make) => return Ok(make(registry)?),
-            Kind::Named(reference) => reference,
-        };
-        let definition = MiddlewareDefinition::lookup(registry, &reference.name).ok_or_else(|| {
-            Error::not_found(format!("no middleware '{}' is registered", reference.name))
-                .with_reason(reason::MIDDLEWARE_NOT_FOUND)
-        })?;
-        definition.make(reference.config.as_ref(), registry)
+        match &self.0 {
+            Kind::Made(make) => Ok(make(registry)?),
+            Kind::Named(reference) => {
+                let definition = named(registry, reference)?;
+                definition.make(reference.config.as_ref(), registry)
+            }
+        }
     }
+
+    /// Checks that the middleware is registered and takes its configuration, without making one.
+    pub(crate) fn check(&self, registry: &Registry) -> Result<()> {
+        match &self.0 {
+            Kind::Made(_) => Ok(()),
+            Kind::Named(reference) => named(registry, reference)?.check(reference.config.as_ref()),
+        }
+    }
+}
+
+fn named(registry: &Registry, reference: &MiddlewareRef) -> Result<Arc<MiddlewareDefinition>> {
+    MiddlewareDefinition::lookup(registry, &reference.name).ok_or_else(|| {
+        Error::not_found(format!("no middleware '{}' is registered", reference.name))
+            .with_reason(reason::MIDDLEWARE_NOT_FOUND)
+    })
 }
 
 impl fmt::Debug for MiddlewareSource {

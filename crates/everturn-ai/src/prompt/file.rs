@@ -2,37 +2,60 @@
 
 use std::sync::Arc;
 
-use everturn_core::{Error, Registry, Result, Schema};
+use dotprompt::ParsedPrompt;
+use everturn_core::{Error, Registry, Schema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::Mistakes;
 use super::definition::{CompiledMessages, Parts, Settings};
+use super::keys::unknown_keys;
 use super::library::{compiler, template_error};
 use crate::{
     GenerateActionOutputConfig, JsonObject, MiddlewareRef, MiddlewareSource, ModelReference, ToolReference,
 };
 
-/// Parses a prompt from the source of its file. Errors mention `name` and `file`.
+/// Parses a prompt from the source of its file. Mistakes are added with `name` and `file`; parts are returned although there
+/// are mistakes, if they can be told, so that more mistakes are found in them.
 pub(super) fn parse(
     registry: &Registry,
     name: &str,
     variant: Option<&str>,
     file: &str,
     source: &str,
-) -> Result<Parts> {
-    let compiled = compiler(registry)
-        .compile_named(file, source)
-        .map_err(|error| template_error(name, error))?;
-    // The format demands this leniency; without the warning the mistake would go unnoticed.
-    if let Some(error) = compiled.parsed().frontmatter_error() {
-        tracing::warn!(prompt = name, "{error}; the whole file is taken as the template");
+    mistakes: &mut Mistakes,
+) -> Option<Parts> {
+    let dotprompt = compiler(registry);
+    let parsed = dotprompt.parse_named(file, source);
+    // The format would take the whole file as the template, and send the frontmatter to the model.
+    if let Some(error) = parsed.frontmatter_error() {
+        mistakes.add(template_error(name, error.clone()));
+        return None;
     }
-    let metadata = compiled.metadata().map_err(|error| template_error(name, error))?;
+    for unknown in unknown_keys(&parsed) {
+        mistakes.add(Error::invalid_argument(format!("prompt '{name}': {unknown}")));
+    }
+    let compiled = dotprompt.compile_named(file, source);
+    let compiled = compiled
+        .map_err(|error| mistakes.add(template_error(name, error)))
+        .ok()?;
+    for error in compiled.unknown_partials() {
+        mistakes.add(template_error(name, error));
+    }
+    let metadata = compiled.metadata();
+    let metadata = metadata
+        .map_err(|error| mistakes.add(template_error(name, error)))
+        .ok()?;
     let raw = metadata.raw().cloned().unwrap_or_default();
-    let read = Frontmatter { name, raw: &raw };
+    let mut read = Frontmatter {
+        name,
+        raw: &raw,
+        parsed: &parsed,
+        mistakes,
+    };
 
-    let middleware: Vec<Use> = read.key("use")?.unwrap_or_default();
+    let middleware: Vec<Use> = read.key("use").unwrap_or_default();
     let settings = Settings {
         description: metadata.description().map(str::to_owned),
         model: metadata.model().map(ModelReference::from),
@@ -46,9 +69,9 @@ pub(super) fn parse(
             .map(|tool| ToolReference::Name(tool.to_owned()))
             .collect(),
         // The format does not define these keys, so they are read from the raw frontmatter.
-        tool_choice: read.key("toolChoice")?,
-        max_rounds: read.key("maxTurns")?,
-        return_tool_requests: read.key("returnToolRequests")?,
+        tool_choice: read.key("toolChoice"),
+        max_rounds: read.key("maxTurns"),
+        return_tool_requests: read.key("returnToolRequests"),
         output: GenerateActionOutputConfig {
             format: metadata.output_format().map(str::to_owned),
             json_schema: metadata.output_schema().cloned(),
@@ -62,14 +85,13 @@ pub(super) fn parse(
         input_schema: metadata
             .input_schema()
             .cloned()
-            .map(Schema::from_json)
-            .transpose()?,
+            .and_then(|schema| read.noted("input", Schema::from_json(schema))),
         input_default: metadata.input_default().cloned(),
-        metadata: read.key("metadata")?.unwrap_or_default(),
+        metadata: read.key("metadata").unwrap_or_default(),
         variant: variant.map(str::to_owned),
         template: Some(compiled.parsed().template().to_owned()),
     };
-    Ok(Parts {
+    Some(Parts {
         settings: Arc::new(settings),
         system: None,
         // A file is one template for all messages, with roles inside it.
@@ -82,15 +104,28 @@ pub(super) fn parse(
 struct Frontmatter<'a> {
     name: &'a str,
     raw: &'a JsonObject,
+    parsed: &'a ParsedPrompt,
+    mistakes: &'a mut Mistakes,
 }
 
 impl Frontmatter<'_> {
-    fn key<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
-        let Some(value) = self.raw.get(key).filter(|value| !value.is_null()) else {
-            return Ok(None);
+    fn key<T: DeserializeOwned>(&mut self, key: &str) -> Option<T> {
+        let value = self.raw.get(key).filter(|value| !value.is_null())?;
+        self.noted(key, T::deserialize(value))
+    }
+
+    /// Returns the value of a key, or adds the mistake in it.
+    fn noted<T, E: std::fmt::Display>(&mut self, key: &str, value: Result<T, E>) -> Option<T> {
+        let note = |error: E| {
+            let error = Error::invalid_argument(format!("'{key}': {error}"));
+            let error = match self.parsed.locate(&[key]) {
+                Some(place) => error.context(place),
+                None => error,
+            };
+            self.mistakes
+                .add(error.context(format_args!("prompt '{}'", self.name)));
         };
-        let read = T::deserialize(value).map(Some);
-        read.map_err(|error| Error::invalid_argument(format!("prompt '{}': '{key}': {error}", self.name)))
+        value.map_err(note).ok()
     }
 }
 

@@ -15,20 +15,25 @@ use std::time::SystemTime;
 use everturn_core::{Error, Registry, Result};
 
 use super::definition::Parts;
-use super::{PromptSource, action, define_partial, file};
+use super::{Mistakes, PromptSource, action, define_partial, file};
 
 /// The limit on nested folders; a link to a parent folder would otherwise never end.
 const MAX_NESTING: usize = 32;
 
 /// Defines every prompt and partial of a folder and its sub-folders.
 ///
-/// Files are read and their templates compiled at once, so mistakes are found here.
+/// Files are read and their templates compiled at once, so mistakes are found here. [`check_names`](super::check_names) finds
+/// models, tools and middleware that are not registered.
 ///
 /// # Errors
-/// `NOT_FOUND` if the folder does not exist; `INVALID_ARGUMENT` for a file that does not compile, with file, line and
-/// column; `ALREADY_EXISTS` if a prompt of a name is already defined.
+/// `NOT_FOUND` if the folder does not exist; `ALREADY_EXISTS` if a prompt of a name is already defined; `INVALID_ARGUMENT` for
+/// files that cannot be used: a frontmatter that is not YAML or has unknown keys, a template that does not compile or
+/// includes an unknown partial. One error lists all mistakes of all files, with file, line and column.
 pub fn load_prompts(registry: &Registry, folder: impl AsRef<Path>) -> Result<PromptFolder> {
-    PromptFolder::load(registry, folder.as_ref(), Reload::Never)
+    let mut mistakes = Mistakes::default();
+    let folder = PromptFolder::load(registry, folder.as_ref(), Reload::Never, &mut mistakes)?;
+    mistakes.into_result()?;
+    Ok(folder)
 }
 
 /// A loaded folder of prompts.
@@ -37,9 +42,12 @@ pub struct PromptFolder {
     names: Vec<String>,
 }
 
+/// Whether files that change are read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reload {
+pub enum Reload {
+    /// A file is read once.
     Never,
+    /// A prompt whose file, or any partial, has changed is read again when it is next used.
     WhenChanged,
 }
 
@@ -50,7 +58,10 @@ impl PromptFolder {
     /// # Errors
     /// As [`load_prompts`].
     pub fn reloading(registry: &Registry, folder: impl AsRef<Path>) -> Result<Self> {
-        Self::load(registry, folder.as_ref(), Reload::WhenChanged)
+        let mut mistakes = Mistakes::default();
+        let folder = Self::load(registry, folder.as_ref(), Reload::WhenChanged, &mut mistakes)?;
+        mistakes.into_result()?;
+        Ok(folder)
     }
 
     /// Returns the names of the prompts, sorted.
@@ -58,7 +69,11 @@ impl PromptFolder {
         self.names.iter().map(String::as_str)
     }
 
-    fn load(registry: &Registry, root: &Path, reload: Reload) -> Result<Self> {
+    /// Defines the prompts of a folder like [`load_prompts`], and adds mistakes in files to those of other folders.
+    ///
+    /// # Errors
+    /// As [`load_prompts`], but for the mistakes in files.
+    pub fn load(registry: &Registry, root: &Path, reload: Reload, mistakes: &mut Mistakes) -> Result<Self> {
         if !root.is_dir() {
             return Err(Error::not_found(format!(
                 "there is no folder of prompts at '{}'",
@@ -78,6 +93,11 @@ impl PromptFolder {
                 reload,
                 compiled: Mutex::new(None),
             };
+            let stamp = prompt.stamp();
+            let Some(parts) = prompt.parse(registry, mistakes)? else {
+                continue;
+            };
+            *prompt.compiled.lock().unwrap_or_else(PoisonError::into_inner) = Some((stamp, Arc::new(parts)));
             let source: Arc<dyn PromptSource> = Arc::new(prompt);
             action::register(registry, &entry.name, &source)?;
             names.push(entry.name.clone());
@@ -186,15 +206,30 @@ impl FilePrompt {
                 define_partial(registry, &partial.name, read(&partial.path)?);
             }
         }
+        let mut mistakes = Mistakes::default();
+        let parts = self.parse(registry, &mut mistakes)?;
+        mistakes.into_result()?;
+        let unreadable = || {
+            Error::internal(format!(
+                "prompt '{}' has neither parts nor mistakes",
+                self.entry.name
+            ))
+        };
+        parts.map(Arc::new).ok_or_else(unreadable)
+    }
+
+    fn parse(&self, registry: &Registry, mistakes: &mut Mistakes) -> Result<Option<Parts>> {
         let Entry { path, name, variant } = &self.entry;
         let source = read(path)?;
-        Ok(Arc::new(file::parse(
+        let file = path.display().to_string();
+        Ok(file::parse(
             registry,
             name,
             variant.as_deref(),
-            &path.display().to_string(),
+            &file,
             &source,
-        )?))
+            mistakes,
+        ))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use everturn_ai::prompt::{Prompt, PromptFolder, load_prompts};
+use everturn_ai::prompt::{Prompt, PromptDefinition, PromptFolder, check_names, load_prompts};
 use everturn_ai::{
     Middleware, MiddlewareDefinition, ModelInfo, ModelResponse, Tool, ToolContext, define_middleware,
     define_model,
@@ -188,17 +188,67 @@ fn mistakes_show_when_the_folder_is_loaded() {
     assert_eq!(missing.status(), Status::NotFound);
 }
 
+#[test]
+fn one_error_lists_the_mistakes_of_all_files() {
+    let folder = folder(&[
+        (
+            "a.prompt",
+            "---\nmodle: cook\n---\nhi\n{{> nowhere}} {{#if x}}{{> elsewhere}}{{/if}}\n",
+        ),
+        ("b.prompt", "---\nmodel: [never closed\n---\nhi\n"),
+        (
+            "c.prompt",
+            "---\ninput:\n  shema:\n    dish: string\nmaxTurns: many\nmy.note: fine\n---\nhi\n",
+        ),
+        (
+            "d.prompt",
+            "{{> style}}{{> (lookup . \"name\")}}{{#> absent}}a fallback{{/absent}}",
+        ),
+        ("_style.prompt", "brief"),
+    ]);
+
+    let error = load_prompts(&Registry::new(), folder.path()).unwrap_err();
+
+    assert_eq!(error.status(), Status::InvalidArgument);
+    let listed = [
+        "a.prompt:2:1: unknown key 'modle': did you mean 'model'?",
+        "a.prompt:5:1: unknown partial 'nowhere'",
+        "a.prompt:5:24: unknown partial 'elsewhere'",
+        "b.prompt:",
+        "c.prompt:3:3: unknown key 'input.shema': did you mean 'schema'?",
+        "c.prompt:5:1: 'maxTurns':",
+    ];
+    for mistake in listed {
+        assert!(error.message().contains(mistake), "{mistake}: {error}");
+    }
+    assert_eq!(error.message().lines().count(), 1 + listed.len(), "{error}");
+}
+
 #[tokio::test]
-async fn a_partial_that_does_not_exist_is_an_error_of_the_use_that_names_it() {
-    let folder = folder(&[("p.prompt", "{{> nowhere}}")]);
+async fn names_that_stand_for_nothing_are_listed_with_their_places() {
+    let source = "---\nmodel: cok\ntools:\n  - seson\n  - files/*\nuse: [quiet, {name: loud}]\n---\nhi\n";
+    let folder = folder(&[("chef.prompt", source)]);
     let registry = Registry::new();
+    let quiet = MiddlewareDefinition::new("quiet", |_: Value, _: &Registry| Ok(Quiet));
+    define_middleware(&registry, quiet).unwrap();
     load_prompts(&registry, folder.path()).unwrap();
+    PromptDefinition::new("waiter")
+        .model("waitr")
+        .prompt("hi")
+        .define(&registry)
+        .unwrap();
 
-    let error = Prompt::lookup(&registry, "p")
-        .unwrap()
-        .render(Value::Null)
-        .await
-        .unwrap_err();
+    let error = check_names(&registry).await.into_result().unwrap_err();
 
-    assert!(error.message().contains("nowhere"), "{error}");
+    let listed = [
+        "chef.prompt:2:1: no model 'cok' is registered",
+        "chef.prompt:4:5: no tool 'seson' is registered",
+        "chef.prompt:5:5: no tool is registered whose name begins with 'files/'",
+        "chef.prompt:6:1: no middleware 'loud' is registered",
+        "prompt 'waiter': no model 'waitr' is registered",
+    ];
+    for mistake in listed {
+        assert!(error.message().contains(mistake), "{mistake}: {error}");
+    }
+    assert_eq!(error.message().lines().count(), 1 + listed.len(), "{error}");
 }

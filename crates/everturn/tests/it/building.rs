@@ -13,6 +13,12 @@ async fn clock() -> String {
     "noon".to_owned()
 }
 
+/// Counts the words of a text, as a prompt of the folder wants it.
+#[tool]
+async fn measure(text: String) -> usize {
+    text.split_whitespace().count()
+}
+
 #[tokio::test]
 async fn of_two_models_or_tools_of_one_name_the_last_is_taken() {
     let app = Everturn::builder()
@@ -20,6 +26,7 @@ async fn of_two_models_or_tools_of_one_name_the_last_is_taken() {
         .model("chef", ScriptedModel::new().reply("the last"))
         .tool(clock)
         .tool(clock.tool().with_metadata(object(&json!({ "given": "last" }))))
+        .tool(measure)
         .prompts("tests/prompts")
         .prompts("tests/prompts")
         .build()

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod building;
+mod checked_at_start;
 mod design_map;
 mod errors;
 #[cfg(all(feature = "sqlite", feature = "server"))]

@@ -1,0 +1,134 @@
+//! Whether the models, tools and middleware that prompts name are registered.
+
+use dotprompt::{Location, ParsedPrompt};
+use everturn_core::{ActionType, Error, Registry, Result, Status};
+
+use super::definition::{CompiledMessages, Parts, Settings};
+use super::{Mistakes, PromptOverrides, Registered, value_key};
+use crate::model::ModelHandle;
+use crate::{ToolReference, default_model, lookup_tool, lookup_tools};
+
+/// The prefix of the registry values that hold the settings which agents put before those of their prompts.
+const OVERRIDES: &str = "prompt-overrides/";
+
+/// Lets [`check_names`] find the settings that an agent puts before those of its prompt.
+pub fn note_overrides(registry: &Registry, agent: &str, overrides: &PromptOverrides) {
+    registry.set_value(format!("{OVERRIDES}{agent}"), overrides.clone());
+}
+
+/// Checks every prompt of the registry, and those of agents: each can be read, and the models, tools and middleware that it
+/// names are registered. Mistakes in files have their places.
+///
+/// A plugin that cannot tell, because its service does not answer, is no mistake.
+pub async fn check_names(registry: &Registry) -> Mistakes {
+    let mut mistakes = Mistakes::default();
+    for name in names_under(registry, &value_key("")) {
+        let Some(source) = registry.value::<Registered>(&value_key(&name)) else {
+            continue;
+        };
+        match source.0.parts(registry) {
+            Ok(parts) => {
+                let of = Owner::of_prompt(registry, &name, &parts);
+                of.check(registry, &parts.settings, &mut mistakes).await;
+            }
+            Err(error) => mistakes.add(error),
+        }
+    }
+    for agent in names_under(registry, OVERRIDES) {
+        let Some(overrides) = registry.value::<PromptOverrides>(&format!("{OVERRIDES}{agent}")) else {
+            continue;
+        };
+        let mut settings = Settings::default();
+        match overrides.apply(&mut settings) {
+            Ok(()) => {
+                let of = Owner {
+                    label: format!("agent '{agent}'"),
+                    file: None,
+                };
+                of.check(registry, &settings, &mut mistakes).await;
+            }
+            Err(error) => mistakes.add(error.context(format_args!("agent '{agent}'"))),
+        }
+    }
+    mistakes
+}
+
+/// Checks that the registry's default model exists, if it has one.
+pub async fn check_default_model(registry: &Registry) -> Mistakes {
+    let mut mistakes = Mistakes::default();
+    if let Some(model) = default_model(registry)
+        && let Some(error) = missing(ModelHandle::resolve(registry, &model.name).await)
+    {
+        mistakes.add(error.context("the default model"));
+    }
+    mistakes
+}
+
+fn names_under(registry: &Registry, prefix: &str) -> Vec<String> {
+    let keys = registry.value_keys(prefix).into_iter();
+    let mut names: Vec<String> = keys
+        .filter_map(|key| key.strip_prefix(prefix).map(str::to_owned))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// The prompt or agent whose settings are checked, as messages name it.
+struct Owner<'p> {
+    label: String,
+    /// The file in which the settings are written.
+    file: Option<&'p ParsedPrompt>,
+}
+
+impl<'p> Owner<'p> {
+    fn of_prompt(registry: &Registry, name: &str, parts: &'p Parts) -> Self {
+        // An agent's own prompt has the agent's name.
+        let is_agent = registry.get(&ActionType::AGENT.key(name)).is_some();
+        let kind = if is_agent { "agent" } else { "prompt" };
+        let file = match &parts.messages {
+            Some(CompiledMessages::Template(compiled)) => Some(compiled.parsed()),
+            _ => None,
+        };
+        Self {
+            label: format!("{kind} '{name}'"),
+            file,
+        }
+    }
+
+    async fn check(&self, registry: &Registry, settings: &Settings, mistakes: &mut Mistakes) {
+        if let Some(model) = &settings.model {
+            let found = ModelHandle::resolve(registry, &model.name).await;
+            self.note(found, &["model"], mistakes);
+        }
+        for tool in &settings.tools {
+            let ToolReference::Name(name) = tool else { continue };
+            let found = if name.ends_with('*') {
+                lookup_tools(registry, name).await.map(drop)
+            } else {
+                lookup_tool(registry, name).await.map(drop)
+            };
+            self.note(found, &["tools", name], mistakes);
+        }
+        for middleware in &settings.middleware {
+            if let Some(reference) = middleware.reference() {
+                self.note(middleware.check(registry), &["use", &reference.name], mistakes);
+            }
+        }
+    }
+
+    fn note<T>(&self, found: Result<T>, path: &[&str], mistakes: &mut Mistakes) {
+        if let Some(error) = missing(found) {
+            let place: Option<Location> = self.file.and_then(|file| file.locate(path));
+            mistakes.add(match place.filter(|place| place.file.is_some()) {
+                Some(place) => error.context(place).context(&self.label),
+                None => error.context(&self.label),
+            });
+        }
+    }
+}
+
+/// Returns the error of a name that stands for nothing, or that cannot be used as it is written.
+fn missing<T>(found: Result<T>) -> Option<Error> {
+    let is_mistake = |error: &Error| matches!(error.status(), Status::NotFound | Status::InvalidArgument);
+    found.err().filter(is_mistake)
+}

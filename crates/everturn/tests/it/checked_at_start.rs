@@ -1,0 +1,131 @@
+//! Mistakes in prompts and agents are found when the application is built or served, all at once.
+
+use std::fs;
+
+use everturn::prelude::*;
+use everturn::testkit::EchoModel;
+use tempfile::TempDir;
+
+/// Tells what is in season.
+#[tool]
+async fn in_season() -> String {
+    "leeks".to_owned()
+}
+
+fn prompts(files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for (name, source) in files {
+        fs::write(folder.path().join(name), source).unwrap();
+    }
+    folder
+}
+
+fn assert_lists(error: &Error, mistakes: &[&str]) {
+    assert_eq!(error.status(), Status::InvalidArgument, "{error}");
+    for mistake in mistakes {
+        assert!(error.message().contains(mistake), "{mistake}: {error}");
+    }
+    assert_eq!(error.message().lines().count(), 1 + mistakes.len(), "{error}");
+}
+
+#[tokio::test]
+async fn building_lists_every_mistake_of_every_folder() {
+    let first = prompts(&[
+        (
+            "chef.prompt",
+            "---\nmodle: echo\ntools: [in_season, in_seson]\n---\nYou cook.\n{{>style}}\n",
+        ),
+        (
+            "waiter.prompt",
+            "---\nmodel: nobody\nuse:\n  - quiet\n---\nYou serve.\n",
+        ),
+    ]);
+    let second = prompts(&[(
+        "broken.prompt",
+        "---\nmodel: echo\ntools: [in_season\n---\nYou break.\n",
+    )]);
+
+    let error = Everturn::builder()
+        .model("echo", EchoModel)
+        .tool(in_season)
+        .prompts(first.path())
+        .prompts(second.path())
+        .build()
+        .await
+        .unwrap_err();
+
+    assert_lists(
+        &error,
+        &[
+            "chef.prompt:2:1: unknown key 'modle': did you mean 'model'?",
+            "chef.prompt:6:1: unknown partial 'style'",
+            "chef.prompt:3:20: no tool 'in_seson' is registered",
+            "waiter.prompt:2:1: no model 'nobody' is registered",
+            "waiter.prompt:4:5: no middleware 'quiet' is registered",
+            "broken.prompt:",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn serving_lists_the_mistakes_of_agents_and_binds_nothing() {
+    let folder = prompts(&[("critic.prompt", "---\nmodel: echo\n---\nReview.\n")]);
+    let app = Everturn::builder()
+        .model("echo", EchoModel)
+        .default_model("ecko")
+        .prompts(folder.path())
+        .build()
+        .await
+        .unwrap();
+    app.agent("chef")
+        .model("nobody")
+        .tool("in_seson")
+        .define()
+        .unwrap();
+    let critic = app.prompt_agent("critic").use_middleware("quiet").tool("pen");
+    critic.define().unwrap();
+
+    let served = app.serve("127.0.0.1:0").await.unwrap_err();
+    let bound = app.server().bind("127.0.0.1:0").await.map(drop).unwrap_err();
+    let checked = app.check().await.unwrap_err();
+
+    for error in [served, bound, checked] {
+        assert_lists(
+            &error,
+            &[
+                "the default model: no model 'ecko' is registered",
+                "agent 'chef': no model 'nobody' is registered",
+                "agent 'chef': no tool 'in_seson' is registered",
+                "agent 'critic': no tool 'pen' is registered",
+                "agent 'critic': no middleware 'quiet' is registered",
+            ],
+        );
+    }
+}
+
+#[tokio::test]
+async fn names_that_are_defined_in_time_are_no_mistakes() {
+    let folder = prompts(&[(
+        "chef.prompt",
+        "---\nmodel: echo\ntools: [in_season]\nuse: [retry]\nmy.note: kept\n---\nYou cook. {{>style}}\n",
+    )]);
+    let app = Everturn::builder()
+        .model("echo", EchoModel)
+        .tool(in_season)
+        .define(|registry| {
+            everturn::ai::prompt::define_partial(registry, "style", "Be brief.");
+            Ok(())
+        })
+        .prompts(folder.path())
+        .build()
+        .await
+        .unwrap();
+    app.prompt_agent("chef").define().unwrap();
+    app.agent("waiter")
+        .model("echo")
+        .tool(in_season)
+        .define()
+        .unwrap();
+
+    app.check().await.unwrap();
+}
