@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_ai::UsageTotal;
-use everturn_core::Result;
+use everturn_core::{Result, Status};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
+use tokio_util::task::TaskTracker;
 
 pub(crate) use self::new_snapshot::Saved;
 use self::new_snapshot::{NewSnapshot, RewindDue};
@@ -22,7 +23,7 @@ use crate::store::{
 };
 use crate::stored_session::StoredSession;
 use crate::turn_lock::{
-    AwaitedLock, LockAnswer, QueuedTurn, Seen, SessionLocks, StoreLock, TurnLock, TurnLockGuard,
+    AwaitedLock, EarlyLock, LockAnswer, QueuedTurn, Seen, SessionLocks, StoreLock, TurnLock, TurnLockGuard,
 };
 use crate::{
     AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
@@ -324,6 +325,37 @@ impl InvocationCursor {
             seen: self.seen.clone(),
             resume_points: self.resume_points,
         })))
+    }
+
+    /// Takes the lock of the first turn before the invocation begins, if it is free and the session has the version at
+    /// which the store recalled it. The tracker owns the task that releases the lock if the invocation does not begin.
+    ///
+    /// # Errors
+    /// The store's own errors.
+    pub(crate) async fn take_early(
+        &mut self,
+        turn: &SnapshotId,
+        version: i64,
+        tasks: &TaskTracker,
+    ) -> Result<Option<EarlyLock>> {
+        let Ok(LockAnswer::Queued(queued)) = self.take_lock(turn) else {
+            return Ok(None);
+        };
+        let Some(asked) = self.asked.clone().filter(|_| queued.guard.is_some()) else {
+            return Ok(None);
+        };
+        let early = EarlyLock::guarding(asked, tasks);
+        match queued.at_version(version).wait().await {
+            Ok(awaited) => {
+                self.keep_lock(awaited)?;
+                Ok(Some(early))
+            }
+            Err(error) if error.status() == Status::Aborted => {
+                early.hand_over();
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes the lock of this process without waiting.

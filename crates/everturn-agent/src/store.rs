@@ -82,7 +82,9 @@ pub use self::precondition::{Precondition, TIP_MOVED};
 pub use self::query::{
     Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
 };
-pub use self::turn_locks::{LockGrant, LockPlace, LockRequest, TURN_LOCK_LOST, TurnLocks, lock_lost};
+pub use self::turn_locks::{
+    LockGrant, LockPlace, LockRequest, Recalled, ResumeAt, TURN_LOCK_LOST, TurnLocks, lock_lost,
+};
 pub use crate::scope::Scope;
 pub use crate::snapshot::{Bookkeeping, Lease, Mutation};
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};

@@ -17,7 +17,7 @@ use everturn_core::{Error, Reason, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::in_store::TurnLocking;
-pub(crate) use self::in_store::{StoreLock, TURN_LEASE};
+pub(crate) use self::in_store::{EarlyLock, StoreLock, TURN_LEASE};
 use crate::lock::lock;
 use crate::reading::{ResumePoints, resumable};
 use crate::store::{Detail, LockPlace, Scope};
@@ -308,6 +308,14 @@ impl TurnLock {
 }
 
 impl QueuedTurn {
+    /// Asks for the lock in the store only if the session has the version at which the store recalled it.
+    pub(crate) fn at_version(self, version: i64) -> Self {
+        Self {
+            in_store: self.in_store.map(|lock| lock.at_version(version)),
+            ..self
+        }
+    }
+
     /// Waits for the lock, then reads the new end of the branch if it moved during the wait.
     ///
     /// # Errors

@@ -50,6 +50,8 @@ pub(crate) struct Memory {
     documents: Recency<DocumentKey, (Document, i32)>,
     addresses: HashMap<usize, DocumentKey>,
     sessions: Recency<SessionKey, Arc<Known>>,
+    /// The sessions of their latest snapshots, by what stands for the snapshot's id.
+    tips: Recency<i64, SessionKey>,
 }
 
 /// A handle to the facts.
@@ -63,6 +65,7 @@ impl Cache {
             documents: Recency::new(bytes / 4),
             addresses: HashMap::new(),
             sessions: Recency::new(MAX_PLACES),
+            tips: Recency::new(MAX_PLACES),
         }))
     }
 
@@ -97,6 +100,16 @@ impl Cache {
 
     pub(crate) fn session(&self, key: SessionKey) -> Option<Arc<Known>> {
         self.memory().sessions.get(&key).cloned()
+    }
+
+    /// Returns the session whose latest snapshot this tag stood for when it was last heard of.
+    pub(crate) fn session_at(&self, tag: i64) -> Option<SessionKey> {
+        self.memory().tips.get(&tag).copied()
+    }
+
+    /// Remembers which session has the latest snapshot that this tag stands for.
+    pub(crate) fn learn_tip(&self, tag: i64, session: SessionKey) {
+        let _ = self.memory().tips.insert(tag, session, 1);
     }
 
     pub(crate) fn learn_session(&self, key: SessionKey, known: Arc<Known>) {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::connection::column;
 use crate::fault::Outcome;
 use crate::position::{LineageKey, SessionKey, length};
-use crate::row::{Stored, StoredState, optional_text, to_time};
+use crate::row::{Stored, optional_text, to_time};
 
 /// How many lineages of a session are remembered.
 const MAX_LINES: usize = 32;
@@ -48,13 +48,19 @@ pub(crate) struct Known {
     pub(crate) version: i64,
     pub(crate) tip: Option<Tip>,
     pub(crate) lines: HashMap<i64, Line>,
-    /// A snapshot of the session and what its state refers to: mostly the parent of the next snapshot.
-    pub(crate) row: Option<(SnapshotId, Option<StoredState>)>,
+    /// A snapshot of the session: mostly the parent of the next one.
+    pub(crate) row: Option<Arc<Stored>>,
     /// A journal's guard that allowed writing.
     pub(crate) guard: Option<JournalGuard>,
 }
 
 impl Known {
+    /// Returns the session's latest snapshot, if it is the one that is remembered.
+    pub(crate) fn tip_row(&self) -> Option<&Arc<Stored>> {
+        let (_, tip) = self.tip.as_ref()?;
+        self.row.as_ref().filter(|row| row.snapshot.snapshot_id == *tip)
+    }
+
     pub(crate) fn learn_line(&mut self, number: i64, line: Line) {
         if self.lines.len() >= MAX_LINES {
             self.lines.clear();
@@ -86,7 +92,7 @@ pub(crate) fn known(row: &Row, tenant: i32, stored: Option<&Stored>) -> Outcome<
         ..Known::default()
     };
     if let Some(stored) = stored {
-        known.row = Some((stored.snapshot.snapshot_id.clone(), stored.state.clone()));
+        known.row = Some(Arc::new(stored.clone()));
         let position = stored.state.as_ref().and_then(|state| state.messages);
         if let (Some(position), Some(line)) = (position, line(row, at(4), tenant)?) {
             known.learn_line(position.lineage.number, line);

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_agent::store::{LockGrant, LockPlace, LockRequest, Precondition, Scope, TurnLocks, lock_lost};
+use everturn_agent::store::{
+    Detail, LockGrant, LockPlace, LockRequest, Precondition, Recalled, ResumeAt, Scope, TurnLocks, lock_lost,
+};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 use tokio_postgres::types::Type;
@@ -18,8 +20,9 @@ use crate::connection::{NOW, Patience, Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
+use crate::listen::tag;
 use crate::position::SessionKey;
-use crate::row::{check_id, optional_text};
+use crate::row::{Stored, check_id, optional_text};
 
 #[async_trait]
 impl TurnLocks for PostgresStore {
@@ -68,6 +71,10 @@ impl TurnLocks for PostgresStore {
     fn is_default(&self) -> bool {
         true
     }
+
+    async fn recall(&self, scope: &Scope, at: &ResumeAt) -> Option<Recalled> {
+        self.inner().recall(scope, at).await
+    }
 }
 
 fn nanos(lease: Duration) -> i64 {
@@ -98,6 +105,63 @@ enum Attempt {
 }
 
 impl Inner {
+    async fn recall(&self, scope: &Scope, at: &ResumeAt) -> Option<Recalled> {
+        let session = match at {
+            ResumeAt::Tip(session) => SessionKey::of(scope, session.as_str()),
+            ResumeAt::Snapshot(id) => self.cache.session_at(tag(&(scope.clone(), id.clone())))?,
+        };
+        let known = self.cache.session(session)?;
+        let row = known.tip_row()?;
+        let is_asked_for = match at {
+            ResumeAt::Tip(name) => row.snapshot.session_id.as_ref() == Some(name),
+            // A tag is a hash, and says nothing of the scope.
+            ResumeAt::Snapshot(id) => {
+                let name = row.snapshot.session_id.as_ref()?;
+                row.snapshot.snapshot_id == *id && SessionKey::of(scope, name.as_str()) == session
+            }
+        };
+        if !is_asked_for {
+            return None;
+        }
+        // A part that cannot be read was deleted, or will be missed by the reading that follows.
+        let snapshot = self.reading().snapshot(Stored::clone(row), Detail::Whole).await;
+        Some(Recalled {
+            snapshot: snapshot.ok()?,
+            version: known.version,
+        })
+    }
+
+    /// Takes the lock if the session has this version, and its precondition holds then.
+    async fn take_as_of(
+        &self,
+        scope: &Scope,
+        request: &LockRequest,
+        session: SessionKey,
+        place: &LockPlace,
+        version: i64,
+    ) -> Outcome<LockGrant> {
+        let attempt = match self.cache.session(session) {
+            Some(known) if known.version == version => {
+                let precondition = &request.precondition;
+                let found = self
+                    .reading()
+                    .found(scope, session, Some(&known), precondition, &request.turn)
+                    .await?;
+                precondition.check(&request.session, found.as_ref())?;
+                self.try_lock(scope, request, session, place, Some(&known)).await
+            }
+            _ => Ok(Attempt::Moved),
+        };
+        match attempt {
+            Ok(Attempt::Answered(grant)) => return Ok(grant),
+            // A turn whose answer was lost reads the session, and asks again by its name.
+            Err(fault) if !fault.is_lost() && !fault.is_conflict() => return Err(fault),
+            Ok(Attempt::Moved) | Err(_) => {}
+        }
+        request.precondition.check(&request.session, None)?;
+        Err(Fault::Moved)
+    }
+
     /// Tells turns that wait, in any process, that a lock of the session may be free.
     pub(crate) fn announce_freed(&self, scope: &Scope, session: &SessionId) {
         let key = lock_key(scope, session);
@@ -113,6 +177,9 @@ impl Inner {
             return Ok(LockGrant::Held);
         };
         let session = SessionKey::of(scope, request.session.as_str());
+        if let Some(version) = request.as_of {
+            return self.take_as_of(scope, request, session, &place, version).await;
+        }
         let begins = matches!(
             request.precondition.on_snapshots(),
             Precondition::Tip(None) | Precondition::Unfollowed { snapshot: None, .. }

@@ -17,6 +17,7 @@ use crate::connection::{Patience, column, count};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Tip;
+use crate::listen::tag;
 use crate::position::{Position, SessionKey};
 use crate::read::View;
 use crate::row::{Stored, StoredState, check_id, optional_text, to_time};
@@ -250,14 +251,17 @@ impl Inner {
             self.announce_freed(wish.scope, session);
         }
         let session = plan.session;
+        let is_tip = tip.as_ref().is_some_and(|(_, tip)| *tip == row.snapshot_id);
         plan.succeeded(&row, state.as_ref(), tip);
+        let key = (wish.scope.clone(), row.snapshot_id.clone());
+        if is_tip {
+            self.cache.learn_tip(tag(&key), session);
+        }
         if existing.is_none_or(|existing| existing.status != row.status) {
-            self.watchers
-                .notice([(wish.scope.clone(), row.snapshot_id.clone())]);
             if existing.is_some() {
-                self.watchers
-                    .announce(&(wish.scope.clone(), row.snapshot_id.clone()));
+                self.watchers.announce(&key);
             }
+            self.watchers.notice([key]);
         }
         if let Some(own) = own
             && replaces(own, state.as_ref())
@@ -349,10 +353,10 @@ impl Plan<'_> {
 
     /// Returns what the state of the parent refers to, and whether the parent is in the own session.
     async fn parent(&self, scope: &Scope, parent: &SnapshotId) -> Outcome<Option<(StoredState, bool)>> {
-        if let Some((id, state)) = &self.known.row
-            && id == parent
+        if let Some(row) = &self.known.row
+            && row.snapshot.snapshot_id == *parent
         {
-            return Ok(state.clone().map(|state| (state, true)));
+            return Ok(row.state.clone().map(|state| (state, true)));
         }
         let Some((stored, version)) = self.reading().find(scope, parent.as_str()).await? else {
             return Ok(None);
@@ -398,7 +402,11 @@ impl Plan<'_> {
         }
         self.known.version += 1;
         self.known.tip = tip;
-        self.known.row = Some((row.snapshot_id.clone(), state.cloned()));
+        self.known.row = Some(Arc::new(Stored {
+            session: self.session,
+            snapshot: Detail::Metadata.cut(row.clone()),
+            state: state.cloned(),
+        }));
         self.known.guard = None;
         cache.learn_session(self.session, Arc::new(self.known));
     }

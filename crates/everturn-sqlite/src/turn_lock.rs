@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_agent::store::{LockGrant, LockPlace, LockRequest, Precondition, Scope, TurnLocks, lock_lost};
+use everturn_agent::store::{
+    LockGrant, LockPlace, LockRequest, Precondition, Recalled, ResumeAt, Scope, TurnLocks, lock_lost,
+};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 use jiff::{SignedDuration, Timestamp};
@@ -94,6 +96,10 @@ impl TurnLocks for SqliteStore {
 
     fn is_default(&self) -> bool {
         false
+    }
+
+    async fn recall(&self, _scope: &Scope, _at: &ResumeAt) -> Option<Recalled> {
+        None
     }
 }
 

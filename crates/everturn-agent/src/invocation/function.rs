@@ -113,6 +113,8 @@ pub(super) struct Turns {
     unsettled: bool,
     /// The id reserved for the turn under way, or for the background run.
     reserved: Option<SnapshotId>,
+    /// The id to reserve next, if the turn was given one before it was asked for.
+    given: Option<SnapshotId>,
     /// The snapshot that holds the last turn, if it was written.
     snapshot: Option<SnapshotId>,
     /// Why the last turn ended, if it succeeded and said so.
@@ -132,6 +134,14 @@ impl Turns {
         }
     }
 
+    /// Returns the turns of an invocation whose first has this id already.
+    pub(super) fn beginning_with(given: Option<SnapshotId>) -> Self {
+        Self {
+            given,
+            ..Self::default()
+        }
+    }
+
     /// Returns how many turns are over. The turn under way, if any, does not count.
     pub(super) fn over(&self) -> usize {
         self.begun - usize::from(self.unsettled)
@@ -139,7 +149,8 @@ impl Turns {
 
     /// Reserves a snapshot id for the next turn, or for the background run.
     pub(super) fn reserve(&mut self) -> SnapshotId {
-        self.reserved.insert(SnapshotId::fresh()).clone()
+        let id = self.given.take().unwrap_or_else(SnapshotId::fresh);
+        self.reserved.insert(id).clone()
     }
 
     /// Keeps the answer for the turn loop that asks. A loop that asked before has stopped waiting.

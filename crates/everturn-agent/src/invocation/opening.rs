@@ -10,8 +10,9 @@ use super::Definition;
 use super::beginning::{given_custom, session_exists};
 use crate::cursor::InvocationCursor;
 use crate::reading::{check_owner, not_found, resumable};
-use crate::store::{Detail, check_id};
+use crate::store::{Detail, Recalled, ResumeAt, check_id};
 use crate::stored_session::TenantStore;
+use crate::turn_lock::EarlyLock;
 use crate::{
     AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline,
 };
@@ -28,6 +29,8 @@ pub(crate) struct Opening {
     pub(crate) init: AgentInit,
     /// Whether the caller gave the session its custom state.
     pub(crate) gives_custom: bool,
+    /// The id of the first turn, if the turn has one already.
+    pub(crate) first_turn: Option<SnapshotId>,
 }
 
 /// Where an invocation starts, before a new session is given its content.
@@ -40,11 +43,15 @@ struct Found {
 }
 
 /// Finds the state from which an invocation starts. Nothing is written, and nothing runs if this fails.
+///
+/// Where the first turn is asked for already, its lock may be taken in the store: that lock is returned, to be handed over
+/// once the invocation has begun.
 pub(crate) async fn open<S: CustomState>(
     definition: &Definition<S>,
     init: AgentInit,
     context: &Context,
-) -> Result<Opening> {
+    takes_turn: bool,
+) -> Result<(Opening, Option<EarlyLock>)> {
     let mut init = AgentInit {
         session_id: init.session_id.and_then(SessionId::given),
         snapshot_id: init.snapshot_id.and_then(SnapshotId::given),
@@ -61,6 +68,8 @@ pub(crate) async fn open<S: CustomState>(
     for input in prompt_input.iter().chain(sent) {
         definition.check_prompt_input(input)?;
     }
+    let first_turn = takes_turn.then(SnapshotId::fresh);
+    let mut early_lock = None;
     let found = match &definition.store {
         Some(_) if init.state.is_some() => {
             return Err(Error::failed_precondition(format!(
@@ -73,15 +82,50 @@ pub(crate) async fn open<S: CustomState>(
                 definition,
                 tenant: definition.tenant_store(context)?,
             };
-            match (init.snapshot_id, init.session_id) {
-                (None, None) => stored.begin(),
-                // Boxed, so that an invocation of a fresh session does not carry these large futures.
-                (Some(id), session_id) => Box::pin(stored.resume(id, session_id)).await?,
-                (None, Some(session_id)) => Box::pin(stored.resume_latest(session_id)).await?,
+            // Boxed, so that an invocation of a fresh session does not carry these large futures.
+            let recalled = match &first_turn {
+                Some(turn) => Box::pin(stored.resume_recalled(&init, turn)).await?,
+                None => None,
+            };
+            match (recalled, init.snapshot_id, init.session_id) {
+                (Some((found, lock)), ..) => {
+                    early_lock = Some(lock);
+                    found
+                }
+                (None, None, None) => stored.begin(),
+                (None, Some(id), session_id) => Box::pin(stored.resume(id, session_id)).await?,
+                (None, None, Some(session_id)) => Box::pin(stored.resume_latest(session_id)).await?,
             }
         }
         None => resume_given(&definition.name, init)?,
     };
+    let completed = complete(definition, found, custom, prompt_input, context).await;
+    match (completed, early_lock) {
+        (Ok(completed), lock) => {
+            let opening = Opening {
+                init: called,
+                first_turn,
+                ..completed
+            };
+            Ok((opening, lock))
+        }
+        (Err(error), lock) => {
+            if let Some(lock) = lock {
+                lock.release().await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Gives a new session its content, and settles the prompt input.
+async fn complete<S: CustomState>(
+    definition: &Definition<S>,
+    found: Found,
+    custom: Option<Arc<Value>>,
+    prompt_input: Option<Value>,
+    context: &Context,
+) -> Result<Opening> {
     let Found {
         session_id,
         mut state,
@@ -105,8 +149,9 @@ pub(crate) async fn open<S: CustomState>(
         differs_from_snapshot: !state.is_unchanged_since(&stored),
         state,
         cursor,
-        init: called,
+        init: AgentInit::default(),
         gives_custom,
+        first_turn: None,
     })
 }
 
@@ -169,6 +214,47 @@ impl<S> Stored<'_, S> {
         let mut cursor = self.cursor(session_id.clone());
         cursor.begin();
         resumed(session_id, None, cursor)
+    }
+
+    /// Resumes the latest snapshot of a session as the store remembers it, under the lock of the first turn, which shows
+    /// that nothing has changed. Returns `None` if the session has to be read: nothing is remembered, or something is
+    /// unusual, which the ordinary way tells of.
+    ///
+    /// # Errors
+    /// The store's own errors.
+    async fn resume_recalled(
+        &self,
+        init: &AgentInit,
+        turn: &SnapshotId,
+    ) -> Result<Option<(Found, EarlyLock)>> {
+        let at = match (&init.snapshot_id, &init.session_id) {
+            (Some(id), _) => ResumeAt::Snapshot(id.clone()),
+            (None, Some(session)) => ResumeAt::Tip(session.clone()),
+            (None, None) => return Ok(None),
+        };
+        let Some(locks) = self.tenant.store().turn_locks() else {
+            return Ok(None);
+        };
+        let Some(Recalled { snapshot, version }) = locks.recall(self.tenant.scope(), &at).await else {
+            return Ok(None);
+        };
+        let is_usual = snapshot.status == SnapshotStatus::Completed
+            && !snapshot.orphaned
+            && !snapshot.has_unfinished_rewind();
+        let (true, Some(session_id)) = (is_usual, snapshot.session_id.clone()) else {
+            return Ok(None);
+        };
+        if init.session_id.as_ref().is_some_and(|given| *given != session_id) {
+            return Ok(None);
+        }
+        let mut cursor = self.cursor(session_id.clone());
+        cursor.resume_from(&snapshot, Some(&snapshot), false)?;
+        let lock = read(
+            cursor
+                .take_early(turn, version, &self.definition.invocations)
+                .await,
+        )?;
+        Ok(lock.map(|lock| (resumed(session_id, Some(snapshot), cursor), lock)))
     }
 
     async fn resume(&self, id: SnapshotId, session_id: Option<SessionId>) -> Result<Found> {

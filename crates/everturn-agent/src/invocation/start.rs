@@ -6,7 +6,8 @@ use std::sync::Arc;
 use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{UsageMeter, with_tool_errors};
 use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
-use futures::stream::FuturesUnordered;
+use futures::stream::{self, FuturesUnordered};
+use futures::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -27,6 +28,7 @@ use crate::cursor::InvocationCursor;
 use crate::session::Core;
 use crate::snapshot::BackgroundRun;
 use crate::state_limit::StateLimit;
+use crate::turn_lock::EarlyLock;
 use crate::{
     AgentInit, AgentInput, AgentOutput, AgentSession, AgentStreamChunk, CustomState, Session, SnapshotEvent,
     SnapshotId,
@@ -39,15 +41,29 @@ use crate::{
 pub(crate) async fn invoke<S: CustomState>(
     definition: Arc<Definition<S>>,
     init: AgentInit,
-    inputs: Inputs<AgentInput>,
+    mut inputs: Inputs<AgentInput>,
     emitter: Emitter<AgentStreamChunk>,
     context: Context,
 ) -> Result<AgentOutput> {
+    // A turn that is asked for already may take its lock in the store in place of a reading.
+    let takes_turn = definition.turn_lease.is_some() && has_arrived(&mut inputs);
     // Nothing runs and nothing is written before the init was accepted.
-    let opening = open(&definition, init, &context).await?;
+    let (opening, early_lock) = open(&definition, init, &context, takes_turn).await?;
     SpanRecorder::current().session_id(opening.session_id.as_str());
     let (answer, outcome) = oneshot::channel();
-    let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer)?;
+    let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer);
+    let driver = match (driver, early_lock) {
+        (Ok(driver), lock) => {
+            lock.into_iter().for_each(EarlyLock::hand_over);
+            driver
+        }
+        (Err(error), lock) => {
+            if let Some(lock) = lock {
+                lock.release().await;
+            }
+            return Err(error);
+        }
+    };
     // In a task of its own: dropping the caller's future must not drop work that was detached.
     definition
         .invocations
@@ -55,6 +71,16 @@ pub(crate) async fn invoke<S: CustomState>(
     outcome
         .await
         .unwrap_or_else(|_| Err(Error::internal("the invocation ended without an answer")))
+}
+
+/// Returns whether the first input has arrived, which stays the first of the inputs.
+fn has_arrived(inputs: &mut Inputs<AgentInput>) -> bool {
+    let Some(Some(first)) = inputs.next().now_or_never() else {
+        return false;
+    };
+    let rest = std::mem::replace(inputs, Inputs::from_stream(stream::empty()));
+    *inputs = Inputs::from_stream(stream::iter([first]).chain(rest));
+    true
 }
 
 impl<S: CustomState> Driver<S> {
@@ -132,6 +158,7 @@ impl<S: CustomState> Driver<S> {
             differs_from_snapshot,
             init,
             gives_custom,
+            first_turn,
         } = opening;
         let caller = client.context().clone();
         let work = CancellationToken::new();
@@ -200,7 +227,7 @@ impl<S: CustomState> Driver<S> {
             client,
             wire: Wire::new(emitter),
             function,
-            turns: Turns::default(),
+            turns: Turns::beginning_with(first_turn),
             lock_queue: None,
             releases: FuturesUnordered::new(),
             cursor,

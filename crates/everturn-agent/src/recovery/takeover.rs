@@ -145,6 +145,7 @@ impl TakenRun {
             differs_from_snapshot: false,
             init: AgentInit::snapshot(id.clone()),
             gives_custom: false,
+            first_turn: None,
         };
         Ok(Ok(Self {
             id,

@@ -20,9 +20,9 @@ use self::locks::Locks;
 use self::positions::{Position, Positions};
 use super::{
     Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, LockGrant, LockPlace,
-    LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, admit, id_to_save,
-    lock_lost, record_taken,
+    LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition, Recalled,
+    ResumeAt, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
+    admit, id_to_save, lock_lost, record_taken,
 };
 use crate::lock::lock;
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
@@ -508,6 +508,10 @@ impl TurnLocks for MemoryStore {
 
     fn is_default(&self) -> bool {
         false
+    }
+
+    async fn recall(&self, _scope: &Scope, _at: &ResumeAt) -> Option<Recalled> {
+        None
     }
 }
 

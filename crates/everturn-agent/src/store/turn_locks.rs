@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use everturn_core::{Error, Reason, Result};
 
 use super::{Precondition, Scope};
-use crate::{SessionId, SnapshotId};
+use crate::{SessionId, Snapshot, SnapshotId};
 
 /// The reason of a write that failed because the turn lost its lock: its lease lapsed and another turn took the lock.
 pub const TURN_LOCK_LOST: Reason = Reason::new("turn-lock-lost");
@@ -45,6 +45,9 @@ pub struct LockRequest {
     pub lease: Duration,
     /// Whether the turn waits in the queue if the lock is taken.
     pub waits: bool,
+    /// The version of the session at which the snapshot that the turn continues was [recalled](TurnLocks::recall); `None`
+    /// if the snapshot was read.
+    pub as_of: Option<i64>,
 }
 
 impl LockRequest {
@@ -56,6 +59,7 @@ impl LockRequest {
             precondition,
             lease,
             waits: false,
+            as_of: None,
         }
     }
 
@@ -64,6 +68,33 @@ impl LockRequest {
     pub fn waiting(self) -> Self {
         Self { waits: true, ..self }
     }
+
+    /// Has the turn be granted its lock only if the session is at the version at which its snapshot was recalled.
+    #[must_use]
+    pub fn as_of(self, version: i64) -> Self {
+        Self {
+            as_of: Some(version),
+            ..self
+        }
+    }
+}
+
+/// The snapshot that a turn wants to continue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResumeAt {
+    /// The latest snapshot of this session.
+    Tip(SessionId),
+    /// This snapshot.
+    Snapshot(SnapshotId),
+}
+
+/// The latest snapshot of a session as a store remembers it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recalled {
+    /// The snapshot, whole.
+    pub snapshot: Snapshot,
+    /// The version that the session had. Every change of the session gives it another, which it never had before.
+    pub version: i64,
 }
 
 /// The answer to a turn that asks for its lock.
@@ -97,14 +128,16 @@ pub enum LockGrant {
 /// - **The lock moves with its branch.** A commit under [`Precondition::Held`] takes the queue, and the lock unless the
 ///   commit releases it, along to the snapshot that it writes.
 /// - **Places are apart**: those of other tenants, sessions and branches.
+/// - **What is recalled is checked.** A request with a [version](LockRequest::as_of) is granted only if nothing of the
+///   session has changed since, whichever process would have changed it.
 #[async_trait]
 pub trait TurnLocks: Send + Sync {
     /// Asks for the lock, without waiting for other turns. A turn that holds the lock is granted it again, which renews
     /// its lease.
     ///
     /// # Errors
-    /// `ABORTED` with [`TIP_MOVED`](super::TIP_MOVED) if the request's precondition does not hold; the turn keeps its
-    /// place in the queue. The store's own errors.
+    /// `ABORTED` with [`TIP_MOVED`](super::TIP_MOVED) if the request's precondition does not hold, or the session does not
+    /// have the request's version; the turn keeps its place in the queue. The store's own errors.
     async fn take(&self, scope: &Scope, request: &LockRequest) -> Result<LockGrant>;
 
     /// Renews the lease of a turn that holds its lock, and returns whether it still does.
@@ -124,6 +157,14 @@ pub trait TurnLocks: Send + Sync {
 
     /// Returns whether agents with this store lock turns in it unless they say otherwise.
     fn is_default(&self) -> bool;
+
+    /// Returns the latest snapshot of a session, or a snapshot if it is the latest of its session, as this process
+    /// remembers it. It may be out of date, so it may be used only once a lock was granted
+    /// [as of](LockRequest::as_of) its version.
+    ///
+    /// A turn whose session is remembered needs no reading then: taking the lock shows that nothing has changed. A store
+    /// that remembers nothing returns `None`.
+    async fn recall(&self, scope: &Scope, at: &ResumeAt) -> Option<Recalled>;
 }
 
 /// Creates the error of a turn that lost its lock.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use everturn_core::Result;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
 
 use super::busy;
 use crate::store::{LockGrant, LockRequest, Precondition, TIP_MOVED, TurnLocks};
@@ -60,6 +62,18 @@ impl StoreLock {
     /// Returns the turn that the lock is for.
     pub(crate) fn turn(&self) -> &SnapshotId {
         &self.request.turn
+    }
+
+    /// Asks for the lock without waiting, and only if the session has the version at which the store recalled it.
+    pub(super) fn at_version(self, version: i64) -> Self {
+        let request = LockRequest {
+            waits: false,
+            ..self.request
+        };
+        Self {
+            request: request.as_of(version),
+            ..self
+        }
     }
 
     /// Asks for the lock after this snapshot, to which the conversation has moved.
@@ -152,5 +166,43 @@ impl StoreLock {
             }
         };
         release.boxed()
+    }
+}
+
+/// A lock in the store that is taken before its invocation has begun. Dropping it releases the lock, unless the invocation
+/// has taken it over by then.
+pub(crate) struct EarlyLock {
+    lock: Option<StoreLock>,
+    tasks: TaskTracker,
+}
+
+impl EarlyLock {
+    /// Takes care of a lock that is about to be taken. The tracker owns the task that releases it.
+    pub(crate) fn guarding(lock: StoreLock, tasks: &TaskTracker) -> Self {
+        Self {
+            lock: Some(lock),
+            tasks: tasks.clone(),
+        }
+    }
+
+    /// Releases the lock, because the invocation does not begin.
+    pub(crate) async fn release(mut self) {
+        if let Some(lock) = self.lock.take() {
+            lock.release().await;
+        }
+    }
+
+    /// Leaves the lock to the invocation.
+    pub(crate) fn hand_over(mut self) {
+        self.lock = None;
+    }
+}
+
+impl Drop for EarlyLock {
+    fn drop(&mut self) {
+        // Where the runtime is gone, the lock lapses.
+        if let (Some(lock), Ok(runtime)) = (self.lock.take(), Handle::try_current()) {
+            self.tasks.spawn_on(lock.release(), &runtime);
+        }
     }
 }

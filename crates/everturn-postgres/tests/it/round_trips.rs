@@ -1,15 +1,18 @@
-//! How many round trips calls take once the store is warm.
+//! How many round trips calls take once the store is warm, and that what is remembered is used only while it is true.
+
+use std::time::Duration;
 
 use everturn_agent::store::{
-    Detail, Journal, JournalGuard, JournalKey, JournalRecord, Lease, Precondition, SessionStore,
+    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Lease, LockRequest, Precondition,
+    SessionStore, TurnLocks,
 };
 use everturn_agent::{Agent, AgentConnection, AgentInit, AgentSession, Snapshot, SnapshotId, custom_agent};
 use everturn_ai::Message;
-use everturn_core::Registry;
+use everturn_core::{Registry, Status};
 use everturn_postgres::{PostgresStore, PostgresStoreOptions};
 use serde_json::json;
 
-use crate::support::{Fixture, Way, at, options, row, said, scope, set};
+use crate::support::{Fixture, Way, at, get, options, row, said, scope, set, sql};
 
 /// A store that sends nothing of its own accord.
 async fn quiet() -> Option<Fixture> {
@@ -163,7 +166,7 @@ async fn say(connection: &mut AgentConnection) {
 }
 
 #[tokio::test]
-async fn a_turn_of_an_agent_is_two_round_trips_the_lock_and_the_commit() {
+async fn every_warm_turn_of_an_agent_is_two_round_trips_the_lock_and_the_commit() {
     let Some(fixture) = quiet().await else {
         return;
     };
@@ -172,13 +175,128 @@ async fn a_turn_of_an_agent_is_two_round_trips_the_lock_and_the_commit() {
     let mut connection = agent.connect(AgentInit::session("s"));
     say(&mut connection).await;
 
-    let ((), warm) = trips(store, say(&mut connection)).await;
+    let ((), chatting) = trips(store, say(&mut connection)).await;
     connection.close();
-    connection.output().await.unwrap();
-    let (resumed, resuming) = trips(store, agent.chat().resume("s").run("again")).await;
+    let output = connection.output().await.unwrap();
+    let (by_session, resuming) = trips(store, agent.chat().resume("s").run("again")).await;
+    let tip = by_session.unwrap().snapshot_id().unwrap().clone();
+    let (by_snapshot, continuing) = trips(store, agent.chat().snapshot(tip.clone()).run("again")).await;
+    let by_snapshot = by_snapshot.unwrap();
 
-    assert_eq!(warm, 2);
-    assert_eq!(resumed.unwrap().text(), "heard");
-    // The tip is read first.
-    assert_eq!(resuming, 3);
+    assert_eq!((chatting, resuming, continuing), (2, 2, 2));
+    assert_eq!(by_snapshot.text(), "heard");
+    let last = get(store, by_snapshot.snapshot_id().unwrap().as_str())
+        .await
+        .unwrap();
+    assert_eq!(last.parent_id, Some(tip));
+    assert_eq!(last.state.unwrap().messages.len(), 8);
+    assert_ne!(output.snapshot_id, last.parent_id);
+}
+
+/// An agent of another process, whose store remembers nothing of what happens here.
+async fn elsewhere(fixture: &Fixture) -> (PostgresStore, Agent) {
+    let store = options(&fixture.url, &fixture.schema).without_listening();
+    let store = store.open().await.unwrap();
+    let agent = parrot(&store);
+    (store, agent)
+}
+
+#[tokio::test]
+async fn a_session_that_another_process_continued_is_not_resumed_from_memory() {
+    let Some(fixture) = quiet().await else {
+        return;
+    };
+    let here = parrot(&fixture.store);
+    let (_, there) = elsewhere(&fixture).await;
+    here.chat().resume("s").run("one").await.unwrap();
+
+    for _ in 0..3 {
+        let earlier = here.chat().resume("s").run("here").await.unwrap();
+        let later = there.chat().resume("s").run("there").await.unwrap();
+        let branch = here.chat().snapshot(earlier.snapshot_id().unwrap().clone());
+        let branch = branch.run("from before").await.unwrap();
+        let next = there.chat().snapshot(later.snapshot_id().unwrap().clone());
+        let next = next.run("there again").await.unwrap();
+
+        let parent = async |id: Option<&SnapshotId>| {
+            let row = get(&fixture.store, id.unwrap().as_str()).await;
+            row.unwrap().parent_id
+        };
+        assert_eq!(parent(later.snapshot_id()).await.as_ref(), earlier.snapshot_id());
+        assert_eq!(parent(branch.snapshot_id()).await.as_ref(), earlier.snapshot_id());
+        assert_eq!(parent(next.snapshot_id()).await.as_ref(), later.snapshot_id());
+        // The next round goes on at the latest of them, wherever it was written.
+        let tip = fixture
+            .store
+            .latest(&scope(), &"s".into(), Detail::Metadata)
+            .await;
+        let tip = tip.unwrap().unwrap().snapshot_id;
+        let resumed = here.chat().resume("s").run("at the tip").await.unwrap();
+        assert_eq!(parent(resumed.snapshot_id()).await, Some(tip));
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_another_process_deleted_is_not_resumed_from_memory() {
+    let Some(fixture) = quiet().await else {
+        return;
+    };
+    let here = parrot(&fixture.store);
+    let (there, _) = elsewhere(&fixture).await;
+    let reply = here.chat().resume("s").run("one").await.unwrap();
+    there
+        .delete(&scope(), &Deletion::Session("s".into()))
+        .await
+        .unwrap();
+
+    let tip = reply.snapshot_id().unwrap().clone();
+    let gone = here.chat().snapshot(tip).run("two").await.unwrap_err();
+    let begun = here.chat().resume("s").run("anew").await.unwrap();
+
+    assert_eq!(gone.status(), Status::NotFound, "{gone}");
+    let begun = get(&fixture.store, begun.snapshot_id().unwrap().as_str()).await;
+    assert_eq!(begun.unwrap().state.unwrap().messages.len(), 2);
+}
+
+#[tokio::test]
+async fn a_session_that_another_turn_holds_is_refused_although_it_is_remembered() {
+    let Some(fixture) = quiet().await else {
+        return;
+    };
+    let here = parrot(&fixture.store);
+    let (there, _) = elsewhere(&fixture).await;
+    let reply = here.chat().resume("s").run("one").await.unwrap();
+    let tip = reply.snapshot_id().unwrap().clone();
+    let condition = Precondition::unfollowed(Some(tip.clone()));
+    let request = LockRequest::new("s".into(), "other".into(), condition, Duration::from_mins(1));
+    there.take(&scope(), &request).await.unwrap();
+
+    let refused = here.chat().resume("s").run("two").await.unwrap_err();
+    there
+        .release(&scope(), &"s".into(), &"other".into())
+        .await
+        .unwrap();
+    let next = here.chat().snapshot(tip.clone()).run("two").await.unwrap();
+
+    assert_eq!(refused.status(), Status::Aborted, "{refused}");
+    assert!(refused.message().contains("'other'"), "{refused}");
+    let next = get(&fixture.store, next.snapshot_id().unwrap().as_str()).await;
+    assert_eq!(next.unwrap().parent_id, Some(tip));
+}
+
+#[tokio::test]
+async fn a_turn_that_cannot_begin_leaves_no_lock_behind() {
+    let Some(fixture) = quiet().await else {
+        return;
+    };
+    let here = parrot(&fixture.store);
+    here.chat().resume("s").run("one").await.unwrap();
+
+    let refused = here.chat().resume("s").custom(json!({"a": 1})).run("two");
+    let refused = refused.await.unwrap_err();
+    let locks = format!("SELECT count(*) FROM \"{}\".turn_lock", fixture.schema);
+    let left = sql(&fixture.url, &locks).await;
+
+    assert_eq!(refused.status(), Status::FailedPrecondition, "{refused}");
+    assert_eq!(left.as_deref(), Some("0"));
 }

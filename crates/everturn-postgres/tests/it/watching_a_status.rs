@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use everturn_agent::SnapshotStatus;
 use everturn_agent::store::SessionStore;
-use everturn_postgres::PostgresStore;
-use futures::StreamExt;
+use everturn_postgres::{PostgresStore, PostgresStoreOptions};
+use futures::{FutureExt, StreamExt};
 
 use crate::support::{Fixture, Way, options, put, row, scope};
 
@@ -64,6 +64,44 @@ async fn an_abort_reaches_another_host_within_a_tenth_of_a_second() {
 
     // The quickest of many, because a machine that has other things to do is slow now and then.
     assert!(quickest < Duration::from_millis(100), "{quickest:?}");
+}
+
+/// Rows are read by their ids and not by the order in which they changed, so a transaction that commits late leaves no gap.
+#[tokio::test]
+async fn a_change_that_commits_after_later_ones_is_heard_all_the_same() {
+    let often = Duration::from_millis(20);
+    let set = |options: PostgresStoreOptions| options.without_listening().poll_every(often);
+    let Some(fixture) = Fixture::by(Way::Direct, set).await else {
+        return;
+    };
+    let there = fixture.reopened().await;
+    let watched = async |id: &str| {
+        let mut run = row(id, id, 1);
+        run.status = SnapshotStatus::Pending;
+        put(&there, run.clone()).await.unwrap();
+        let mut statuses = fixture.store.watch(&scope(), &id.into()).unwrap();
+        assert_eq!(statuses.next().await, Some(SnapshotStatus::Pending));
+        (run, statuses)
+    };
+    let (_, mut first) = watched("first").await;
+    let (mut run, mut second) = watched("second").await;
+    let (client, connection) = tokio_postgres::connect(&fixture.url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let schema = &fixture.schema;
+    let change =
+        format!("BEGIN; UPDATE \"{schema}\".snapshot SET status = 'aborted' WHERE id = 'first'::bytea");
+    client.batch_execute(&change).await.unwrap();
+
+    run.status = SnapshotStatus::Aborted;
+    put(&there, run).await.unwrap();
+    assert_eq!(second.next().await, Some(SnapshotStatus::Aborted));
+    assert!(first.next().now_or_never().is_none());
+    client.batch_execute("COMMIT").await.unwrap();
+
+    assert_eq!(first.next().await, Some(SnapshotStatus::Aborted));
+    connection.abort();
 }
 
 #[tokio::test]

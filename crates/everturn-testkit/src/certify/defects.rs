@@ -69,6 +69,8 @@ pub enum Defect {
     SharedLock,
     /// Grants a turn lock although the snapshot has a successor.
     LateGrant,
+    /// Grants a turn lock at a recalled snapshot regardless of the session's version.
+    StaleRecall,
     /// Lets no turn lock lapse.
     EternalLock,
     /// Grants turn locks regardless of the turns that wait.
@@ -81,7 +83,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -108,6 +110,7 @@ impl Defect {
         Self::LeftoverJournals,
         Self::SharedLock,
         Self::LateGrant,
+        Self::StaleRecall,
         Self::EternalLock,
         Self::ForgottenQueue,
         Self::UnfencedCommit,
@@ -143,6 +146,9 @@ impl Defect {
             Self::LeftoverJournals => "a deleted session leaves no journal",
             Self::SharedLock => "of many turns that ask for one place one holds the lock",
             Self::LateGrant => "a turn that is too late is not granted its lock",
+            Self::StaleRecall => {
+                "a turn at a recalled snapshot is granted its lock only while nothing has changed"
+            }
             Self::EternalLock => "a lapsed lock goes to the next turn, and a renewed one does not",
             Self::ForgottenQueue => "waiting turns are granted the lock in order",
             Self::UnfencedCommit => "a turn that lost its lock cannot commit",

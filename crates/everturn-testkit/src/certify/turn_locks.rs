@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::store::{
-    JournalGuard, JournalKey, JournalRecord, Lease, LockGrant, LockRequest, Precondition, Scope,
-    SessionStore, TIP_MOVED, TURN_LOCK_LOST, TurnLocks,
+    Detail, JournalGuard, JournalKey, JournalRecord, Lease, LockGrant, LockRequest, Precondition, ResumeAt,
+    Scope, SessionStore, TIP_MOVED, TURN_LOCK_LOST, TurnLocks,
 };
 use everturn_agent::{Snapshot, SnapshotId};
 use everturn_core::{Error, Status};
@@ -21,6 +21,7 @@ list_promises! {
     "a turn that lost its lock cannot commit" => a_fenced_turn_cannot_commit,
     "a turn that lost its lock cannot write a record" => a_fenced_turn_cannot_record,
     "a turn that is too late is not granted its lock" => a_late_turn_is_refused,
+    "a turn at a recalled snapshot is granted its lock only while nothing has changed" => recalled_turns_are_checked,
     "waiting turns are granted the lock in order" => waiting_turns_take_their_turn,
     "a lock goes along with its branch" => a_lock_goes_along,
 }
@@ -313,6 +314,53 @@ async fn a_late_turn_is_refused(store: Arc<dyn SessionStore>) -> Verdict {
         LONG,
     ))
     .await
+}
+
+async fn recalled_turns_are_checked(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(locks) = store.turn_locks() else {
+        return Ok(());
+    };
+    begin(&*store).await?;
+    for at in [ResumeAt::Tip("s".into()), ResumeAt::Snapshot("a".into())] {
+        let Some(recalled) = locks.recall(&scope(), &at).await else {
+            // A store need not remember anything.
+            continue;
+        };
+        let stored = store.latest(&scope(), &"s".into(), Detail::Whole).await;
+        let stored = stored.map_err(told)?;
+        ensure!(
+            stored.as_ref() == Some(&recalled.snapshot),
+            "{recalled:?} was recalled, and {stored:?} is stored"
+        );
+        let free = request("a", "turn-1", LONG).as_of(recalled.version);
+        let granted = take(locks, &free).await?;
+        ensure!(
+            granted == LockGrant::Held,
+            "an unchanged session is not granted: {granted:?}"
+        );
+        let released = locks.release(&scope(), &"s".into(), &"turn-1".into()).await;
+        released.map_err(told)?;
+
+        let mut noted = recalled.snapshot.clone();
+        noted.note = Some(format!("{} was here", recalled.version));
+        let changed = store
+            .save(&scope(), Some(&"a".into()), Precondition::None, put(noted))
+            .await;
+        changed.map_err(told)?;
+
+        let stale = request("a", "turn-2", LONG).as_of(recalled.version);
+        let refused = locks.take(&scope(), &stale).await;
+        ensure!(
+            matches!(&refused, Err(error) if error.is(TIP_MOVED)),
+            "the session has changed since it was recalled: {refused:?}"
+        );
+    }
+    let other = Scope::new("another tenant");
+    for at in [ResumeAt::Tip("s".into()), ResumeAt::Snapshot("a".into())] {
+        let foreign = locks.recall(&other, &at).await;
+        ensure!(foreign.is_none(), "another tenant recalls {foreign:?}");
+    }
+    Ok(())
 }
 
 async fn waiting_turns_take_their_turn(store: Arc<dyn SessionStore>) -> Verdict {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_agent::store::{LockGrant, LockRequest, Scope, TIP_MOVED, TurnLocks};
+use everturn_agent::store::{
+    Detail, LockGrant, LockRequest, Recalled, ResumeAt, Scope, SessionStore, TIP_MOVED, TurnLocks,
+};
 use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::Result;
 
@@ -50,5 +52,22 @@ impl TurnLocks for DefectiveStore {
 
     fn is_default(&self) -> bool {
         false
+    }
+
+    async fn recall(&self, scope: &Scope, at: &ResumeAt) -> Option<Recalled> {
+        let ResumeAt::Tip(session) = at else {
+            return None;
+        };
+        if self.defect != Defect::StaleRecall {
+            return None;
+        }
+        let latest = self
+            .store
+            .latest(&self.scope(scope), session, Detail::Whole)
+            .await;
+        Some(Recalled {
+            snapshot: latest.ok()??,
+            version: 0,
+        })
     }
 }
