@@ -91,13 +91,8 @@ enum SessionsCommand {
         #[arg(long)]
         replace: bool,
     },
-    /// Copy a session with all its snapshots
-    Copy {
-        /// The session
-        session: String,
-        /// The id of the copy
-        to: String,
-    },
+    /// Copy a session with all its snapshots, under another id or to another store
+    Copy(moving::CopyArguments),
     /// Check a whole store, or the snapshots of one session that are named after what they hold
     Verify {
         /// The session; without it, the whole store
@@ -118,7 +113,7 @@ impl SessionsCommand {
             Self::Delete(_) => Access::Change("delete"),
             Self::Export { .. } => Access::Change("export"),
             Self::Import { .. } => Access::Change("import"),
-            Self::Copy { .. } => Access::Change("copy"),
+            Self::Copy(copy) => Access::Change(copy.action()),
         }
     }
 }
@@ -154,7 +149,7 @@ pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Out
         } => changing::fork(&archive, &snapshot, &session, custom.as_deref(), output).await,
         SessionsCommand::Label(label) => changing::label(&archive, &label, output).await,
         SessionsCommand::Delete(delete) => changing::delete(&archive, &delete, output).await,
-        SessionsCommand::Copy { session, to } => moving::copy(&archive, &session, &to, output).await,
+        SessionsCommand::Copy(copy) => moving::copy(&archive, &copy, &whose, output).await,
         SessionsCommand::Export {
             session,
             output: file,

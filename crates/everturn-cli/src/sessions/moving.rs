@@ -2,25 +2,172 @@
 
 use std::path::Path;
 
-use everturn_agent::archive::Import;
+use clap::Args;
+use everturn_agent::SessionId;
+use everturn_agent::archive::{Archive, Import, Imported};
+use everturn_agent::store::{MAX_PAGE, SessionQuery};
+use everturn_core::Status;
 use serde_json::json;
 use tokio::fs::{self, File};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 
 use crate::archive::{AnyArchive, on};
+use crate::arguments::Whose;
 use crate::failure::{Exit, Failure, Outcome, about_file};
 use crate::output::Output;
+use crate::place::scope;
 use crate::progress;
+use crate::store::Store;
 
-pub(super) async fn copy(archive: &AnyArchive, session: &str, to: &str, output: Output) -> Outcome {
+/// How many bytes of a session are on their way between two places.
+const IN_FLIGHT: usize = 64 * 1024;
+
+#[derive(Debug, Args)]
+pub(super) struct CopyArguments {
+    /// The session
+    #[arg(required_unless_present = "all")]
+    session: Option<String>,
+    /// The id of the copy; in another store the session's own, without it
+    #[arg(value_name = "ID", required_unless_present_any = ["to", "all"])]
+    copy: Option<String>,
+    #[arg(long, value_name = "STORE")]
+    #[arg(help = "Copy to this store: sqlite:PATH, file:DIR or postgres:URL")]
+    to: Option<String>,
+    /// Copy every session
+    #[arg(long, requires = "to", conflicts_with = "session")]
+    all: bool,
+    /// Replace sessions of the same id in the other store
+    #[arg(long, requires = "to")]
+    replace: bool,
+}
+
+impl CopyArguments {
+    /// Returns the companion action that the command calls.
+    pub(super) fn action(&self) -> &'static str {
+        if self.to.is_some() { "export" } else { "copy" }
+    }
+}
+
+pub(super) async fn copy(
+    archive: &AnyArchive,
+    arguments: &CopyArguments,
+    whose: &Whose,
+    output: Output,
+) -> Outcome {
     let sign_of_life = progress::spinner(output, "copying");
-    let copied = on!(archive, archive => archive.copy(session, to).await);
+    let copied = if let Some(to) = &arguments.to {
+        copy_elsewhere(archive, arguments, &Store::parse(to)?, whose).await
+    } else {
+        let (session, copy) = (arguments.session.as_deref(), arguments.copy.as_deref());
+        let (session, copy) = (session.unwrap_or_default(), copy.unwrap_or_default());
+        let snapshots = on!(archive, archive => archive.copy(session, copy).await);
+        snapshots.map_err(Failure::from).map(|snapshots| Copied {
+            session: Some(copy.into()),
+            sessions: 1,
+            snapshots,
+        })
+    };
     sign_of_life.finish_and_clear();
-    let snapshots = copied?;
-    output.show(&json!({ "sessionId": to, "snapshots": snapshots }), || {
-        format!("{snapshots} snapshots copied\n")
+    let Copied {
+        session,
+        sessions,
+        snapshots,
+    } = copied?;
+    let json = match session {
+        Some(session) => json!({ "sessionId": session, "snapshots": snapshots }),
+        None => json!({ "sessions": sessions, "snapshots": snapshots }),
+    };
+    output.show(&json, || {
+        if arguments.all {
+            format!("{sessions} sessions with {snapshots} snapshots copied\n")
+        } else {
+            format!("{snapshots} snapshots copied\n")
+        }
     })?;
     Ok(Exit::Done)
+}
+
+/// What was copied.
+#[derive(Default)]
+struct Copied {
+    /// The id of the copy, if it is one session.
+    session: Option<SessionId>,
+    sessions: u64,
+    snapshots: u64,
+}
+
+impl Copied {
+    fn add(&mut self, imported: &Imported) {
+        self.sessions += 1;
+        self.snapshots += imported.snapshots;
+    }
+}
+
+/// Copies one session, or all of them, to another store.
+async fn copy_elsewhere(
+    from: &AnyArchive,
+    arguments: &CopyArguments,
+    store: &Store,
+    whose: &Whose,
+) -> Outcome<Copied> {
+    store.create().await?;
+    let to = store.archive(scope(whose)).await?;
+    let mut how = Import::default();
+    if let Some(copy) = &arguments.copy {
+        how = how.into_session(copy.as_str());
+    }
+    if arguments.replace {
+        how = how.replacing();
+    }
+    let mut copied = Copied::default();
+    if let Some(session) = &arguments.session {
+        let imported = send(from, session, &to, how).await?;
+        copied.add(&imported);
+        copied.session = Some(imported.session_id);
+        return Ok(copied);
+    }
+    let mut query = SessionQuery::default();
+    query.limit = MAX_PAGE;
+    loop {
+        let page = on!(from, from => from.sessions(&query).await)?;
+        for session in page.items {
+            let session = session.session_id;
+            let imported = send(from, session.as_str(), &to, how.clone()).await?;
+            copied.add(&imported);
+        }
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(copied),
+        }
+    }
+}
+
+/// Exports a session and imports it elsewhere at the same time.
+async fn send(from: &AnyArchive, session: &str, to: &Archive, how: Import) -> Outcome<Imported> {
+    let (mut writer, reader) = tokio::io::duplex(IN_FLIGHT);
+    let export = async {
+        let exported = on!(from, from => from.export(session, &mut writer).await);
+        drop(writer);
+        exported
+    };
+    let import = async {
+        let mut reader = BufReader::new(reader);
+        let imported = to.import(&mut reader, how).await;
+        // The export goes on to its end even so: if it fails too, it failed for a reason of its own.
+        let _ = tokio::io::copy_buf(&mut reader, &mut tokio::io::sink()).await;
+        imported
+    };
+    let (exported, imported) = tokio::join!(export, import);
+    exported?;
+    imported.map_err(|error| {
+        let failure = Failure::from(error.context(format_args!("session '{session}'")));
+        match failure.status() {
+            Some(Status::AlreadyExists) => failure.or_next(
+                "put it in the place of the other with --replace, or give the copy an id of its own",
+            ),
+            _ => failure,
+        }
+    })
 }
 
 pub(super) async fn export(
@@ -96,7 +243,7 @@ pub(super) async fn import(
     let imported = imported.map_err(|error| {
         let failure = Failure::from(error);
         match failure.status() {
-            Some(everturn_core::Status::AlreadyExists) => failure.or_next(
+            Some(Status::AlreadyExists) => failure.or_next(
                 "import under another id with --as ID, or put it in the place of the other with --replace",
             ),
             _ => failure,

@@ -1,17 +1,19 @@
-//! Sessions are looked after on a server, in a database and in files with the same commands.
+//! Sessions are looked after on a server, in databases and in files with the same commands.
 
 use everturn::prelude::*;
 use tempfile::TempDir;
 
 use crate::support::{Kitchen, Program};
 
-/// The places that sessions are in.
-async fn places() -> [Kitchen; 3] {
-    [
+/// The places that sessions are in; PostgreSQL where there is one.
+async fn places() -> Vec<Kitchen> {
+    let mut places = vec![
         Kitchen::on_a_server().await,
         Kitchen::in_sqlite().await,
         Kitchen::in_files().await,
-    ]
+    ];
+    places.extend(Kitchen::in_postgres().await);
+    places
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,6 +225,76 @@ async fn a_session_moves_from_any_place_to_a_new_store() {
         );
         assert!(!kitchen.folder.path().join("dinner.jsonl.part").exists());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_copied_from_any_place_to_another_store() {
+    for kitchen in places().await {
+        kitchen.cook("dinner", "leeks").await;
+        kitchen.cook("dinner", "peas").await;
+        let elsewhere = TempDir::new().unwrap();
+        let elsewhere = format!("sqlite:{}", elsewhere.path().join("new.db").display());
+        let copy = |more: &[&str]| {
+            let arguments = [&["copy", "dinner", "--to", &elsewhere], more].concat();
+            kitchen.sessions(&arguments).run()
+        };
+
+        let copied = copy(&["--json"]).exits(0).json();
+        let taken = copy(&[]).exits(5);
+        copy(&["--replace"]).exits(0);
+        let renamed = copy(&["supper", "--json"]).exits(0).json();
+        let missing = kitchen
+            .sessions(&["copy", "lunch", "--to", &elsewhere])
+            .run()
+            .exits(3);
+        let unnamed = kitchen.sessions(&["copy", "dinner"]).run().exits(2);
+
+        assert_eq!(copied, json!({ "sessionId": "dinner", "snapshots": 2 }));
+        assert_eq!(renamed, json!({ "sessionId": "supper", "snapshots": 2 }));
+        assert!(taken.err.contains("--replace"), "{}", taken.err);
+        assert!(missing.err.contains("lunch"), "{}", missing.err);
+        assert!(unnamed.err.contains("ID"), "{}", unnamed.err);
+        let shown = ["sessions", "show", "dinner", "--store", &elsewhere];
+        let shown = Program::new(&shown).run().exits(0);
+        assert!(shown.out.contains("Soup for: peas"), "{}", shown.out);
+    }
+}
+
+/// The guide from one process to many: every conversation moves from a file to PostgreSQL and goes on there.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_sessions_move_from_sqlite_to_postgres_and_go_on_there() {
+    let Some(new) = Kitchen::in_postgres().await else {
+        return;
+    };
+    let old = Kitchen::in_sqlite().await;
+    let question = old.cook("dinner", "leeks").await;
+    old.cook("dinner", "peas").await;
+    let branch = old.chef.chat().snapshot(question.as_str());
+    branch.run("a pie").await.unwrap();
+    for number in 0..20 {
+        old.cook(&format!("lunch {number}"), "leeks").await;
+    }
+
+    let copied = old
+        .sessions(&["copy", "--all", "--to", &new.store])
+        .run()
+        .exits(0);
+
+    assert_eq!(copied.out, "21 sessions with 23 snapshots copied\n");
+    let exported = |kitchen: &Kitchen, session| kitchen.sessions(&["export", session]).run().exits(0).out;
+    for session in ["dinner", "lunch 7"] {
+        assert_eq!(exported(&old, session), exported(&new, session));
+    }
+    new.cook("dinner", "and a dessert").await;
+    let list = new
+        .sessions(&["list", "--json", "--limit", "1"])
+        .run()
+        .exits(0)
+        .json();
+    assert_eq!(list["sessions"][0]["sessionId"], "dinner");
+    new.sessions(&["verify"]).run().exits(0);
+    let again = old.sessions(&["copy", "--all", "--to", &new.store]).run();
+    assert!(again.exits(5).err.contains("--replace"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

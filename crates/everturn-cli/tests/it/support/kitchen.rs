@@ -93,6 +93,30 @@ impl Kitchen {
             .0
     }
 
+    /// In a database of its own; `None`, with a printed reason, where there is no server.
+    pub(crate) async fn in_postgres() -> Option<Self> {
+        let Ok(server) = std::env::var("EVERTURN_TEST_POSTGRES") else {
+            println!("skipped: EVERTURN_TEST_POSTGRES names no server; ./test starts one");
+            return None;
+        };
+        let name = SessionId::fresh().as_str().replace('-', "_");
+        let name = format!("kitchen_{name}");
+        let (client, connection) = tokio_postgres::connect(&server, tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        let connection = tokio::spawn(connection);
+        client
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .unwrap();
+        connection.abort();
+        let (server, _) = server.rsplit_once('/').unwrap();
+        let url = format!("{server}/{name}");
+        let store = PostgresStore::open(&url).await.unwrap();
+        let (kitchen, _) = Self::around(TempDir::new().unwrap(), url, store).await;
+        Some(kitchen)
+    }
+
     async fn around(folder: TempDir, named: String, store: impl IntoStore) -> (Self, Everturn) {
         let model = ScriptedModel::new()
             .reply(Reply::tool("transfer", json!({ "amount": 50 })))
