@@ -1,4 +1,5 @@
-//! A thousand times on every store, and from another process, a branch is committed under a running turn: both are kept.
+//! A thousand times on every store, and from another process, a branch is committed under a running turn: both are kept. On
+//! PostgreSQL it is two hundred times, because there each takes longer.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![cfg(unix)]
 
@@ -15,6 +16,7 @@ use tokio::sync::Semaphore;
 
 /// Conversations are started anew now and then: a file holds its whole conversation.
 const CONVERSATIONS: usize = 10;
+const CONVERSATIONS_ON_POSTGRES: usize = 2;
 const ROUNDS: usize = 100;
 
 /// One conversation, whose turns wait inside until they are let go.
@@ -138,6 +140,16 @@ async fn a_thousand_branches_and_turns_are_kept_on_sqlite() {
 }
 
 #[tokio::test]
+async fn two_hundred_branches_and_turns_are_kept_on_postgres() {
+    for _ in 0..CONVERSATIONS_ON_POSTGRES {
+        let Some(site) = Site::postgres() else {
+            return;
+        };
+        in_one_process(async || site.store.open().await.unwrap()).await;
+    }
+}
+
+#[tokio::test]
 async fn a_thousand_branches_of_another_process_are_kept_on_files() {
     for _ in 0..CONVERSATIONS {
         across_two_processes(Site::files()).await;
@@ -148,5 +160,15 @@ async fn a_thousand_branches_of_another_process_are_kept_on_files() {
 async fn a_thousand_branches_of_another_process_are_kept_on_sqlite() {
     for _ in 0..CONVERSATIONS {
         across_two_processes(Site::sqlite()).await;
+    }
+}
+
+#[tokio::test]
+async fn two_hundred_branches_of_another_process_are_kept_on_postgres() {
+    for _ in 0..CONVERSATIONS_ON_POSTGRES {
+        let Some(site) = Site::postgres() else {
+            return;
+        };
+        across_two_processes(site).await;
     }
 }

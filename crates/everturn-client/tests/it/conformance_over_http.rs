@@ -1,13 +1,15 @@
-//! The published cases of the agent protocol, through this client and a server.
+//! The published cases of the agent protocol, through this client and a server, over the in-memory store and over
+//! PostgreSQL.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use everturn_agent::AgentTransport;
-use everturn_agent::store::MemoryStore;
+use everturn_agent::store::{MemoryStore, SessionStore};
+use everturn_agent::{AgentTransport, SessionId};
 use everturn_client::{Client, RemoteAgent};
 use everturn_core::Exposure;
 use everturn_core::stream_log::MemoryStreamLog;
+use everturn_postgres::PostgresStore;
 use everturn_server::{Layout, Server};
 use everturn_testkit::conformance::cases;
 use serde_json::Value;
@@ -22,8 +24,8 @@ enum Way {
 }
 
 /// Serves a harness, runs a case against it from outside, and says what did not hold.
-async fn problem(case: &Value, client: &Client, way: Way) -> Option<String> {
-    let harness = harness(MemoryStore::new()).unwrap();
+async fn problem(case: &Value, client: &Client, way: Way, store: Arc<dyn SessionStore>) -> Option<String> {
+    let harness = harness(store).unwrap();
     let agent = case["agent"].as_str().unwrap();
     let mut server = Server::new(harness.registry())
         .routes(Layout::default().agent_routes(harness.registry(), agent))
@@ -56,18 +58,20 @@ async fn problem(case: &Value, client: &Client, way: Way) -> Option<String> {
     verdict.err().map(|failure| format!("{name}: {failure}"))
 }
 
-#[tokio::test]
-async fn every_published_case_holds_over_http() {
+fn memory() -> Arc<dyn SessionStore> {
+    Arc::new(MemoryStore::new())
+}
+
+/// Runs every case, each on a store of its own, and in these ways by turns.
+async fn every_case_holds(ways: &[Way], store: impl AsyncFn() -> Arc<dyn SessionStore>) {
     let Some(cases) = cases("agent.yaml") else {
         return;
     };
 
     let client = Client::new().unwrap();
     let mut problems = Vec::new();
-    for (number, case) in cases.iter().enumerate() {
-        // Whether the server keeps streams must make no difference, so the cases are shared out between the two.
-        let ways = [Way::Http, Way::HttpWithKeptStreams];
-        problems.extend(problem(case, &client, ways[number % 2]).await);
+    for (case, way) in cases.iter().zip(ways.iter().cycle()) {
+        problems.extend(problem(case, &client, *way, store().await).await);
     }
 
     assert!(!cases.is_empty());
@@ -75,16 +79,30 @@ async fn every_published_case_holds_over_http() {
 }
 
 #[tokio::test]
+async fn every_published_case_holds_over_http() {
+    // Whether the server keeps streams must make no difference, so the cases are shared out between the two.
+    every_case_holds(&[Way::Http, Way::HttpWithKeptStreams], async || memory()).await;
+}
+
+#[tokio::test]
 async fn every_published_case_holds_over_a_websocket() {
-    let Some(cases) = cases("agent.yaml") else {
+    every_case_holds(&[Way::WebSocket], async || memory()).await;
+}
+
+/// The cases are shared out between the ways, because each needs tables of its own.
+#[tokio::test]
+async fn every_published_case_holds_over_http_and_websockets_on_postgres() {
+    let Ok(url) = std::env::var("EVERTURN_TEST_POSTGRES") else {
+        println!("skipped: EVERTURN_TEST_POSTGRES names no server; ./test starts one");
         return;
     };
+    let store = async || {
+        let schema = SessionId::fresh().as_str().replace('-', "_");
+        let options = PostgresStore::options(&url).schema(format!("http_{schema}"));
+        let store = options.connections(4).open().await.unwrap();
+        Arc::new(store) as Arc<dyn SessionStore>
+    };
 
-    let client = Client::new().unwrap();
-    let mut problems = Vec::new();
-    for case in &cases {
-        problems.extend(problem(case, &client, Way::WebSocket).await);
-    }
-
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    let ways = [Way::Http, Way::HttpWithKeptStreams, Way::WebSocket];
+    every_case_holds(&ways, store).await;
 }
