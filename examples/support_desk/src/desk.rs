@@ -1,0 +1,49 @@
+//! The agent.
+
+use everturn::agent::IntoStore;
+use everturn::prelude::*;
+
+use crate::orders::Orders;
+use crate::tools::{look_up, note, refund};
+
+/// What the desk keeps of a conversation beside its messages. Sessions of earlier versions lack the newer fields and take
+/// them from the default.
+#[payload]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ticket {
+    /// Notes for the colleague who takes over.
+    pub notes: Vec<String>,
+    /// How urgent the matter is; since version 2.
+    pub priority: u8,
+}
+
+impl Default for Ticket {
+    fn default() -> Self {
+        Self {
+            notes: Vec::new(),
+            priority: 3,
+        }
+    }
+}
+
+/// Defines the desk, whose conversations are kept in the store.
+///
+/// # Errors
+/// If there is a desk already.
+pub fn define(app: &Everturn, orders: &Orders, store: impl IntoStore) -> Result<Agent<Ticket>> {
+    app.agent("desk")
+        .description("answers customers' questions about their orders")
+        .custom::<Ticket>()
+        .system(
+            "You are the support desk of a shop. The customer is {{@auth.customer}}. \
+             Notes so far: {{@custom.notes}}. Priority: {{@custom.priority}}.",
+        )
+        .tool(look_up(orders))
+        .tool(note)
+        .tool(refund(orders))
+        // A customer whose first message meets a model that is down can try again.
+        .keep_failed_turns()
+        .record_context(["auth"])
+        .store(store)
+        .define()
+}

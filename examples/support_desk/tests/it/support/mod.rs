@@ -1,0 +1,20 @@
+//! A model server whose answers are scripted, and the program as a process.
+
+mod model_server;
+mod program;
+
+pub(crate) use self::model_server::ModelServer;
+pub(crate) use self::program::{Program, files_with};
+
+use everturn::prelude::{Value, json};
+
+/// A reply of the model that is text.
+pub(crate) fn says(text: &str) -> Value {
+    json!({"message": {"role": "model", "content": [{"text": text}]}, "finishReason": "stop"})
+}
+
+/// A reply of the model that calls a tool.
+pub(crate) fn calls(tool: &str, input: &Value) -> Value {
+    let request = json!({"toolRequest": {"name": tool, "ref": "call-1", "input": input}});
+    json!({"message": {"role": "model", "content": [request]}, "finishReason": "stop"})
+}

@@ -1,0 +1,157 @@
+//! The program, run as its operator runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use everturn::prelude::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+const PEOPLE: &str = "ann=token-of-ann, ben=token-of-ben, carl:staff=token-of-carl";
+
+/// The program, serving. It is killed when it is dropped.
+pub(crate) struct Program {
+    child: Child,
+    url: String,
+    log: JoinHandle<String>,
+    client: reqwest::Client,
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    /// Returns a field of the output.
+    pub(crate) fn result(&self, pointer: &str) -> &Value {
+        self.body["result"].pointer(pointer).unwrap_or(&Value::Null)
+    }
+
+    /// Returns the text of the answer.
+    pub(crate) fn text(&self) -> &str {
+        self.result("/message/content/0/text")
+            .as_str()
+            .unwrap_or_default()
+    }
+}
+
+fn command(data: &Path, model_url: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_support_desk"));
+    command
+        .env_clear()
+        .env("ADDRESS", "127.0.0.1:0")
+        .env("DATA", data)
+        .env("MODEL_URL", model_url)
+        .env("PEOPLE", PEOPLE)
+        // Nobody listens there: traces are dropped.
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+impl Program {
+    /// Starts the program and waits until it serves.
+    pub(crate) async fn start(data: &Path, model_url: &str) -> Self {
+        let mut child = command(data, model_url).spawn().unwrap();
+        let mut errors = child.stderr.take().unwrap();
+        let log = tokio::spawn(async move {
+            let mut log = String::new();
+            errors.read_to_string(&mut log).await.unwrap();
+            log
+        });
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = lines.next_line().await.unwrap().unwrap_or_default();
+        let Some(url) = line.strip_prefix("Serving on ") else {
+            panic!("the program said {line:?} and logged {}", log.await.unwrap());
+        };
+        Self {
+            child,
+            url: url.to_owned(),
+            log,
+            client: reqwest::Client::new(),
+        }
+    }
+
+    /// Runs the program with arguments until it ends, and returns what it prints.
+    pub(crate) async fn run(data: &Path, arguments: &[&str]) -> String {
+        let ran = command(data, "http://127.0.0.1:9")
+            .args(arguments)
+            .output()
+            .await
+            .unwrap();
+        let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(
+            ran.status.success(),
+            "{printed}{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
+        printed
+    }
+
+    /// Posts JSON as somebody: `ann`, or `carl for ann`.
+    pub(crate) async fn post(&self, who: &str, path: &str, body: &Value) -> Answer {
+        let (name, customer) = who
+            .split_once(" for ")
+            .map_or((who, None), |(name, of)| (name, Some(of)));
+        let mut request = self.client.post(format!("{}{path}", self.url));
+        request = request.bearer_auth(format!("token-of-{name}")).json(body);
+        if let Some(customer) = customer {
+            request = request.header("x-customer", customer);
+        }
+        let answer = request.send().await.unwrap();
+        Answer {
+            status: answer.status().as_u16(),
+            body: answer.json().await.unwrap(),
+        }
+    }
+
+    /// Says something in a session.
+    pub(crate) async fn say(&self, who: &str, session: &str, text: &str) -> Answer {
+        let message = json!({"role": "user", "content": [{"text": text}]});
+        self.turn(who, session, &json!({"message": message})).await
+    }
+
+    /// Takes a turn in a session.
+    pub(crate) async fn turn(&self, who: &str, session: &str, input: &Value) -> Answer {
+        let body = json!({"data": input, "init": {"sessionId": session}});
+        self.post(who, "/agents/desk", &body).await
+    }
+
+    /// Reads a text.
+    pub(crate) async fn get(&self, path: &str) -> String {
+        let request = self.client.get(format!("{}{path}", self.url));
+        let answer = request.bearer_auth("token-of-carl").send().await.unwrap();
+        answer.text().await.unwrap()
+    }
+
+    /// Kills the process at once, as `kill -9` does, and returns its log.
+    pub(crate) async fn kill(mut self) -> String {
+        self.child.kill().await.unwrap();
+        self.log.await.unwrap()
+    }
+}
+
+/// Returns the files of a folder that a text is in, or in the name of.
+pub(crate) fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            let named = path.display().to_string().contains(text);
+            if named || bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
