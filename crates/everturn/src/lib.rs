@@ -234,6 +234,22 @@ mod pages {
     struct Mcp;
     #[doc = include_str!("../../../docs/stores.md")]
     struct Stores;
+    #[doc = include_str!("../../../docs/tools.md")]
+    struct Tools;
+    #[doc = include_str!("../../../docs/approvals.md")]
+    struct Approvals;
+    #[doc = include_str!("../../../docs/prompts.md")]
+    struct Prompts;
+    #[doc = include_str!("../../../docs/own-models.md")]
+    struct OwnModels;
+    #[doc = include_str!("../../../docs/testing.md")]
+    struct Testing;
+    #[doc = include_str!("../../../docs/errors.md")]
+    struct Errors;
+    #[doc = include_str!("../../../docs/tenants.md")]
+    struct Tenants;
+    #[doc = include_str!("../../../docs/wire.md")]
+    struct Wire;
     #[doc = include_str!("../../../docs/postgres.md")]
     struct Postgres;
 }

@@ -16,3 +16,4 @@ mod published_crates;
 mod recovering;
 mod studio_in_development;
 mod tools;
+mod wire_guide;
