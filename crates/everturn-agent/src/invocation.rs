@@ -29,12 +29,14 @@
 //! `background.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and `outbox.rs` carry signals
 //! between the function's task and the driver.
 
+mod added_by_client;
 mod agent_session;
 mod anchor;
 mod background;
 mod beginning;
 mod broadcast;
 mod client;
+
 mod conversation;
 mod definition;
 mod driver;
@@ -45,6 +47,7 @@ mod machine;
 mod opening;
 mod outbox;
 mod owned_turn;
+mod places;
 mod prompt_turn;
 mod snapshots;
 mod start;
@@ -57,7 +60,7 @@ pub(crate) use self::beginning::{Beginning, MakeCustom};
 pub use self::client::HandOff;
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{
-    AgentFunction, AgentPrompt, CANCELLATION_GRACE, Definition, ScopeOf, schema_of,
+    AgentFunction, AgentPrompt, CANCELLATION_GRACE, ClientAdditions, Definition, ScopeOf, schema_of,
 };
 pub(crate) use self::driver::Driver;
 use self::driver::{AgentEvent, Written};

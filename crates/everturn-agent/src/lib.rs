@@ -76,6 +76,7 @@ pub mod store;
 mod agent;
 mod answers;
 mod artifact;
+mod call_options;
 mod chat;
 mod clock;
 mod connection;
@@ -115,6 +116,7 @@ pub use self::agent::{
 pub use self::answers::{validate_answers, validate_edited_answers};
 pub use self::archive::Archive;
 pub use self::artifact::Artifact;
+pub use self::call_options::{TurnDetails, Unstored};
 pub use self::chat::{
     Abort, AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt,
     RunWatch,
@@ -144,9 +146,9 @@ pub use self::timeline::Timeline;
 pub use self::turn_lock::{Concurrency, SESSION_BUSY, TurnLocking};
 pub use self::turn_observer::{EndedTurn, TurnObserver, observe_turns};
 pub use self::wire::{
-    AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentResult,
-    AgentStreamChunk, GetSnapshotRequest, GivenCustom, PlainProtocol, SnapshotCreated, StateManagement,
-    TurnEnd,
+    AbortRequest, AbortResponse, AddedMessages, AgentInit, AgentInput, AgentMetadata, AgentOutput,
+    AgentResult, AgentStreamChunk, ClientTool, GetSnapshotRequest, GivenCustom, PlainProtocol,
+    SnapshotCreated, StateManagement, TurnEnd, TurnStarted,
 };
 pub use self::worker_loss::WorkerLoss;
 

@@ -2,6 +2,7 @@
 //!
 //! Requests of clients are strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
+mod client_tool;
 mod given_custom;
 mod plain_protocol;
 
@@ -12,11 +13,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::client_tool::ClientTool;
 pub use self::given_custom::GivenCustom;
 pub use self::plain_protocol::PlainProtocol;
 use crate::patch::JsonPatch;
 use crate::{
-    AgentFinishReason, Artifact, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus,
+    AgentFinishReason, Artifact, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus, Unstored,
 };
 
 /// The start of an invocation; without any field it begins a new session.
@@ -87,13 +89,18 @@ impl AgentInit {
     /// unless the caller names the session.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the context has [overrides](crate::ChatBuilder::overrides), which are Rust values and cannot
-    /// be sent.
+    /// `INVALID_ARGUMENT` if the context has [overrides](crate::ChatBuilder::overrides) or [`Unstored`], which are Rust
+    /// values and cannot be sent.
     pub fn as_sent(self, context: &Context) -> Result<Self> {
         let overrides = context.extension::<PromptOverrides>();
         if overrides.is_some_and(|overrides| !overrides.is_empty()) {
             return Err(Error::invalid_argument(
                 "overrides cannot be sent to an agent on another server: they are for agents of this process",
+            ));
+        }
+        if context.extension::<Unstored>().is_some() {
+            return Err(Error::invalid_argument(
+                "an agent on another server cannot be told to store nothing: that is for agents of this process",
             ));
         }
         Ok(match self.custom {
@@ -153,6 +160,10 @@ impl AgentInit {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentInput {
+    /// The user's messages before [`message`](Self::message), for a client whose user spoke several times before the agent
+    /// was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Message>,
     /// The user's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
@@ -162,6 +173,14 @@ pub struct AgentInput {
     /// Whether the work continues in the background after this input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detach: Option<bool>,
+    /// Tools that the client brings for this turn alone and runs itself. Agents around a prompt offer them to the model
+    /// beside their own, unless [switched off](crate::AgentBuilder::without_client_additions).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ClientTool>,
+    /// Texts of the client for the model, for this turn alone: they follow the agent's system text and are not stored.
+    /// Taken by the agents that take [`tools`](Self::tools).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<String>,
 }
 
 impl AgentInput {
@@ -187,10 +206,27 @@ impl AgentInput {
         self
     }
 
+    /// Adds tools that the client brings for this turn.
+    pub fn with_tools(mut self, tools: impl IntoIterator<Item = ClientTool>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Adds a text of the client that follows the agent's system text in this turn.
+    pub fn with_instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions.push(text.into());
+        self
+    }
+
+    /// Returns the user's messages of this input, in order.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.earlier.iter().chain(&self.message)
+    }
+
     /// Returns whether the input has a message or answers, so that a turn can run on it.
     pub fn has_payload(&self) -> bool {
         let answers = |answers: &Answers| !answers.is_empty();
-        self.message.is_some() || self.answers.as_ref().is_some_and(answers)
+        self.messages().next().is_some() || self.answers.as_ref().is_some_and(answers)
     }
 
     /// Returns whether the work continues in the background after this input.
@@ -350,6 +386,13 @@ pub struct AgentStreamChunk {
     /// A chunk of the model's answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_chunk: Option<ModelResponseChunk>,
+    /// The place, among the session's messages, of the message that the model's chunk is part of. Only where
+    /// [`TurnDetails`](crate::TurnDetails) are asked for, and in background runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<usize>,
+    /// The start of a turn. Only where [`TurnDetails`](crate::TurnDetails) are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_start: Option<TurnStarted>,
     /// A change of the custom state; pointers are rooted at the custom document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_patch: Option<JsonPatch>,
@@ -382,6 +425,30 @@ pub struct SnapshotCreated {
     pub event: SnapshotEvent,
 }
 
+/// The start of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnStarted {
+    /// The session.
+    pub session_id: SessionId,
+    /// The snapshot that will hold the turn, if its id is known already; see
+    /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_id: Option<SnapshotId>,
+    /// The number of the session's messages before the turn.
+    pub position: usize,
+}
+
+/// The messages that a turn added to its session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AddedMessages {
+    /// The place of the first one among the session's messages.
+    pub position: usize,
+    /// The messages: the user's, then those of the model and its tools.
+    pub messages: Vec<Message>,
+}
+
 /// The end of a turn.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -396,6 +463,9 @@ pub struct TurnEnd {
     /// What the turn's models and tools used, if it called any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageTotal>,
+    /// The messages that the turn added. Only where [`TurnDetails`](crate::TurnDetails) are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<AddedMessages>,
 }
 
 impl AgentStreamChunk {
@@ -405,6 +475,19 @@ impl AgentStreamChunk {
             model_chunk: Some(chunk),
             ..Self::default()
         }
+    }
+
+    /// Creates a chunk that begins a turn.
+    pub fn turn_start(turn_start: TurnStarted) -> Self {
+        Self {
+            turn_start: Some(turn_start),
+            ..Self::default()
+        }
+    }
+
+    /// The same chunk, as part of the message at this place of the session.
+    pub fn at(self, position: Option<usize>) -> Self {
+        Self { position, ..self }
     }
 
     /// Creates a chunk with a change of the custom state.

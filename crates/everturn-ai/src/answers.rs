@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 
 use crate::{JsonObject, Part};
 
@@ -34,6 +35,62 @@ pub struct Answers {
     /// Metadata for the tool message that the answers make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
+}
+
+/// An answer by which a person declines a tool call instead of giving its output.
+///
+/// It is exempt from the tool's output schema, so that a person can always say no.
+///
+/// ```
+/// use everturn_ai::Declined;
+/// use serde_json::json;
+///
+/// assert_eq!(Declined::Cancelled.output(), json!({"cancelled": true}));
+/// assert_eq!(Declined::of(&json!({"denied": true, "reason": "too dear"})), Some(Declined::denied("too dear")));
+/// assert_eq!(Declined::of(&json!({"denied": true, "paid": 5})), None);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Declined {
+    /// The person gave up the question: `{"cancelled": true}`.
+    Cancelled,
+    /// The person forbade the call: `{"denied": true, "reason"?}`.
+    Denied {
+        /// The person's reason, if one was given.
+        reason: Option<String>,
+    },
+}
+
+impl Declined {
+    /// Creates a denial with a reason.
+    pub fn denied(reason: impl Into<String>) -> Self {
+        Self::Denied {
+            reason: Some(reason.into()),
+        }
+    }
+
+    /// Reads the output of a tool response; `None` if it is an output of the tool.
+    pub fn of(output: &Value) -> Option<Self> {
+        let members = output.as_object()?;
+        let is_true = |name: &str| members.get(name) == Some(&Value::Bool(true));
+        let reason = members.get("reason");
+        match members.len() {
+            1 if is_true("cancelled") => Some(Self::Cancelled),
+            1 if is_true("denied") => Some(Self::Denied { reason: None }),
+            2 if is_true("denied") => Some(Self::denied(reason?.as_str()?)),
+            _ => None,
+        }
+    }
+
+    /// Returns the output of the tool response.
+    pub fn output(&self) -> Value {
+        match self {
+            Self::Cancelled => json!({ "cancelled": true }),
+            Self::Denied { reason: None } => json!({ "denied": true }),
+            Self::Denied {
+                reason: Some(reason), ..
+            } => json!({ "denied": true, "reason": reason }),
+        }
+    }
 }
 
 impl Answers {

@@ -107,7 +107,7 @@ pub use self::held::{held_by_json, held_by_parts};
 #[cfg(feature = "download")]
 pub use self::model::HttpMediaFetcher;
 pub use self::{
-    answers::Answers,
+    answers::{Answers, Declined},
     chunk::ModelResponseChunk,
     content::Content,
     document::Document,

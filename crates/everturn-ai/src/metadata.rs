@@ -2,6 +2,8 @@
 
 /// On a tool request: `true`, or the data of the interrupt that paused the call.
 pub const INTERRUPT: &str = "interrupt";
+/// In the data of an [`INTERRUPT`]: `true` for a call of a tool that the client brought and runs itself.
+pub const CLIENT_TOOL: &str = "clientTool";
 /// Marks the answer of a tool that reports a failure.
 pub const IS_ERROR: &str = "isError";
 /// In the data of an [`INTERRUPT`]: `true` for a call that began and may or may not have taken effect.

@@ -19,6 +19,8 @@ pub const MIDDLEWARE_NOT_FOUND: Reason = Reason::new("middleware-not-found");
 pub const RESOURCE_NOT_FOUND: Reason = Reason::new("resource-not-found");
 /// A tool failed, and the generation with it: `INTERNAL`; the source is the tool's own error.
 pub const TOOL_FAILED: Reason = Reason::new("tool-failed");
+/// Two tools of a generation have one name: `INVALID_ARGUMENT`.
+pub const TOOL_NAME_TAKEN: Reason = Reason::new("tool-name-taken");
 /// A tool interrupted. Callers of generate never see this error; they get an interrupted response instead.
 pub const TOOL_INTERRUPT: Reason = Reason::new("tool-interrupt");
 /// The model asked for tools in more rounds than allowed: `ABORTED`. The text keeps the wire's word for a round.

@@ -25,7 +25,7 @@ use futures::TryFutureExt as _;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::body::Body;
 use self::replay::Reconcile;
@@ -36,7 +36,7 @@ pub use self::{
     interrupt::{interrupt, interrupt_data, outcome_unknown},
     reference::{IntoTool, ToolReference},
 };
-use crate::{JsonObject, MultipartToolResponse, Replay, UsageMeter};
+use crate::{JsonObject, MultipartToolResponse, Replay, UsageMeter, metadata};
 
 /// A function that a model may call. Cloning is cheap.
 ///
@@ -172,6 +172,20 @@ impl Tool {
         Self::build(name, description, body)
             .with_input_schema(Schema::of::<I>())
             .with_output_schema(Schema::of::<O>())
+            .edit(|inner| inner.restartable = false)
+    }
+
+    /// Creates a tool that always interrupts, for a tool that the client brings and runs itself. Without a schema it takes
+    /// any input, and every output answers it.
+    pub fn of_client(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Option<Schema>,
+    ) -> Self {
+        let data = || interrupt(json!({ metadata::CLIENT_TOOL: true }));
+        let body = Body::function(move |_input, _context| async move { Err(data().into()) });
+        Self::build(name, description, body)
+            .with_input_schema(input_schema)
             .edit(|inner| inner.restartable = false)
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 
 use crate::answers::RestartInputs;
 use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
-use crate::invocation::{Definition, invoke};
+use crate::invocation::{ClientAdditions, Definition, invoke};
 use crate::reading::not_found;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
@@ -53,6 +53,9 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
         json!({
             "concurrency": definition.concurrency.name(),
             "editedInputs": definition.restart_inputs == RestartInputs::Edited,
+            "clientTools": definition.client_additions == ClientAdditions::Taken,
+            // Interrupts of these tools are answered by a response; all others can also be restarted.
+            "respondOnly": definition.respond_only,
         }),
     );
     if let Some(description) = &definition.description {

@@ -17,7 +17,8 @@ use tokio_util::task::TaskTracker;
 use super::beginning::always;
 use crate::answers::RestartInputs;
 use crate::invocation::{
-    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, Definition, ScopeOf, schema_of,
+    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, ClientAdditions, Definition, ScopeOf,
+    schema_of,
 };
 use crate::journal::Retention;
 use crate::reading::ResumePoints;
@@ -157,6 +158,8 @@ pub trait AgentKind<S>: sealed::Sealed + Sized {
 pub struct AgentProgram<S> {
     pub(crate) function: Arc<AgentFunction<S>>,
     pub(crate) prompt: Option<Prompt>,
+    /// The names of the tools that cannot be restarted.
+    pub(crate) respond_only: Vec<String>,
 }
 
 /// The agent for which a kind creates the function.
@@ -183,6 +186,7 @@ impl<S> AgentKind<S> for Custom<S> {
         Ok(AgentProgram {
             function: self.0,
             prompt: None,
+            respond_only: Vec::new(),
         })
     }
 }
@@ -219,6 +223,7 @@ pub(super) struct Options {
     prompt_input: Option<Arc<Value>>,
     status_schema: Option<Schema>,
     output_schema: Option<Schema>,
+    client_additions: ClientAdditions,
     pub(super) beginning: Beginning,
     /// The initial custom state, if it was given as a value.
     pub(super) initial_custom: Option<Result<Value>>,
@@ -538,6 +543,12 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.max_state_bytes = Some(bytes))
     }
 
+    /// Ignores the [tools](crate::AgentInput::tools) and [instructions](crate::AgentInput::instructions) that clients
+    /// bring to a turn. Agents around a prompt take them otherwise.
+    pub fn without_client_additions(self) -> Self {
+        self.set(|options| options.client_additions = ClientAdditions::Ignored)
+    }
+
     /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it does. See
     /// [`journal`](crate::journal).
     pub fn journaling(self, journaling: Journaling) -> Self {
@@ -589,7 +600,11 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             restart_inputs: options.restart_inputs,
         };
         // After the cheap checks: an inline prompt is registered here, under the agent's name.
-        let AgentProgram { function, prompt } = self.kind.into_program(&origin)?;
+        let AgentProgram {
+            function,
+            prompt,
+            respond_only,
+        } = self.kind.into_program(&origin)?;
         if let (Some(prompt), Some(input)) = (&prompt, &options.prompt_input) {
             let checked = prompt.check_input(input);
             checked.map_err(|error| error.context(format_args!("agent '{}'", self.name)))?;
@@ -633,6 +648,11 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             custom_schema: schema_of::<S>(),
             status_schema: options.status_schema,
             output_schema: options.output_schema,
+            respond_only,
+            client_additions: match &prompt {
+                Some(_) => options.client_additions,
+                None => ClientAdditions::Ignored,
+            },
             prompt: prompt.map(|prompt| AgentPrompt::new(prompt, &self.registry)),
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),

@@ -13,6 +13,7 @@ use everturn_core::{Context, Error, HandlerResult, Result, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::definition::ClientAdditions;
 use super::outbox::Outbox;
 use super::owned_turn::OwnedTurn;
 use super::snapshots::CreatedSnapshots;
@@ -46,6 +47,8 @@ pub(super) struct InvocationFacts {
     /// What the invocation has used so far.
     pub(super) usage: Arc<UsageMeter>,
     pub(super) observers: TurnObservers,
+    /// What turns do with the tools and instructions of clients.
+    pub(super) client_additions: ClientAdditions,
 }
 
 /// The output that a turn's span records.
@@ -159,9 +162,7 @@ impl<S: CustomState> AgentSession<S> {
             context,
             |context, recorder| async move {
                 recorder.input(&input);
-                if let Some(message) = &input.message {
-                    session.add_message(message.clone());
-                }
+                session.add_messages(input.messages().cloned());
                 // Before anything is paid for, and again below before anything is kept.
                 limit.check(&session.state())?;
                 let turn = Turn::new(session.clone(), input, place, context, outbox.clone());
@@ -247,6 +248,10 @@ impl<S: CustomState> AgentSession<S> {
     /// Returns the call's settings for the agent's prompt.
     pub(super) fn overrides(&self) -> Option<Arc<PromptOverrides>> {
         self.facts.overrides.clone()
+    }
+
+    pub(super) fn client_additions(&self) -> ClientAdditions {
+        self.facts.client_additions
     }
 
     /// Returns the context of the invocation: who calls, and whether the work is cancelled.

@@ -221,6 +221,7 @@ impl<S: CustomState> Driver<S> {
                 Err(_) => Some(AgentFinishReason::Failed),
             },
             usage: self.usage.end_turn(),
+            added: None,
         };
         // A transform that fails here fails no turn; the run continues unwatched.
         if let Some(Event::TransformFailed(error)) = self.show(AgentStreamChunk::turn_end(end).into()) {

@@ -104,6 +104,14 @@ impl AgentPrompt {
     }
 }
 
+/// What a turn does with the tools and instructions that clients bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ClientAdditions {
+    #[default]
+    Taken,
+    Ignored,
+}
+
 /// Everything an invocation needs to know about its agent.
 pub(crate) struct Definition<S> {
     pub(crate) name: String,
@@ -151,6 +159,10 @@ pub(crate) struct Definition<S> {
     pub(crate) output_schema: Option<Schema>,
     /// The agent's prompt, if it has one.
     pub(crate) prompt: Option<AgentPrompt>,
+    /// The names of the tools that only a response answers.
+    pub(crate) respond_only: Vec<String>,
+    /// What turns do with the tools and instructions of clients.
+    pub(crate) client_additions: ClientAdditions,
     /// The input of the agent's prompt in conversations that bring none of their own.
     pub(crate) prompt_input: Option<Arc<Value>>,
     /// The drivers of all invocations under way. Each ends with its connection, or with its background run.

@@ -34,8 +34,8 @@ use crate::snapshot::Lease;
 use crate::transform::shown_chunk;
 use crate::turn_lock::{AwaitedLock, LockAnswer, SESSION_BUSY};
 use crate::{
-    AgentFinishReason, AgentInput, AgentResult, AgentStreamChunk, CustomState, SessionState, SnapshotIds,
-    TurnEnd,
+    AddedMessages, AgentFinishReason, AgentInput, AgentResult, AgentStreamChunk, CustomState, SessionState,
+    SnapshotIds, TurnDetails, TurnEnd, TurnStarted,
 };
 
 /// How long the answer to a client waits for its lock in the store to be released.
@@ -461,6 +461,11 @@ impl<S: CustomState> Driver<S> {
             parent_snapshot_id: self.cursor.as_ref().and_then(InvocationCursor::last).cloned(),
             turn_index: self.turns.begin(),
         };
+        let started = TurnStarted {
+            session_id: self.session.session_id().clone(),
+            snapshot_id: place.snapshot_id.clone(),
+            position: self.session.state().messages.len(),
+        };
         let start = TurnStart {
             journal,
             input,
@@ -472,7 +477,26 @@ impl<S: CustomState> Driver<S> {
             start.report.waive();
             self.turns.take_back();
             self.raised.push_front(Event::TurnRefused(start.input));
+        } else if self.tells_details() {
+            self.announce(AgentStreamChunk::turn_start(started));
         }
+    }
+
+    /// Returns whether the caller asked for the details of turns.
+    fn tells_details(&self) -> bool {
+        self.client.context().extension::<TurnDetails>().is_some()
+    }
+
+    /// Returns the messages that the turn added, if the caller asked for them.
+    fn added(&self) -> Option<AddedMessages> {
+        let begun = self.snapshots.begun_with().filter(|_| self.tells_details())?;
+        let messages = self.session.state().messages;
+        // A turn may have shortened the history.
+        let position = begun.min(messages.len());
+        Some(AddedMessages {
+            position,
+            messages: messages.since(position).cloned().collect(),
+        })
     }
 
     fn send_turn_end(&mut self, outcome: TurnOutcome) {
@@ -482,11 +506,13 @@ impl<S: CustomState> Driver<S> {
                 snapshot_id: self.turns.snapshot().cloned(),
                 finish_reason: self.turns.reason(),
                 usage,
+                added: self.added(),
             },
             TurnOutcome::Failed => TurnEnd {
                 snapshot_id: self.turns.take_kept(),
                 finish_reason: Some(AgentFinishReason::Failed),
                 usage,
+                added: None,
             },
         };
         self.announce(AgentStreamChunk::turn_end(end));

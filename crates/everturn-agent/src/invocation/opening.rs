@@ -14,7 +14,7 @@ use crate::store::{Detail, Recalled, ResumeAt, check_id};
 use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
 use crate::{
-    AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline,
+    AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline, Unstored,
 };
 
 /// The session and the state from which an invocation starts.
@@ -68,9 +68,13 @@ pub(crate) async fn open<S: CustomState>(
     for input in prompt_input.iter().chain(sent) {
         definition.check_prompt_input(input)?;
     }
-    let first_turn = takes_turn.then(SnapshotId::fresh);
+    let is_unstored = context.extension::<Unstored>().is_some();
+    let is_given = init.session_id.is_none() && init.snapshot_id.is_none();
+    // A turn that stores nothing takes no lock.
+    let first_turn = (takes_turn && !is_unstored).then(SnapshotId::fresh);
     let mut early_lock = None;
     let found = match &definition.store {
+        Some(_) if is_unstored && is_given => resume_given(&definition.name, init)?,
         Some(_) if init.state.is_some() => {
             return Err(Error::failed_precondition(format!(
                 "Cannot send 'state' to agent '{}': it keeps its sessions itself; send a 'snapshotId' or a 'sessionId'",
@@ -98,6 +102,10 @@ pub(crate) async fn open<S: CustomState>(
             }
         }
         None => resume_given(&definition.name, init)?,
+    };
+    let found = Found {
+        cursor: found.cursor.filter(|_| !is_unstored),
+        ..found
     };
     let completed = complete(definition, found, custom, prompt_input, context).await;
     match (completed, early_lock) {

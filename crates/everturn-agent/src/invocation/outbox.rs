@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::places::Places;
 use super::turn::TurnStart;
 use crate::session::Publisher;
 use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId};
@@ -96,6 +97,8 @@ struct Shared {
     keeps_rounds: bool,
     /// The schema of the statuses that the function sends, if the agent declares one.
     status_schema: Option<Schema>,
+    /// Whether the client is told the places of streamed messages.
+    tells_places: bool,
     audience: AtomicU8,
     /// Room for chunks of models.
     room: Arc<Semaphore>,
@@ -138,6 +141,7 @@ impl Outbox {
         streaming: bool,
         keeps_rounds: bool,
         status_schema: Option<Schema>,
+        tells_places: bool,
     ) -> (Self, mpsc::UnboundedReceiver<Signal>) {
         let (signals, receiver) = mpsc::unbounded_channel();
         let audience = AtomicU8::new(Audience::Client as u8);
@@ -147,6 +151,7 @@ impl Outbox {
                 streaming,
                 keeps_rounds,
                 status_schema,
+                tells_places,
                 audience,
                 room: Arc::new(Semaphore::new(MODEL_CHUNKS)),
                 work,
@@ -181,6 +186,11 @@ impl Outbox {
     /// Returns the way by which the session tells its client of changes.
     pub(crate) fn publisher(&self) -> Arc<dyn Publisher> {
         Arc::<Shared>::clone(&self.0)
+    }
+
+    /// Returns whether chunks of models are to have their place in the session.
+    pub(crate) fn tells_places(&self) -> bool {
+        self.0.tells_places || self.plays_to(Audience::Watchers)
     }
 
     /// Returns whether the ends of rounds may become snapshots.
@@ -246,7 +256,11 @@ impl Outbox {
     }
 
     /// Leaves a model's chunk in the queue if there is room for it, or gives it back.
-    fn stream_now(&self, chunk: ModelResponseChunk) -> ControlFlow<Result<()>, ModelResponseChunk> {
+    fn stream_now(
+        &self,
+        chunk: ModelResponseChunk,
+        places: Option<&Places>,
+    ) -> ControlFlow<Result<()>, ModelResponseChunk> {
         if let Err(error) = self.goes_on() {
             return ControlFlow::Break(Err(error));
         }
@@ -255,7 +269,7 @@ impl Outbox {
         }
         match Arc::clone(&self.0.room).try_acquire_owned() {
             Ok(room) => {
-                self.place(chunk, room);
+                self.place(chunk, places, room);
                 ControlFlow::Break(Ok(()))
             }
             Err(_) => ControlFlow::Continue(chunk),
@@ -263,21 +277,22 @@ impl Outbox {
     }
 
     /// Leaves a model's chunk in the queue as soon as there is room for it.
-    async fn stream(&self, chunk: ModelResponseChunk) -> Result<()> {
+    async fn stream(&self, chunk: ModelResponseChunk, places: Option<&Places>) -> Result<()> {
         let room = tokio::select! {
             biased;
             room = Arc::clone(&self.0.room).acquire_owned() => room.expect("nobody closes it"),
             () = self.0.work.cancelled() => return Err(self.why_ended()),
         };
         if !self.is_silenced() {
-            self.place(chunk, room);
+            self.place(chunk, places, room);
         }
         Ok(())
     }
 
-    fn place(&self, chunk: ModelResponseChunk, room: OwnedSemaphorePermit) {
+    fn place(&self, chunk: ModelResponseChunk, places: Option<&Places>, room: OwnedSemaphorePermit) {
+        let position = places.map(|places| places.of(&chunk));
         self.signal(Signal::Chunk(ChunkSignal {
-            chunk: Some(Box::new(AgentStreamChunk::model(chunk))),
+            chunk: Some(Box::new(AgentStreamChunk::model(chunk).at(position))),
             taken: Some(Receipt::Room(room)),
         }));
     }
@@ -290,17 +305,18 @@ impl Outbox {
     }
 
     /// Returns the emitter for the chunks of a generation; it is silent if nobody listens.
-    pub(crate) fn model_emitter(&self) -> Emitter<ModelResponseChunk> {
+    pub(crate) fn model_emitter(&self, places: Option<Places>) -> Emitter<ModelResponseChunk> {
         let listened_to = self.plays_to(Audience::Watchers) || self.0.streaming && !self.is_silenced();
         if !listened_to {
             return Emitter::silent();
         }
         let (outbox, waiting) = (self.clone(), self.clone());
+        let waiting_places = places.clone();
         Emitter::placing(
-            move |chunk| outbox.stream_now(chunk),
+            move |chunk| outbox.stream_now(chunk, places.as_ref()),
             move |chunk| {
-                let outbox = waiting.clone();
-                async move { Ok(outbox.stream(chunk).await?) }
+                let (outbox, places) = (waiting.clone(), waiting_places.clone());
+                async move { Ok(outbox.stream(chunk, places.as_ref()).await?) }
             },
         )
     }

@@ -5,14 +5,15 @@ use std::sync::{Arc, OnceLock};
 use everturn_ai::prompt::{Prompt, PromptOverrides, with_prompt_state};
 use everturn_ai::{
     Answers, FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, PartKind,
-    Role,
+    Role, reason,
 };
 use everturn_core::{Error, HandlerResult, Result};
 use serde_json::Value;
 
+use super::added_by_client::AddedByClient;
 use super::conversation::{conversation_of, marked};
 use super::generate::ConversationObserver;
-use super::{AgentFunction, AgentPrompt};
+use super::{AgentFunction, AgentPrompt, ClientAdditions};
 use crate::answers::RestartInputs;
 use crate::{AgentInput, CustomState, Turn};
 
@@ -29,6 +30,7 @@ pub(crate) fn prompt_function<S: CustomState>(
     Arc::new(move |session| {
         let (prompt, input) = (prompt.get(), Arc::clone(&input));
         let overrides = [Some(Arc::clone(&own)), session.overrides()];
+        let additions = session.client_additions();
         Box::pin(async move {
             let prompt = prompt?;
             session
@@ -39,6 +41,7 @@ pub(crate) fn prompt_function<S: CustomState>(
                         Arc::clone(&input),
                         overrides.clone(),
                         restart_inputs,
+                        additions,
                     )
                 })
                 .await?;
@@ -56,6 +59,7 @@ async fn prompt_turn<S: CustomState>(
     input: Arc<Value>,
     overrides: [Option<Arc<PromptOverrides>>; 2],
     restart_inputs: RestartInputs,
+    additions: ClientAdditions,
 ) -> HandlerResult<Option<FinishReason>> {
     let history = turn.messages();
     check_input(turn.input(), &history)?;
@@ -67,7 +71,7 @@ async fn prompt_turn<S: CustomState>(
     let context = ConversationObserver::install(&turn, &observed, context);
     let answers = answers(turn.input());
     // Answers continue the interrupted turn, and so does an input without a message.
-    let (conversation, since) = if answers.is_some() || turn.input().message.is_none() {
+    let (conversation, since) = if answers.is_some() || turn.input().messages().next().is_none() {
         at_the_interrupted_turn(&history)
     } else {
         (history.clone(), Messages::new())
@@ -93,11 +97,28 @@ async fn prompt_turn<S: CustomState>(
         restart_inputs.validate(&history, answers)?;
         generate = generate.answers(answers.clone());
     }
-    let reply = generate.run().await.map_err(|error| error.context("generate"))?;
+    if additions == ClientAdditions::Taken {
+        generate = generate.use_middleware(AddedByClient::of(turn.input())?);
+    }
+    let reply = generate.run().await.map_err(|error| {
+        if error.is(reason::TOOL_NAME_TAKEN) && !turn.input().tools.is_empty() {
+            return name_taken(&error);
+        }
+        error.context("generate")
+    })?;
 
     remember(&turn, &history, &reply);
     send_interrupts(&turn, &reply).await?;
     Ok(reply.finish_reason)
+}
+
+/// Returns the error for a client's tool that is called like one of the agent's, which it must not replace.
+fn name_taken(error: &Error) -> Error {
+    Error::invalid_argument(format!(
+        "a tool of the client has the name of another tool: {}",
+        error.message()
+    ))
+    .with_public()
 }
 
 /// Refuses an input that no turn can be run on, before the model is asked.
@@ -114,9 +135,10 @@ fn check_input(input: &AgentInput, history: &History) -> Result<()> {
                 .with_public(),
         );
     }
-    let Some(message) = &input.message else {
-        return Ok(());
-    };
+    input.messages().try_for_each(check_message)
+}
+
+fn check_message(message: &Message) -> Result<()> {
     if message.role() != Role::User {
         return Err(Error::invalid_argument(format!(
             "a client speaks as the user; a message of role '{}' is not accepted",

@@ -32,7 +32,7 @@ pub(super) struct Snapshots {
     /// Every snapshot written, in order.
     created: CreatedSnapshots,
     /// The state at which the latest turn began, and its message: the state of the snapshot if the turn fails and is kept.
-    begun: Option<(SessionState, Option<Message>)>,
+    begun: Option<(SessionState, Vec<Message>)>,
     /// Rounds whose generations wait for a snapshot, in order.
     rounds: VecDeque<Round>,
 }
@@ -87,7 +87,12 @@ impl Snapshots {
     /// Notes the state at which a turn begins, and its input.
     pub(super) fn turn_begins(&mut self, state: SessionState, input: &AgentInput) {
         // Kept apart: a push here would take the tip of the lineage, which the session is about to extend.
-        self.begun = Some((state, input.message.clone()));
+        self.begun = Some((state, input.messages().cloned().collect()));
+    }
+
+    /// Returns the number of messages with which the last turn began.
+    pub(super) fn begun_with(&self) -> Option<usize> {
+        self.begun.as_ref().map(|(state, _)| state.messages.len())
     }
 
     pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<Option<SnapshotId>>) {
@@ -156,11 +161,11 @@ impl<S: CustomState> Driver<S> {
 
     /// Keeps the turn that failed: the state at which it began, its message and its error.
     pub(super) fn keep_turn(&mut self) {
-        let (Some(cursor), Some((mut state, message))) = (&self.cursor, self.snapshots.begun.clone()) else {
+        let (Some(cursor), Some((mut state, messages))) = (&self.cursor, self.snapshots.begun.clone()) else {
             self.raised.push_back(Event::TurnKept);
             return;
         };
-        state.messages.extend(message);
+        state.messages.extend(messages);
         let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::fresh);
         let snapshot = cursor.next_snapshot(id);
         let messages = state.messages.clone();

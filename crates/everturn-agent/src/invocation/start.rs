@@ -31,7 +31,7 @@ use crate::state_limit::StateLimit;
 use crate::turn_lock::EarlyLock;
 use crate::{
     AgentInit, AgentInput, AgentOutput, AgentSession, AgentStreamChunk, CustomState, Session, SnapshotEvent,
-    SnapshotId,
+    SnapshotId, TurnDetails,
 };
 
 /// Opens an invocation and waits for its output.
@@ -168,6 +168,7 @@ impl<S: CustomState> Driver<S> {
             emitter.is_streaming(),
             keeps_rounds,
             definition.status_schema.clone(),
+            caller.extension::<TurnDetails>().is_some(),
         );
         let transform = definition.state_transform.clone();
         let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone());
@@ -216,6 +217,7 @@ impl<S: CustomState> Driver<S> {
             agent: definition.name.clone(),
             usage: Arc::clone(&usage),
             observers: definition.turn_observers.clone(),
+            client_additions: definition.client_additions,
         };
         let running =
             (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone(), facts));

@@ -4,12 +4,13 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use everturn_ai::{FinishReason, Message, ModelResponseChunk};
+use everturn_ai::{FinishReason, Message, ModelResponseChunk, Role};
 use everturn_core::{Context, Emitter, Error, Registry, Result, WeakRegistry};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::outbox::{Outbox, Signal};
+use super::places::Places;
 use crate::journal::TurnJournal;
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
 
@@ -108,7 +109,12 @@ impl<S: CustomState> Turn<S> {
     /// # Errors
     /// `CANCELLED` or `DEADLINE_EXCEEDED` if the work ends before that. After a detach nothing is waited for.
     pub async fn send_chunk(&self, chunk: impl Into<ModelResponseChunk>) -> Result<()> {
-        self.outbox().send(AgentStreamChunk::model(chunk.into())).await
+        let chunk = chunk.into();
+        let is_new = self.outbox().tells_places() && chunk.role != Some(Role::Tool);
+        let position = is_new.then(|| self.messages().len());
+        self.outbox()
+            .send(AgentStreamChunk::model(chunk).at(position))
+            .await
     }
 
     /// Adds an artifact to the session, streams it to the client, and waits until the client has taken it.
@@ -143,7 +149,12 @@ impl<S: CustomState> Turn<S> {
 
     /// Returns the emitter that streams a generation's chunks to the client.
     pub fn emitter(&self) -> Emitter<ModelResponseChunk> {
-        self.outbox().model_emitter()
+        let session = self.session.clone();
+        let places = self
+            .outbox()
+            .tells_places()
+            .then(|| Places::new(move || session.messages()));
+        self.outbox().model_emitter(places)
     }
 
     pub(super) fn outbox(&self) -> &Outbox {

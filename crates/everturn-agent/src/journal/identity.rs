@@ -23,7 +23,12 @@ pub(crate) fn turn_key(
 ) -> JournalKey {
     // Whether the client stays is not part of its request.
     let asked = (&input.message, &input.answers);
-    JournalKey::new(session.clone(), digest(&(base, length, asked, own)))
+    let digest = if input.earlier.is_empty() {
+        digest(&(base, length, asked, own))
+    } else {
+        digest(&(base, length, asked, own, &input.earlier))
+    };
+    JournalKey::new(session.clone(), digest)
 }
 
 /// Returns the identity of the `occurrence`-th effect of a turn that has this fingerprint.

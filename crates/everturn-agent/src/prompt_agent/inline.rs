@@ -142,7 +142,7 @@ impl sealed::Sealed for InlinePrompt {}
 impl<S: CustomState> AgentKind<S> for InlinePrompt {
     /// Fails as [`PromptDefinition::define`] does, and if a tool needs another custom state than the agent's.
     fn into_program(self, agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>> {
-        check_tools::<S>(agent.name, agent.registry, self.prompt.given_tools())?;
+        let respond_only = check_tools::<S>(agent.name, agent.registry, self.prompt.given_tools())?;
         let prompt = self.prompt.define(agent.registry)?;
         let input = agent.prompt_input.cloned().unwrap_or_default();
         Ok(AgentProgram {
@@ -153,6 +153,7 @@ impl<S: CustomState> AgentKind<S> for InlinePrompt {
                 agent.restart_inputs,
             ),
             prompt: Some(prompt),
+            respond_only,
         })
     }
 }

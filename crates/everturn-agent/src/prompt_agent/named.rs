@@ -165,10 +165,10 @@ impl<S: CustomState> AgentKind<S> for NamedPrompt {
             Some(PromptOf::Name(name)) => Prompt::lookup(agent.registry, &name).map_err(of_agent)?,
             None => Prompt::lookup(agent.registry, agent.name).map_err(of_agent)?,
         };
-        match self.overrides.given_tools() {
+        let respond_only = match self.overrides.given_tools() {
             Some(tools) => check_tools::<S>(agent.name, agent.registry, tools)?,
             None => check_tools::<S>(agent.name, agent.registry, &prompt.tools()?)?,
-        }
+        };
         let input = agent.prompt_input.cloned().unwrap_or_default();
         let rendering = prompt.render_around(&input, Messages::new(), Context::new());
         // A prompt whose computed parts wait for something cannot be tried here.
@@ -185,6 +185,7 @@ impl<S: CustomState> AgentKind<S> for NamedPrompt {
                 agent.restart_inputs,
             ),
             prompt: Some(prompt),
+            respond_only,
         })
     }
 }

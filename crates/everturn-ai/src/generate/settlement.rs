@@ -13,7 +13,7 @@ use super::round::send_answers;
 use super::tool_calls::answer;
 use crate::middleware::GenerateRound;
 use crate::{
-    Answers, Message, MultipartToolResponse, Part, Role, ToolOutcome, ToolRequest, metadata, reason,
+    Answers, Declined, Message, MultipartToolResponse, Part, Role, ToolOutcome, ToolRequest, metadata, reason,
 };
 
 /// The way in which one tool request of the interrupted message is settled.
@@ -113,12 +113,19 @@ impl Call {
         }
         let call = (request.name.as_str(), request.reference.as_deref());
         if let Some(&response) = given.responses.get(&call) {
-            let tool = self.tools.get(&request.name)?;
             let output = response
                 .as_tool_response()
                 .and_then(|response| response.output.as_ref());
-            // The client's output takes the place of the tool's, so it has to match the tool's schema.
-            tool.check_answer(output.unwrap_or(&Value::Null))?;
+            let output = output.unwrap_or(&Value::Null);
+            match self.tools.get(&request.name) {
+                // The client's output takes the place of the tool's, so it has to match the tool's schema. A person may
+                // decline any call.
+                Ok(tool) if Declined::of(output).is_none() => tool.check_answer(output)?,
+                Ok(_) => {}
+                // A client need not bring its tool again to answer the call.
+                Err(_) if part.is_call_of_client() => {}
+                Err(error) => return Err(error),
+            }
             return Ok(Settlement::Answered(response.clone()));
         }
         let again = *given.restarts.get(&call).ok_or_else(|| unanswered(request))?;

@@ -8,7 +8,7 @@ use everturn_core::{Error, Registry, Result};
 
 use super::tool_errors::no_such_tool;
 use crate::middleware::Middleware;
-use crate::{Tool, ToolDefinition, ToolReference, lookup_tool, lookup_tools};
+use crate::{Tool, ToolDefinition, ToolReference, lookup_tool, lookup_tools, reason};
 
 #[derive(Default)]
 pub(super) struct ToolTable {
@@ -57,7 +57,7 @@ impl ToolTable {
                     "cannot provide two tools with the same name: '{}' and '{other}'",
                     tool.name()
                 );
-                return Err(Error::invalid_argument(message));
+                return Err(Error::invalid_argument(message).with_reason(reason::TOOL_NAME_TAKEN));
             }
         };
         self.tools.push(tool);

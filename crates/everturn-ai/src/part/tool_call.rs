@@ -139,6 +139,14 @@ impl TryFrom<JsonObject> for ToolResponse {
 deserialize_from_object!(ToolResponse);
 
 impl Part {
+    /// Returns whether this is a call of a tool that the client brought, answered or not.
+    pub fn is_call_of_client(&self) -> bool {
+        let asked = self
+            .metadata_entry(metadata::INTERRUPT)
+            .or_else(|| self.metadata_entry(metadata::RESOLVED_INTERRUPT));
+        asked.and_then(|data| data.get(metadata::CLIENT_TOOL)) == Some(&Value::Bool(true))
+    }
+
     /// Returns the part that answers this interrupted tool request with `output`.
     ///
     /// `metadata` is recorded with the answer; `None` records `true`. Returns `None` if this is not a tool request.

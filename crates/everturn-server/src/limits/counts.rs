@@ -14,6 +14,9 @@ impl Limits {
         let mut counts = Counts::default();
         if let Some(input) = input {
             counts.add_message(&input["message"]);
+            for earlier in input["earlier"].as_array().into_iter().flatten() {
+                counts.add_message(earlier);
+            }
             for answers in [&input["resume"]["respond"], &input["resume"]["restart"]] {
                 counts.answers += answers.as_array().map_or(0, Vec::len);
                 counts.add_parts(answers);

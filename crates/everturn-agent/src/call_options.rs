@@ -1,0 +1,43 @@
+//! What a program asks of an invocation beside its init: extensions of the context, which clients cannot send.
+
+/// Makes an invocation store nothing, also on an agent with a store; an extension of the context.
+///
+/// The agent runs on the state that the caller gives, as agents without a store do, or on the session or snapshot that
+/// the init names. Either way no snapshot is written, the session is not locked, and the work cannot be detached.
+///
+/// The caller answers for the state: an agent with a store refuses one from clients, because they could put words into the
+/// agent's mouth.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use everturn_agent::store::MemoryStore;
+/// use everturn_agent::{AgentSession, Unstored, custom_agent};
+/// use everturn_core::{Context, Registry, Result};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// # let registry = Registry::new();
+/// let chef = custom_agent(&registry, "chef", |session: AgentSession| async move {
+///     session.run(|_turn| async { Ok(()) }).await?;
+///     Ok(session.result())
+/// })
+/// .store(MemoryStore::new())
+/// .define()?;
+///
+/// let context = Context::new().with_extension(Arc::new(Unstored));
+/// let reply = chef.chat().context(context).run("Something with leeks?").await?;
+///
+/// assert_eq!(reply.snapshot_id(), None);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unstored;
+
+/// Makes an invocation tell more in its stream; an extension of the context.
+///
+/// Each turn begins with a chunk whose [`turn_start`](crate::AgentStreamChunk::turn_start) names the snapshot that will hold
+/// the turn, chunks of the model have a [`position`](crate::AgentStreamChunk::position), and the turn's end has the messages
+/// that the turn [added](crate::TurnEnd::added). So a server of another protocol can name each message before its first
+/// chunk, and find the message again by that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnDetails;

@@ -1,0 +1,58 @@
+//! Tools and instructions that a client adds to one turn.
+
+use everturn_ai::{
+    Feature, GenerateRound, Messages, Middleware, ModelResponse, NextRound, Part, Tool, async_trait,
+    place_system_part,
+};
+use everturn_core::{HandlerResult, Result};
+
+use crate::{AgentInput, ClientTool};
+
+/// The metadata entry that marks the client's part of the system text.
+const MARKER: &str = "_everturn_client";
+
+/// Offers the client's tools to the model and puts its instructions after the agent's system text.
+///
+/// As a middleware: its tools are added after all others, so one that has the name of another is refused and never
+/// replaces it, and the system text that it changes is never stored.
+#[derive(Clone)]
+pub(super) struct AddedByClient {
+    tools: Vec<Tool>,
+    instructions: String,
+}
+
+impl AddedByClient {
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a tool that no client may bring.
+    pub(super) fn of(input: &AgentInput) -> Result<Self> {
+        Ok(Self {
+            tools: ClientTool::prepare(&input.tools)?,
+            instructions: input.instructions.join("\n\n"),
+        })
+    }
+}
+
+#[async_trait]
+impl Middleware for AddedByClient {
+    async fn generate(&self, mut round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
+        if !self.instructions.is_empty() {
+            let messages = &mut round.request.messages;
+            let gap = if has_own_system_text(messages) { "\n\n" } else { "" };
+            place_system_part(messages, MARKER, format!("{gap}{}", self.instructions));
+        }
+        Ok(next.run(round).await?)
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        self.tools.clone()
+    }
+}
+
+/// Returns whether there is a system text that is not the client's.
+fn has_own_system_text(messages: &Messages) -> bool {
+    let first = messages.next_with(Feature::System, 0);
+    let is_own = |part: &Part| part.metadata_entry(MARKER).is_none();
+    first
+        .and_then(|index| messages.get(index))
+        .is_some_and(|message| message.content().iter().any(is_own))
+}
