@@ -95,7 +95,6 @@ mod recovery;
 mod run_poll;
 mod run_stream;
 mod runs;
-mod scope;
 mod session;
 mod snapshot;
 mod snapshot_policy;

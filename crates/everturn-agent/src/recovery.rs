@@ -130,12 +130,16 @@ impl<S: CustomState> Definition<S> {
         }
     }
 
-    /// Returns the context of a run's caller, as far as the run recorded it: the recorded values, and the tenant that
+    /// Returns the context of a run's caller, as far as the run recorded it: the recorded values, the principal, and the tenant that
     /// came with the call. Without a recorded tenant it is the tenant whose run it is, unless the agent derives its
     /// scope from the values.
     fn context_of(&self, lost: &LostRun) -> Context {
         let context = Context::new().with_values(lost.run.context.clone());
         let owner = || self.scope.is_none().then(|| lost.scope.clone());
+        let context = match lost.run.principal.clone() {
+            Some(principal) => context.with(principal),
+            None => context,
+        };
         match lost.run.tenant.clone().or_else(owner) {
             Some(tenant) => context.with_extension(Arc::new(tenant)),
             None => context,

@@ -85,9 +85,9 @@ pub use self::query::{
 pub use self::turn_locks::{
     LockGrant, LockPlace, LockRequest, Recalled, ResumeAt, TURN_LOCK_LOST, TurnLocks, lock_lost,
 };
-pub use crate::scope::Scope;
 pub use crate::snapshot::{Bookkeeping, Lease, Mutation};
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
+pub use everturn_core::Scope;
 
 /// The statuses a snapshot goes through, the current one first; see [`SessionStore::watch`].
 pub type StatusStream = BoxStream<'static, SnapshotStatus>;

@@ -20,6 +20,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub use everturn_core::Requirement;
 use everturn_core::{ActionType, DynAction, HandlerResult, Result, Schema, SpanKind, catch_panic, in_span};
 use futures::TryFutureExt as _;
 use schemars::JsonSchema;
@@ -31,7 +32,7 @@ use self::body::Body;
 use self::replay::Reconcile;
 pub use self::{
     action::{lookup_tool, lookup_tools},
-    argument::{FromToolContext, Requirement},
+    argument::FromToolContext,
     context::ToolContext,
     interrupt::{interrupt, interrupt_data, outcome_unknown},
     reference::{IntoTool, ToolReference},

@@ -5,6 +5,8 @@
 //! invocations: the current context belongs to the task that runs the action. A task spawned by hand starts without
 //! one; wrap its future in [`Context::scope`].
 
+mod dependencies;
+
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::future::Future;
@@ -14,6 +16,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::dependencies::{Dep, Dependencies};
 use crate::{Error, Result};
 
 tokio::task_local! {
@@ -26,6 +29,8 @@ tokio::task_local! {
 pub struct Context {
     values: Arc<Map<String, Value>>,
     extensions: Arc<Vec<(TypeId, Arc<dyn Any + Send + Sync>)>>,
+    /// The values of the application that the invocation belongs to.
+    dependencies: Option<Dependencies>,
     cancellation: CancellationToken,
     deadline: Option<Instant>,
 }

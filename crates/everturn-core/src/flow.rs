@@ -7,7 +7,10 @@ use serde::Serialize;
 
 use crate::action::Payload;
 use crate::span::{SpanKind, in_span};
-use crate::{Action, ActionType, BidiAction, Context, Emitter, HandlerResult, Inputs, Registry, Result};
+use crate::{
+    Action, ActionType, BidiAction, Context, Dependencies, Emitter, Function, HandlerResult, Inputs,
+    Registry, Requirement, Result,
+};
 
 /// A flow: a function with a name, schemas and a trace.
 pub type Flow<I, O> = Action<I, O>;
@@ -19,27 +22,34 @@ pub type StreamingFlow<I, O, S> = Action<I, O, S>;
 pub type BidiFlow<T, I, O, S> = BidiAction<T, I, O, S>;
 
 impl Registry {
-    /// Defines a flow.
+    /// Defines a flow: an async function of its input, and of arguments from the context of the call such as
+    /// [`Dep`](crate::Dep) and [`Principal`](crate::Principal).
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name.
-    pub fn define_flow<I, O, F, Fut>(&self, name: &str, function: F) -> Result<Flow<I, O>>
+    /// `ALREADY_EXISTS` if there is a flow of that name, `FAILED_PRECONDITION` if it takes a [`Dep`](crate::Dep) that was not
+    /// [provided](Registry::provide).
+    pub fn define_flow<I, O, A, F>(&self, name: &str, function: F) -> Result<Flow<I, O>>
     where
         I: Payload,
         O: Payload,
-        F: Fn(I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
+        F: Function<(I,), O, A>,
     {
-        let flow = Action::new(ActionType::FLOW, name, move |input, _context| function(input));
+        let dependencies = self.checked_dependencies(name, &F::requirements())?;
+        let flow = Action::new(ActionType::FLOW, name, move |input, context: Context| {
+            let context = context.with_dependencies(&dependencies);
+            let running = function.call((input,), &context);
+            context.scope(running)
+        });
         self.register(Arc::new(flow.clone()))?;
         Ok(flow)
     }
 
-    /// Defines a flow that streams chunks.
+    /// Defines a flow that streams chunks: an async function of its input, of an emitter, and of arguments from the context
+    /// of the call.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name.
-    pub fn define_streaming_flow<I, O, S, F, Fut>(
+    /// As [`Registry::define_flow`].
+    pub fn define_streaming_flow<I, O, S, A, F>(
         &self,
         name: &str,
         function: F,
@@ -48,38 +58,49 @@ impl Registry {
         I: Payload,
         O: Payload,
         S: Payload,
-        F: Fn(I, Emitter<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
+        F: Function<(I, Emitter<S>), O, A>,
     {
-        let flow = Action::streaming(ActionType::FLOW, name, move |input, _context, emitter| {
-            function(input, emitter)
+        let dependencies = self.checked_dependencies(name, &F::requirements())?;
+        let flow = Action::streaming(ActionType::FLOW, name, move |input, context: Context, emitter| {
+            let context = context.with_dependencies(&dependencies);
+            let running = function.call((input, emitter), &context);
+            context.scope(running)
         });
         self.register(Arc::new(flow.clone()))?;
         Ok(flow)
     }
 
-    /// Defines a bidirectional flow.
+    /// Defines a bidirectional flow: an async function of its init, of its inputs, of an emitter, and of arguments from the
+    /// context of the call.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name.
-    pub fn define_bidi_flow<T, I, O, S, F, Fut>(
-        &self,
-        name: &str,
-        function: F,
-    ) -> Result<BidiFlow<T, I, O, S>>
+    /// As [`Registry::define_flow`].
+    pub fn define_bidi_flow<T, I, O, S, A, F>(&self, name: &str, function: F) -> Result<BidiFlow<T, I, O, S>>
     where
         T: Payload + Default,
         I: Payload,
         O: Payload,
         S: Payload,
-        F: Fn(T, Inputs<I>, Emitter<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
+        F: Function<(T, Inputs<I>, Emitter<S>), O, A>,
     {
-        let flow = BidiAction::new(ActionType::FLOW, name, move |init, inputs, emitter, _context| {
-            function(init, inputs, emitter)
-        });
+        let dependencies = self.checked_dependencies(name, &F::requirements())?;
+        let flow = BidiAction::new(
+            ActionType::FLOW,
+            name,
+            move |init, inputs, emitter, context: Context| {
+                let context = context.with_dependencies(&dependencies);
+                let running = function.call((init, inputs, emitter), &context);
+                context.scope(running)
+            },
+        );
         self.register(Arc::new(flow.clone()))?;
         Ok(flow)
+    }
+
+    fn checked_dependencies(&self, flow: &str, requirements: &[Requirement]) -> Result<Dependencies> {
+        let dependencies = self.dependencies();
+        dependencies.check(format_args!("flow '{flow}'"), requirements)?;
+        Ok(dependencies.clone())
     }
 }
 

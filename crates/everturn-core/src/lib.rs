@@ -73,7 +73,8 @@
 //! |---|---|
 //! | call and define actions | [`Action`], [`BidiAction`], [`Connection`], [`Emitter`] |
 //! | find actions by key | [`Registry`], [`Plugin`], [`Descriptor`] |
-//! | read the caller, the deadline and values | [`Context`] |
+//! | read the caller, the deadline and values | [`Context`], [`Principal`], [`Scope`] |
+//! | give functions a database or configuration | [`Dep`], [`FromContext`], [`Registry::provide`] |
 //! | report and classify failures | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
 //! | trace work in spans, and hear of them | [`in_span`], [`run`], [`listen_to_spans`] |
 //! | export log lines beside spans | [`LogLine`] |
@@ -83,6 +84,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
+mod argument;
 mod bidi;
 mod boundary;
 mod connection;
@@ -91,35 +93,42 @@ mod descriptor;
 mod emitter;
 mod error;
 mod flow;
+mod function;
 mod installed;
 mod lock_holder;
 mod log_line;
 pub mod offload;
 mod panic;
 mod plugin;
+mod principal;
 mod registry;
 mod request_id;
 mod schema;
+mod scope;
 mod span;
 mod status;
 pub mod stream_log;
 
 pub use action::{Action, DynAction, JsonCall, JsonConnection, Payload, downcast};
+pub use argument::{FromContext, Requirement};
 pub use bidi::BidiAction;
 pub use boundary::RefusedBy;
 pub use connection::{Connection, Inputs, Receive, Sender, Streaming};
-pub use context::Context;
+pub use context::{Context, Dep, Dependencies};
 pub use descriptor::{ActionType, Descriptor, ParsedKey};
 pub use emitter::{Emitter, Sending};
 pub use error::{Error, Exposure, HandlerError, HandlerResult, Reason, Result, RuntimeError};
 pub use flow::{BidiFlow, Flow, StreamingFlow, run};
+pub use function::Function;
 pub use lock_holder::{LockHolder, lock_holder};
 pub use log_line::LogLine;
 pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;
+pub use principal::Principal;
 pub use registry::{Registry, RegistryChanges, WeakRegistry};
 pub use request_id::RequestId;
 pub use schema::{MAX_DEPTH, Schema, check_depth};
+pub use scope::Scope;
 pub use span::{
     ListeningToSpans, SpanEvent, SpanId, SpanIds, SpanInterest, SpanKind, SpanLabels, SpanLink, SpanListener,
     SpanObserver, SpanRecord, SpanRecorder, TraceId, TraceParent, in_span, listen_to_spans,

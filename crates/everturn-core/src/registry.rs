@@ -9,6 +9,7 @@ use futures::future::select_all;
 use papaya::HashMap;
 use tokio::sync::watch;
 
+use crate::context::Dependencies;
 use crate::installed::Installed;
 use crate::{ActionType, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema};
 
@@ -25,6 +26,7 @@ struct Tables {
     plugins: HashMap<String, Arc<Installed>>,
     schemas: HashMap<String, Schema>,
     values: HashMap<String, Arc<dyn Any + Send + Sync>>,
+    dependencies: Dependencies,
     /// Sends when an action is registered or removed; empty until somebody subscribes.
     changes: OnceLock<watch::Sender<()>>,
 }
@@ -51,6 +53,7 @@ impl Registry {
     pub fn child(&self) -> Self {
         Self(Arc::new(Tables {
             parent: Some(self.clone()),
+            dependencies: self.0.dependencies.child(),
             ..Tables::default()
         }))
     }
@@ -289,6 +292,24 @@ impl Registry {
             Some(value) => value.downcast().ok(),
             None => self.0.parent.as_ref()?.value(key),
         }
+    }
+
+    /// Gives a value to everything that runs for this registry: tools, flows and turn loops take it as an argument
+    /// ([`Dep`](crate::Dep)), and every other function finds it in its context ([`Context::dep`](crate::Context::dep)). It
+    /// replaces an earlier value of its type.
+    pub fn provide<T: Send + Sync + 'static>(&self, value: T) {
+        self.0.dependencies.insert(value);
+    }
+
+    /// Declares that the context of every call brings a `T`, such as a server's context provider gives, so that functions
+    /// which take one can be defined.
+    pub fn provided_by_each_call<T: Send + Sync + 'static>(&self) {
+        self.0.dependencies.expect_of_each_call::<T>();
+    }
+
+    /// Returns the values given to [`Registry::provide`], for the context of a call.
+    pub fn dependencies(&self) -> &Dependencies {
+        &self.0.dependencies
     }
 
     /// Returns the keys that begin with `prefix` of all values here and in parents, sorted.

@@ -151,7 +151,8 @@ impl Runs {
     ) -> Context {
         let context = Context::new()
             .with_cancellation(self.0.over.child_token())
-            .with_values(request.context.take().unwrap_or_default());
+            .with_values(request.context.take().unwrap_or_default())
+            .with_dependencies(self.0.registry.dependencies());
         let labels = SpanLabels(request.telemetry_labels.take().unwrap_or_default());
         let token = context.cancellation().clone();
         // The observer may not keep the service alive: it is part of a context that a background run keeps.

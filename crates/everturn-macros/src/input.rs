@@ -5,7 +5,7 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Error, FnArg, Pat, PatIdent, PatType, Result, Token, Type};
 
 use crate::description::is_doc;
-use crate::output::{is_named, last_segment};
+use crate::output::{first_argument, is_named, last_segment};
 
 /// The plain types: what a model sends as a field, never as a whole input.
 const PLAIN: [&str; 19] = [
@@ -39,7 +39,17 @@ pub(crate) enum Argument {
 }
 
 /// Types that come from the context of a call, recognised by their names; others are marked `#[context]`.
-const FROM_CONTEXT: [&str; 4] = ["ToolContext", "Context", "Session", "SessionHandle"];
+const FROM_CONTEXT: [&str; 6] = [
+    "ToolContext",
+    "Context",
+    "Dep",
+    "Principal",
+    "Session",
+    "SessionHandle",
+];
+
+/// Types of which an `Option` comes from the context too.
+const OPTIONAL: [&str; 2] = ["Dep", "Principal"];
 
 /// Reads the arguments in their order, and takes from them the attributes that only a tool's argument can have.
 pub(crate) fn read(
@@ -98,7 +108,7 @@ fn from_context(argument: &mut PatType) -> Result<Option<Argument>> {
         Type::Reference(reference) if reference.mutability.is_none() => (&reference.elem, true),
         _ => (&argument.ty, false),
     };
-    if !is_marked && !FROM_CONTEXT.iter().any(|name| is_named(value, name)) {
+    if !is_marked && !is_from_context(value) {
         return Ok(None);
     }
     let value = value.clone();
@@ -107,6 +117,14 @@ fn from_context(argument: &mut PatType) -> Result<Option<Argument>> {
         "this argument comes from the context and is not shown to the model",
     )?;
     Ok(Some(Argument::Context { value, is_borrowed }))
+}
+
+fn is_from_context(value: &Type) -> bool {
+    let is_one_of = |names: &[&str], value: &Type| names.iter().any(|name| is_named(value, name));
+    let is_optional = || {
+        is_named(value, "Option") && first_argument(value).is_some_and(|inner| is_one_of(&OPTIONAL, inner))
+    };
+    is_one_of(&FROM_CONTEXT, value) || is_optional()
 }
 
 fn typed(argument: &mut FnArg) -> Result<&mut PatType> {

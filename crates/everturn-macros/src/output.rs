@@ -57,7 +57,8 @@ pub(crate) fn is_named(value: &Type, name: &str) -> bool {
     last_segment(value).is_some_and(|segment| segment.ident == name)
 }
 
-fn first_argument(value: &Type) -> Option<&Type> {
+/// The first type in angle brackets.
+pub(crate) fn first_argument(value: &Type) -> Option<&Type> {
     let PathArguments::AngleBracketed(arguments) = &last_segment(value)?.arguments else {
         return None;
     };

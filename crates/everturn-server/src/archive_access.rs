@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::{Context, Error, Result};
-use serde_json::Value;
 
 type Decision = dyn Fn(&Context) -> bool + Send + Sync;
 
@@ -38,17 +37,11 @@ impl ArchiveAccess {
         Self::when(|_| true)
     }
 
-    /// Allows callers with a role: the value `auth` of their context has it as its `role` or in the list of its `roles`.
+    /// Allows callers with a role: their principal has it, or the value `auth` of their context has it as its `role` or in the
+    /// list of its `roles`.
     pub fn role(role: impl Into<String>) -> Self {
         let role = role.into();
-        Self::when(move |context| {
-            let Some(auth) = context.auth() else {
-                return false;
-            };
-            let listed = auth.get("roles").and_then(Value::as_array);
-            let is_listed = listed.is_some_and(|roles| roles.iter().any(|known| *known == *role));
-            is_listed || auth.get("role").is_some_and(|known| *known == *role)
-        })
+        Self::when(move |context| context.has_role(&role))
     }
 
     /// Allows callers for whose context `decide` returns true.
@@ -89,7 +82,7 @@ impl fmt::Debug for ArchiveAccess {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -8,9 +8,12 @@ mod jwks;
 mod jwt;
 mod secrets;
 
+use std::fmt;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use axum::http::{HeaderMap, Method};
-use everturn_core::HandlerResult;
+use everturn_core::{Context, HandlerResult};
 use serde_json::{Map, Value};
 
 pub use self::api_key::ApiKeys;
@@ -65,11 +68,15 @@ impl CallRequest<'_> {
     }
 }
 
+/// Adds a value to a context.
+type Give = Arc<dyn Fn(Context) -> Context + Send + Sync>;
+
 /// The answer of a provider: values for the context, and the principal.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct Provided {
     pub(crate) values: Map<String, Value>,
+    pub(crate) given: Vec<Give>,
     pub(crate) principal: Option<Principal>,
 }
 
@@ -85,6 +92,25 @@ impl Provided {
         self
     }
 
+    /// Adds many values to the context.
+    pub fn with_values(mut self, values: Map<String, Value>) -> Self {
+        self.values.extend(values);
+        self
+    }
+
+    /// Gives the call a value that tools, flows and turn loops take as an argument: `cart: Dep<Cart>`. It hides the
+    /// application's value of that type.
+    ///
+    /// An application that has no value of that type itself declares it, so that functions which take one can be defined:
+    /// `Everturn::builder().with_each_call::<Cart>()`.
+    pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        let value = Arc::new(value);
+        self.given.push(Arc::new(move |context| {
+            context.with_extension(Arc::clone(&value))
+        }));
+        self
+    }
+
     /// Sets the principal of the call.
     pub fn with_principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
@@ -94,9 +120,26 @@ impl Provided {
     /// Adds the answer of a later provider, whose values replace earlier ones of the same names.
     pub(crate) fn merge(&mut self, later: Self) {
         self.values.extend(later.values);
+        self.given.extend(later.given);
         if later.principal.is_some() {
             self.principal = later.principal;
         }
+    }
+}
+
+/// Compares the values of the context and the principal; values given by their types cannot be compared.
+impl PartialEq for Provided {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values && self.principal == other.principal
+    }
+}
+
+impl fmt::Debug for Provided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provided")
+            .field("values", &self.values)
+            .field("principal", &self.principal)
+            .finish_non_exhaustive()
     }
 }
 

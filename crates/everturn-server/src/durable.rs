@@ -12,7 +12,7 @@ use std::sync::Arc;
 use everturn_core::stream_log::{
     Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
 };
-use everturn_core::{Connection, Error, Result, Status};
+use everturn_core::{Connection, Error, Principal, Result, Status};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -21,7 +21,6 @@ use tokio_util::task::TaskTracker;
 pub(crate) use self::frame::{Reading, frames};
 pub(crate) use self::reattachment::{Reattachment, STREAM_ID, stream_id};
 use crate::call::Call;
-use crate::principal::Principal;
 
 /// The greatest number of events that wait for a client behind what the log kept.
 const UNKEPT: usize = 32;

@@ -12,7 +12,6 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use bytes::Bytes;
-use everturn_agent::store::Scope;
 use everturn_agent::{HandOff, TurnObserver};
 use everturn_core::offload::{HEAVY, is_heavy, offload};
 use everturn_core::{ActionType, Context, DynAction, Error, Exposure, Registry, RequestId};
@@ -55,7 +54,7 @@ pub(crate) struct Shared {
     /// Counts the turns of agents for as long as the routes are there.
     pub(crate) _turns: Arc<dyn TurnObserver>,
     /// Kept for as long as the server: actions do not keep the registry that they need.
-    pub(crate) _registry: Registry,
+    pub(crate) registry: Registry,
 }
 
 impl Shared {
@@ -80,11 +79,13 @@ impl Shared {
         let mut context = Context::new()
             .with_cancellation(token)
             .with_values(caller.values)
-            .with_extension(Arc::new(self.exposure));
+            .with_extension(Arc::new(self.exposure))
+            .with_dependencies(self.registry.dependencies());
+        for give in caller.given {
+            context = give(context);
+        }
         if let Some(principal) = caller.principal {
-            context = context
-                .with_extension::<Scope>(Arc::new(principal.scope()))
-                .with_extension(Arc::new(principal));
+            context = principal.enter(context);
         }
         if let Some(time) = self.limits.request_time {
             context = context.with_deadline(deadline(time));

@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod archive_access;
+mod authenticated;
 mod body;
 mod call;
 mod context_provider;
@@ -24,7 +25,6 @@ mod openapi;
 mod operations;
 mod permits;
 mod pieces;
-mod principal;
 mod requests;
 mod route;
 mod running;
@@ -37,6 +37,7 @@ mod trace;
 mod websocket;
 
 pub use self::archive_access::ArchiveAccess;
+pub use self::authenticated::FromCall;
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens};
@@ -44,12 +45,13 @@ pub use self::door::Door;
 pub use self::layout::Layout;
 pub use self::limits::Limits;
 pub use self::listen_address::ListenAddress;
-pub use self::principal::Principal;
 pub use self::route::{Route, RouteKind};
 pub use self::serve::Bound;
 pub use self::server::Server;
 pub use self::shutdown::{AfterGrace, Grace, ServerHandle};
 pub use self::websocket::WebSockets;
+
+pub use everturn_core::Principal;
 
 // Types of other crates that stand in signatures here: routers, headers and methods are axum's.
 pub use axum;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Principal, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{Limits, Principal};
+use crate::Limits;
 
 /// How many stored values one caller may have read at once. A value may be large, and its size is known only when it is read;
 /// further readings of the caller wait.

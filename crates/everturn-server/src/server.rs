@@ -13,6 +13,7 @@ use everturn_core::{ActionType, BoxFuture, Error, Exposure, ParsedKey, Registry,
 use tower_http::cors::CorsLayer;
 
 use crate::archive_access::ArchiveAccess;
+use crate::authenticated::authenticate;
 use crate::context_provider::ContextProvider;
 use crate::correlation::identified;
 use crate::door::{Door, Opened, enter};
@@ -61,6 +62,7 @@ pub struct Server {
     open_operations: bool,
     hosts: Hosts,
     extra: Router,
+    authenticated: Router,
     handle: ServerHandle,
     streams: Option<Arc<dyn StreamLog>>,
     websockets: WebSockets,
@@ -90,6 +92,7 @@ impl Server {
             open_operations: false,
             hosts: Hosts::default(),
             extra: Router::new(),
+            authenticated: Router::new(),
             handle: ServerHandle::default(),
             streams: None,
             websockets: WebSockets::default(),
@@ -210,9 +213,19 @@ impl Server {
         self
     }
 
-    /// Adds routes of your own.
+    /// Adds routes of your own. Everybody may call them; see [`Server::merge_authenticated`].
     pub fn merge(mut self, router: Router) -> Self {
         self.extra = self.extra.merge(router);
+        self
+    }
+
+    /// Adds routes of your own whose callers are identified by the [context providers](Server::context), and counted, as on
+    /// every other route. A request that a provider refuses does not reach them.
+    ///
+    /// Handlers take the caller, and values given to the application, as [`FromCall`](crate::FromCall) arguments. They run in
+    /// the caller's context: an agent that a handler calls sees the sessions of the caller's tenant.
+    pub fn merge_authenticated(mut self, router: Router) -> Self {
+        self.authenticated = self.authenticated.merge(router);
         self
     }
 
@@ -267,7 +280,7 @@ impl Server {
             durable: self.durable(),
             archive: self.archive.clone(),
             _turns: turns,
-            _registry: self.registry.clone(),
+            registry: self.registry.clone(),
         });
         // Collected by path first, because axum panics on a second route for one path and method.
         let mut paths: BTreeMap<String, Methods> = BTreeMap::new();
@@ -324,6 +337,10 @@ impl Server {
         }
         for (path, methods) in paths {
             router = router.route(&path, methods.finish(exposure));
+        }
+        if self.authenticated.has_routes() {
+            let layer = axum::middleware::from_fn_with_state(shared, authenticate);
+            router = router.merge(self.authenticated.clone().route_layer(layer));
         }
         let router = router.layer(axum::middleware::from_fn(identified));
         Ok(match &self.cors {

@@ -1,7 +1,6 @@
 //! The application: one registry with everything in it, and shortcuts to use it.
 
 use std::fmt;
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use everturn_ai::{
     set_default_model,
 };
 use everturn_core::{
-    BidiFlow, Emitter, Error, Flow, HandlerResult, Inputs, Payload, Plugin, Registry, Result, StreamingFlow,
+    BidiFlow, Emitter, Error, Flow, Function, Inputs, Payload, Plugin, Registry, Result, StreamingFlow,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -47,7 +46,7 @@ pub struct Everturn {
     registry: Registry,
 }
 
-/// Registers a model or a tool once the registry exists.
+/// Registers a model or a tool, or gives a value, once the registry exists.
 type SetUp = Box<dyn FnOnce(&Registry) -> Result<()> + Send>;
 
 /// The settings of an application. Plugins, models, tools and folders add up; one of the same name replaces the earlier
@@ -61,6 +60,8 @@ pub struct EverturnBuilder {
     default_model: Option<ModelReference>,
     prompts: Vec<PathBuf>,
     definitions: Vec<SetUp>,
+    /// Gives the registry its values, in order.
+    values: Vec<SetUp>,
 }
 
 /// Adds a named element, or replaces an earlier one of that name.
@@ -99,6 +100,54 @@ impl EverturnBuilder {
             ))),
         };
         add(&mut self.tools, name, Box::new(set_up));
+        self
+    }
+
+    /// Gives the application a value, such as a database handle or configuration. Tools, flows and turn loops take it as an
+    /// argument, `db: Dep<Db>`, and other functions find it in their context ([`Context::dep`]). It replaces an earlier value
+    /// of its type.
+    ///
+    /// Agents and flows that take a value which was not given cannot be defined.
+    ///
+    /// ```
+    /// use everturn::prelude::*;
+    ///
+    /// struct Orders(Vec<&'static str>);
+    ///
+    /// /// Looks up one of the caller's orders.
+    /// #[tool]
+    /// async fn look_up(number: usize, orders: Dep<Orders>, caller: &Principal) -> Result<String> {
+    ///     let missing = || Error::not_found(format!("{} has no order {number}", caller.id())).with_public();
+    ///     Ok((*orders.0.get(number).ok_or_else(missing)?).to_owned())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// let app = Everturn::builder().with(Orders(vec!["leeks", "butter"])).build().await?;
+    /// let first = app.flow("first", |(): (), orders: Dep<Orders>| async move { Ok(orders.0[0].to_owned()) })?;
+    /// let desk = app.agent("desk").tool(look_up).define()?;
+    ///
+    /// assert_eq!(first.run(()).await?, "leeks");
+    /// # drop(desk);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// [`Context::dep`]: everturn_core::Context::dep
+    pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.values.push(Box::new(move |registry| {
+            registry.provide(value);
+            Ok(())
+        }));
+        self
+    }
+
+    /// Declares that the context of every call brings a `T`: a server's context provider gives it (`Provided::with`), or the
+    /// program that calls ([`Context::with`](everturn_core::Context::with)). Functions that take a `Dep<T>` can then be
+    /// defined although the application itself has none; a call without one fails.
+    pub fn with_each_call<T: Send + Sync + 'static>(mut self) -> Self {
+        self.values.push(Box::new(|registry| {
+            registry.provided_by_each_call::<T>();
+            Ok(())
+        }));
         self
     }
 
@@ -153,6 +202,9 @@ impl EverturnBuilder {
     /// them, with file and line.
     pub async fn build(self) -> Result<Everturn> {
         let registry = Registry::new();
+        for give in self.values {
+            give(&registry)?;
+        }
         for plugin in &self.plugins {
             registry.install(Arc::clone(plugin))?;
         }
@@ -223,7 +275,7 @@ impl Everturn {
     }
 
     /// Defines an agent whose turn loop is `function`.
-    pub fn custom_agent<S, O, F, Fut>(
+    pub fn custom_agent<S, O, A, F>(
         &self,
         name: impl Into<String>,
         function: F,
@@ -231,15 +283,14 @@ impl Everturn {
     where
         S: CustomState,
         O: Serialize + JsonSchema + Send + 'static,
-        F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<AgentResult<O>>> + Send + 'static,
+        F: Function<(AgentSession<S>,), AgentResult<O>, A>,
     {
         everturn_agent::custom_agent(&self.registry, name, function)
     }
 
     /// Defines an agent whose turn loop is `function`, under the name of earlier designs; see
     /// [`everturn_agent::session_flow`].
-    pub fn session_flow<S, O, F, Fut>(
+    pub fn session_flow<S, O, A, F>(
         &self,
         name: impl Into<String>,
         function: F,
@@ -247,8 +298,7 @@ impl Everturn {
     where
         S: CustomState,
         O: Serialize + JsonSchema + Send + 'static,
-        F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<AgentResult<O>>> + Send + 'static,
+        F: Function<(AgentSession<S>,), AgentResult<O>, A>,
     {
         everturn_agent::session_flow(&self.registry, name, function)
     }
@@ -391,13 +441,13 @@ impl Everturn {
     /// Defines a flow; see [`Registry::define_flow`].
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name.
-    pub fn flow<I, O, F, Fut>(&self, name: &str, function: F) -> Result<Flow<I, O>>
+    /// `ALREADY_EXISTS` if there is a flow of that name, `FAILED_PRECONDITION` if it takes a value that the application was not
+    /// [given](EverturnBuilder::with).
+    pub fn flow<I, O, A, F>(&self, name: &str, function: F) -> Result<Flow<I, O>>
     where
         I: Payload,
         O: Payload,
-        F: Fn(I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
+        F: Function<(I,), O, A>,
     {
         self.registry.define_flow(name, function)
     }
@@ -405,14 +455,14 @@ impl Everturn {
     /// Defines a flow that streams; see [`Registry::define_streaming_flow`].
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name.
-    pub fn streaming_flow<I, O, S, F, Fut>(&self, name: &str, function: F) -> Result<StreamingFlow<I, O, S>>
+    /// `ALREADY_EXISTS` if there is a flow of that name, `FAILED_PRECONDITION` if it takes a value that the application was not
+    /// [given](EverturnBuilder::with).
+    pub fn streaming_flow<I, O, S, A, F>(&self, name: &str, function: F) -> Result<StreamingFlow<I, O, S>>
     where
         I: Payload,
         O: Payload,
         S: Payload,
-        F: Fn(I, Emitter<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
+        F: Function<(I, Emitter<S>), O, A>,
     {
         self.registry.define_streaming_flow(name, function)
     }
@@ -420,15 +470,15 @@ impl Everturn {
     /// Defines a bidirectional flow; see [`Registry::define_bidi_flow`].
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name.
-    pub fn bidi_flow<T, I, O, S, F, Fut>(&self, name: &str, function: F) -> Result<BidiFlow<T, I, O, S>>
+    /// `ALREADY_EXISTS` if there is a flow of that name, `FAILED_PRECONDITION` if it takes a value that the application was not
+    /// [given](EverturnBuilder::with).
+    pub fn bidi_flow<T, I, O, S, A, F>(&self, name: &str, function: F) -> Result<BidiFlow<T, I, O, S>>
     where
         T: Payload + Default,
         I: Payload,
         O: Payload,
         S: Payload,
-        F: Fn(T, Inputs<I>, Emitter<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = HandlerResult<O>> + Send + 'static,
+        F: Function<(T, Inputs<I>, Emitter<S>), O, A>,
     {
         self.registry.define_bidi_flow(name, function)
     }

@@ -147,7 +147,8 @@ pub mod prelude {
         Tool, ToolChoice, ToolContext, ToolErrors,
     };
     pub use everturn_core::{
-        Context, Emitter, Error, HandlerError, HandlerResult, Inputs, Result, Status, run,
+        Context, Dep, Emitter, Error, FromContext, HandlerError, HandlerResult, Inputs, Principal, Result,
+        Status, run,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

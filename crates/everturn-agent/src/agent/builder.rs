@@ -1,6 +1,5 @@
 //! Defining an agent.
 
-use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use everturn_ai::ToolErrors;
 use everturn_ai::prompt::Prompt;
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
-use everturn_core::{Context, Error, HandlerResult, Registry, Result, Schema};
+use everturn_core::{Context, Error, Function, HandlerResult, Registry, Requirement, Result, Schema};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -63,7 +62,36 @@ const SHORTEST_TURN_LEASE: Duration = Duration::from_millis(100);
 /// ```
 ///
 /// A value that the function returns with its result ([`AgentResult::with_output`]) is typed for callers: `O` is its type.
-pub fn custom_agent<S, O, F, Fut>(
+///
+/// The function may take more arguments, from the context of the invocation: [`Dep`](everturn_core::Dep) for a value that was
+/// given to the application, [`Principal`](everturn_core::Principal) for the caller.
+///
+/// ```
+/// use everturn_agent::{AgentSession, custom_agent};
+/// use everturn_core::{Dep, Principal, Registry, Result};
+///
+/// struct Menu(Vec<&'static str>);
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// registry.provide(Menu(vec!["soup"]));
+/// let waiter = custom_agent(&registry, "waiter", |session: AgentSession, menu: Dep<Menu>, guest: Principal| async move {
+///     let (menu, guest) = (&menu, &guest);
+///     session
+///         .run(|turn| async move {
+///             turn.add_message(everturn_ai::Message::model(format!("{} for {}", menu.0[0], guest.id())));
+///             Ok(())
+///         })
+///         .await?;
+///     Ok(session.result())
+/// })
+/// .define()?;
+///
+/// let reply = waiter.chat().context(Principal::new("ann")).run("hungry").await?;
+/// assert_eq!(reply.text(), "soup for ann");
+/// # Ok(()) }
+/// ```
+pub fn custom_agent<S, O, A, F>(
     registry: &Registry,
     name: impl Into<String>,
     function: F,
@@ -71,14 +99,18 @@ pub fn custom_agent<S, O, F, Fut>(
 where
     S: CustomState,
     O: Serialize + JsonSchema + Send + 'static,
-    F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = HandlerResult<AgentResult<O>>> + Send + 'static,
+    F: Function<(AgentSession<S>,), AgentResult<O>, A>,
 {
-    let function: Arc<AgentFunction<S>> = Arc::new(move |session| {
-        let running = function(session);
+    let function: Arc<AgentFunction<S>> = Arc::new(move |session: AgentSession<S>| {
+        let context = session.context().clone();
+        let running = function.call((session,), &context);
         Box::pin(async move { running.await?.untyped() })
     });
-    let builder = AgentBuilder::new(registry, name, Custom(function));
+    let kind = Custom {
+        function,
+        requirements: F::requirements(),
+    };
+    let builder = AgentBuilder::new(registry, name, kind);
     builder.set(|options| options.output_schema = schema_of::<O>())
 }
 
@@ -118,7 +150,7 @@ where
 /// assert_eq!(first.status()?, Some(Doing::Chopping { vegetables: 3 }));
 /// # Ok(()) }
 /// ```
-pub fn session_flow<S, O, F, Fut>(
+pub fn session_flow<S, O, A, F>(
     registry: &Registry,
     name: impl Into<String>,
     function: F,
@@ -126,8 +158,7 @@ pub fn session_flow<S, O, F, Fut>(
 where
     S: CustomState,
     O: Serialize + JsonSchema + Send + 'static,
-    F: Fn(AgentSession<S>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = HandlerResult<AgentResult<O>>> + Send + 'static,
+    F: Function<(AgentSession<S>,), AgentResult<O>, A>,
 {
     custom_agent(registry, name, function).set(|options| options.is_session_flow = true)
 }
@@ -177,14 +208,23 @@ pub(crate) mod sealed {
 }
 
 /// The kind of an agent that runs its turns itself.
-pub struct Custom<S>(Arc<AgentFunction<S>>);
+pub struct Custom<S> {
+    function: Arc<AgentFunction<S>>,
+    requirements: Vec<Requirement>,
+}
 
 impl<S> sealed::Sealed for Custom<S> {}
 
 impl<S> AgentKind<S> for Custom<S> {
-    fn into_program(self, _agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>> {
+    /// Fails with `FAILED_PRECONDITION` if the application was not given a value that the function takes.
+    fn into_program(self, agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>> {
+        let function = format_args!("agent '{}'", agent.name);
+        agent
+            .registry
+            .dependencies()
+            .check(function, &self.requirements)?;
         Ok(AgentProgram {
-            function: self.0,
+            function: self.function,
             prompt: None,
             respond_only: Vec::new(),
         })

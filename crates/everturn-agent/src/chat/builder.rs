@@ -122,9 +122,10 @@ impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
         self
     }
 
-    /// Sets the context of every turn; the default is the context in which the chat is opened.
-    pub fn context(mut self, context: Context) -> Self {
-        self.context = Some(context);
+    /// Sets the context of every turn; the default is the context in which the chat is opened. A
+    /// [`Principal`](everturn_core::Principal) stands for its context: the chat is held on its behalf.
+    pub fn context(mut self, context: impl Into<Context>) -> Self {
+        self.context = Some(context.into());
         self
     }
 

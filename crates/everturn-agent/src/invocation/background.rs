@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_ai::JsonObject;
-use everturn_core::{Error, Result, SpanRecorder};
+use everturn_core::{Error, Principal, Result, SpanRecorder};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
@@ -165,6 +165,7 @@ impl<S: CustomState> Driver<S> {
             context: self.definition.recorded_context(self.client.context()),
             // Recorded only if it differs from the tenant under which the run is stored.
             tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != cursor.scope()),
+            principal: Principal::of(self.client.context()),
             extra: JsonObject::new(),
         };
         snapshot.set_background_run(run);

@@ -200,6 +200,7 @@ impl<S: CustomState> Driver<S> {
         Anchor::release(&caller);
         // Weak, because models and tools, which the registry holds, may keep their context.
         let context = context.with_extension(Arc::new(registry.downgrade()));
+        let context = context.with_dependencies(registry.dependencies());
         let mut context = with_tool_errors(context, definition.tool_errors);
         let overrides = caller
             .extension::<PromptOverrides>()

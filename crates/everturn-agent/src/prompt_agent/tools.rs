@@ -12,7 +12,8 @@ use crate::session::check_tool;
 /// Returns the names of those that cannot be restarted, so that only a response answers them.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if a tool needs another custom state than the agent's.
+/// `INVALID_ARGUMENT` if a tool needs another custom state than the agent's, `FAILED_PRECONDITION` if the application was not
+/// given a value that a tool takes.
 pub(super) fn check_tools<S: CustomState>(
     agent: &str,
     registry: &Registry,
@@ -25,7 +26,7 @@ pub(super) fn check_tools<S: CustomState>(
             ToolReference::Name(name) => registered(registry, name),
         };
         let Some(tool) = known else { continue };
-        check_tool::<S>(agent, &tool)?;
+        check_tool::<S>(agent, registry, &tool)?;
         if !tool.is_restartable() {
             respond_only.push(tool.short_name().to_owned());
         }

@@ -3,7 +3,7 @@
 use std::any::type_name;
 
 use everturn_ai::{FromToolContext, Requirement, Tool, ToolContext};
-use everturn_core::{Error, HandlerResult, Result};
+use everturn_core::{Error, HandlerResult, Registry, Result};
 
 use super::{Session, SessionHandle};
 use crate::CustomState;
@@ -59,11 +59,14 @@ fn called(context: &ToolContext) -> String {
     )
 }
 
-/// Checks that an agent whose custom state is an `S` provides what a tool needs of its session.
+/// Checks that an agent whose custom state is an `S` provides what a tool needs of its session and of its application.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the tool needs another custom state.
-pub(crate) fn check_tool<S: CustomState>(agent: &str, tool: &Tool) -> Result<()> {
+/// `INVALID_ARGUMENT` if the tool needs another custom state, `FAILED_PRECONDITION` if the application was not given a value
+/// that the tool takes.
+pub(crate) fn check_tool<S: CustomState>(agent: &str, registry: &Registry, tool: &Tool) -> Result<()> {
+    let function = format_args!("tool '{}' of agent '{agent}'", tool.name());
+    registry.dependencies().check(function, tool.requirements())?;
     let other = |needed: &&Requirement| needed.provider() == SESSION && !needed.is::<S>();
     match tool.requirements().iter().find(other) {
         None => Ok(()),

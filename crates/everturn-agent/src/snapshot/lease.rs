@@ -8,14 +8,13 @@
 use std::sync::LazyLock;
 
 use everturn_ai::JsonObject;
-use everturn_core::Result;
+use everturn_core::{Principal, Result, Scope};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{OpenTurn, Snapshot};
 use crate::AgentInput;
-use crate::scope::Scope;
 
 /// The name of this process in leases.
 static WORKER: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
@@ -87,6 +86,9 @@ pub(crate) struct BackgroundRun {
     /// The tenant that came with the call, if the run is stored under another: agents that the run calls may need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<Scope>,
+    /// The identified caller, on whose behalf the run acts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) principal: Option<Principal>,
     /// Fields of other versions.
     #[serde(flatten)]
     pub(crate) extra: JsonObject,

@@ -161,6 +161,7 @@ impl Plan {
         announce: impl FnOnce(&Arc<OutputPlan>),
     ) -> Result<Finished> {
         let context = self.context.clone().unwrap_or_else(Context::current);
+        let context = context.with_dependencies(self.registry.dependencies());
         let (emitter, answers) = (self.emitter.clone(), self.answers.clone());
         let (call, request) = self.resolve(&context).await?;
         let call = Arc::new(call);

@@ -1,38 +1,37 @@
 //! Arguments of a tool that come from the context of the call, not from the model.
 
-use std::any::{TypeId, type_name};
-use std::fmt;
-
-use everturn_core::{Context, HandlerResult};
+use everturn_core::{FromContext, HandlerResult, Requirement};
 
 use super::{Tool, ToolContext};
 
-/// A type that a `#[tool]` function can take beside the model's input, like an extractor in axum.
+/// A type that a `#[tool]` function can take beside the model's input: every [`FromContext`] type, and types that need the
+/// tool call itself.
 ///
 /// ```
 /// use everturn_ai::core::{Error, HandlerResult};
 /// use everturn_ai::{FromToolContext, ToolContext};
 ///
-/// /// The language of the caller.
-/// struct Language(String);
+/// /// The reference of the call in the model's message.
+/// struct Reference(String);
 ///
-/// impl FromToolContext for Language {
+/// impl FromToolContext for Reference {
 ///     fn from_tool_context(context: &ToolContext) -> HandlerResult<Self> {
-///         let language = context.context().value("language").and_then(|value| value.as_str());
-///         let missing = || Error::failed_precondition("the caller names no language");
-///         Ok(Self(language.ok_or_else(missing)?.to_owned()))
+///         let reference = context.request().and_then(|request| request.reference.clone());
+///         let missing = || Error::failed_precondition("the call has no reference");
+///         Ok(Self(reference.ok_or_else(missing)?))
 ///     }
 /// }
 /// ```
 ///
-/// The attribute recognises the framework's arguments by name: [`ToolContext`], [`Context`], and an agent's `Session`
-/// and `SessionHandle`. An argument of any other type that implements this trait is marked `#[context]`. References to
-/// these types work too.
+/// The attribute recognises the framework's arguments by name: [`ToolContext`], [`Context`](everturn_core::Context),
+/// [`Dep`](everturn_core::Dep) and [`Principal`](everturn_core::Principal), also inside an `Option`, and an agent's `Session`
+/// and `SessionHandle`. An argument of any other type that implements this trait is marked `#[context]`. References to these
+/// types work too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument that a tool can take from its context",
     label = "`FromToolContext` is not implemented for this type",
-    note = "arguments named `ToolContext`, `Context`, `Session` or `SessionHandle`, and those marked `#[context]`, come from \
-            the context; give a type of your own another name if the model is to send it"
+    note = "arguments named `ToolContext`, `Context`, `Dep`, `Principal`, `Session` or `SessionHandle`, and those marked \
+            `#[context]`, come from the context; give a type of your own another name if the model is to send it"
 )]
 pub trait FromToolContext: Sized + Send {
     /// Returns the requirement of this argument, if it can be checked before the tool is called.
@@ -56,49 +55,15 @@ impl FromToolContext for ToolContext {
     }
 }
 
-impl FromToolContext for Context {
+/// An argument of every kind of function: a [`Dep`](everturn_core::Dep), the [`Principal`](everturn_core::Principal), the
+/// context of the invocation.
+impl<T: FromContext> FromToolContext for T {
+    fn requirement() -> Option<Requirement> {
+        <T as FromContext>::requirement()
+    }
+
     fn from_tool_context(context: &ToolContext) -> HandlerResult<Self> {
-        Ok(context.context().clone())
-    }
-}
-
-/// A requirement of a tool's argument: a value of some type from some provider.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Requirement {
-    provider: &'static str,
-    type_id: TypeId,
-    type_name: &'static str,
-}
-
-impl Requirement {
-    /// Creates the requirement of a `T` from `provider`; `session` is the provider of an agent's state.
-    pub fn new<T: 'static>(provider: &'static str) -> Self {
-        Self {
-            provider,
-            type_id: TypeId::of::<T>(),
-            type_name: type_name::<T>(),
-        }
-    }
-
-    /// Returns the name of the provider.
-    pub fn provider(&self) -> &'static str {
-        self.provider
-    }
-
-    /// Returns whether a `T` meets the requirement.
-    pub fn is<T: 'static>(&self) -> bool {
-        self.type_id == TypeId::of::<T>()
-    }
-
-    /// Returns the name of the required type.
-    pub fn type_name(&self) -> &'static str {
-        self.type_name
-    }
-}
-
-impl fmt::Debug for Requirement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.provider, self.type_name)
+        T::from_context(context.context())
     }
 }
 

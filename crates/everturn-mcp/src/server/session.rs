@@ -92,7 +92,8 @@ impl Session {
     fn request<'a>(&'a self, rmcp: &'a RequestContext<RoleServer>) -> Request<'a> {
         let context = context_of(rmcp)
             .unwrap_or_else(|| self.exposed.context.clone())
-            .child();
+            .child()
+            .with_dependencies(self.exposed.registry.dependencies());
         let caller = rmcp.meta.get_traceparent().and_then(TraceParent::parse);
         let state = rmcp.meta.get_tracestate().unwrap_or_default();
         Request {

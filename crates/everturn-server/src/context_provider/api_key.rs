@@ -41,6 +41,13 @@ impl ApiKeys {
         self.header = header;
         self
     }
+
+    /// Gives the owner of a key a role, which is also in `auth.roles`. The owner must have been given before.
+    #[must_use]
+    pub fn with_role(mut self, owner: &str, role: &str) -> Self {
+        self.secrets.add_role(owner, role);
+        self
+    }
 }
 
 #[async_trait]
@@ -52,7 +59,7 @@ impl ContextProvider for ApiKeys {
         let owner = self.secrets.owner(key);
         let owner = owner.ok_or_else(|| Error::permission_denied("the key is not known").with_public())?;
         Ok(Provided::new()
-            .with_value("auth", json!({ "principal": owner.id() }))
+            .with_values(owner.context().values().clone())
             .with_principal(owner.clone()))
     }
 

@@ -26,6 +26,13 @@ impl BearerTokens {
     pub fn new(tokens: impl IntoIterator<Item = (impl Into<String>, impl AsRef<str>)>) -> Self {
         Self(Secrets::new(tokens))
     }
+
+    /// Gives the owner of a token a role, which is also in `auth.roles`. The owner must have been given before.
+    #[must_use]
+    pub fn with_role(mut self, owner: &str, role: &str) -> Self {
+        self.0.add_role(owner, role);
+        self
+    }
 }
 
 #[async_trait]
@@ -37,7 +44,7 @@ impl ContextProvider for BearerTokens {
         let owner = self.0.owner(token);
         let owner = owner.ok_or_else(|| Error::unauthenticated("the token is not known").with_public())?;
         Ok(Provided::new()
-            .with_value("auth", json!({ "principal": owner.id() }))
+            .with_values(owner.context().values().clone())
             .with_principal(owner.clone()))
     }
 

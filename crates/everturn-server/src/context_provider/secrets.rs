@@ -23,6 +23,13 @@ impl Secrets {
         Self(entries.collect())
     }
 
+    /// Gives a role to the owner of that name.
+    pub(super) fn add_role(&mut self, owner: &str, role: &str) {
+        for principal in self.0.values_mut().filter(|principal| principal.id() == owner) {
+            *principal = principal.clone().with_role(role);
+        }
+    }
+
     pub(super) fn owner(&self, secret: &str) -> Option<&Principal> {
         let digest: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
         self.0.get(&digest)

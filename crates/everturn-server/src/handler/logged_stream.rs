@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use everturn_core::Error;
+use everturn_core::{Error, Principal};
 use futures::StreamExt;
 
 use super::{Held, Mounted, event_stream, stream};
@@ -17,7 +17,6 @@ use crate::error_body::Refusal;
 use crate::extensions::AnswerForm;
 use crate::metrics::CallMeter;
 use crate::permits::Permit;
-use crate::principal::Principal;
 
 /// Says `no` in the answer to a call whose stream the log does not keep: its client cannot reattach, and ends the call by
 /// leaving.

@@ -85,7 +85,7 @@ async fn a_caller_has_no_more_bytes_in_flight_than_it_may() {
     large(&registry);
     let limits = Limits::default()
         .bytes_per_caller(48 * MEGABYTE)
-        .write_time(Duration::from_secs(5));
+        .write_time(Duration::from_secs(10));
     let server = Served::start(Server::new(&registry).context(two_callers()).limits(limits)).await;
 
     let held = unread(&server, "a", 40).await;

@@ -25,6 +25,7 @@ mod strict_clients;
 mod support;
 mod the_end_of_a_server;
 mod timelines;
+mod values_of_a_call;
 mod watching_runs;
 mod websocket;
 mod who_may_do_what;

@@ -119,18 +119,21 @@ async fn every_function_of_a_user_takes_any_error() {
         })
         .unwrap();
     let streaming = app
-        .streaming_flow("streaming", |number: u32, emitter| async move {
+        .streaming_flow("streaming", |number: u32, emitter: Emitter<u32>| async move {
             emitter.send(number).await?;
             Err(Foreign::Source("shelf 4", eaten()))?;
             Ok(number)
         })
         .unwrap();
     let bidi = app
-        .bidi_flow("bidi", |(): (), mut inputs: Inputs<String>, emitter| async move {
-            let text = inputs.next().await.ok_or("nothing was said")?;
-            emitter.send(text.parse::<u32>()?).await?;
-            Ok(())
-        })
+        .bidi_flow(
+            "bidi",
+            |(): (), mut inputs: Inputs<String>, emitter: Emitter<u32>| async move {
+                let text = inputs.next().await.ok_or("nothing was said")?;
+                emitter.send(text.parse::<u32>()?).await?;
+                Ok(())
+            },
+        )
         .unwrap();
     let tool = Tool::new("tool", "A tool.", |text: String, _| async move {
         others(&text)?;

@@ -4,6 +4,7 @@
 
 mod building;
 mod checked_at_start;
+mod dependencies;
 mod design_map;
 mod errors;
 #[cfg(all(feature = "sqlite", feature = "server"))]

@@ -54,6 +54,7 @@ fn background_run(lease: Lease) -> BackgroundRun {
         turn: None,
         context: serde_json::Map::new(),
         tenant: None,
+        principal: None,
         extra: serde_json::Map::new(),
     }
 }

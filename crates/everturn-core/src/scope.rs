@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_core::Context;
 use serde::{Deserialize, Serialize};
 
-/// The tenant whose snapshots a store call may see. Cloning is cheap.
+use crate::Context;
+
+/// A tenant: calls in its name see its stored sessions and streams, and no others. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Scope(Arc<str>);
@@ -18,7 +19,7 @@ impl Scope {
     }
 
     /// Returns the tenant in the extensions of a call's context.
-    pub(crate) fn brought_by(context: &Context) -> Option<Self> {
+    pub fn brought_by(context: &Context) -> Option<Self> {
         context.extension::<Self>().map(|scope| Self::clone(&scope))
     }
 
