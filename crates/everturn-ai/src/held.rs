@@ -125,6 +125,17 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_was_read_holds_as_much_as_one_that_was_made() {
+        let made = Message::user("a");
+        let text = serde_json::to_string(&made).unwrap();
+        let read: Message = serde_json::from_str(&text).unwrap();
+        let parts = crate::part::parts("content", json!([{"text": "a"}])).unwrap();
+
+        assert_eq!(read.held_bytes(), made.held_bytes());
+        assert_eq!(parts.capacity(), 1, "no room is held that is not counted");
+    }
+
+    #[test]
     fn every_entry_of_an_object_counts() {
         let one = held_by_json(&json!({"a": 1}));
         let many = held_by_json(&json!({"a": 1, "b": {"c": [1, 2, 3]}, "d": "text", "e": null, "f": true}));

@@ -95,14 +95,14 @@ pub(crate) fn parts(key: &str, value: Value) -> Result<Vec<Part>, InvalidPart> {
     let Value::Array(items) = value else {
         return Err(InvalidPart::new(format!("`{key}` must be an array")));
     };
-    items
-        .into_iter()
-        .enumerate()
-        .map(|(index, item)| {
-            let place = format!("{key}[{index}]");
-            Part::try_from(expect_object(&place, item)?).map_err(|error| error.inside(&place))
-        })
-        .collect()
+    let parts = items.into_iter().enumerate().map(|(index, item)| {
+        let place = format!("{key}[{index}]");
+        Part::try_from(expect_object(&place, item)?).map_err(|error| error.inside(&place))
+    });
+    let mut parts = parts.collect::<Result<Vec<Part>, _>>()?;
+    // They are collected where the JSON values were, which has room for more of them. A cache holds messages for long.
+    parts.shrink_to_fit();
+    Ok(parts)
 }
 
 impl JsonSchema for Part {
