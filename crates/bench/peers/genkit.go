@@ -27,6 +27,7 @@ import (
 type work struct {
 	Work, Store, Folder      string
 	Turns, Samples, Sessions int
+	Pieces, Chunks           int
 }
 
 var (
@@ -35,6 +36,7 @@ var (
 	question = strings.Repeat("q", 500)
 	answer   = strings.Repeat("a", 1500)
 	agents   int
+	pieces   = 1
 	kept     []any
 )
 
@@ -164,6 +166,33 @@ func fork(asked work) (map[string]any, error) {
 	return map[string]any{"micros": micros}, err
 }
 
+func stream(asked work) (map[string]any, error) {
+	agent, err := define(asked)
+	if err != nil {
+		return nil, err
+	}
+	pieces = asked.Chunks
+	defer func() { pieces = 1 }()
+	began := time.Now()
+	connection, err := agent.Connect(ctx, aix.WithSessionID[any]("s"))
+	if err != nil {
+		return nil, err
+	}
+	if err := connection.SendMessage(ai.NewUserTextMessage(question)); err != nil {
+		return nil, err
+	}
+	if err := connection.Close(); err != nil {
+		return nil, err
+	}
+	for _, err := range connection.Receive() {
+		if err != nil {
+			return nil, err
+		}
+	}
+	_, err = connection.Output()
+	return map[string]any{"perSecond": float64(asked.Chunks) / time.Since(began).Seconds()}, err
+}
+
 func hold(asked work) (map[string]any, error) {
 	agent, err := define(asked)
 	if err != nil {
@@ -183,6 +212,7 @@ func serve(asked work) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	pieces = asked.Pieces
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -200,11 +230,19 @@ func version(work) (map[string]any, error) {
 func main() {
 	supports := &ai.ModelOptions{Supports: &ai.ModelSupports{Multiturn: true, SystemRole: true}}
 	genkit.DefineModel(g, "bench/silent", supports,
-		func(context.Context, *ai.ModelRequest, ai.ModelStreamCallback) (*ai.ModelResponse, error) {
+		func(ctx context.Context, _ *ai.ModelRequest, send ai.ModelStreamCallback) (*ai.ModelResponse, error) {
+			if send != nil && pieces > 1 {
+				piece := ai.NewTextPart(answer[:(len(answer)+pieces-1)/pieces])
+				for range pieces {
+					if err := send(ctx, &ai.ModelResponseChunk{Content: []*ai.Part{piece}}); err != nil {
+						return nil, err
+					}
+				}
+			}
 			return &ai.ModelResponse{Message: ai.NewModelTextMessage(answer), FinishReason: ai.FinishReasonStop}, nil
 		})
 	works := map[string]func(work) (map[string]any, error){
-		"conversation": conversation, "sessions": sessions, "resume": resume, "fork": fork, "hold": hold, "serve": serve,
+		"conversation": conversation, "sessions": sessions, "resume": resume, "fork": fork, "stream": stream, "hold": hold, "serve": serve,
 		"version": version,
 	}
 	lines := bufio.NewScanner(os.Stdin)

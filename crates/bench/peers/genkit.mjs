@@ -153,7 +153,8 @@ const works = {
     return {};
   },
 
-  async serve() {
+  async serve(work) {
+    pieces = work.pieces;
     const { expressHandler } = require('@genkit-ai/express');
     const express = require('express');
     const app = express();

@@ -14,13 +14,19 @@ use crate::worker::question;
 ///
 /// # Errors
 /// `INTERNAL` if a turn is not answered with an output.
-pub(crate) async fn load(address: SocketAddr, path: &str, clients: usize, seconds: f64) -> Result<f64> {
+pub(crate) async fn load(
+    address: SocketAddr,
+    path: &str,
+    accept: &str,
+    clients: usize,
+    seconds: f64,
+) -> Result<f64> {
     let body = format!(
         r#"{{"data":{{"message":{{"role":"user","content":[{{"text":"{}"}}]}}}},"init":{{}}}}"#,
         question()
     );
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\naccept: application/json\r\ncontent-type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\naccept: {accept}\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );

@@ -284,6 +284,29 @@ const PLANS: [Plan; 9] = [
     },
 ];
 
+/// A way to be answered over HTTP.
+struct HttpAnswer {
+    name: &'static str,
+    title: &'static str,
+    accept: &'static str,
+    /// In how many pieces the model answers.
+    pieces: usize,
+}
+
+const IN_ONE_ANSWER: HttpAnswer = HttpAnswer {
+    name: "http",
+    title: "Turns over HTTP, in one answer each",
+    accept: "application/json",
+    pieces: 1,
+};
+
+const STREAMED: HttpAnswer = HttpAnswer {
+    name: "http-stream",
+    title: "Turns over HTTP, each streamed in five pieces",
+    accept: "text/event-stream",
+    pieces: 5,
+};
+
 /// Measures the tables that are asked for, all of them if none is, and prints each.
 pub(crate) fn measure(
     peers: &Peers,
@@ -306,8 +329,10 @@ pub(crate) fn measure(
     for plan in plans {
         tables.push(Box::new(|| bench.table(plan)));
     }
-    if is_wanted("http") {
-        tables.push(Box::new(|| bench.http(runtime)));
+    for answer in [&IN_ONE_ANSWER, &STREAMED] {
+        if is_wanted(answer.name) {
+            tables.push(Box::new(|| bench.http(runtime, answer)));
+        }
     }
     if is_wanted("start") {
         tables.push(Box::new(|| bench.start(runtime)));
@@ -428,11 +453,11 @@ impl Bench<'_> {
     }
 
     /// Turns over HTTP, asked for by a growing number of clients.
-    fn http(self, runtime: &tokio::runtime::Runtime) -> Result<Table> {
+    fn http(self, runtime: &tokio::runtime::Runtime, answer: &HttpAnswer) -> Result<Table> {
         let clients = if self.quick { vec![1, 4] } else { vec![1, 16, 256] };
         let mut table = Table {
-            name: "http",
-            title: "Turns over HTTP by the number of clients, and the server's processor time",
+            name: answer.name,
+            title: answer.title,
             unit: "turns per second",
             better: Better::More,
             columns: clients
@@ -451,10 +476,10 @@ impl Bench<'_> {
                     let Some(mut server) = entry.program.start(self.peers)? else {
                         continue;
                     };
-                    let (address, path) = served(&mut server)?;
+                    let (address, path) = served(&mut server, answer.pieces)?;
                     let seconds = if self.quick { 0.2 } else { 3.0 };
                     let used = server.processor_seconds();
-                    let answered = runtime.block_on(load(address, &path, clients, seconds))?;
+                    let answered = runtime.block_on(load(address, &path, answer.accept, clients, seconds))?;
                     values.push(answered / seconds);
                     if let (Some(before), Some(after)) = (used, server.processor_seconds()) {
                         let each = (after - before) / answered * 1e6;
@@ -494,8 +519,8 @@ impl Bench<'_> {
                 let Some(mut server) = entry.program.start(self.peers)? else {
                     continue;
                 };
-                let (address, path) = served(&mut server)?;
-                runtime.block_on(load(address, &path, 1, 0.0))?;
+                let (address, path) = served(&mut server, IN_ONE_ANSWER.pieces)?;
+                runtime.block_on(load(address, &path, IN_ONE_ANSWER.accept, 1, 0.0))?;
                 values.push(begun.elapsed().as_secs_f64() * 1e3);
             }
             let mut row = row(&entry, 1);
@@ -565,9 +590,9 @@ fn row(entry: &Entry, columns: usize) -> Row {
     }
 }
 
-/// Has a program serve its agent: where, and under which path.
-fn served(server: &mut Contender) -> Result<(SocketAddr, String)> {
-    let answer = server.ask(&json!({ "work": "serve" }))?;
+/// Has a program serve an agent whose model answers in so many pieces: where, and under which path.
+fn served(server: &mut Contender, pieces: usize) -> Result<(SocketAddr, String)> {
+    let answer = server.ask(&json!({ "work": "serve", "pieces": pieces }))?;
     let answer = answer.ok_or_else(|| Error::internal("a server of the comparison cannot serve"))?;
     let address = answer["address"].as_str().unwrap_or_default();
     let address = address

@@ -25,7 +25,7 @@ pub(super) async fn done(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<
         "state" => state(asked).await,
         "tools" => tools(asked).await,
         "hold" => hold(asked, kept).await,
-        "serve" => serve(kept).await,
+        "serve" => serve(asked, kept).await,
         "version" => Ok(json!({ "version": format!("Everturn {}", env!("CARGO_PKG_VERSION")) })),
         _ => Ok(json!({ "unsupported": true })),
     }
@@ -178,7 +178,8 @@ async fn fork(asked: &Value) -> Result<Value> {
 }
 
 /// A large custom state of which each turn changes a little.
-#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[payload]
+#[derive(Debug, Default, Clone)]
 struct Document {
     count: u64,
     items: Vec<String>,
@@ -279,7 +280,8 @@ async fn hold(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
     Ok(json!({}))
 }
 
-async fn serve(kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
+async fn serve(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
+    PIECES.store(number(asked, "pieces").max(1), Ordering::Relaxed);
     let app = app().await?;
     defined(&app, MemoryStore::new().into_store())?;
     let server = app.server().bind(("127.0.0.1", 0)).await?;
