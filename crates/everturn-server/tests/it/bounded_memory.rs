@@ -116,9 +116,7 @@ async fn a_client_that_reads_nothing_is_given_up_and_its_bytes_are_free_again() 
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_mins(1), freed)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_mins(1), freed).await.unwrap();
 }
 
 /// A flow that streams so many chunks of a hundred kilobytes.
