@@ -434,6 +434,9 @@ impl<S: CustomState> Driver<S> {
 
     /// Waits until locks in the store are released. One that takes too long lapses by itself.
     async fn settle_releases(&mut self) {
+        if self.releases.is_empty() {
+            return;
+        }
         let released = async { while self.releases.next().await.is_some() {} };
         if tokio::time::timeout(RELEASE_PATIENCE, released).await.is_err() {
             self.releases.clear();
