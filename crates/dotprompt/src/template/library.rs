@@ -86,21 +86,26 @@ impl Library {
         self.variables.iter().map(|name| &**name)
     }
 
+    /// Returns the template and every partial of it that compiled.
+    fn units(&self) -> impl Iterator<Item = &Unit> {
+        self.partials
+            .values()
+            .filter_map(|unit| unit.as_ref().ok())
+            .chain([&self.main])
+    }
+
+    /// Returns the names of the inline partials. One is visible to the partials that its template includes, wherever those
+    /// are.
+    fn inlines(&self) -> BTreeSet<&str> {
+        let names = self.units().flat_map(|unit| &unit.facts.inlines);
+        names.map(|name| &**name).collect()
+    }
+
     /// Returns an error for each include of a partial that is not defined.
     pub(crate) fn unknown_partials(&self) -> Vec<Error> {
-        let units = || {
-            self.partials
-                .values()
-                .filter_map(|unit| unit.as_ref().ok())
-                .chain([&self.main])
-        };
-        // An inline partial is visible to the partials that its template includes, wherever those are.
-        let inlines: BTreeSet<&str> = units()
-            .flat_map(|unit| &unit.facts.inlines)
-            .map(|name| &**name)
-            .collect();
+        let inlines = self.inlines();
         let mut unknown: Vec<Error> = Vec::new();
-        for unit in units() {
+        for unit in self.units() {
             unit.program.each_include(&mut |include| {
                 if let IncludeName::Fixed(name) = &include.name
                     && include.body.is_none()
@@ -119,16 +124,7 @@ impl Library {
     /// Refuses partials that include each other unconditionally. A conditional cycle is allowed and is bounded when it
     /// runs.
     fn refuse_cycles(&self) -> Result<(), Error> {
-        let units = || {
-            self.partials
-                .values()
-                .filter_map(|unit| unit.as_ref().ok())
-                .chain([&self.main])
-        };
-        let inlines: BTreeSet<&str> = units()
-            .flat_map(|unit| &unit.facts.inlines)
-            .map(|name| &**name)
-            .collect();
+        let inlines = self.inlines();
         let mut finished = BTreeSet::new();
         for start in &self.main.facts.always {
             self.follow(start, &inlines, &mut Vec::new(), &mut finished)?;
