@@ -22,13 +22,18 @@ pub(super) struct AddedByClient {
 }
 
 impl AddedByClient {
+    /// Returns `None` if the client adds nothing, as most do.
+    ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a tool that no client may bring.
-    pub(super) fn of(input: &AgentInput) -> Result<Self> {
-        Ok(Self {
+    pub(super) fn of(input: &AgentInput) -> Result<Option<Self>> {
+        if input.tools.is_empty() && input.instructions.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
             tools: ClientTool::prepare(&input.tools)?,
             instructions: input.instructions.join("\n\n"),
-        })
+        }))
     }
 }
 

@@ -464,11 +464,11 @@ impl<S: CustomState> Driver<S> {
             parent_snapshot_id: self.cursor.as_ref().and_then(InvocationCursor::last).cloned(),
             turn_index: self.turns.begin(),
         };
-        let started = TurnStarted {
+        let started = self.tells_details().then(|| TurnStarted {
             session_id: self.session.session_id().clone(),
             snapshot_id: place.snapshot_id.clone(),
             position: self.session.state().messages.len(),
-        };
+        });
         let start = TurnStart {
             journal,
             input,
@@ -480,7 +480,7 @@ impl<S: CustomState> Driver<S> {
             start.report.waive();
             self.turns.take_back();
             self.raised.push_front(Event::TurnRefused(start.input));
-        } else if self.tells_details() {
+        } else if let Some(started) = started {
             self.announce(AgentStreamChunk::turn_start(started));
         }
     }

@@ -97,8 +97,10 @@ async fn prompt_turn<S: CustomState>(
         restart_inputs.validate(&history, answers)?;
         generate = generate.answers(answers.clone());
     }
-    if additions == ClientAdditions::Taken {
-        generate = generate.use_middleware(AddedByClient::of(turn.input())?);
+    if additions == ClientAdditions::Taken
+        && let Some(added) = AddedByClient::of(turn.input())?
+    {
+        generate = generate.use_middleware(added);
     }
     let reply = generate.run().await.map_err(|error| {
         if error.is(reason::TOOL_NAME_TAKEN) && !turn.input().tools.is_empty() {
