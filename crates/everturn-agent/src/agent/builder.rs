@@ -529,8 +529,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// metadata `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the tool with
     /// the input that it has, if that fits the tool's schema. By default only the recorded input may run.
     ///
-    /// Whoever may talk to the agent then decides what an interrupted tool does, so it is for tools that check what they are
-    /// asked. The model is not asked again: it reads the tool's answer beside its own arguments.
+    /// Every client of the agent then decides what an interrupted tool does, so the tools must check their arguments. The model is not asked again: it reads the tool's answer beside its own arguments.
     pub fn allow_edited_inputs(self) -> Self {
         self.set(|options| options.restart_inputs = RestartInputs::Edited)
     }
