@@ -1,72 +1,42 @@
 //! Parsing the command line.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use lexopt::prelude::*;
+use clap::Parser;
 
-/// The help text.
-pub(crate) const HELP: &str = "\
-usage: testbed [--addr ADDRESS] [--store STORE] [--busy-timeout MILLISECONDS] [--stream-bytes BYTES]
-               [--forget-streams]
-
-  --addr ADDRESS   where to listen; 127.0.0.1:0, the default, takes any free port
-  --store STORE    where conversations are kept: memory (the default), file:PATH,
-                   sqlite:PATH, or postgres:URL, where URL is as in postgres://user@host/database
-  --busy-timeout MILLISECONDS
-                   how long a save waits for another process; 10000 by default
-  --stream-bytes BYTES
-                   how much of one caller's streams is kept; four times as much of all
-  --forget-streams keep no streams: a client that leaves ends its turn
-";
-
-/// The requested action.
-pub(crate) enum Mode {
-    Help,
-    Serve(Arguments),
-}
-
-/// The options of serving.
+/// Serves the agents of the conformance cases, so that clients in any language can be tested against them
+#[derive(Parser)]
+#[command(name = "testbed")]
 pub(crate) struct Arguments {
+    /// Where to listen; port 0 takes any free one
+    #[arg(long = "addr", value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(crate) address: SocketAddr,
+
+    /// Where conversations are kept: `memory`, `file:PATH`, `sqlite:PATH` or `postgres:URL`
+    #[arg(long, value_name = "STORE", default_value = "memory", value_parser = store)]
     pub(crate) store: StoreChoice,
-    pub(crate) busy_timeout: Duration,
+
+    /// How long a save waits for another process
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 10_000)]
+    pub(crate) busy_timeout: u64,
+
+    /// How much of one caller's streams is kept; four times as much of all
+    #[arg(long, value_name = "BYTES")]
     pub(crate) stream_bytes: Option<usize>,
-    pub(crate) keeps_streams: bool,
+
+    /// Keep no streams: a client that leaves ends its turn
+    #[arg(long)]
+    pub(crate) forget_streams: bool,
 }
 
 /// The kind and place of the store.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum StoreChoice {
     Memory,
     File(PathBuf),
     Sqlite(PathBuf),
     Postgres(String),
-}
-
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Mode, lexopt::Error> {
-    let mut parser = lexopt::Parser::from_args(arguments);
-    let mut serve = Arguments {
-        address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        store: StoreChoice::Memory,
-        busy_timeout: Duration::from_secs(10),
-        stream_bytes: None,
-        keeps_streams: true,
-    };
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("addr") => serve.address = parser.value()?.parse()?,
-            Long("store") => serve.store = parser.value()?.parse_with(store)?,
-            Long("busy-timeout") => serve.busy_timeout = Duration::from_millis(parser.value()?.parse()?),
-            Long("stream-bytes") => serve.stream_bytes = Some(parser.value()?.parse()?),
-            Long("forget-streams") => serve.keeps_streams = false,
-            Long("help") | Short('h') => return Ok(Mode::Help),
-            other => return Err(other.unexpected()),
-        }
-    }
-    Ok(Mode::Serve(serve))
 }
 
 fn store(text: &str) -> Result<StoreChoice, &'static str> {

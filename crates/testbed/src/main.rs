@@ -15,11 +15,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Parser as _;
 use everturn_agent::store::SessionStore;
 use everturn_core::{Exposure, Result};
 use everturn_server::{Bound, Layout, Limits, Server};
 
-use self::arguments::{Arguments, Mode};
+use self::arguments::Arguments;
 
 /// How long the model thinks, so that concurrent turns really overlap.
 const THINKING: Duration = Duration::from_millis(5);
@@ -29,18 +30,7 @@ const IDLE: Duration = Duration::from_mins(5);
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = match arguments::parse(std::env::args_os().skip(1)) {
-        Ok(Mode::Serve(arguments)) => arguments,
-        Ok(Mode::Help) => {
-            print!("{}", arguments::HELP);
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("testbed: {error}\n\n{}", arguments::HELP);
-            return ExitCode::from(2);
-        }
-    };
-    match run(arguments).await {
+    match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("testbed: {error:?}");
@@ -50,7 +40,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
-    let sessions = stores::sessions(&arguments.store, arguments.busy_timeout).await?;
+    let sessions = stores::sessions(&arguments.store, Duration::from_millis(arguments.busy_timeout)).await?;
     let server = bind(arguments, sessions.store()).await?;
     println!("listening on http://{}", server.address());
     let ended = server.run_until_shutdown().await;
@@ -70,10 +60,10 @@ async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<B
         .exposure(Exposure::Full)
         .limits(Limits::default().header_time(IDLE))
         .merge(program::router(harness.model().clone()));
-    let server = if arguments.keeps_streams {
-        stores::keep_streams(server, streams, arguments.stream_bytes)
-    } else {
+    let server = if arguments.forget_streams {
         server
+    } else {
+        stores::keep_streams(server, streams, arguments.stream_bytes)
     };
     server.bind(arguments.address).await
 }
