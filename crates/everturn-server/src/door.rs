@@ -5,9 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Request, Response};
+use axum::http::{Request, Response, StatusCode};
 use bytes::Bytes;
-use everturn_core::{Context, RequestId};
+use everturn_core::stream_log::StreamLog;
+use everturn_core::{Context, RequestId, RuntimeError};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
@@ -26,7 +27,32 @@ pub trait Door: Send + Sync + 'static {
     /// Answers a request. `context` holds the caller's identity and the deadline, and is cancelled when the server
     /// shuts down; actions that run in it see only the caller's own sessions. Its extension of the type
     /// [`ServerHandle`](crate::ServerHandle) tells when the shutdown starts.
+    ///
+    /// On a server with a [stream log](crate::Server::stream_log) its extension of the type [`KeptStreams`] is that log.
     async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body>;
+
+    /// Returns the greatest size of a request's body, if it is not the [server's](crate::Limits::body_bytes).
+    fn body_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Returns the response to a request that the server refuses before the door sees it, in the protocol's own form. The
+    /// error has only what the caller may see. `None` is the form of the server's other routes.
+    fn refuse(&self, code: StatusCode, error: &RuntimeError) -> Option<Response<Body>> {
+        let _ = (code, error);
+        None
+    }
+}
+
+/// The stream log of a server, as its doors find it in the context of a call.
+#[derive(Debug, Clone)]
+pub struct KeptStreams(Arc<dyn StreamLog>);
+
+impl KeptStreams {
+    /// Returns the log.
+    pub fn log(&self) -> Arc<dyn StreamLog> {
+        Arc::clone(&self.0)
+    }
 }
 
 /// A door at its path.
@@ -45,7 +71,9 @@ pub(crate) async fn enter(State(opened): State<Arc<Opened>>, request: Request<Bo
         Ok(response) => response,
         Err(refusal) => {
             refusal.log(&path, id);
-            refusal.respond(opened.shared.exposure)
+            let exposure = opened.shared.exposure;
+            let own = opened.door.refuse(refusal.code(), &refusal.wire(exposure));
+            own.unwrap_or_else(|| refusal.respond(exposure))
         }
     };
     opened.metrics.answered(response.status());
@@ -56,14 +84,12 @@ impl Opened {
     async fn answer(&self, request: Request<Body>, meter: CallMeter) -> Result<Response<Body>, Refusal> {
         let (head, body) = request.into_parts();
         let mut permit = self.shared.permits.enter();
-        let bytes = body::read(
-            &head.headers,
-            body,
-            &self.shared.limits,
-            &self.shared.handle,
-            &mut permit,
-        )
-        .await?;
+        let own = self
+            .door
+            .body_bytes()
+            .map(|bytes| self.shared.limits.clone().body_bytes(bytes));
+        let limits = own.as_ref().unwrap_or(&self.shared.limits);
+        let bytes = body::read(&head.headers, body, limits, &self.shared.handle, &mut permit).await?;
         let input: Option<Value> = serde_json::from_slice(&bytes).ok();
         let caller = self.shared.identify(&head, input.as_ref()).await?;
         permit.assign(caller_of(&caller, &head))?;
@@ -71,6 +97,10 @@ impl Opened {
         let handle = Arc::new(self.shared.handle.clone());
         let correlation = Correlation::of(&head);
         let context = self.shared.context(caller, &correlation).with_extension(handle);
+        let context = match &self.shared.durable {
+            Some(durable) => context.with_extension(Arc::new(KeptStreams(durable.log()))),
+            None => context,
+        };
         let request = Request::from_parts(head, bytes);
         let response = self.door.answer(request, context).await;
         // The call counts as running until its answer has been read.

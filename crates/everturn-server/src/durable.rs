@@ -54,6 +54,11 @@ impl Durable {
         }
     }
 
+    /// Returns the log.
+    pub(crate) fn log(&self) -> Arc<dyn StreamLog> {
+        Arc::clone(&self.log)
+    }
+
     /// Starts a call under a new id. The call goes on even if the returned stream is dropped; `held` is dropped when the call
     /// has ended.
     ///

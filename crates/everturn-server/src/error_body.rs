@@ -42,6 +42,16 @@ impl Refusal {
         log_failed_call(path, &request.unwrap_or_else(RequestId::current), &self.error);
     }
 
+    /// Returns the HTTP code.
+    pub(crate) fn code(&self) -> StatusCode {
+        self.code
+    }
+
+    /// Returns the error as the caller may see it.
+    pub(crate) fn wire(&self, exposure: Exposure) -> RuntimeError {
+        self.error.to_wire(exposure)
+    }
+
     /// Returns the response. Private text is withheld unless `exposure` allows it.
     pub(crate) fn respond(&self, exposure: Exposure) -> Response<Body> {
         let mut response = json_response(self.code, &self.error.to_wire(exposure));

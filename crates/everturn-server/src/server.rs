@@ -237,6 +237,11 @@ impl Server {
         self
     }
 
+    /// Returns the registry whose agents and flows are served.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// Returns a handle that shuts the server down.
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()

@@ -51,6 +51,7 @@
 //! | `client` | no | agents and flows on another machine: `RemoteAgent` |
 //! | `websocket` | no | whole conversations on one WebSocket, for the client |
 //! | `mcp` | no | tools of MCP servers, and an application as an MCP server |
+//! | `openai-server` | no | agents behind OpenAI's HTTP surface: `server.openai()` |
 //! | `jwt` | no | callers known by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
 //! | `postgres` | no | the durable store for many processes and machines, in PostgreSQL; builds zstd, which is C |
@@ -78,6 +79,7 @@
 //! | `dev` | what developer tools see of a program |
 //! | `mcp` | MCP servers: to use, and to be |
 //! | `models` | OpenAI, Anthropic, Gemini, Ollama |
+//! | `openai` | agents behind OpenAI's HTTP surface |
 //! | `otlp` | the export of traces and log lines |
 //! | `server` | routes, context providers, limits, durable streams |
 //! | `studio` | the page |
@@ -110,6 +112,8 @@ pub use everturn_mcp as mcp;
     feature = "openai"
 ))]
 pub use everturn_models as models;
+#[cfg(feature = "openai-server")]
+pub use everturn_openai as openai;
 #[cfg(feature = "otlp")]
 pub use everturn_otlp as otlp;
 #[cfg(feature = "postgres")]
@@ -160,6 +164,8 @@ pub mod prelude {
     pub use everturn_file::FileStore;
     #[cfg(feature = "macros")]
     pub use everturn_macros::{payload, tool};
+    #[cfg(feature = "openai-server")]
+    pub use everturn_openai::ServeOpenAi;
     #[cfg(feature = "postgres")]
     pub use everturn_postgres::PostgresStore;
     #[cfg(feature = "sqlite")]
@@ -233,6 +239,8 @@ mod pages {
     struct Background;
     #[doc = include_str!("../../../docs/mcp.md")]
     struct Mcp;
+    #[doc = include_str!("../../../docs/openai-clients.md")]
+    struct OpenAiClients;
     #[doc = include_str!("../../../docs/stores.md")]
     struct Stores;
     #[doc = include_str!("../../../docs/tools.md")]

@@ -1,0 +1,126 @@
+//! The agents behind the surface, as their actions in the registry.
+
+use std::sync::Arc;
+
+use everturn_agent::archive::{DeleteRequest, Deleted};
+use everturn_agent::{
+    AbortAction, AbortRequest, AgentAction, GetSnapshotRequest, SessionId, Snapshot, SnapshotAction,
+    SnapshotId, WatchAction,
+};
+use everturn_core::{Action, ActionType, Context, DynAction, Emitter, Error, Registry, Result, downcast};
+use serde_json::Value;
+
+/// One agent.
+#[derive(Clone)]
+pub(crate) struct ServedAgent {
+    pub(crate) name: String,
+    pub(crate) run: Arc<AgentAction>,
+    registry: Registry,
+}
+
+impl ServedAgent {
+    /// Returns the names of all agents, sorted.
+    pub(crate) fn names(registry: &Registry) -> Vec<String> {
+        registry.of_type(&ActionType::AGENT).into_keys().collect()
+    }
+
+    /// Returns the agent of that name.
+    pub(crate) fn find(registry: &Registry, name: &str) -> Option<Self> {
+        let action = registry.get(&ActionType::AGENT.key(name))?;
+        Some(Self {
+            name: name.to_owned(),
+            run: downcast(action)?,
+            registry: registry.clone(),
+        })
+    }
+
+    /// Returns whether the agent keeps its sessions in a store.
+    pub(crate) fn has_store(&self) -> bool {
+        self.companion::<SnapshotAction>(ActionType::AGENT_SNAPSHOT)
+            .is_some()
+    }
+
+    /// Returns whether the agent has background runs.
+    pub(crate) fn can_detach(&self) -> bool {
+        self.companion::<AbortAction>(ActionType::AGENT_ABORT).is_some()
+    }
+
+    /// Returns whether the agent takes the tools of clients.
+    pub(crate) fn takes_tools(&self) -> bool {
+        let own = self.run.descriptor().metadata.get("everturn");
+        own.and_then(|own| own.get("clientTools")) == Some(&Value::Bool(true))
+    }
+
+    /// Returns the agent's tools that only a response answers.
+    pub(crate) fn respond_only(&self) -> Vec<String> {
+        let own = self.run.descriptor().metadata.get("everturn");
+        let names = own.and_then(|own| own.get("respondOnly")?.as_array());
+        let name = |name: &Value| name.as_str().map(str::to_owned);
+        names.into_iter().flatten().filter_map(name).collect()
+    }
+
+    fn companion<A: DynAction>(&self, action_type: ActionType) -> Option<Arc<A>> {
+        downcast(self.registry.get(&action_type.key(&self.name))?)
+    }
+
+    /// Reads a snapshot; `None` if this caller has no such snapshot.
+    pub(crate) async fn snapshot(&self, id: &SnapshotId, context: &Context) -> Result<Option<Snapshot>> {
+        self.read(
+            GetSnapshotRequest {
+                snapshot_id: Some(id.clone()),
+                session_id: None,
+            },
+            context,
+        )
+        .await
+    }
+
+    /// Reads the tip of a session; `None` if this caller has no such session.
+    pub(crate) async fn tip(&self, session: &SessionId, context: &Context) -> Result<Option<Snapshot>> {
+        self.read(
+            GetSnapshotRequest {
+                snapshot_id: None,
+                session_id: Some(session.clone()),
+            },
+            context,
+        )
+        .await
+    }
+
+    async fn read(&self, request: GetSnapshotRequest, context: &Context) -> Result<Option<Snapshot>> {
+        let Some(action) = self.companion::<SnapshotAction>(ActionType::AGENT_SNAPSHOT) else {
+            return Ok(None);
+        };
+        match action.call(request, context.clone(), Emitter::silent()).await {
+            Ok(snapshot) => Ok(Some(snapshot)),
+            Err(error) if error.status() == everturn_core::Status::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Aborts a background run.
+    pub(crate) async fn abort(&self, id: &SnapshotId, context: &Context) -> Result<()> {
+        let action = self
+            .companion::<AbortAction>(ActionType::AGENT_ABORT)
+            .ok_or_else(|| Error::not_found("the agent has no background runs"))?;
+        let request = AbortRequest {
+            snapshot_id: id.clone(),
+        };
+        action.call(request, context.clone(), Emitter::silent()).await?;
+        Ok(())
+    }
+
+    /// Deletes a snapshot, or a session with all its snapshots; returns how many snapshots are gone.
+    pub(crate) async fn delete(&self, request: DeleteRequest, context: &Context) -> Result<u64> {
+        let action = self
+            .companion::<Action<DeleteRequest, Deleted>>(ActionType::AGENT_DELETE)
+            .ok_or_else(|| Error::not_found("the agent keeps nothing"))?;
+        let deleted = action.call(request, context.clone(), Emitter::silent()).await?;
+        Ok(deleted.snapshots)
+    }
+
+    /// Returns the action that shows background runs.
+    pub(crate) fn watch(&self) -> Option<Arc<WatchAction>> {
+        self.companion(ActionType::AGENT_WATCH)
+    }
+}

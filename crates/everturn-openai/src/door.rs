@@ -1,0 +1,317 @@
+//! The routes.
+
+use axum::body::Body;
+use axum::http::{Method, Request, Response, StatusCode, Uri};
+use bytes::Bytes;
+use everturn_agent::SessionId;
+use everturn_agent::archive::DeleteRequest;
+use everturn_core::{Context, Registry, RuntimeError, Status};
+use everturn_server::{Door, Server};
+use serde_json::{Map, Value, json};
+
+use crate::agents::ServedAgent;
+use crate::completions::complete;
+use crate::fault::{Fault, json_response};
+use crate::ids::parse_response_id;
+use crate::plan::exposure;
+use crate::responses::{Afterwards, StoredResponse, create};
+use crate::said::text;
+
+/// The greatest body of a request. Clients send the whole conversation again with every message, pictures included.
+const BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Serves agents on OpenAI's HTTP surface.
+///
+/// ```
+/// use everturn_core::{Registry, Result};
+/// use everturn_openai::ServeOpenAi;
+/// use everturn_server::Server;
+///
+/// # fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// let server = Server::new(&registry).openai();
+/// // OPENAI_BASE_URL=http://…/v1
+/// # server.router().map(|_| ())
+/// # }
+/// ```
+pub trait ServeOpenAi: Sized {
+    /// Serves the surface at `/v1`.
+    #[must_use]
+    fn openai(self) -> Self {
+        self.openai_at("/v1")
+    }
+
+    /// Serves the surface below a path.
+    #[must_use]
+    fn openai_at(self, prefix: &str) -> Self;
+}
+
+impl ServeOpenAi for Server {
+    fn openai_at(self, prefix: &str) -> Self {
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        let door = OpenAiDoor {
+            registry: self.registry().clone(),
+            prefix: prefix.clone(),
+        };
+        self.door(format!("{prefix}/{{*path}}"), door)
+    }
+}
+
+struct OpenAiDoor {
+    registry: Registry,
+    prefix: String,
+}
+
+#[async_trait::async_trait]
+impl Door for OpenAiDoor {
+    async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body> {
+        match self.route(&request, context).await {
+            Ok(response) => response,
+            Err(fault) => fault.respond(),
+        }
+    }
+
+    fn body_bytes(&self) -> Option<usize> {
+        Some(BODY_BYTES)
+    }
+
+    fn refuse(&self, code: StatusCode, error: &RuntimeError) -> Option<Response<Body>> {
+        let status = error.status.unwrap_or(Status::Unknown);
+        Some(Fault::of(code, status, error.message.clone()).respond())
+    }
+}
+
+impl OpenAiDoor {
+    async fn route(&self, request: &Request<Bytes>, context: Context) -> Result<Response<Body>, Fault> {
+        let path = request.uri().path();
+        let path = path.strip_prefix(self.prefix.as_str()).unwrap_or(path);
+        let segments: Vec<String> = path.split('/').skip(1).map(decoded).collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let method = request.method();
+        match (method, segments.as_slice()) {
+            (&Method::GET, ["models"]) => {
+                let models: Vec<Value> = ServedAgent::names(&self.registry)
+                    .iter()
+                    .map(|name| model(name))
+                    .collect();
+                Ok(ok(&json!({ "object": "list", "data": models })))
+            }
+            (&Method::GET, ["models", name @ ..]) => Ok(ok(&model(&self.agent(&name.join("/"))?.name))),
+            (&Method::POST, ["chat", "completions"]) => {
+                let body = object(request)?;
+                let agent = self.agent_of(&body)?;
+                complete(&agent, &body, request.headers(), context).await
+            }
+            (&Method::POST, ["responses"]) => {
+                let body = object(request)?;
+                let agent = self.agent_of(&body)?;
+                create(&agent, &body, (request.headers(), request.body()), context).await
+            }
+            (_, ["responses", id, rest @ ..]) => self.afterwards(request, id, rest, context).await,
+            (&Method::POST, ["conversations"]) => {
+                let body = if request.body().is_empty() {
+                    Map::new()
+                } else {
+                    object(request)?
+                };
+                let metadata = body
+                    .get("metadata")
+                    .filter(|metadata| metadata.is_object())
+                    .cloned();
+                Ok(ok(&conversation(
+                    SessionId::fresh().as_str(),
+                    jiff::Timestamp::now().as_second(),
+                    metadata,
+                )))
+            }
+            (_, ["conversations", id]) => self.conversation(method, id, &context).await,
+            _ => Err(Fault::not_found(
+                "unknown_url",
+                format!("Unknown request URL: {method} {}.", request.uri().path()),
+            )),
+        }
+    }
+
+    async fn afterwards(
+        &self,
+        request: &Request<Bytes>,
+        id: &str,
+        rest: &[&str],
+        context: Context,
+    ) -> Result<Response<Body>, Fault> {
+        let query = query(request.uri());
+        let asked = match (request.method(), rest) {
+            (&Method::GET, []) => match query.get("stream").map(String::as_str) {
+                Some("true" | "1") => Afterwards::Stream {
+                    after: number(&query, "starting_after")?,
+                },
+                _ => Afterwards::Object,
+            },
+            (&Method::DELETE, []) => Afterwards::Delete,
+            (&Method::POST, ["cancel"]) => Afterwards::Cancel,
+            (&Method::GET, ["input_items"]) => {
+                let limit = number(&query, "limit")?.unwrap_or(20);
+                if !(1..=100).contains(&limit) {
+                    return Err(Fault::invalid(
+                        "invalid_value",
+                        "limit",
+                        "'limit' is a number from 1 to 100.",
+                    ));
+                }
+                let ascending = match query.get("order").map(String::as_str) {
+                    None | Some("desc") => false,
+                    Some("asc") => true,
+                    Some(_) => {
+                        return Err(Fault::invalid(
+                            "invalid_value",
+                            "order",
+                            "'order' is 'asc' or 'desc'.",
+                        ));
+                    }
+                };
+                Afterwards::Inputs {
+                    limit: usize::try_from(limit).unwrap_or(100),
+                    ascending,
+                    after: query.get("after").cloned(),
+                }
+            }
+            (method, _) => {
+                return Err(Fault::not_found(
+                    "unknown_url",
+                    format!("Unknown request URL: {method} {}.", request.uri().path()),
+                ));
+            }
+        };
+        let missing = || {
+            Fault::not_found(
+                "response_not_found",
+                format!("Response with id '{id}' not found."),
+            )
+        };
+        let (snapshot, name) = parse_response_id(id).ok_or_else(missing)?;
+        // A response of an agent that is not served is a response that is not there.
+        let agent = ServedAgent::find(&self.registry, &name).ok_or_else(missing)?;
+        StoredResponse::answer(&agent, &snapshot, asked, context).await
+    }
+
+    /// Answers for a session, which may be any agent's.
+    async fn conversation(
+        &self,
+        method: &Method,
+        id: &str,
+        context: &Context,
+    ) -> Result<Response<Body>, Fault> {
+        let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure(context));
+        let session = SessionId::from(id);
+        let agents = ServedAgent::names(&self.registry);
+        for agent in agents
+            .iter()
+            .filter_map(|name| ServedAgent::find(&self.registry, name))
+        {
+            let Some(tip) = agent.tip(&session, context).await.map_err(failed)? else {
+                continue;
+            };
+            match *method {
+                Method::GET => return Ok(ok(&conversation(id, tip.created_at.as_second(), None))),
+                Method::DELETE => {
+                    let request = DeleteRequest {
+                        session_id: Some(session),
+                        snapshot_id: None,
+                        branch: false,
+                    };
+                    agent.delete(request, context).await.map_err(failed)?;
+                    return Ok(ok(
+                        &json!({ "id": id, "object": "conversation.deleted", "deleted": true }),
+                    ));
+                }
+                _ => break,
+            }
+        }
+        Err(Fault::not_found(
+            "conversation_not_found",
+            format!("Conversation with id '{id}' not found."),
+        ))
+    }
+
+    fn agent_of(&self, body: &Map<String, Value>) -> Result<ServedAgent, Fault> {
+        let name = text(body, "model")?.ok_or_else(|| Fault::missing("model"))?;
+        self.agent(name)
+    }
+
+    fn agent(&self, name: &str) -> Result<ServedAgent, Fault> {
+        ServedAgent::find(&self.registry, name).ok_or_else(|| {
+            Fault::not_found(
+                "model_not_found",
+                format!("The model '{name}' does not exist or you do not have access to it."),
+            )
+            .at("model")
+        })
+    }
+}
+
+fn ok(body: &Value) -> Response<Body> {
+    json_response(StatusCode::OK, body)
+}
+
+fn model(name: &str) -> Value {
+    json!({ "id": name, "object": "model", "created": 0, "owned_by": "everturn" })
+}
+
+fn conversation(id: &str, created: i64, metadata: Option<Value>) -> Value {
+    json!({
+        "id": id,
+        "object": "conversation",
+        "created_at": created,
+        "metadata": metadata.unwrap_or_else(|| json!({})),
+    })
+}
+
+/// Reads the body as a JSON object.
+fn object(request: &Request<Bytes>) -> Result<Map<String, Value>, Fault> {
+    let invalid = |message: String| Fault {
+        param: None,
+        ..Fault::invalid("invalid_json", "", message)
+    };
+    match serde_json::from_slice(request.body()) {
+        Ok(Value::Object(body)) => Ok(body),
+        Ok(_) => Err(invalid("The body must be a JSON object.".into())),
+        Err(error) => Err(invalid(format!(
+            "We could not parse the JSON body of your request: {error}."
+        ))),
+    }
+}
+
+/// Returns a segment of a path with its percent-encoding undone.
+fn decoded(segment: &str) -> String {
+    let bytes = segment.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while index < bytes.len() {
+        let code = (bytes[index] == b'%')
+            .then(|| segment.get(index + 1..index + 3))
+            .flatten()
+            .and_then(|code| u8::from_str_radix(code, 16).ok());
+        plain.push(code.unwrap_or(bytes[index]));
+        index += if code.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+fn query(uri: &Uri) -> std::collections::HashMap<String, String> {
+    uri.query()
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (decoded(name), decoded(value)))
+        .collect()
+}
+
+fn number(query: &std::collections::HashMap<String, String>, name: &str) -> Result<Option<u64>, Fault> {
+    match query.get(name) {
+        None => Ok(None),
+        Some(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|_| Fault::wrong_type(name, "a number")),
+    }
+}

@@ -1,0 +1,154 @@
+//! Telling a turn as a response, to its client and to the log.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Response as HttpResponse;
+use everturn_agent::{AgentOutput, AgentStreamChunk};
+use everturn_core::stream_log::{JsonText, StreamWriter};
+use everturn_core::{Context, Result};
+use futures::stream;
+use serde_json::Value;
+
+use crate::event_stream::{HEARTBEAT, HEARTBEAT_TIME, event_stream};
+use crate::plan::exposure;
+use crate::response::{Event, Narrator, State};
+use crate::turn::RunningTurn;
+
+/// A turn that is being told.
+pub(super) struct Telling {
+    turn: RunningTurn,
+    narrator: Narrator,
+    /// Keeps the events for clients that read them again; `None` if nobody can.
+    writer: Option<Box<dyn StreamWriter>>,
+    context: Context,
+    phase: Phase,
+}
+
+enum Phase {
+    Beginning,
+    Running,
+    Over,
+}
+
+/// Returns an event as the lines of a stream.
+pub(super) fn lines(event: &Event) -> Vec<u8> {
+    format!("event: {}\ndata: {}\n\n", event.name, event.data).into_bytes()
+}
+
+impl Telling {
+    pub(super) fn new(
+        turn: RunningTurn,
+        narrator: Narrator,
+        writer: Option<Box<dyn StreamWriter>>,
+        context: Context,
+    ) -> Self {
+        Self {
+            turn,
+            narrator,
+            writer,
+            context,
+            phase: Phase::Beginning,
+        }
+    }
+
+    /// Tells the turn to its end and returns the whole response.
+    pub(super) async fn whole(mut self) -> Value {
+        while self.next().await.is_some() {}
+        self.narrator.object()
+    }
+
+    /// Returns the response whose body is the turn as events. Dropping the body cancels the turn.
+    pub(super) fn streamed(self) -> HttpResponse<Body> {
+        let events = stream::unfold(self, |mut telling| async move {
+            let waited = Duration::from_secs(HEARTBEAT_TIME);
+            let bytes = match tokio::time::timeout(waited, telling.next()).await {
+                Err(_) => HEARTBEAT.to_vec(),
+                Ok(events) => events?.iter().flat_map(lines).collect(),
+            };
+            Some((Ok::<_, Infallible>(bytes), telling))
+        });
+        event_stream(Body::from_stream(events))
+    }
+
+    /// Waits for the next events; `None` after the last.
+    async fn next(&mut self) -> Option<Vec<Event>> {
+        let events = match self.phase {
+            Phase::Over => return None,
+            Phase::Beginning => {
+                self.phase = Phase::Running;
+                self.narrator.begin()
+            }
+            Phase::Running => loop {
+                match self.turn.next().await {
+                    Some(chunk) => {
+                        let events = told(&mut self.narrator, &chunk);
+                        if !events.is_empty() {
+                            break events;
+                        }
+                    }
+                    None => {
+                        let output = self.turn.output().await;
+                        self.phase = Phase::Over;
+                        break self.ended(output);
+                    }
+                }
+            },
+        };
+        self.keep(&events).await;
+        Some(events)
+    }
+
+    fn ended(&mut self, output: Result<AgentOutput>) -> Vec<Event> {
+        let steps = self.narrator.items().give_up();
+        let mut events = self.narrator.steps(&steps);
+        let response = &mut self.narrator.response;
+        response.status = match output {
+            Ok(output) => {
+                response.usage = output.usage;
+                // A turn that failed left no snapshot, so its response cannot be found again.
+                response.is_stored &= output.error.is_none();
+                State::ended(output.finish_reason, output.error)
+            }
+            Err(error) => {
+                response.is_stored = false;
+                State::Failed(error.to_wire(exposure(&self.context)))
+            }
+        };
+        response.completed_at = Some(jiff::Timestamp::now().as_second());
+        events.push(self.narrator.end());
+        events
+    }
+
+    /// Keeps events in the log. A log that is full ends the keeping, not the turn.
+    async fn keep(&mut self, events: &[Event]) {
+        let Some(writer) = &self.writer else { return };
+        for event in events {
+            let kept = match JsonText::of(&event.data) {
+                Ok(text) => writer.append(text).await.is_ok(),
+                Err(_) => false,
+            };
+            if !kept {
+                self.writer = None;
+                return;
+            }
+        }
+        if matches!(self.phase, Phase::Over)
+            && let Some(writer) = self.writer.take()
+            && let Ok(end) = JsonText::of(&Value::Null)
+        {
+            // Whoever reads the stream again has every event; only the mark of its end is lost.
+            let _ = writer.finish(Ok(end)).await;
+        }
+    }
+}
+
+/// Returns the events of a chunk.
+pub(super) fn told(narrator: &mut Narrator, chunk: &AgentStreamChunk) -> Vec<Event> {
+    let mut steps = narrator.items().chunk(chunk);
+    if let Some(added) = chunk.turn_end.as_ref().and_then(|end| end.added.as_ref()) {
+        steps.extend(narrator.items().end(added.position, &added.messages));
+    }
+    narrator.steps(&steps)
+}

@@ -1,0 +1,112 @@
+//! Responses in the background, and streams that are read again.
+
+use everturn_testkit::{Gate, Reply, ScriptedModel};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Served, answer, names};
+
+async fn settled(server: &Served, id: &str) -> Value {
+    loop {
+        let response = server.get(&format!("/responses/{id}")).await.json();
+        if !["queued", "in_progress"].contains(&response["status"].as_str().unwrap()) {
+            return response;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn work_goes_on_without_its_caller() {
+    let server = Served::answering(["Done."]).await;
+
+    let queued = server
+        .respond(json!({"input": "work", "background": true}))
+        .await
+        .json();
+
+    assert_eq!(queued["status"], "queued");
+    assert_eq!(queued["background"], true);
+    let done = settled(&server, queued["id"].as_str().unwrap()).await;
+    assert_eq!(done["status"], "completed");
+    assert_eq!(done["background"], true);
+    assert_eq!(done["output"][0]["content"][0]["text"], "Done.");
+}
+
+#[tokio::test]
+async fn work_can_be_cancelled() {
+    let server = Served::with(
+        ScriptedModel::new().reply(Reply::text("never").wait(&Gate::new())),
+        |server| server,
+    )
+    .await;
+    let queued = server
+        .respond(json!({"input": "work", "background": true}))
+        .await
+        .json();
+    let id = queued["id"].as_str().unwrap();
+    let path = format!("/responses/{id}");
+
+    assert_eq!(answer(server.request("DELETE", &path)).await.error().0, 400);
+    let cancelled = answer(server.request("POST", &format!("{path}/cancel")))
+        .await
+        .json();
+
+    assert_eq!(cancelled["status"], "cancelled");
+    assert_eq!(settled(&server, id).await["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn only_background_work_can_be_cancelled() {
+    let server = Served::answering(["one"]).await;
+    let response = server.respond(json!({"input": "hi"})).await.json();
+    let path = format!("/responses/{}/cancel", response["id"].as_str().unwrap());
+
+    assert_eq!(answer(server.request("POST", &path)).await.error().0, 400);
+}
+
+fn body(answer: &Answer) -> &str {
+    answer.body.trim_start_matches(": heartbeat\n\n")
+}
+
+#[tokio::test]
+async fn a_stream_is_read_again_byte_for_byte() {
+    for background in [false, true] {
+        let server = Served::answering([Reply::text("One two.").chunks(["One ", "two."])]).await;
+        let asked = json!({"input": "hi", "stream": true, "background": background});
+        let first = server.respond(asked).await;
+        let events = first.events();
+        let id = events[0]["response"]["id"].as_str().unwrap();
+        assert_eq!(names(&events).last(), Some(&"response.completed"));
+
+        let again = server.get(&format!("/responses/{id}?stream=true")).await;
+        let rest = server
+            .get(&format!("/responses/{id}?stream=true&starting_after=3"))
+            .await;
+
+        assert_eq!(body(&again), body(&first), "background: {background}");
+        assert_eq!(rest.events(), events[4..], "background: {background}");
+        let wrong = server
+            .get(&format!("/responses/{id}?stream=true&starting_after=x"))
+            .await;
+        assert_eq!(wrong.error().0, 400);
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_was_lost_does_not_run_again() {
+    let server = Served::answering(["one", "two"]).await;
+    let asked = json!({"model": "keeper", "input": "hi"});
+    let first = server.post("/responses", asked.clone()).await.json();
+
+    let retry = server
+        .request("POST", "/responses")
+        .json(&asked)
+        .header("x-stainless-retry-count", "1");
+    let again = answer(retry).await.json();
+    let meant = server.post("/responses", asked).await.json();
+
+    assert_eq!(again["id"], first["id"]);
+    assert_eq!(again["output"], first["output"]);
+    assert_ne!(meant["id"], first["id"]);
+    server.model.assert_calls(2);
+}

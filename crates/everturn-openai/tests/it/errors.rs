@@ -1,0 +1,164 @@
+//! Errors from which the clients' exceptions are made.
+
+use everturn_server::BearerTokens;
+use everturn_testkit::ScriptedModel;
+use serde_json::json;
+
+use crate::support::{Served, answer, paint};
+
+#[tokio::test]
+async fn faults_name_what_is_wrong() {
+    let server = Served::answering(["never"]).await;
+    for (path, body, code, reason, param) in [
+        (
+            "/responses",
+            json!({"input": "hi"}),
+            400,
+            "missing_required_parameter",
+            json!("model"),
+        ),
+        (
+            "/responses",
+            json!({"model": "keeper"}),
+            400,
+            "missing_required_parameter",
+            json!("input"),
+        ),
+        (
+            "/responses",
+            json!({"model": "nobody", "input": "hi"}),
+            404,
+            "model_not_found",
+            json!("model"),
+        ),
+        (
+            "/responses",
+            json!({"model": "keeper", "input": "hi", "previous_response_id": "resp_x_6b"}),
+            400,
+            "previous_response_not_found",
+            json!("previous_response_id"),
+        ),
+        (
+            "/responses",
+            json!({"model": "keeper", "input": "hi", "tools": [{"type": "web_search"}]}),
+            400,
+            "unsupported_value",
+            json!("tools[0].type"),
+        ),
+        (
+            "/responses",
+            json!({"model": "keeper", "input": "hi", "text": {"format": {"type": "json_object"}}}),
+            400,
+            "unsupported_parameter",
+            json!("text.format"),
+        ),
+        (
+            "/responses",
+            json!({"model": "forgetful", "input": "hi", "background": true}),
+            400,
+            "unsupported_value",
+            json!("background"),
+        ),
+        (
+            "/chat/completions",
+            json!({"model": "keeper"}),
+            400,
+            "missing_required_parameter",
+            json!("messages"),
+        ),
+        (
+            "/chat/completions",
+            json!({"model": "keeper", "n": 2, "messages": []}),
+            400,
+            "unsupported_parameter",
+            json!("n"),
+        ),
+    ] {
+        let answer = server.post(path, body.clone()).await;
+
+        assert_eq!(answer.error(), (code, reason.to_owned(), param), "{body}");
+    }
+    server.model.assert_calls(0);
+}
+
+#[tokio::test]
+async fn a_function_may_not_be_called_like_a_tool_of_the_agent() {
+    let server = Served::answering(["never"]).await;
+    let mut tool = paint();
+    tool["name"] = json!("look");
+
+    let refused = server
+        .respond(json!({"input": "hi", "tools": [tool], "stream": true}))
+        .await;
+
+    assert_eq!(refused.error().0, 400);
+    server.model.assert_calls(0);
+}
+
+#[tokio::test]
+async fn refusals_of_the_server_have_this_form_too() {
+    let model = ScriptedModel::new().replies(["one", "two"]);
+    let tokens = BearerTokens::new([("ann", "ann-key"), ("bob", "bob-key")]);
+    let server = Served::with(model, |server| server.context(tokens)).await;
+    let ask = |key: &str| {
+        let body = json!({"model": "keeper", "input": "hi", "conversation": "c"});
+        server
+            .request("POST", "/responses")
+            .bearer_auth(key.to_owned())
+            .json(&body)
+    };
+
+    let unknown = answer(ask("nobody's")).await;
+    let anns = answer(ask("ann-key")).await.json();
+    let path = format!("/responses/{}", anns["id"].as_str().unwrap());
+    let foreign = answer(server.request("GET", &path).bearer_auth("bob-key")).await;
+    let missing = answer(
+        server
+            .request("GET", "/responses/resp_x_6b")
+            .bearer_auth("bob-key"),
+    )
+    .await;
+
+    assert_eq!(unknown.error(), (401, "invalid_api_key".into(), json!(null)));
+    assert!(unknown.headers.contains_key("x-request-id"));
+    assert_eq!(foreign.error(), (404, "response_not_found".into(), json!(null)));
+    assert_eq!(missing.error().0, 404);
+    // A conversation of the same name is another one.
+    let bobs = answer(ask("bob-key")).await.json();
+    assert_eq!(bobs["previous_response_id"], json!(null));
+}
+
+#[tokio::test]
+async fn bodies_may_be_larger_than_elsewhere_and_not_endless() {
+    let server = Served::answering(["ok"]).await;
+
+    let large = server
+        .respond(json!({"input": "x".repeat(5 * 1024 * 1024)}))
+        .await;
+    let too_large = server
+        .respond(json!({"input": "x".repeat(17 * 1024 * 1024)}))
+        .await;
+    let broken = answer(server.request("POST", "/responses").body("{")).await;
+
+    assert_eq!(large.status, 200);
+    assert_eq!(too_large.error().0, 413);
+    assert_eq!(broken.error().0, 400);
+}
+
+#[tokio::test]
+async fn agents_are_models() {
+    let server = Served::answering(["never"]).await;
+
+    let list = server.get("/models").await.json();
+
+    let ids: Vec<_> = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| model["id"].clone())
+        .collect();
+    assert_eq!(ids, ["forgetful", "keeper"]);
+    assert_eq!(server.get("/models/keeper").await.json()["object"], "model");
+    assert_eq!(server.get("/models/nobody").await.error().1, "model_not_found");
+    assert_eq!(server.get("/files").await.error().0, 404);
+}

@@ -1,0 +1,10 @@
+//! The surface as clients see it, over HTTP.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod background;
+mod chat_completions;
+mod errors;
+mod items_sent_back;
+mod responses;
+mod support;

@@ -1,0 +1,278 @@
+//! One turn at `/responses`, and going on from it.
+
+use everturn_ai::{Part, ToolRequest};
+use everturn_testkit::Reply;
+use serde_json::{Value, json};
+
+use crate::support::{Served, answer, names, paint};
+
+fn call(name: &str) -> Reply {
+    Reply::tools([ToolRequest::new(name, json!({"x": 1})).with_reference("ref-1")])
+}
+
+#[tokio::test]
+async fn a_turn_is_answered_with_the_whole_object_which_can_be_read_again() {
+    let server = Served::answering(["Leeks."]).await;
+
+    let response = server
+        .respond(
+            json!({"input": "What is in season?", "instructions": "Be brief.", "metadata": {"who": "ann"}}),
+        )
+        .await
+        .json();
+
+    assert_eq!(response["object"], "response");
+    assert_eq!(response["status"], "completed");
+    assert_eq!(response["store"], true);
+    assert_eq!(response["metadata"], json!({"who": "ann"}));
+    assert_eq!(response["output"][0]["content"][0]["text"], "Leeks.");
+    assert_eq!(
+        server.asked(),
+        ["system: You keep.\n\nBe brief.", "user: What is in season?"]
+    );
+    let id = response["id"].as_str().unwrap();
+    let again = server.get(&format!("/responses/{id}")).await.json();
+    for field in [
+        "id",
+        "status",
+        "output",
+        "metadata",
+        "conversation",
+        "model",
+        "usage",
+    ] {
+        assert_eq!(again[field], response[field], "{field}");
+    }
+    let inputs = server.get(&format!("/responses/{id}/input_items")).await.json();
+    assert_eq!(inputs["data"][0]["content"][0]["text"], "What is in season?");
+    assert_eq!(inputs["has_more"], false);
+}
+
+#[tokio::test]
+async fn a_stream_tells_every_item_in_order() {
+    let server =
+        Served::answering([
+            Reply::content(vec![Part::reasoning("hm"), Part::text("I look.")]).chunks([
+                Part::reasoning("hm"),
+                Part::text("I "),
+                Part::text("look."),
+            ]),
+        ])
+        .await;
+
+    let events = server
+        .respond(json!({"input": "hi", "stream": true}))
+        .await
+        .events();
+
+    assert_eq!(
+        names(&events),
+        [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.content_part.added",
+            "response.reasoning_text.delta",
+            "response.reasoning_text.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.output_item.added",
+            "response.content_part.added",
+            "response.output_text.delta",
+            "response.output_text.delta",
+            "response.output_text.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.completed",
+        ]
+    );
+    let numbers: Vec<u64> = events
+        .iter()
+        .map(|event| event["sequence_number"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, (0..16).collect::<Vec<_>>());
+    let last = &events[15]["response"];
+    assert_eq!(last["output"][1]["content"][0]["text"], "I look.");
+    // The ids of the stream are those of the stored response.
+    let id = last["id"].as_str().unwrap();
+    let stored = server.get(&format!("/responses/{id}")).await.json();
+    assert_eq!(stored["output"], last["output"]);
+}
+
+#[tokio::test]
+async fn going_on_from_an_older_response_branches() {
+    let server = Served::answering(["one", "two", "other two"]).await;
+    let first = server.respond(json!({"input": "1"})).await.json();
+    let second = server
+        .respond(json!({"input": "2", "previous_response_id": first["id"]}))
+        .await
+        .json();
+
+    let branch = server
+        .respond(json!({"input": "2b", "previous_response_id": first["id"]}))
+        .await
+        .json();
+
+    assert_eq!(
+        server.asked()[1..],
+        ["user: 1", "model: one", "user: 2b"].map(str::to_owned)
+    );
+    assert_eq!(branch["previous_response_id"], first["id"]);
+    assert_ne!(branch["id"], second["id"]);
+}
+
+#[tokio::test]
+async fn a_conversation_is_a_session() {
+    let server = Served::answering(["one", "two"]).await;
+
+    server
+        .respond(json!({"input": "1", "conversation": "c1"}))
+        .await
+        .json();
+    let second = server
+        .respond(json!({"input": "2", "conversation": {"id": "c1"}}))
+        .await
+        .json();
+
+    assert_eq!(second["conversation"]["id"], "c1");
+    assert_eq!(server.asked().len(), 4);
+    let found = server.get("/conversations/c1").await.json();
+    assert_eq!(found["object"], "conversation");
+    let gone = answer(server.request("DELETE", "/conversations/c1")).await.json();
+    assert_eq!(gone["deleted"], true);
+    assert_eq!(server.get("/conversations/c1").await.error().0, 404);
+}
+
+#[tokio::test]
+async fn a_function_of_the_caller_is_answered_by_the_caller() {
+    let server = Served::answering([call("paint"), Reply::text("Painted.")]).await;
+
+    let asking = server
+        .respond(json!({"input": "paint", "tools": [paint()]}))
+        .await
+        .json();
+    let item = &asking["output"][0];
+    assert_eq!(item["type"], "function_call");
+    assert_eq!(item["arguments"], "{\"x\":1}");
+    let answered = server
+        .respond(json!({
+            "previous_response_id": asking["id"],
+            "input": [{"type": "function_call_output", "call_id": item["call_id"], "output": "{\"done\": true}"}],
+        }))
+        .await
+        .json();
+
+    assert_eq!(answered["output"][0]["content"][0]["text"], "Painted.");
+    assert_eq!(server.asked()[3], "tool: [result {\"done\":true}]");
+}
+
+#[tokio::test]
+async fn a_tool_that_asks_before_it_acts_is_an_approval() {
+    for (approve, told) in [
+        (true, "tool: [result \"paid\"]"),
+        (false, "tool: [result {\"denied\":true,\"reason\":\"no\"}]"),
+    ] {
+        let server = Served::answering([call("pay"), Reply::text("Well.")]).await;
+        let asking = server.respond(json!({"input": "pay"})).await.json();
+        let item = &asking["output"][0];
+        assert_eq!(item["type"], "mcp_approval_request");
+
+        let answered = server
+            .respond(json!({
+                "previous_response_id": asking["id"],
+                "input": [{
+                    "type": "mcp_approval_response",
+                    "approval_request_id": item["id"],
+                    "approve": approve,
+                    "reason": "no",
+                }],
+            }))
+            .await
+            .json();
+
+        assert_eq!(server.asked()[3], told);
+        let kinds: Vec<&Value> = answered["output"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| &item["type"])
+            .collect();
+        if approve {
+            assert_eq!(kinds, ["mcp_call", "message"]);
+        } else {
+            assert_eq!(kinds, ["message"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_the_agent_is_shown_as_done() {
+    let server = Served::answering([call("look"), Reply::text("Found.")]).await;
+
+    let events = server
+        .respond(json!({"input": "look", "stream": true}))
+        .await
+        .events();
+
+    let names = names(&events);
+    assert!(names.contains(&"response.mcp_call.completed"), "{names:?}");
+    let last = &events.last().unwrap()["response"];
+    assert_eq!(last["output"][0]["type"], "mcp_call");
+    assert_eq!(last["output"][0]["output"], "seen");
+    assert_eq!(last["output"][1]["content"][0]["text"], "Found.");
+}
+
+#[tokio::test]
+async fn nothing_is_stored_if_the_caller_says_so() {
+    let server = Served::answering(["one"]).await;
+
+    let response = server
+        .respond(json!({"input": "hi", "store": false}))
+        .await
+        .json();
+
+    assert_eq!(response["store"], false);
+    assert_eq!(response["conversation"], Value::Null);
+    let id = response["id"].as_str().unwrap();
+    assert_eq!(server.get(&format!("/responses/{id}")).await.error().0, 404);
+}
+
+#[tokio::test]
+async fn a_failed_turn_is_a_failed_response_and_not_an_http_error() {
+    let broken = || Reply::error(everturn_core::Error::internal("the oven is broken"));
+    let server = Served::answering([broken(), broken()]).await;
+
+    let response = server.respond(json!({"input": "hi"})).await.json();
+    let events = server
+        .respond(json!({"input": "hi", "stream": true}))
+        .await
+        .events();
+
+    assert_eq!(response["status"], "failed");
+    assert_eq!(response["error"]["code"], "invalid_turn");
+    assert_eq!(names(&events).last(), Some(&"response.failed"));
+}
+
+#[tokio::test]
+async fn a_deleted_response_is_gone_and_its_children_stay() {
+    let server = Served::answering(["one", "two", "three"]).await;
+    let first = server.respond(json!({"input": "1"})).await.json();
+    let second = server
+        .respond(json!({"input": "2", "previous_response_id": first["id"]}))
+        .await
+        .json();
+    let path = format!("/responses/{}", first["id"].as_str().unwrap());
+
+    let gone = answer(server.request("DELETE", &path)).await.json();
+
+    assert_eq!(
+        gone,
+        json!({"id": first["id"], "object": "response", "deleted": true})
+    );
+    assert_eq!(server.get(&path).await.error().0, 404);
+    server
+        .respond(json!({"input": "3", "previous_response_id": second["id"]}))
+        .await
+        .json();
+    assert_eq!(server.asked().len(), 6);
+}
