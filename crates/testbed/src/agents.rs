@@ -3,6 +3,7 @@
 //! The names, tools and words of the cases' agents are agreed between all implementations of the protocol.
 
 mod custom;
+mod echo;
 mod extended;
 mod prompted;
 
@@ -31,5 +32,6 @@ pub fn watched_harness(store: impl IntoStore, run_log: Option<Arc<dyn StreamLog>
     prompted::define(&mut harness)?;
     custom::define(&mut harness)?;
     extended::define(&mut harness)?;
+    echo::define(&mut harness)?;
     Ok(harness)
 }

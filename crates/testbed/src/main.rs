@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` and so on | the agents of the cases and their companions |
 //! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `bulky`, `slowly`, `failing`, `denied` |
+//! | `/v1/…` | the agents for clients of OpenAI's HTTP surface |
 //! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: the next answers of the model; the last answer is repeated |
 
 mod arguments;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use clap::Parser as _;
 use everturn_agent::store::SessionStore;
 use everturn_core::{Exposure, Result};
+use everturn_openai::ServeOpenAi;
 use everturn_server::{Bound, Layout, Limits, Server};
 
 use self::arguments::Arguments;
@@ -59,6 +61,7 @@ async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<B
         // Clients under test need the full error messages.
         .exposure(Exposure::Full)
         .limits(Limits::default().header_time(IDLE))
+        .openai()
         .merge(program::router(harness.model().clone()));
     let server = if arguments.forget_streams {
         server

@@ -3,8 +3,8 @@
 //! Ignored by default, because they need other languages and their packages:
 //!
 //! ```text
-//! npm install --prefix .tools/npm genkit@1.42.0
-//! python3 -m venv .tools/python && .tools/python/bin/pip install genkit==0.12.0
+//! npm install --prefix .tools/npm genkit@1.42.0 openai@7.53.0
+//! python3 -m venv .tools/python && .tools/python/bin/pip install genkit==0.12.0 openai==3.49.0
 //! cargo test -p testbed --test real_clients -- --ignored
 //! ```
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
@@ -21,9 +21,13 @@ fn script(path: &str) -> PathBuf {
 }
 
 fn javascript(server: &Testbed) -> Command {
+    node("javascript/client.mjs", server)
+}
+
+fn node(path: &str, server: &Testbed) -> Command {
     let mut command = Command::new("node");
     command
-        .arg(script("javascript/client.mjs"))
+        .arg(script(path))
         .arg(tools().join("npm"))
         .arg(&server.address);
     command
@@ -55,4 +59,22 @@ fn the_javascript_client_drives_it_on_every_store() {
 #[ignore = "needs Python and its package genkit"]
 fn the_python_client_drives_it_on_every_store() {
     for_every_store(python);
+}
+
+#[test]
+#[ignore = "needs node and the npm package openai"]
+fn the_openai_client_of_javascript_drives_it_on_every_store() {
+    for_every_store(|server| node("javascript/openai.mjs", server));
+}
+
+#[test]
+#[ignore = "needs Python and its package openai"]
+fn the_openai_client_of_python_drives_it_on_every_store() {
+    for_every_store(|server| {
+        let mut command = Command::new(tools().join("python/bin/python"));
+        command
+            .arg(script("python/openai_client.py"))
+            .arg(&server.address);
+        command
+    });
 }

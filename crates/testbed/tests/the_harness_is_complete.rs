@@ -19,6 +19,7 @@ fn every_agreed_agent_is_there_and_registered() {
             "customAgentWithCustomState",
             "customAgentWithCustomStateStore",
             "customAgentWithMultiCustomState",
+            "echoAgent",
             "extendedAgent",
             "extendedAgentWithStore",
             "extendedPromptAgent",

@@ -20,11 +20,14 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
     harness.define(confirming.store(store))
 }
 
+/// The system text of all agents around a prompt.
+pub(super) const SYSTEM: &str = "You are part of a test.";
+
 /// Defines an agent with a system text, which shows that a prompt's own messages never become part of a conversation.
 pub(super) fn prompted(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
     agent(registry, name)
         .model(ProgrammableModel::NAME)
-        .system("You are part of a test.")
+        .system(SYSTEM)
 }
 
 fn test_tool() -> Tool {
