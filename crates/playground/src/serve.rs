@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everturn::core::{Exposure, listen_to_spans};
 use everturn::dev::TraceLog;
-use everturn::prelude::{Everturn, ServeStudio, Studio};
+use everturn::prelude::{Everturn, ServeOpenAi, ServeStudio, Studio};
 use everturn::server::{ArchiveAccess, Bound};
 use everturn::sqlite::SqliteStreamLog;
 use everturn::{Result, ServeTraces};
@@ -111,6 +111,7 @@ impl Serving {
             .archive(access)
             .exposure(exposure)
             .traces(&self.traces)
+            .openai()
             .studio(Studio::new())
             .bind(address)
             .await
