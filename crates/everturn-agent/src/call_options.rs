@@ -39,5 +39,8 @@ pub struct Unstored;
 /// the turn, chunks of the model have a [`position`](crate::AgentStreamChunk::position), and the turn's end has the messages
 /// that the turn [added](crate::TurnEnd::added). So a server of another protocol can name each message before its first
 /// chunk, and find the message again by that name.
+///
+/// An agent around a prompt sends an empty chunk when it first asks its model or runs a tool: it has accepted the input. A
+/// turn that ends before any chunk but its start was refused, and nothing ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnDetails;

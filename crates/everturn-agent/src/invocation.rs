@@ -29,6 +29,7 @@
 //! `background.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and `outbox.rs` carry signals
 //! between the function's task and the driver.
 
+mod accepted_input;
 mod added_by_client;
 mod agent_session;
 mod anchor;

@@ -36,13 +36,13 @@ impl ServedAgent {
 
     /// Returns whether the agent keeps its sessions in a store.
     pub(crate) fn has_store(&self) -> bool {
-        self.companion::<SnapshotAction>(ActionType::AGENT_SNAPSHOT)
+        self.companion::<SnapshotAction>(&ActionType::AGENT_SNAPSHOT)
             .is_some()
     }
 
     /// Returns whether the agent has background runs.
     pub(crate) fn can_detach(&self) -> bool {
-        self.companion::<AbortAction>(ActionType::AGENT_ABORT).is_some()
+        self.companion::<AbortAction>(&ActionType::AGENT_ABORT).is_some()
     }
 
     /// Returns whether the agent takes the tools of clients.
@@ -59,7 +59,7 @@ impl ServedAgent {
         names.into_iter().flatten().filter_map(name).collect()
     }
 
-    fn companion<A: DynAction>(&self, action_type: ActionType) -> Option<Arc<A>> {
+    fn companion<A: DynAction>(&self, action_type: &ActionType) -> Option<Arc<A>> {
         downcast(self.registry.get(&action_type.key(&self.name))?)
     }
 
@@ -88,7 +88,7 @@ impl ServedAgent {
     }
 
     async fn read(&self, request: GetSnapshotRequest, context: &Context) -> Result<Option<Snapshot>> {
-        let Some(action) = self.companion::<SnapshotAction>(ActionType::AGENT_SNAPSHOT) else {
+        let Some(action) = self.companion::<SnapshotAction>(&ActionType::AGENT_SNAPSHOT) else {
             return Ok(None);
         };
         match action.call(request, context.clone(), Emitter::silent()).await {
@@ -101,7 +101,7 @@ impl ServedAgent {
     /// Aborts a background run.
     pub(crate) async fn abort(&self, id: &SnapshotId, context: &Context) -> Result<()> {
         let action = self
-            .companion::<AbortAction>(ActionType::AGENT_ABORT)
+            .companion::<AbortAction>(&ActionType::AGENT_ABORT)
             .ok_or_else(|| Error::not_found("the agent has no background runs"))?;
         let request = AbortRequest {
             snapshot_id: id.clone(),
@@ -113,7 +113,7 @@ impl ServedAgent {
     /// Deletes a snapshot, or a session with all its snapshots; returns how many snapshots are gone.
     pub(crate) async fn delete(&self, request: DeleteRequest, context: &Context) -> Result<u64> {
         let action = self
-            .companion::<Action<DeleteRequest, Deleted>>(ActionType::AGENT_DELETE)
+            .companion::<Action<DeleteRequest, Deleted>>(&ActionType::AGENT_DELETE)
             .ok_or_else(|| Error::not_found("the agent keeps nothing"))?;
         let deleted = action.call(request, context.clone(), Emitter::silent()).await?;
         Ok(deleted.snapshots)
@@ -121,6 +121,6 @@ impl ServedAgent {
 
     /// Returns the action that shows background runs.
     pub(crate) fn watch(&self) -> Option<Arc<WatchAction>> {
-        self.companion(ActionType::AGENT_WATCH)
+        self.companion(&ActionType::AGENT_WATCH)
     }
 }

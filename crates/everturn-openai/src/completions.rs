@@ -39,14 +39,13 @@ pub(crate) async fn complete(
     let tools = tools(body, true)?;
     let said = messages(field(body, "messages").ok_or_else(|| Fault::missing("messages"))?)?;
     let session = conversation(body, headers)?.filter(|_| agent.has_store());
-    let plan = match session {
-        Some(session) => plan_chat(agent, said, session, tools, &context).await?,
-        None => {
-            let (said, instructions) = without_instructions(said);
-            hearsay(said, instructions, tools, agent)?
-        }
+    let plan = if let Some(session) = session {
+        plan_chat(agent, said, session, tools, &context).await?
+    } else {
+        let (said, instructions) = without_instructions(said);
+        hearsay(said, instructions, tools, agent)?
     };
-    let turn = RunningTurn::start(agent, &plan, &context).await?;
+    let turn = RunningTurn::start(agent, &plan, streams, &context).await?;
     let told = Completion::new(agent, &plan, &turn, tells_usage);
     if streams {
         return Ok(streamed(turn, told, context));
@@ -199,7 +198,7 @@ impl Completion {
         self.end(output.finish_reason, output.usage)
     }
 
-    fn wire(&self, choices: Value) -> Value {
+    fn wire(&self, choices: &Value) -> Value {
         json!({
             "id": self.id,
             "object": "chat.completion.chunk",
@@ -210,7 +209,7 @@ impl Completion {
     }
 
     fn delta(&self, delta: &Value, reason: Option<&str>) -> Vec<u8> {
-        line(&self.wire(json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason }])))
+        line(&self.wire(&json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason }])))
     }
 
     /// Returns the last lines of the stream.
@@ -223,7 +222,7 @@ impl Completion {
                 }
                 lines.extend(self.delta(&json!({}), Some(end.reason)));
                 if self.tells_usage {
-                    let mut last = self.wire(json!([]));
+                    let mut last = self.wire(&json!([]));
                     last["usage"] = usage(end.usage.as_ref());
                     lines.extend(line(&last));
                 }
@@ -267,12 +266,12 @@ async fn whole(
         told.chunk(&chunk);
     }
     let end = told.ended(&mut turn, context).await?;
-    let content = if told.text.is_empty() && !end.calls.is_empty() {
+    let text = if told.text.is_empty() && !end.calls.is_empty() {
         Value::Null
     } else {
         json!(told.text)
     };
-    let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+    let mut message = json!({ "role": "assistant", "content": text, "refusal": null });
     if !end.calls.is_empty() {
         let calls = end.calls.iter().cloned().map(|mut call| {
             // Only chunks number their calls.
@@ -283,7 +282,7 @@ async fn whole(
         });
         message["tool_calls"] = calls.collect();
     }
-    let mut answer = told.wire(json!([{
+    let mut answer = told.wire(&json!([{
         "index": 0,
         "message": message,
         "logprobs": null,

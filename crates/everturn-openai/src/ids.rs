@@ -6,12 +6,16 @@ use everturn_agent::SnapshotId;
 
 /// The id of a response: `resp_`, the snapshot that holds the turn, and the agent.
 pub(crate) fn response_id(snapshot: &SnapshotId, agent: &str) -> String {
-    let mut id = format!("resp_{snapshot}_");
-    for byte in agent.bytes() {
+    format!("resp_{snapshot}_{}", hex(agent.as_bytes()))
+}
+
+/// Returns bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
-        let _ = write!(id, "{byte:02x}");
-    }
-    id
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Returns the snapshot and the agent of a response; `None` for an id that no response has.

@@ -58,7 +58,7 @@ pub(crate) fn shown(messages: &History) -> Vec<Shown> {
                     _ => entries.extend(outputs),
                 }
             }
-            _ => {}
+            Role::System => {}
         }
     }
     entries

@@ -1,6 +1,7 @@
 //! The response object and the events of its stream.
 
 use everturn_agent::{AgentFinishReason, SessionId, UsageTotal};
+use everturn_core::stream_log::JsonText;
 use everturn_core::{RuntimeError, Status};
 use serde_json::{Map, Value, json};
 
@@ -206,11 +207,34 @@ pub(crate) struct Narrator {
     next: u64,
 }
 
-/// One event: its type, and its data with type and number.
+/// One event.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Event {
     pub(crate) name: String,
-    pub(crate) data: Value,
+    pub(crate) number: u64,
+    /// The data, with the event's type and number.
+    pub(crate) data: JsonText,
+}
+
+impl Event {
+    /// Returns the event of a stream that cannot go on, in both forms in which clients look for an error.
+    pub(crate) fn error(number: u64, code: &str, message: &str) -> Self {
+        let error =
+            json!({ "type": "invalid_request_error", "code": code, "message": message, "param": null });
+        let data = json!({
+            "type": "error", "sequence_number": number,
+            "code": code, "message": message, "param": null, "error": error,
+        });
+        Self::new("error", number, &data)
+    }
+
+    fn new(name: &str, number: u64, data: &Value) -> Self {
+        Self {
+            name: name.to_owned(),
+            number,
+            data: JsonText::of(data).expect("a JSON value has a text"),
+        }
+    }
 }
 
 impl Narrator {
@@ -250,14 +274,8 @@ impl Narrator {
     pub(crate) fn end(&mut self) -> Event {
         match &self.response.status {
             State::Cancelled => {
-                let message = "The response was cancelled.";
-                let error = json!({
-                    "type": "invalid_request_error", "code": "cancelled", "message": message, "param": null,
-                });
-                self.event(
-                    "error",
-                    json!({ "code": "cancelled", "message": message, "param": null, "error": error }),
-                )
+                self.next += 1;
+                Event::error(self.next - 1, "cancelled", "The response was cancelled.")
             }
             State::Failed(_) => self.about_response("response.failed"),
             State::Incomplete(_) => self.about_response("response.incomplete"),
@@ -280,11 +298,9 @@ impl Narrator {
         if let (Some(data), Value::Object(fields)) = (data.as_object_mut(), fields) {
             data.extend(fields);
         }
+        let number = self.next;
         self.next += 1;
-        Event {
-            name: name.to_owned(),
-            data,
-        }
+        Event::new(name, number, &data)
     }
 
     fn step(&mut self, step: &Told) -> Vec<Event> {

@@ -88,10 +88,11 @@ pub(crate) async fn create(
     if background {
         return in_background(agent, plan, echoed, streams, &kept, context).await;
     }
-    let turn = RunningTurn::start(agent, &plan, &context).await?;
+    let turn = RunningTurn::start(agent, &plan, streams, &context).await?;
     let narrator = narrator(agent, &plan, &turn, echoed);
     kept.note(&narrator.response).await;
-    let telling = Telling::new(turn, narrator, kept.writer().await, context);
+    let writer = kept.writer(&narrator.response).await;
+    let telling = Telling::new(turn, narrator, writer, context);
     if streams {
         return Ok(telling.streamed());
     }
@@ -183,12 +184,11 @@ fn with_notes(plan: Plan, body: &Map<String, Value>, background: bool) -> Plan {
 
 fn narrator(agent: &ServedAgent, plan: &Plan, turn: &RunningTurn, echoed: Map<String, Value>) -> Narrator {
     let snapshot = turn.started.snapshot_id.clone().filter(|_| plan.is_kept);
-    let (id, name) = match &snapshot {
-        Some(snapshot) => (response_id(snapshot, &agent.name), snapshot.to_string()),
-        None => {
-            let name = uuid::Uuid::new_v4().simple().to_string();
-            (format!("resp_{name}"), name)
-        }
+    let (id, name) = if let Some(snapshot) = &snapshot {
+        (response_id(snapshot, &agent.name), snapshot.to_string())
+    } else {
+        let name = uuid::Uuid::new_v4().simple().to_string();
+        (format!("resp_{name}"), name)
     };
     let response = Response {
         id,

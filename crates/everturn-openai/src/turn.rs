@@ -11,7 +11,8 @@ use crate::agents::ServedAgent;
 use crate::fault::Fault;
 use crate::plan::{Plan, exposure};
 
-/// How long the answer waits for a turn that is refused as soon as it has started. The first chunk ends the wait.
+/// How long a stream waits for the first chunk of an agent that does not tell that it has accepted the input. A turn that is
+/// refused before that is answered with an error, a later one with a stream that fails.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A turn that has started. Dropping it cancels the work.
@@ -25,11 +26,16 @@ pub(crate) struct RunningTurn {
 }
 
 impl RunningTurn {
-    /// Starts a turn.
+    /// Starts a turn. If it is not to be streamed, it has ended.
     ///
     /// # Errors
     /// The fault of a turn that was refused before anything ran.
-    pub(crate) async fn start(agent: &ServedAgent, plan: &Plan, context: &Context) -> Result<Self, Fault> {
+    pub(crate) async fn start(
+        agent: &ServedAgent,
+        plan: &Plan,
+        streams: bool,
+        context: &Context,
+    ) -> Result<Self, Fault> {
         let context = context.clone().with_extension(Arc::new(TurnDetails));
         let context = if plan.is_kept {
             context
@@ -60,24 +66,27 @@ impl RunningTurn {
             ended: None,
             started,
         };
-        turn.settle_in(&context).await?;
+        if !streams || !turn.is_accepted().await {
+            turn.run_to_end(&context).await?;
+        }
         Ok(turn)
     }
 
-    /// Waits for a sign that the turn was not refused.
-    async fn settle_in(&mut self, context: &Context) -> Result<(), Fault> {
-        let next = tokio::time::timeout(PATIENCE, self.connection.receive().next()).await;
-        match next {
+    /// Waits for a sign that the turn was not refused; `false` if it ended without one.
+    async fn is_accepted(&mut self) -> bool {
+        match tokio::time::timeout(PATIENCE, self.connection.receive().next()).await {
             Ok(Some(chunk)) => {
                 let is_end = chunk.turn_end.is_some();
                 self.read.push_back(chunk);
-                if !is_end {
-                    return Ok(());
-                }
+                !is_end
             }
-            Ok(None) => {}
-            Err(_) => return Ok(()),
+            Ok(None) => false,
+            Err(_) => true,
         }
+    }
+
+    /// Runs the turn to its end and keeps its chunks.
+    async fn run_to_end(&mut self, context: &Context) -> Result<(), Fault> {
         while let Some(chunk) = self.connection.receive().next().await {
             self.read.push_back(chunk);
         }

@@ -10,6 +10,7 @@ use everturn_ai::{
 use everturn_core::{Error, HandlerResult, Result};
 use serde_json::Value;
 
+use super::accepted_input::AcceptedInput;
 use super::added_by_client::AddedByClient;
 use super::conversation::{conversation_of, marked};
 use super::generate::ConversationObserver;
@@ -96,6 +97,9 @@ async fn prompt_turn<S: CustomState>(
         // Before anything runs: a forged answer must not reach a tool.
         restart_inputs.validate(&history, answers)?;
         generate = generate.answers(answers.clone());
+    }
+    if let Some(accepted) = AcceptedInput::of(&turn) {
+        generate = generate.use_middleware(accepted);
     }
     if additions == ClientAdditions::Taken
         && let Some(added) = AddedByClient::of(turn.input())?

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
-    AgentInit, AgentInput, AgentSession, AgentStreamChunk, TurnDetails, agent, custom_agent,
+    AgentInit, AgentInput, AgentSession, AgentStreamChunk, ClientTool, TurnDetails, agent, custom_agent,
 };
 use everturn_ai::{Message, Part, Tool, ToolContext};
-use everturn_core::{Context, Registry};
+use everturn_core::{Context, Registry, Status};
 use everturn_testkit::Reply;
 use serde_json::{Value, json};
 
@@ -67,6 +67,29 @@ async fn each_message_is_placed_before_it_is_there() {
         .map(|message| message.text().into_owned())
         .collect();
     assert_eq!(texts, ["look", "", "", "Seen."]);
+}
+
+#[tokio::test]
+async fn an_accepted_input_is_told_before_the_model_answers_and_a_refused_one_is_not() {
+    let (registry, _) = answering(["Hello."]);
+    let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("it") });
+    let looker = agent(&registry, "looker").tool(look).define().unwrap();
+    let start = |input: AgentInput| invoke(looker.connect_in(AgentInit::default(), &details()), input);
+
+    let (accepted, _) = start(AgentInput::from("hi")).await;
+    let (refused, output) = start(AgentInput {
+        tools: vec![ClientTool::new("look")],
+        ..AgentInput::from("hi")
+    })
+    .await;
+
+    assert_eq!(accepted[1], AgentStreamChunk::default());
+    assert!(accepted[2].model_chunk.is_some() || accepted[2].turn_end.is_some());
+    assert_eq!(output.error.unwrap().status, Some(Status::InvalidArgument));
+    assert!(
+        refused.iter().all(|chunk| *chunk != AgentStreamChunk::default()),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]

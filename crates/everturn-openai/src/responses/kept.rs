@@ -2,13 +2,14 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::Mutex;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
 use everturn_agent::store::Scope;
 use everturn_core::Context;
-use everturn_core::stream_log::{JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter};
+use everturn_core::stream_log::{
+    Entries, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
+};
 use everturn_server::KeptStreams;
 use futures::StreamExt;
 use serde_json::Value;
@@ -19,11 +20,14 @@ use super::telling::lines;
 use crate::agents::ServedAgent;
 use crate::event_stream::event_stream;
 use crate::fault::{Fault, json_response};
-use crate::ids::parse_response_id;
+use crate::ids::{hex, parse_response_id};
 use crate::response::{Event, Response};
 
 /// The header in which clients count how often they tried.
-const RETRIES: &str = "x-stainless-retry-count";
+const TRIES: &str = "x-stainless-retry-count";
+
+/// How many equal requests are told apart while their responses are kept.
+const EQUAL_REQUESTS: usize = 8;
 
 /// The log as one request sees it.
 pub(crate) struct Kept {
@@ -31,9 +35,8 @@ pub(crate) struct Kept {
     scope: String,
     /// The digest of the request.
     request: String,
-    is_retry: bool,
-    /// The response that the request made.
-    response: Mutex<Option<String>>,
+    /// How often the client tried before; `None` for clients that do not try again by themselves.
+    tries: Option<u32>,
 }
 
 impl Kept {
@@ -43,48 +46,35 @@ impl Kept {
         digest.update([0]);
         digest.update(body);
         let digest = digest.finalize();
-        let request: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        let tries = headers
-            .get(RETRIES)
-            .and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+        let tries = headers.get(TRIES).and_then(|value| value.to_str().ok());
         Self {
             log: context.extension::<KeptStreams>().map(|streams| streams.log()),
             scope: scope(context),
-            request,
-            is_retry: tries.is_some_and(|tries| tries > 0),
-            response: Mutex::default(),
+            request: hex(&digest),
+            tries: tries.and_then(|tries| tries.parse().ok()),
         }
     }
 
-    /// Returns the answer to a request whose first answer was lost on its way; `None` if the request is a new one.
+    /// Returns the answer to a request whose first answer was lost on its way; `None` if the request is to be run.
     pub(crate) async fn answered_before(
         &self,
         agent: &ServedAgent,
         streams: bool,
         context: &Context,
     ) -> Result<Option<HttpResponse<Body>>, Fault> {
-        let (true, Some(log)) = (self.is_retry, &self.log) else {
+        let (Some(1..), Some(log)) = (self.tries, &self.log) else {
             return Ok(None);
         };
-        let Some(id) = first_text(log.as_ref(), &self.key("requests", &self.request)).await else {
+        let Some(id) = self.noted(log.as_ref()).await else {
             return Ok(None);
         };
         if streams {
             return Ok(read_again(&id, 0, context).await.ok());
         }
-        // The turn may still run: its events tell when it has ended.
-        let mut last = Value::Null;
-        if let Ok(mut entries) = log.read(&self.key("responses", &id), Position::START).await {
-            while let Some(Ok(entry)) = entries.next().await {
-                if let StreamEvent::Chunk(text) = entry.event
-                    && let Ok(event) = text.read::<Value>()
-                {
-                    last = event;
-                }
-            }
-        }
-        if last["response"].is_object() {
-            return Ok(Some(json_response(StatusCode::OK, &last["response"])));
+        if let Ok(entries) = log.read(&self.key("responses", &id), Position::START).await {
+            // A turn whose client left was cancelled: it runs anew.
+            let last = last_event(entries).await;
+            return Ok(last.map(|last| json_response(StatusCode::OK, &last["response"])));
         }
         let Some((snapshot, _)) = parse_response_id(&id) else {
             return Ok(None);
@@ -95,38 +85,67 @@ impl Kept {
         }
     }
 
-    /// Notes which response the request made.
+    /// Returns the response that the latest of the equal requests made.
+    async fn noted(&self, log: &dyn StreamLog) -> Option<String> {
+        let mut notes: Vec<(i64, String)> = Vec::new();
+        for number in 0..EQUAL_REQUESTS {
+            let Ok(mut entries) = log.read(&self.note_key(number), Position::START).await else {
+                continue;
+            };
+            if let StreamEvent::Done(note) = entries.next().await?.ok()?.event {
+                notes.push(note.read().ok()?);
+            }
+        }
+        // With all places taken, the latest request may not be among them.
+        let is_told_apart = notes.len() < EQUAL_REQUESTS;
+        let latest = notes.into_iter().max().filter(|_| is_told_apart);
+        latest.map(|(_, id)| id)
+    }
+
+    /// Notes which response the request made, for a client that may try again.
     pub(crate) async fn note(&self, response: &Response) {
-        let Some(log) = self.log.as_ref().filter(|_| response.is_stored) else {
+        let (Some(_), Some(log), true) = (self.tries, &self.log, response.is_stored) else {
             return;
         };
-        *self
-            .response
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(response.id.clone());
-        // The same words may be meant twice: the first response is the one that retries find, until it expires.
-        if let (Ok(writer), Ok(text)) = (
-            log.open(&self.key("requests", &self.request)).await,
-            JsonText::of(&response.id),
-        ) {
-            let _ = writer.finish(Ok(text)).await;
+        let now = jiff::Timestamp::now().as_microsecond();
+        let Ok(note) = JsonText::of(&(now, &response.id)) else {
+            return;
+        };
+        for number in 0..EQUAL_REQUESTS {
+            if let Ok(writer) = log.open(&self.note_key(number)).await {
+                // Without the note a retry runs the turn again, as it would without a log.
+                let _ = writer.finish(Ok(note)).await;
+                return;
+            }
         }
     }
 
     /// Opens the stream of the response's events.
-    pub(crate) async fn writer(&self) -> Option<Box<dyn StreamWriter>> {
-        let id = self
-            .response
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()?;
-        let log = self.log.as_ref()?;
-        log.open(&self.key("responses", &id)).await.ok()
+    pub(crate) async fn writer(&self, response: &Response) -> Option<Box<dyn StreamWriter>> {
+        let log = self.log.as_ref().filter(|_| response.is_stored)?;
+        log.open(&self.key("responses", &response.id)).await.ok()
+    }
+
+    fn note_key(&self, number: usize) -> StreamKey {
+        self.key("requests", &format!("{}.{number}", self.request))
     }
 
     fn key(&self, kind: &str, id: &str) -> StreamKey {
         key(&self.scope, kind, id)
     }
+}
+
+/// Waits for the end of a stream and returns its last event; `None` if the stream broke off.
+async fn last_event(mut entries: Entries) -> Option<Value> {
+    let mut last = None;
+    while let Some(entry) = entries.next().await {
+        match entry.ok()?.event {
+            StreamEvent::Chunk(text) => last = Some(text),
+            StreamEvent::Done(_) => return last?.read().ok(),
+            StreamEvent::Failed(_) => return None,
+        }
+    }
+    None
 }
 
 fn key(scope: &str, kind: &str, id: &str) -> StreamKey {
@@ -139,14 +158,6 @@ fn scope(context: &Context) -> String {
         .extension::<Scope>()
         .map(|scope| scope.as_str().to_owned())
         .unwrap_or_default()
-}
-
-async fn first_text(log: &dyn StreamLog, key: &StreamKey) -> Option<String> {
-    let mut entries = log.read(key, Position::START).await.ok()?;
-    match entries.next().await?.ok()?.event {
-        StreamEvent::Done(text) => text.read().ok(),
-        _ => None,
-    }
 }
 
 /// Returns the events of a response from the log, from this number on, and then as they come.
@@ -165,12 +176,25 @@ pub(crate) async fn read_again(id: &str, from: u64, context: &Context) -> Result
     let key = key(&scope(context), "responses", id);
     let entries = log.read(&key, Position::new(from)).await.map_err(|_| expired())?;
     let events = entries.filter_map(|entry| async move {
-        let StreamEvent::Chunk(text) = entry.ok()?.event else {
-            return None;
+        let event = match entry.ok()?.event {
+            StreamEvent::Chunk(text) => kept_event(text)?,
+            StreamEvent::Done(_) => return None,
+            StreamEvent::Failed(_) => Event::error(
+                0,
+                "stream_broken",
+                "The stream broke off: the turn was cancelled, or its server was lost.",
+            ),
         };
-        let data: Value = text.read().ok()?;
-        let name = data["type"].as_str().unwrap_or_default().to_owned();
-        Some(Ok::<_, Infallible>(lines(&Event { name, data })))
+        Some(Ok::<_, Infallible>(lines(&event)))
     });
     Ok(event_stream(Body::from_stream(events)))
+}
+
+fn kept_event(data: JsonText) -> Option<Event> {
+    let told: Value = data.read().ok()?;
+    Some(Event {
+        name: told["type"].as_str()?.to_owned(),
+        number: told["sequence_number"].as_u64()?,
+        data,
+    })
 }

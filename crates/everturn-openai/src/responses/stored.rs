@@ -1,7 +1,6 @@
 //! Responses that are stored: the turn of a snapshot, seen from this surface.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Response as HttpResponse;
@@ -14,9 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::NOTES;
 use super::kept::read_again;
-use super::telling::{lines, told};
+use super::telling::{Piece, told, within_heartbeat};
 use crate::agents::ServedAgent;
-use crate::event_stream::{HEARTBEAT, HEARTBEAT_TIME, event_stream};
+use crate::event_stream::event_stream;
 use crate::fault::Fault;
 use crate::ids::{ItemKey, response_id};
 use crate::items::{Items, Setting, items_of};
@@ -73,7 +72,7 @@ impl StoredResponse {
         let used_before = base.as_ref().and_then(Snapshot::usage).unwrap_or_default();
         let before = base.and_then(|base| base.state).map(|state| state.messages);
         let messages = snapshot.state.as_ref().map(|state| &state.messages);
-        let length = messages.map_or(0, |messages| messages.len());
+        let length = messages.map_or(0, everturn_ai::History::len);
         let from = match (&before, messages) {
             (Some(before), _) => before.len().min(length),
             (None, _) if snapshot.parent_id.is_none() => 0,
@@ -247,7 +246,7 @@ impl StoredResponse {
                 if stored.is_background() {
                     return Ok(watch(agent, stored.response(), stored.setting(), after, context));
                 }
-                return read_again(&name, after.map_or(0, |after| after + 1), &context).await;
+                return read_again(&name, after.map_or(0, |after| after.saturating_add(1)), &context).await;
             }
             Afterwards::Cancel => {
                 if !stored.is_background() {
@@ -361,18 +360,14 @@ pub(crate) fn watch(
         phase: Phase::Beginning,
     };
     let events = stream::unfold(watching, |mut watching| async move {
-        let waited = Duration::from_secs(HEARTBEAT_TIME);
-        let bytes = match tokio::time::timeout(waited, watching.next()).await {
-            Err(_) => HEARTBEAT.to_vec(),
-            Ok(events) => events?.iter().flat_map(lines).collect(),
-        };
-        Some((Ok::<_, Infallible>(bytes), watching))
+        let piece = watching.next().await?;
+        Some((Ok::<_, Infallible>(piece.bytes()), watching))
     });
     event_stream(Body::from_stream(events))
 }
 
 impl Watching {
-    async fn next(&mut self) -> Option<Vec<Event>> {
+    async fn next(&mut self) -> Option<Piece> {
         loop {
             let events = match self.phase {
                 Phase::Over => return None,
@@ -380,19 +375,20 @@ impl Watching {
                     self.phase = Phase::Running;
                     self.narrator.begin()
                 }
-                Phase::Running => match self.chunks.next().await {
-                    Some(chunk) => told(&mut self.narrator, &chunk),
-                    None => {
+                Phase::Running => match within_heartbeat(self.chunks.next()).await {
+                    Err(silence) => return Some(silence),
+                    Ok(Some(chunk)) => told(&mut self.narrator, &chunk),
+                    Ok(None) => {
                         self.phase = Phase::Over;
                         self.ended().await
                     }
                 },
             };
             let after = self.after;
-            let number = |event: &Event| event.data["sequence_number"].as_u64();
-            let new: Vec<Event> = events.into_iter().filter(|event| number(event) > after).collect();
+            let is_new = |event: &Event| Some(event.number) > after;
+            let new: Vec<Event> = events.into_iter().filter(is_new).collect();
             if !new.is_empty() {
-                return Some(new);
+                return Some(Piece::Events(new));
             }
         }
     }

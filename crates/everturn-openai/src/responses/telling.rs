@@ -32,6 +32,29 @@ enum Phase {
     Over,
 }
 
+/// The next piece of a stream.
+pub(super) enum Piece {
+    Events(Vec<Event>),
+    /// Nothing was said for a while.
+    Silence,
+}
+
+impl Piece {
+    /// Returns the piece as it is sent.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Events(events) => events.iter().flat_map(lines).collect(),
+            Self::Silence => HEARTBEAT.to_vec(),
+        }
+    }
+}
+
+/// Waits for the next item of a stream; an error if it stays silent for long. Nothing is lost by that.
+pub(super) async fn within_heartbeat<T>(next: impl Future<Output = T>) -> std::result::Result<T, Piece> {
+    let time = Duration::from_secs(HEARTBEAT_TIME);
+    tokio::time::timeout(time, next).await.map_err(|_| Piece::Silence)
+}
+
 /// Returns an event as the lines of a stream.
 pub(super) fn lines(event: &Event) -> Vec<u8> {
     format!("event: {}\ndata: {}\n\n", event.name, event.data).into_bytes()
@@ -62,18 +85,14 @@ impl Telling {
     /// Returns the response whose body is the turn as events. Dropping the body cancels the turn.
     pub(super) fn streamed(self) -> HttpResponse<Body> {
         let events = stream::unfold(self, |mut telling| async move {
-            let waited = Duration::from_secs(HEARTBEAT_TIME);
-            let bytes = match tokio::time::timeout(waited, telling.next()).await {
-                Err(_) => HEARTBEAT.to_vec(),
-                Ok(events) => events?.iter().flat_map(lines).collect(),
-            };
-            Some((Ok::<_, Infallible>(bytes), telling))
+            let piece = telling.next().await?;
+            Some((Ok::<_, Infallible>(piece.bytes()), telling))
         });
         event_stream(Body::from_stream(events))
     }
 
-    /// Waits for the next events; `None` after the last.
-    async fn next(&mut self) -> Option<Vec<Event>> {
+    /// Waits for the next piece; `None` after the last.
+    async fn next(&mut self) -> Option<Piece> {
         let events = match self.phase {
             Phase::Over => return None,
             Phase::Beginning => {
@@ -81,14 +100,15 @@ impl Telling {
                 self.narrator.begin()
             }
             Phase::Running => loop {
-                match self.turn.next().await {
-                    Some(chunk) => {
+                match within_heartbeat(self.turn.next()).await {
+                    Err(silence) => return Some(silence),
+                    Ok(Some(chunk)) => {
                         let events = told(&mut self.narrator, &chunk);
                         if !events.is_empty() {
                             break events;
                         }
                     }
-                    None => {
+                    Ok(None) => {
                         let output = self.turn.output().await;
                         self.phase = Phase::Over;
                         break self.ended(output);
@@ -97,7 +117,7 @@ impl Telling {
             },
         };
         self.keep(&events).await;
-        Some(events)
+        Some(Piece::Events(events))
     }
 
     fn ended(&mut self, output: Result<AgentOutput>) -> Vec<Event> {
@@ -125,11 +145,7 @@ impl Telling {
     async fn keep(&mut self, events: &[Event]) {
         let Some(writer) = &self.writer else { return };
         for event in events {
-            let kept = match JsonText::of(&event.data) {
-                Ok(text) => writer.append(text).await.is_ok(),
-                Err(_) => false,
-            };
-            if !kept {
+            if writer.append(event.data.clone()).await.is_err() {
                 self.writer = None;
                 return;
             }

@@ -99,7 +99,7 @@ impl Served {
         Self {
             base: format!("http://{}/v1", bound.address()),
             client: reqwest::Client::builder()
-                .timeout(Duration::from_secs(60))
+                .timeout(Duration::from_mins(1))
                 .build()
                 .unwrap(),
             model,
