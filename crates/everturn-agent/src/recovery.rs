@@ -138,6 +138,7 @@ impl<S: CustomState> Definition<S> {
         let owner = || self.scope.is_none().then(|| lost.scope.clone());
         let context = match lost.run.principal.clone() {
             Some(principal) => context.with(principal),
+            None if lost.run.of_client => context.for_client(),
             None => context,
         };
         match lost.run.tenant.clone().or_else(owner) {

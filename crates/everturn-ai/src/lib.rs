@@ -163,8 +163,8 @@ pub use self::{
     role::Role,
     tally::{Feature, Tally},
     tool::{
-        FromToolContext, IntoTool, NoInput, Requirement, Tool, ToolContext, ToolReference, interrupt,
-        interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
+        AnswerForm, AnsweredBy, FromToolContext, GivenAnswer, IntoTool, NoInput, OPERATOR, Requirement, Tool,
+        ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
     },
     usage::Usage,
     usage_meter::{UsageMeter, UsageTotal},
@@ -175,5 +175,7 @@ pub mod __private {
     //! Re-exports for the code that `#[tool]` generates.
     pub use {schemars, serde};
 
-    pub use crate::{FromToolContext, IntoTool, NoInput, Replay, Tool, ToolContext, ToolReference};
+    pub use crate::{
+        AnswerForm, AnsweredBy, FromToolContext, IntoTool, NoInput, Replay, Tool, ToolContext, ToolReference,
+    };
 }

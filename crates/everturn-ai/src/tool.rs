@@ -8,6 +8,7 @@
 //! run it again, run it again under the same key, or ask a function or a person for its outcome.
 
 mod action;
+mod answering;
 mod argument;
 mod body;
 mod context;
@@ -28,10 +29,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::answering::Answering;
 use self::body::Body;
 use self::replay::Reconcile;
 pub use self::{
     action::{lookup_tool, lookup_tools},
+    answering::{AnswerForm, AnsweredBy, GivenAnswer, OPERATOR},
     argument::FromToolContext,
     context::ToolContext,
     interrupt::{interrupt, interrupt_data, outcome_unknown},
@@ -64,11 +67,14 @@ struct Inner {
     output_schema: Option<Schema>,
     metadata: JsonObject,
     multipart: bool,
+    /// Whether calling it again can do anything but interrupt.
     restartable: bool,
     strict: bool,
     /// The tool's declaration of how it may be called again; `None` if it declares nothing.
     replay: Option<Replay>,
     reconcile: Option<Arc<Reconcile>>,
+    /// How interrupted calls may be answered, and by whom.
+    answering: Answering,
     /// The values that the tool's arguments need from the context.
     requirements: Vec<Requirement>,
     /// The key of the action behind the tool, if that is not a tool of this crate.
@@ -231,6 +237,7 @@ impl Tool {
             strict: false,
             replay: None,
             reconcile: None,
+            answering: Answering::default(),
             requirements: Vec::new(),
             key: None,
             body,
@@ -316,7 +323,7 @@ impl Tool {
 
     /// Returns whether an interrupted call of the tool can be restarted; otherwise it can only be answered.
     pub fn is_restartable(&self) -> bool {
-        self.0.restartable
+        self.0.restartable && self.answer_form() != AnswerForm::Respond
     }
 
     /// Runs the tool in the current context, outside any generation.

@@ -144,7 +144,24 @@ impl Principal {
     }
 }
 
+/// Marks the context of a client, also if it was not identified.
+#[derive(Debug, Clone, Copy)]
+struct OfClient;
+
 impl Context {
+    /// Marks work on behalf of a client, which does not have the rights of the program itself. A server with context
+    /// providers does so for each of its calls.
+    #[must_use]
+    pub fn for_client(self) -> Self {
+        self.with(OfClient)
+    }
+
+    /// Returns whether the work is on behalf of a client: an identified one, which is a [`Principal`], or one that is
+    /// [marked](Context::for_client).
+    pub fn is_for_client(&self) -> bool {
+        self.extension::<Principal>().is_some() || self.extension::<OfClient>().is_some()
+    }
+
     /// Returns whether the caller has a role: its [principal](Principal::has_role) has it, or the value `auth` has it as its
     /// `role` or in the list of its `roles`.
     pub fn has_role(&self, role: &str) -> bool {

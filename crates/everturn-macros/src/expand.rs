@@ -8,7 +8,7 @@ use syn::{ItemFn, Result, Signature};
 
 use crate::function::Function;
 use crate::input::{Argument, Field, Input};
-use crate::options::Options;
+use crate::options::{Answerer, Options};
 
 /// The unit struct, its methods and its trait.
 pub(crate) fn expand(options: &Options, function: ItemFn) -> Result<TokenStream> {
@@ -29,7 +29,7 @@ pub(crate) fn expand(options: &Options, function: ItemFn) -> Result<TokenStream>
         ident: format_ident!("call", span = ident.span()),
         ..function.signature.clone()
     };
-    let made = make(&function, &private);
+    let made = make(&function, options, &private);
     let arguments = arguments_struct(&function, &private);
 
     Ok(quote! {
@@ -76,7 +76,7 @@ fn documentation(function: &Function) -> TokenStream {
 }
 
 /// The expression that makes the tool.
-fn make(function: &Function, private: &TokenStream) -> TokenStream {
+fn make(function: &Function, options: &Options, private: &TokenStream) -> TokenStream {
     let Function {
         ident,
         name,
@@ -129,6 +129,7 @@ fn make(function: &Function, private: &TokenStream) -> TokenStream {
         .replay
         .as_ref()
         .map(|replay| quote!(.with_replay(#private::Replay::#replay)));
+    let answering = answering(options, private);
     let again = output.is_fallible.then(|| quote!(?));
     let value = &output.value;
     let constructor = if output.is_multipart {
@@ -147,8 +148,33 @@ fn make(function: &Function, private: &TokenStream) -> TokenStream {
             },
         )
         #replay
+        #answering
         #(#required)*
     }
+}
+
+/// The calls that say how interrupted calls may be answered, and by whom.
+fn answering(options: &Options, private: &TokenStream) -> TokenStream {
+    let by = |answerer: &Answerer| match answerer {
+        Answerer::Caller => quote!(#private::AnsweredBy::anyone()),
+        Answerer::Role(role) => quote!(#private::AnsweredBy::role(#role)),
+        Answerer::When(decide) => quote!(#private::AnsweredBy::when(#decide)),
+    };
+    let form = options
+        .answer
+        .as_ref()
+        .map(|form| quote!(.with_answer_form(#private::AnswerForm::#form)));
+    let decision = options
+        .decision
+        .as_ref()
+        .map(|decision| quote!(.with_decision::<#decision>()));
+    let answered = options.by.as_ref().map(by).map(|by| quote!(.answered_by(#by)));
+    let settled = options
+        .outcome_by
+        .as_ref()
+        .map(by)
+        .map(|by| quote!(.outcome_settled_by(#by)));
+    quote!(#form #decision #answered #settled)
 }
 
 /// The struct that several arguments are decoded into. It lives inside the method, out of everybody's way.

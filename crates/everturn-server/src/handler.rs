@@ -81,6 +81,9 @@ impl Shared {
             .with_values(caller.values)
             .with_extension(Arc::new(self.exposure))
             .with_dependencies(self.registry.dependencies());
+        if !self.providers.is_empty() {
+            context = context.for_client();
+        }
         for give in caller.given {
             context = give(context);
         }

@@ -147,8 +147,8 @@ pub mod prelude {
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;
     pub use everturn_ai::{
-        Answers, FinishReason, Generate, History, Message, Messages, Part, Reconciliation, Replay, Role,
-        Tool, ToolChoice, ToolContext, ToolErrors,
+        AnswerForm, AnsweredBy, Answers, FinishReason, Generate, History, Message, Messages, Part,
+        Reconciliation, Replay, Role, Tool, ToolChoice, ToolContext, ToolErrors, ToolRequest,
     };
     pub use everturn_core::{
         Context, Dep, Emitter, Error, FromContext, HandlerError, HandlerResult, Inputs, Principal, Result,

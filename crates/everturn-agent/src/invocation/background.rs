@@ -166,6 +166,7 @@ impl<S: CustomState> Driver<S> {
             // Recorded only if it differs from the tenant under which the run is stored.
             tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != cursor.scope()),
             principal: Principal::of(self.client.context()),
+            of_client: self.client.context().is_for_client(),
             extra: JsonObject::new(),
         };
         snapshot.set_background_run(run);

@@ -89,6 +89,9 @@ pub(crate) struct BackgroundRun {
     /// The identified caller, on whose behalf the run acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) principal: Option<Principal>,
+    /// Whether the run is a client's, also if the client was not identified.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) of_client: bool,
     /// Fields of other versions.
     #[serde(flatten)]
     pub(crate) extra: JsonObject,

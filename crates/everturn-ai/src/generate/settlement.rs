@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use everturn_core::{Error, Result};
+use everturn_core::{Context, Error, Result};
 use serde_json::{Value, json};
 
 use super::call::Call;
@@ -13,7 +13,8 @@ use super::round::send_answers;
 use super::tool_calls::answer;
 use crate::middleware::GenerateRound;
 use crate::{
-    Answers, Declined, Message, MultipartToolResponse, Part, Role, ToolOutcome, ToolRequest, metadata, reason,
+    Answers, GivenAnswer, Message, MultipartToolResponse, Part, Role, ToolOutcome, ToolRequest, metadata,
+    reason,
 };
 
 /// The way in which one tool request of the interrupted message is settled.
@@ -60,7 +61,8 @@ impl Call {
         given: Answers,
     ) -> Result<GenerateRound> {
         let interrupted = interrupted_message(&round)?;
-        let settlements = self.settlements(&interrupted, &given)?;
+        // Before anything runs: an answer that is not allowed must not reach a tool.
+        let settlements = self.settlements(&interrupted, &given, &round.context)?;
         let index = ChunkIndex::starting_at(round.message_index);
         let answers = self.answers(&round, &interrupted, settlements, &index).await?;
         let note = given.metadata.map_or(Value::Bool(true), Value::Object);
@@ -76,7 +78,12 @@ impl Call {
         Ok(round)
     }
 
-    fn settlements(&self, interrupted: &Message, given: &Answers) -> Result<Vec<Settlement>> {
+    fn settlements(
+        &self,
+        interrupted: &Message,
+        given: &Answers,
+        context: &Context,
+    ) -> Result<Vec<Settlement>> {
         let Answers {
             respond,
             restart,
@@ -100,11 +107,11 @@ impl Call {
         let given = GivenAnswers::new(respond, &restart);
         interrupted
             .tool_request_parts()
-            .map(|part| self.settlement(part, &given))
+            .map(|part| self.settlement(part, &given, context))
             .collect()
     }
 
-    fn settlement(&self, part: &Part, given: &GivenAnswers<'_>) -> Result<Settlement> {
+    fn settlement(&self, part: &Part, given: &GivenAnswers<'_>, context: &Context) -> Result<Settlement> {
         let unresolved = || Error::internal("a part of a tool request is no tool request");
         let request = part.as_tool_request().ok_or_else(unresolved)?;
         // A call that had finished is not run again, even if the client asks for it.
@@ -118,10 +125,7 @@ impl Call {
                 .and_then(|response| response.output.as_ref());
             let output = output.unwrap_or(&Value::Null);
             match self.tools.get(&request.name) {
-                // The client's output takes the place of the tool's, so it has to match the tool's schema. A person may
-                // decline any call.
-                Ok(tool) if Declined::of(output).is_none() => tool.check_answer(output)?,
-                Ok(_) => {}
+                Ok(tool) => tool.check_answer(part, GivenAnswer::Response(output), context)?,
                 // A client need not bring its tool again to answer the call.
                 Err(_) if part.is_call_of_client() => {}
                 Err(error) => return Err(error),
@@ -129,6 +133,11 @@ impl Call {
             return Ok(Settlement::Answered(response.clone()));
         }
         let again = *given.restarts.get(&call).ok_or_else(|| unanswered(request))?;
+        // A tool that is gone is no tool to ask; running it fails.
+        if let (Ok(tool), Some(call)) = (self.tools.get(&request.name), again.as_tool_request()) {
+            let decision = again.metadata_entry(metadata::RESUMED).unwrap_or(&Value::Null);
+            tool.check_answer(part, GivenAnswer::Restart { call, decision }, context)?;
+        }
         // The client must not be able to invent an answered interrupt.
         let again = again.clone().without_metadata_entry(metadata::RESOLVED_INTERRUPT);
         // The interrupt's data is taken from the conversation and not from the client, so that the tool may trust it.

@@ -8,7 +8,7 @@ use everturn_core::{ActionType, Descriptor, DynAction, Error, JsonCall, Registry
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Tool, ToolContext};
+use super::{AnswerForm, Tool, ToolContext};
 use crate::{JsonObject, MultipartToolResponse, Replay, ToolDefinition, reason};
 
 static ENVELOPE: LazyLock<Schema> = LazyLock::new(Schema::of::<MultipartToolResponse>);
@@ -115,6 +115,15 @@ impl Tool {
         }
         if !self.is_restartable() {
             traits["restartable"] = false.into();
+        }
+        if self.answer_form() != AnswerForm::Any {
+            traits["answer"] = json!(self.answer_form());
+        }
+        if let Some(decision) = self.decision_schema() {
+            traits["decision"] = decision.as_json().clone();
+        }
+        if let Some(role) = self.0.answering.by.needed_role() {
+            traits["answeredBy"] = role.into();
         }
         if let Some(replay) = self.0.replay {
             traits["replay"] = json!(replay);

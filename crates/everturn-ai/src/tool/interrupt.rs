@@ -51,7 +51,7 @@ impl Tool {
     pub fn respond(&self, request: &Part, output: impl Serialize) -> Result<Part> {
         self.check_request(request)?;
         let output = serde_json::to_value(output)?;
-        self.check_answer(&output)?;
+        self.check_response(&output)?;
         request
             .respond(output, None)
             .ok_or_else(|| not_a_call(self.name()))
@@ -61,11 +61,14 @@ impl Tool {
     /// [`Generate::restart`](crate::Generate::restart).
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, or the tool can only be answered.
+    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, the tool can only be answered, or `answer` is not the decision
+    /// that it [takes](Tool::with_decision).
     pub fn restart(&self, request: &Part, answer: impl Serialize) -> Result<Part> {
         self.check_restart(request)?;
+        let answer = serde_json::to_value(answer)?;
+        self.check_decision(&answer)?;
         request
-            .restart(some(serde_json::to_value(answer)?), None)
+            .restart(some(answer), None)
             .ok_or_else(|| not_a_call(self.name()))
     }
 
@@ -82,13 +85,14 @@ impl Tool {
         self.check_restart(request)?;
         let input = serde_json::to_value(input)?;
         super::body::check_input(self, &input)?;
-        let answer = some(serde_json::to_value(answer)?);
+        let answer = serde_json::to_value(answer)?;
+        self.check_decision(&answer)?;
         request
-            .restart(answer, Some(input))
+            .restart(some(answer), Some(input))
             .ok_or_else(|| not_a_call(self.name()))
     }
 
-    pub(crate) fn check_answer(&self, output: &Value) -> Result<()> {
+    pub(super) fn check_response(&self, output: &Value) -> Result<()> {
         let Some(schema) = self.output_schema() else {
             return Ok(());
         };
@@ -125,6 +129,6 @@ fn some(value: Value) -> Option<Value> {
     (!value.is_null()).then_some(value)
 }
 
-fn not_a_call(name: &str) -> Error {
+pub(super) fn not_a_call(name: &str) -> Error {
     Error::invalid_argument(format!("the part is not a request to tool '{name}'")).with_public()
 }

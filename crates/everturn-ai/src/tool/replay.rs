@@ -40,7 +40,7 @@ impl Tool {
     pub fn replay(&self) -> Replay {
         // A tool that always interrupts has no effect of its own.
         let undeclared = || {
-            if self.is_restartable() {
+            if self.0.restartable {
                 Replay::default()
             } else {
                 Replay::Pure

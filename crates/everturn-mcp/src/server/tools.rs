@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn_ai::{
-    JsonObject, ModelResponseChunk, MultipartToolResponse, Part, Replay, Tool, ToolContext, ToolRequest,
-    interrupt_data, lookup_tool, metadata,
+    GivenAnswer, JsonObject, ModelResponseChunk, MultipartToolResponse, Part, Replay, Tool, ToolContext,
+    ToolRequest, interrupt_data, lookup_tool, metadata,
 };
 use everturn_core::{ActionType, Descriptor, Emitter, Error, Result, Schema};
 use rmcp::model::{
@@ -127,7 +127,8 @@ async fn call_tool(
     let asking = Asking::of_tool(request, tool.name(), params.arguments.as_ref());
     let answered = asking.answered(params.request_state.as_deref(), params.input_responses)?;
     let input = input(tool, params.arguments);
-    let mut part = Part::from(ToolRequest::new(tool.short_name(), input.clone()));
+    let call = ToolRequest::new(tool.short_name(), input.clone());
+    let mut part = Part::from(call.clone());
     if let Some(answered) = answered {
         let answer = match answered {
             Answered::Declined(why) => return Ok(failed(&why)),
@@ -139,13 +140,18 @@ async fn call_tool(
         if !tool.is_restartable() {
             // The answer is what the tool returns.
             let answer = agents::spoken(answer);
-            tool.respond(&part, &answer)?;
+            tool.check_answer(&part, GivenAnswer::Response(&answer), &request.context)?;
             let response = MultipartToolResponse {
                 output: Some(answer),
                 ..MultipartToolResponse::default()
             };
             return Ok(succeeded(request, response).into());
         }
+        let again = GivenAnswer::Restart {
+            call: &call,
+            decision: &answer,
+        };
+        tool.check_answer(&part, again, &request.context)?;
         part = part.with_metadata_entry(metadata::RESUMED, answer);
     }
     let emitter = progress(request, |chunk: &ModelResponseChunk| {

@@ -2,12 +2,13 @@
 
 use everturn_agent::AgentInput;
 use everturn_agent::store::MemoryStore;
-use everturn_ai::{Answers, FinishReason, Generate, Part};
-use everturn_core::Registry;
+use everturn_ai::{AnsweredBy, Answers, FinishReason, Generate, Part, Tool, ToolContext};
+use everturn_core::{Principal, Registry};
+use everturn_mcp::McpServer;
 use everturn_testkit::Reply;
 use serde_json::{Value, json};
 
-use crate::support::{kitchen_client, script};
+use crate::support::{Total, Wanted, client_of, kitchen_client, script};
 
 async fn asked(registry: &Registry) -> (everturn_ai::Generated, Part) {
     let model = script(registry);
@@ -123,4 +124,42 @@ async fn an_agent_is_interrupted_and_goes_on_over_another_connection() {
     assert_eq!(reply.text(), "It is done.");
     let answered = json!({ "content": [{ "toolResponse": { "output": "7 paid, allowed by \"Ada\"" } }] });
     model.assert_asked(1, &json!({ "messages": [{}, {}, {}, answered] }));
+}
+
+#[tokio::test]
+async fn a_tool_is_answered_by_those_whom_it_allows() {
+    let alice = Principal::new("alice");
+    let bob = Principal::new("bob").with_role("staff").in_tenant("alice");
+    for (caller, is_allowed) in [(alice, false), (bob, true)] {
+        let kitchen = Registry::new();
+        let count = |_: Wanted, cx: ToolContext| async move {
+            match cx.answer_value() {
+                None => Err(cx.interrupt("Count?").into()),
+                Some(_) => Ok(Total { total: 7 }),
+            }
+        };
+        let count = Tool::new("count", "Counts.", count).answered_by(AnsweredBy::role("staff"));
+        count.register(&kitchen).unwrap();
+        let server = McpServer::new(&kitchen).context(caller.context());
+        let (registry, _connections) = client_of(server).await;
+        let model = script(&registry);
+        model.push(Reply::tool("count", json!({})));
+        model.push("It is done.");
+        let asked = Generate::new(&registry).prompt("Count.").tool("s/count");
+        let asked = asked.await.unwrap();
+        let part = asked.message.as_ref().unwrap().interrupts().next().unwrap();
+
+        let restart = part.restart(Some(json!({ "approved": true })), None).unwrap();
+        let again = Generate::new(&registry)
+            .messages(asked.messages())
+            .tool("s/count");
+        let answered = again
+            .restart(restart)
+            .await
+            .map(|reply| format!("{:?}", reply.messages()));
+
+        let shown = answered.unwrap_or_else(|error| error.to_string());
+        assert_eq!(shown.contains("the role 'staff'"), !is_allowed, "{shown}");
+        assert_eq!(shown.contains("It is done."), is_allowed, "{shown}");
+    }
 }

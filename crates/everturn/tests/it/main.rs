@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+mod answering;
 mod building;
 mod checked_at_start;
 mod dependencies;

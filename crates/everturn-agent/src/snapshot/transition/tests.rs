@@ -55,6 +55,7 @@ fn background_run(lease: Lease) -> BackgroundRun {
         context: serde_json::Map::new(),
         tenant: None,
         principal: None,
+        of_client: false,
         extra: serde_json::Map::new(),
     }
 }
