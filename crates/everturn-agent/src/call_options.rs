@@ -1,5 +1,7 @@
 //! What a program asks of an invocation beside its init: extensions of the context, which clients cannot send.
 
+use serde_json::Value;
+
 /// Makes an invocation store nothing, also on an agent with a store; an extension of the context.
 ///
 /// The agent runs on the state that the caller gives, as agents without a store do, or on the session or snapshot that
@@ -44,3 +46,10 @@ pub struct Unstored;
 /// turn that ends before any chunk but its start was refused, and nothing ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnDetails;
+
+/// A note that the snapshots of an invocation keep, also the pending one of a background run; an extension of the context.
+///
+/// A server of another protocol notes there what it must say again later, and reads it with
+/// [`Snapshot::server_note`](crate::Snapshot::server_note). No model sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerNote(pub Value);

@@ -24,6 +24,7 @@ use everturn_core::{Error, Result, RuntimeError, TraceParent};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 pub(crate) use self::annotation::Annotation;
 pub use self::annotation::MAX_LABELS;
@@ -39,6 +40,9 @@ use crate::{AgentFinishReason, SessionId, SessionState, SnapshotEvent, SnapshotI
 
 /// The field of a snapshot that holds what the conversation has used.
 const USAGE: &str = "usage";
+
+/// The field of a snapshot that holds the note of the server that ran the turn.
+const SERVER_NOTE: &str = "serverNote";
 
 /// The field of a background run's snapshot that names the span of the invocation that became the run.
 const ORIGIN: &str = "traceparent";
@@ -184,6 +188,15 @@ impl Snapshot {
 
     pub(crate) fn set_origin(&mut self, span: &TraceParent) {
         self.extra.insert(ORIGIN.to_owned(), span.to_string().into());
+    }
+
+    /// Returns the [note](crate::ServerNote) of the server that ran the turn.
+    pub fn server_note(&self) -> Option<&Value> {
+        self.extra.get(SERVER_NOTE)
+    }
+
+    pub(crate) fn set_server_note(&mut self, note: &Value) {
+        self.extra.insert(SERVER_NOTE.to_owned(), note.clone());
     }
 
     /// Returns the sort key of snapshots in a session: the creation time, then the id.

@@ -1,6 +1,7 @@
 //! The agents behind the surface, as their actions in the registry.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_agent::archive::{DeleteRequest, Deleted};
 use everturn_agent::{
@@ -8,6 +9,7 @@ use everturn_agent::{
     SnapshotId, WatchAction,
 };
 use everturn_core::{Action, ActionType, Context, DynAction, Emitter, Error, Registry, Result, downcast};
+use everturn_server::ServedAgents;
 use serde_json::Value;
 
 /// One agent.
@@ -19,13 +21,22 @@ pub(crate) struct ServedAgent {
 }
 
 impl ServedAgent {
-    /// Returns the names of all agents, sorted.
-    pub(crate) fn names(registry: &Registry) -> Vec<String> {
-        registry.of_type(&ActionType::AGENT).into_keys().collect()
+    /// Returns the agents that the caller may use, sorted by name.
+    pub(crate) async fn all(registry: &Registry, context: &Context) -> Vec<Self> {
+        let mut agents = Vec::new();
+        if let Some(served) = context.extension::<ServedAgents>() {
+            for name in served.names() {
+                agents.extend(Self::find(registry, name, context).await);
+            }
+        }
+        agents
     }
 
-    /// Returns the agent of that name.
-    pub(crate) fn find(registry: &Registry, name: &str) -> Option<Self> {
+    /// Returns the agent of that name, if the caller may use it.
+    pub(crate) async fn find(registry: &Registry, name: &str, context: &Context) -> Option<Self> {
+        if !context.extension::<ServedAgents>()?.admit(name).await {
+            return None;
+        }
         let action = registry.get(&ActionType::AGENT.key(name))?;
         Some(Self {
             name: name.to_owned(),
@@ -57,6 +68,13 @@ impl ServedAgent {
         let names = own.and_then(|own| own.get("respondOnly")?.as_array());
         let name = |name: &Value| name.as_str().map(str::to_owned);
         names.into_iter().flatten().filter_map(name).collect()
+    }
+
+    /// Returns the time without a heartbeat after which a background run is lost.
+    pub(crate) fn lost_after(&self) -> Option<Duration> {
+        let own = self.run.descriptor().metadata.get("everturn");
+        let time = own.and_then(|own| own.get("lostAfterMillis")?.as_u64());
+        time.map(Duration::from_millis)
     }
 
     fn companion<A: DynAction>(&self, action_type: &ActionType) -> Option<Arc<A>> {

@@ -3,17 +3,16 @@
 use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode, Uri};
 use bytes::Bytes;
-use everturn_agent::SessionId;
-use everturn_agent::archive::DeleteRequest;
 use everturn_core::{Context, Registry, RuntimeError, Status};
 use everturn_server::{Door, Server};
 use serde_json::{Map, Value, json};
 
 use crate::agents::ServedAgent;
 use crate::completions::complete;
+use crate::conversations::{self, Asked};
 use crate::fault::{Fault, json_response};
 use crate::ids::parse_response_id;
-use crate::plan::exposure;
+use crate::page::{Page, Query, number};
 use crate::responses::{Afterwards, StoredResponse, create};
 use crate::said::text;
 
@@ -90,45 +89,41 @@ impl OpenAiDoor {
         let method = request.method();
         match (method, segments.as_slice()) {
             (&Method::GET, ["models"]) => {
-                let models: Vec<Value> = ServedAgent::names(&self.registry)
-                    .iter()
-                    .map(|name| model(name))
-                    .collect();
+                let agents = ServedAgent::all(&self.registry, &context).await;
+                let models: Vec<Value> = agents.iter().map(|agent| model(&agent.name)).collect();
                 Ok(ok(&json!({ "object": "list", "data": models })))
             }
-            (&Method::GET, ["models", name @ ..]) => Ok(ok(&model(&self.agent(&name.join("/"))?.name))),
+            (&Method::GET, ["models", name @ ..]) => {
+                let agent = self.agent(&name.join("/"), &context).await?;
+                Ok(ok(&model(&agent.name)))
+            }
             (&Method::POST, ["chat", "completions"]) => {
                 let body = object(request)?;
-                let agent = self.agent_of(&body)?;
+                let agent = self.agent_of(&body, &context).await?;
                 complete(&agent, &body, request.headers(), context).await
             }
             (&Method::POST, ["responses"]) => {
                 let body = object(request)?;
-                let agent = self.agent_of(&body)?;
+                let agent = self.agent_of(&body, &context).await?;
                 create(&agent, &body, (request.headers(), request.body()), context).await
             }
             (_, ["responses", id, rest @ ..]) => self.afterwards(request, id, rest, context).await,
             (&Method::POST, ["conversations"]) => {
-                let body = if request.body().is_empty() {
-                    Map::new()
-                } else {
-                    object(request)?
-                };
-                let metadata = body
-                    .get("metadata")
-                    .filter(|metadata| metadata.is_object())
-                    .cloned();
-                Ok(ok(&conversation(
-                    SessionId::fresh().as_str(),
-                    jiff::Timestamp::now().as_second(),
-                    metadata,
-                )))
+                let is_empty = request.body().is_empty();
+                let body = if is_empty { Map::new() } else { object(request)? };
+                conversations::mint(&body)
             }
-            (_, ["conversations", id]) => self.conversation(method, id, &context).await,
-            _ => Err(Fault::not_found(
-                "unknown_url",
-                format!("Unknown request URL: {method} {}.", request.uri().path()),
-            )),
+            (_, ["conversations", id, rest @ ..]) => {
+                let asked = match (method, rest) {
+                    (&Method::GET, []) => Asked::Object,
+                    (&Method::DELETE, []) => Asked::Delete,
+                    (&Method::GET, ["items"]) => Asked::Items(Page::asked_for(&query(request.uri()))?),
+                    _ => return Err(unknown_url(request)),
+                };
+                let agents = ServedAgent::all(&self.registry, &context).await;
+                conversations::answer(&agents, id, asked, &context).await
+            }
+            _ => Err(unknown_url(request)),
         }
     }
 
@@ -149,38 +144,8 @@ impl OpenAiDoor {
             },
             (&Method::DELETE, []) => Afterwards::Delete,
             (&Method::POST, ["cancel"]) => Afterwards::Cancel,
-            (&Method::GET, ["input_items"]) => {
-                let limit = number(&query, "limit")?.unwrap_or(20);
-                if !(1..=100).contains(&limit) {
-                    return Err(Fault::invalid(
-                        "invalid_value",
-                        "limit",
-                        "'limit' is a number from 1 to 100.",
-                    ));
-                }
-                let ascending = match query.get("order").map(String::as_str) {
-                    None | Some("desc") => false,
-                    Some("asc") => true,
-                    Some(_) => {
-                        return Err(Fault::invalid(
-                            "invalid_value",
-                            "order",
-                            "'order' is 'asc' or 'desc'.",
-                        ));
-                    }
-                };
-                Afterwards::Inputs {
-                    limit: usize::try_from(limit).unwrap_or(100),
-                    ascending,
-                    after: query.get("after").cloned(),
-                }
-            }
-            (method, _) => {
-                return Err(Fault::not_found(
-                    "unknown_url",
-                    format!("Unknown request URL: {method} {}.", request.uri().path()),
-                ));
-            }
+            (&Method::GET, ["input_items"]) => Afterwards::Inputs(Page::asked_for(&query)?),
+            _ => return Err(unknown_url(request)),
         };
         let missing = || {
             Fault::not_found(
@@ -189,57 +154,21 @@ impl OpenAiDoor {
             )
         };
         let (snapshot, name) = parse_response_id(id).ok_or_else(missing)?;
-        // A response of an agent that is not served is a response that is not there.
-        let agent = ServedAgent::find(&self.registry, &name).ok_or_else(missing)?;
+        // A response of an agent that the caller may not use is a response that is not there.
+        let agent = ServedAgent::find(&self.registry, &name, &context)
+            .await
+            .ok_or_else(missing)?;
         StoredResponse::answer(&agent, &snapshot, asked, context).await
     }
 
-    /// Answers for a session, which may be any agent's.
-    async fn conversation(
-        &self,
-        method: &Method,
-        id: &str,
-        context: &Context,
-    ) -> Result<Response<Body>, Fault> {
-        let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure(context));
-        let session = SessionId::from(id);
-        let agents = ServedAgent::names(&self.registry);
-        for agent in agents
-            .iter()
-            .filter_map(|name| ServedAgent::find(&self.registry, name))
-        {
-            let Some(tip) = agent.tip(&session, context).await.map_err(failed)? else {
-                continue;
-            };
-            match *method {
-                Method::GET => return Ok(ok(&conversation(id, tip.created_at.as_second(), None))),
-                Method::DELETE => {
-                    let request = DeleteRequest {
-                        session_id: Some(session),
-                        snapshot_id: None,
-                        branch: false,
-                    };
-                    agent.delete(request, context).await.map_err(failed)?;
-                    return Ok(ok(
-                        &json!({ "id": id, "object": "conversation.deleted", "deleted": true }),
-                    ));
-                }
-                _ => break,
-            }
-        }
-        Err(Fault::not_found(
-            "conversation_not_found",
-            format!("Conversation with id '{id}' not found."),
-        ))
-    }
-
-    fn agent_of(&self, body: &Map<String, Value>) -> Result<ServedAgent, Fault> {
+    async fn agent_of(&self, body: &Map<String, Value>, context: &Context) -> Result<ServedAgent, Fault> {
         let name = text(body, "model")?.ok_or_else(|| Fault::missing("model"))?;
-        self.agent(name)
+        self.agent(name, context).await
     }
 
-    fn agent(&self, name: &str) -> Result<ServedAgent, Fault> {
-        ServedAgent::find(&self.registry, name).ok_or_else(|| {
+    async fn agent(&self, name: &str, context: &Context) -> Result<ServedAgent, Fault> {
+        let found = ServedAgent::find(&self.registry, name, context).await;
+        found.ok_or_else(|| {
             Fault::not_found(
                 "model_not_found",
                 format!("The model '{name}' does not exist or you do not have access to it."),
@@ -257,13 +186,9 @@ fn model(name: &str) -> Value {
     json!({ "id": name, "object": "model", "created": 0, "owned_by": "everturn" })
 }
 
-fn conversation(id: &str, created: i64, metadata: Option<Value>) -> Value {
-    json!({
-        "id": id,
-        "object": "conversation",
-        "created_at": created,
-        "metadata": metadata.unwrap_or_else(|| json!({})),
-    })
+fn unknown_url(request: &Request<Bytes>) -> Fault {
+    let (method, path) = (request.method(), request.uri().path());
+    Fault::not_found("unknown_url", format!("Unknown request URL: {method} {path}."))
 }
 
 /// Reads the body as a JSON object.
@@ -297,21 +222,11 @@ fn decoded(segment: &str) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-fn query(uri: &Uri) -> std::collections::HashMap<String, String> {
+fn query(uri: &Uri) -> Query {
     uri.query()
         .unwrap_or_default()
         .split('&')
         .filter_map(|pair| pair.split_once('='))
         .map(|(name, value)| (decoded(name), decoded(value)))
         .collect()
-}
-
-fn number(query: &std::collections::HashMap<String, String>, name: &str) -> Result<Option<u64>, Fault> {
-    match query.get(name) {
-        None => Ok(None),
-        Some(text) => text
-            .parse()
-            .map(Some)
-            .map_err(|_| Fault::wrong_type(name, "a number")),
-    }
 }

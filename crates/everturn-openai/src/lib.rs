@@ -15,11 +15,11 @@
 //!
 //! | route | answer |
 //! |---|---|
-//! | `GET /v1/models`, `/v1/models/{agent}` | the agents |
+//! | `GET /v1/models`, `/v1/models/{agent}` | the agents that have a route and that the caller may use |
 //! | `POST /v1/responses` | one turn, streamed or not, in the background or not |
 //! | `GET`, `DELETE /v1/responses/{id}`, `POST …/cancel`, `GET …/input_items` | what became of it |
 //! | `POST /v1/chat/completions` | one turn, told by the client |
-//! | `POST /v1/conversations`, `GET`, `DELETE /v1/conversations/{id}` | a session |
+//! | `POST /v1/conversations`, `GET`, `DELETE /v1/conversations/{id}`, `GET …/items` | a session |
 //!
 //! A response is a turn and its id names the turn's snapshot: `previous_response_id` resumes that snapshot, so continuing
 //! from an older response branches. A `conversation` is a session. A function of the caller is a tool of the client: its call
@@ -35,11 +35,13 @@
 
 mod agents;
 mod completions;
+mod conversations;
 mod door;
 mod event_stream;
 mod fault;
 mod ids;
 mod items;
+mod page;
 mod plan;
 mod record;
 mod response;

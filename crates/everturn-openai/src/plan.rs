@@ -204,14 +204,15 @@ async fn last_known(
 }
 
 /// A call that waits for an answer, under the id that clients know it by.
-struct Pending {
-    id: String,
-    part: Part,
-    is_approval: bool,
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) id: String,
+    pub(crate) part: Part,
+    pub(crate) is_approval: bool,
 }
 
-/// Returns the calls that wait at the end of a conversation.
-fn pending(messages: &History, name: &str, agent: &ServedAgent) -> Vec<Pending> {
+/// Returns the calls that wait at the end of a conversation, which the snapshot of this name holds.
+pub(crate) fn pending(messages: &History, name: &str, agent: &ServedAgent) -> Vec<Pending> {
     let Some(last) = messages.last().filter(|message| message.role() == Role::Model) else {
         return Vec::new();
     };

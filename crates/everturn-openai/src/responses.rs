@@ -1,12 +1,16 @@
 //! `/responses`: one turn, and what became of it.
 
+mod inputs;
 mod kept;
 mod stored;
 mod telling;
+mod watching;
+
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
-use everturn_agent::{AgentInput, SessionId};
+use everturn_agent::{ServerNote, SessionId};
 use everturn_core::Context;
 use serde_json::{Map, Value, json};
 
@@ -22,8 +26,8 @@ use crate::response::{Narrator, Response, State};
 use crate::said::{field, flag, items, text, tools};
 use crate::turn::RunningTurn;
 
-/// The metadata entry of a user's message that holds what the client asked to be returned with the response.
-pub(crate) const NOTES: &str = "openai";
+/// The entry of a snapshot's note that holds what the client asked to be returned with the response.
+const NOTES: &str = "openai";
 
 /// The fields of a request that its response repeats.
 const ECHOED: [&str; 9] = [
@@ -80,7 +84,7 @@ pub(crate) async fn create(
         store,
     };
     let plan = plan_response(agent, said, wanted, tools, &context).await?;
-    let plan = with_notes(plan, body, background);
+    let context = with_note(context, body, background);
     let echoed: Map<String, Value> = ECHOED
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), field(body, name)?.clone())))
@@ -159,8 +163,8 @@ fn conversation(body: &Map<String, Value>) -> Result<Option<SessionId>, Fault> {
     Ok(Some(SessionId::from(id.as_str())))
 }
 
-/// Puts what the response must return later into the user's message, which is stored.
-fn with_notes(plan: Plan, body: &Map<String, Value>, background: bool) -> Plan {
+/// Adds a note to the turn's snapshot of what the response must return later.
+fn with_note(context: Context, body: &Map<String, Value>, background: bool) -> Context {
     let mut notes = Map::new();
     if let Some(metadata) = field(body, "metadata") {
         notes.insert("metadata".into(), metadata.clone());
@@ -168,18 +172,10 @@ fn with_notes(plan: Plan, body: &Map<String, Value>, background: bool) -> Plan {
     if background {
         notes.insert("background".into(), true.into());
     }
-    if notes.is_empty() || !plan.is_kept {
-        return plan;
+    if notes.is_empty() {
+        return context;
     }
-    let message = plan.input.message.clone();
-    let message = message.map(|message| message.with_metadata_entry(NOTES, Value::Object(notes)));
-    Plan {
-        input: AgentInput {
-            message,
-            ..plan.input
-        },
-        ..plan
-    }
+    context.with_extension(Arc::new(ServerNote(json!({ NOTES: notes }))))
 }
 
 fn narrator(agent: &ServedAgent, plan: &Plan, turn: &RunningTurn, echoed: Map<String, Value>) -> Narrator {
@@ -238,7 +234,7 @@ async fn in_background(
     response.background = true;
     kept.note(&response).await;
     if streams {
-        return Ok(stored::watch(agent, response, stored.setting(), None, context));
+        return Ok(watching::watch(agent, response, stored.setting(), None, context));
     }
     response.status = match response.status {
         State::InProgress => State::Queued,

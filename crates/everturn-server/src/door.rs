@@ -1,10 +1,13 @@
 //! Doors: other protocols at a path of a server, behind its authentication and its limits.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode};
 use bytes::Bytes;
 use everturn_core::stream_log::StreamLog;
@@ -28,7 +31,8 @@ pub trait Door: Send + Sync + 'static {
     /// shuts down; actions that run in it see only the caller's own sessions. Its extension of the type
     /// [`ServerHandle`](crate::ServerHandle) tells when the shutdown starts.
     ///
-    /// On a server with a [stream log](crate::Server::stream_log) its extension of the type [`KeptStreams`] is that log.
+    /// Its extension of the type [`ServedAgents`] are the agents that the caller may use. On a server with a
+    /// [stream log](crate::Server::stream_log) its extension of the type [`KeptStreams`] is that log.
     async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body>;
 
     /// Returns the greatest size of a request's body, if it is not the [server's](crate::Limits::body_bytes).
@@ -55,11 +59,52 @@ impl KeptStreams {
     }
 }
 
+/// The agents of a server, as the caller of a door may use them; an extension of the call's context.
+///
+/// A door serves no agent that has no route, and nobody whom a [provider](crate::ContextProvider) refuses at the agent's own path.
+#[derive(Clone)]
+pub struct ServedAgents(Arc<Served>);
+
+struct Served {
+    shared: Arc<Shared>,
+    /// The path of each agent.
+    paths: Arc<BTreeMap<String, String>>,
+    /// The request as providers see it; `None` if the server has none.
+    asked: Option<(Parts, Option<Value>)>,
+}
+
+impl ServedAgents {
+    /// Returns the names of all agents that have a route, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.paths.keys().map(String::as_str)
+    }
+
+    /// Returns whether the caller may use the agent.
+    pub async fn admit(&self, agent: &str) -> bool {
+        let Some(path) = self.0.paths.get(agent) else {
+            return false;
+        };
+        let Some((head, input)) = &self.0.asked else {
+            return true;
+        };
+        let identified = self.0.shared.identify_at(path, head, input.as_ref()).await;
+        identified.is_ok()
+    }
+}
+
+impl fmt::Debug for ServedAgents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
 /// A door at its path.
 pub(crate) struct Opened {
     pub(crate) door: Arc<dyn Door>,
     pub(crate) metrics: RouteMetrics,
     pub(crate) shared: Arc<Shared>,
+    /// The path of each agent that has a route.
+    pub(crate) agents: Arc<BTreeMap<String, String>>,
 }
 
 /// Answers a request at a door.
@@ -90,13 +135,26 @@ impl Opened {
             .map(|bytes| self.shared.limits.clone().body_bytes(bytes));
         let limits = own.as_ref().unwrap_or(&self.shared.limits);
         let bytes = body::read(&head.headers, body, limits, &self.shared.handle, &mut permit).await?;
-        let input: Option<Value> = serde_json::from_slice(&bytes).ok();
+        // Nobody reads the input on a server without providers.
+        let input: Option<Value> = match self.shared.providers.as_slice() {
+            [] => None,
+            _ => serde_json::from_slice(&bytes).ok(),
+        };
         let caller = self.shared.identify(&head, input.as_ref()).await?;
         permit.assign(caller_of(&caller, &head))?;
         let counted = Held { meter, permit };
         let handle = Arc::new(self.shared.handle.clone());
         let correlation = Correlation::of(&head);
-        let context = self.shared.context(caller, &correlation).with_extension(handle);
+        let agents = ServedAgents(Arc::new(Served {
+            shared: Arc::clone(&self.shared),
+            paths: Arc::clone(&self.agents),
+            asked: (!self.shared.providers.is_empty()).then(|| (head.clone(), input)),
+        }));
+        let context = self
+            .shared
+            .context(caller, &correlation)
+            .with_extension(handle)
+            .with_extension(Arc::new(agents));
         let context = match &self.shared.durable {
             Some(durable) => context.with_extension(Arc::new(KeptStreams(durable.log()))),
             None => context,

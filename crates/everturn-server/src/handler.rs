@@ -60,9 +60,19 @@ pub(crate) struct Shared {
 impl Shared {
     /// Asks all context providers, in order.
     pub(crate) async fn identify(&self, head: &Parts, input: Option<&Value>) -> Result<Provided, Refusal> {
+        self.identify_at(head.uri.path(), head, input).await
+    }
+
+    /// Asks all context providers as if the request were for another path.
+    pub(crate) async fn identify_at(
+        &self,
+        path: &str,
+        head: &Parts,
+        input: Option<&Value>,
+    ) -> Result<Provided, Refusal> {
         let request = CallRequest {
             method: &head.method,
-            path: head.uri.path(),
+            path,
             headers: &head.headers,
             input,
         };

@@ -41,7 +41,7 @@ pub use self::authenticated::FromCall;
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens};
-pub use self::door::{Door, KeptStreams};
+pub use self::door::{Door, KeptStreams, ServedAgents};
 pub use self::layout::Layout;
 pub use self::limits::Limits;
 pub use self::listen_address::ListenAddress;

@@ -326,9 +326,11 @@ impl Server {
         // Paths are literal: without this, a name with a colon or a brace would be read as a parameter of another
         // version.
         let mut router = Router::new().without_v07_checks();
+        let agents = Arc::new(self.agent_paths());
         for (path, door) in &self.doors {
             let opened = Arc::new(Opened {
                 door: Arc::clone(door),
+                agents: Arc::clone(&agents),
                 metrics: metrics.of(&Route::post(path, "")),
                 shared: Arc::clone(&shared),
             });
@@ -364,6 +366,14 @@ impl Server {
             settings: self.websockets.clone(),
             mounted,
         })
+    }
+
+    /// Returns the paths of the agents that have a route.
+    fn agent_paths(&self) -> BTreeMap<String, String> {
+        let agents = self.routes.iter().filter(|route| route.kind == RouteKind::Agent);
+        agents
+            .filter_map(|route| Some((ParsedKey::parse(&route.key)?.name.to_owned(), route.path.clone())))
+            .collect()
     }
 
     fn durable(&self) -> Option<Durable> {

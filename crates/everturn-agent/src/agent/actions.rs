@@ -12,7 +12,7 @@ use crate::invocation::{ClientAdditions, Definition, invoke};
 use crate::reading::not_found;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
-    CustomState, GetSnapshotRequest, Snapshot, StateManagement,
+    CustomState, GetSnapshotRequest, Heartbeat, Snapshot, StateManagement,
 };
 
 /// The action behind an agent: opened once, fed with inputs, streaming chunks, ended by one output.
@@ -56,6 +56,8 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
             "clientTools": definition.client_additions == ClientAdditions::Taken,
             // Interrupts of these tools are answered by a response; all others can also be restarted.
             "respondOnly": definition.respond_only,
+            // Nobody takes over a background run whose worker was silent for so long.
+            "lostAfterMillis": lost_after(definition.heartbeat),
         }),
     );
     if let Some(description) = &definition.description {
@@ -170,4 +172,10 @@ pub(super) fn abort_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
         },
     );
     Some(action.with_description(format!("Aborts a background run of agent '{}'.", definition.name)))
+}
+
+/// Returns the time, in milliseconds, after which nobody takes over a run whose worker is silent: one heartbeat after it expired.
+fn lost_after(heartbeat: Heartbeat) -> u64 {
+    let time = heartbeat.expiry.saturating_add(heartbeat.interval);
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

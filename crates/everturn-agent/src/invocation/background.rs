@@ -171,6 +171,7 @@ impl<S: CustomState> Driver<S> {
         };
         snapshot.set_background_run(run);
         snapshot.set_usage(self.used_until_now());
+        self.add_note(&mut snapshot);
         if let Some(span) = SpanRecorder::of(self.client.context()).trace_parent() {
             snapshot.set_origin(&span);
         }

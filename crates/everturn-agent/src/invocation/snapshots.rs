@@ -17,8 +17,8 @@ use crate::lock::lock;
 use crate::snapshot::OpenTurn;
 use crate::store::{JournalKey, Precondition};
 use crate::{
-    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, Session, SessionState, Snapshot,
-    SnapshotCreated, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
+    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, ServerNote, Session, SessionState,
+    Snapshot, SnapshotCreated, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
 };
 
 /// The snapshots of the invocation, as far as the driver must remember them.
@@ -178,6 +178,7 @@ impl<S: CustomState> Driver<S> {
             ..snapshot
         };
         snapshot.set_usage(self.used_until_now());
+        self.add_note(&mut snapshot);
         // Trying the turn again continues its journal from the beginning.
         if let Some(turn) = self.journals.begun() {
             snapshot.set_open_turn(turn);
@@ -271,6 +272,7 @@ impl<S: CustomState> Driver<S> {
             ..snapshot
         };
         snapshot.set_usage(self.used_until_now());
+        self.add_note(&mut snapshot);
         // Resuming the middle of a turn goes on with that turn's journal.
         if let Some(turn) = self
             .journals
@@ -294,6 +296,13 @@ impl<S: CustomState> Driver<S> {
         });
         self.writes.push(written.boxed());
         Ok(true)
+    }
+
+    /// Adds the note of the server that called.
+    pub(super) fn add_note(&self, snapshot: &mut Snapshot) {
+        if let Some(note) = self.client.context().extension::<ServerNote>() {
+            snapshot.set_server_note(&note.0);
+        }
     }
 
     /// Handles the outcome of writing a snapshot.

@@ -1,26 +1,25 @@
 //! Responses that are stored: the turn of a snapshot, seen from this surface.
 
-use std::convert::Infallible;
-
 use axum::body::Body;
 use axum::http::Response as HttpResponse;
 use everturn_agent::archive::DeleteRequest;
-use everturn_agent::{Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus, UsageTotal, WatchRequest};
-use everturn_ai::{Message, Part, Role, metadata};
-use everturn_core::{Context, Status, Streaming};
-use futures::stream;
-use serde_json::{Map, Value, json};
+use everturn_agent::{Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus, UsageTotal};
+use everturn_ai::{Message, Role};
+use everturn_core::{Context, RuntimeError, Status};
+use jiff::SignedDuration;
+use serde_json::{Map, Value};
 
 use super::NOTES;
+use super::inputs::inputs_of;
 use super::kept::read_again;
-use super::telling::{Piece, told, within_heartbeat};
+use super::watching::watch;
 use crate::agents::ServedAgent;
-use crate::event_stream::event_stream;
 use crate::fault::Fault;
-use crate::ids::{ItemKey, response_id};
-use crate::items::{Items, Setting, items_of};
-use crate::plan::exposure;
-use crate::response::{Event, Narrator, Response, State};
+use crate::ids::response_id;
+use crate::items::{Setting, items_of};
+use crate::page::Page;
+use crate::plan::{Pending, exposure, pending};
+use crate::response::{Response, State};
 
 /// A snapshot as a response.
 pub(crate) struct StoredResponse {
@@ -31,21 +30,21 @@ pub(crate) struct StoredResponse {
     setting: Setting,
     /// What the conversation had used before the turn.
     used_before: UsageTotal,
+    /// The snapshot that the turn continued.
+    base: Option<SnapshotId>,
+    /// The calls that waited for an answer before the turn.
+    asked: Vec<Pending>,
+    /// The time without a heartbeat after which a background run is lost.
+    lost_after: Option<SignedDuration>,
 }
 
 /// What is asked of a response after it was made.
 pub(crate) enum Afterwards {
     Object,
-    Stream {
-        after: Option<u64>,
-    },
+    Stream { after: Option<u64> },
     Cancel,
     Delete,
-    Inputs {
-        limit: usize,
-        ascending: bool,
-        after: Option<String>,
-    },
+    Inputs(Page),
 }
 
 impl StoredResponse {
@@ -69,6 +68,9 @@ impl StoredResponse {
                 parent.clone_from(&found.parent_id);
             }
         }
+        // A snapshot that is gone still has its name.
+        let base_id = base.as_ref().map(|base| base.snapshot_id.clone());
+        let base_id = base_id.or_else(|| snapshot.parent_id.clone());
         let used_before = base.as_ref().and_then(Snapshot::usage).unwrap_or_default();
         let before = base.and_then(|base| base.state).map(|state| state.messages);
         let messages = snapshot.state.as_ref().map(|state| &state.messages);
@@ -87,6 +89,10 @@ impl StoredResponse {
             }
             (None, None) => 0,
         };
+        let asked = match (&before, &base_id) {
+            (Some(before), Some(id)) => pending(before, id.as_str(), agent),
+            _ => Vec::new(),
+        };
         let prior = before.and_then(|before| Some(before.last()?.tool_request_parts().cloned().collect()));
         Ok(Self {
             agent: agent.name.clone(),
@@ -98,6 +104,9 @@ impl StoredResponse {
                 of_client: Vec::new(),
             },
             used_before,
+            base: base_id,
+            asked,
+            lost_after: agent.lost_after().and_then(|time| time.try_into().ok()),
         })
     }
 
@@ -106,7 +115,13 @@ impl StoredResponse {
         self.setting.clone()
     }
 
-    fn messages(&self) -> Vec<Message> {
+    /// Returns the place of the turn's first message.
+    pub(super) fn from(&self) -> usize {
+        self.from
+    }
+
+    /// Returns the messages of the turn.
+    pub(super) fn messages(&self) -> Vec<Message> {
         let state = self.snapshot.state.as_ref();
         state
             .map(|state| state.messages.since(self.from).cloned().collect())
@@ -114,11 +129,7 @@ impl StoredResponse {
     }
 
     fn notes(&self) -> Map<String, Value> {
-        let messages = self.messages();
-        let noted = messages
-            .iter()
-            .rev()
-            .find_map(|message| message.metadata_entry(NOTES));
+        let noted = self.snapshot.server_note().and_then(|note| note.get(NOTES));
         noted.and_then(Value::as_object).cloned().unwrap_or_default()
     }
 
@@ -129,10 +140,23 @@ impl StoredResponse {
     fn state(&self) -> State {
         let snapshot = &self.snapshot;
         match snapshot.status {
+            SnapshotStatus::Expired if self.is_lost() => State::Failed(RuntimeError {
+                status: Some(Status::Unavailable),
+                message: "the worker of the response was lost".into(),
+                details: None,
+            }),
             SnapshotStatus::Pending | SnapshotStatus::Expired => State::InProgress,
             SnapshotStatus::Aborted => State::Cancelled,
             _ => State::ended(snapshot.finish_reason, snapshot.error.clone()),
         }
+    }
+
+    /// Returns whether no other worker is expected to take the run over any more.
+    fn is_lost(&self) -> bool {
+        let (Some(beat), Some(time)) = (self.snapshot.heartbeat_at, self.lost_after) else {
+            return false;
+        };
+        jiff::Timestamp::now().duration_since(beat) > time
     }
 
     /// Returns the response without its items.
@@ -153,10 +177,7 @@ impl StoredResponse {
             background: self.is_background(),
             is_stored: true,
             session: snapshot.session_id.clone(),
-            previous: snapshot
-                .parent_id
-                .as_ref()
-                .map(|parent| response_id(parent, &self.agent)),
+            previous: self.base.as_ref().map(|base| response_id(base, &self.agent)),
             echoed,
             usage: snapshot.usage().map(|total| total - self.used_before),
         }
@@ -171,62 +192,20 @@ impl StoredResponse {
     /// Returns the inputs of the turn, in order.
     fn inputs(&self) -> Vec<Value> {
         let name = self.snapshot.snapshot_id.as_str();
-        let mut inputs = Vec::new();
-        for (offset, message) in self.messages().iter().enumerate() {
-            let place = self.from + offset;
-            let key = |number| ItemKey {
-                message: place,
-                number,
-            };
-            match message.role() {
-                Role::User => inputs.push(json!({
-                    "id": key(0).id("msg", name),
-                    "type": "message",
-                    "role": "user",
-                    "status": "completed",
-                    "content": message.content().iter().filter_map(input_part).collect::<Vec<_>>(),
-                })),
-                Role::Tool => {
-                    for (number, part) in message.content().iter().enumerate() {
-                        let is_answer = part.metadata_entry(metadata::INTERRUPT_RESPONSE).is_some();
-                        let Some(response) = part.as_tool_response().filter(|_| is_answer) else {
-                            continue;
-                        };
-                        inputs.push(json!({
-                            "id": key(number).id("fco", name),
-                            "type": "function_call_output",
-                            "call_id": response.reference,
-                            "output": response.output.as_ref().map(crate::response::plain_text),
-                            "status": "completed",
-                        }));
-                    }
-                }
-                _ => {}
-            }
-        }
-        inputs
+        inputs_of(self.from, &self.messages(), name, &self.asked)
     }
 
-    /// Returns a page of the inputs.
-    fn page(&self, limit: usize, ascending: bool, after: Option<&str>) -> Value {
-        let mut inputs = self.inputs();
-        if !ascending {
-            inputs.reverse();
-        }
-        let start = after
-            .and_then(|after| inputs.iter().position(|item| item["id"] == after))
-            .map_or(0, |index| index + 1);
-        let rest = inputs.split_off(start);
-        let has_more = rest.len() > limit;
-        let data: Vec<Value> = rest.into_iter().take(limit).collect();
-        let id = |item: Option<&Value>| item.map(|item| item["id"].clone());
-        json!({
-            "object": "list",
-            "first_id": id(data.first()),
-            "last_id": id(data.last()),
-            "has_more": has_more,
-            "data": data,
-        })
+    /// Returns the inputs of the turn and its items.
+    pub(crate) fn items(&self) -> Vec<Value> {
+        let response = self.response();
+        let items = items_of(self.from, &self.messages(), &self.setting);
+        let told = items.iter().map(|item| response.item(item, "completed"));
+        self.inputs().into_iter().chain(told).collect()
+    }
+
+    /// Returns the snapshot that the turn continued.
+    pub(crate) fn base(&self) -> Option<SnapshotId> {
+        self.base.clone()
     }
 
     /// Answers what is asked of the response.
@@ -279,11 +258,7 @@ impl StoredResponse {
                 agent.delete(request, &context).await.map_err(failed)?;
                 super::deleted(&name)
             }
-            Afterwards::Inputs {
-                limit,
-                ascending,
-                after,
-            } => stored.page(limit, ascending, after.as_deref()),
+            Afterwards::Inputs(page) => page.of(stored.inputs()),
         };
         Ok(crate::fault::json_response(axum::http::StatusCode::OK, &object))
     }
@@ -295,133 +270,4 @@ pub(crate) fn not_found(id: &str) -> Fault {
         "response_not_found",
         format!("Response with id '{id}' not found."),
     )
-}
-
-fn input_part(part: &Part) -> Option<Value> {
-    if let Some(text) = part.as_text() {
-        return Some(json!({ "type": "input_text", "text": text }));
-    }
-    let media = part.as_media()?;
-    let is_image = media.mime_type().is_none_or(|kind| kind.starts_with("image/"));
-    Some(if is_image {
-        json!({ "type": "input_image", "image_url": media.url, "detail": "auto" })
-    } else {
-        json!({ "type": "input_file", "file_url": media.url })
-    })
-}
-
-/// A background run that is being told.
-struct Watching {
-    agent: ServedAgent,
-    snapshot: SnapshotId,
-    chunks: Streaming<everturn_agent::AgentOutput, everturn_agent::AgentStreamChunk>,
-    narrator: Narrator,
-    /// The number of the last event that the client has.
-    after: Option<u64>,
-    context: Context,
-    phase: Phase,
-}
-
-enum Phase {
-    Beginning,
-    Running,
-    Over,
-}
-
-/// Returns the events of a background run: those so far, and then as they come. They are made from the run's own stream, so
-/// every reader gets the same ones.
-pub(crate) fn watch(
-    agent: &ServedAgent,
-    response: Response,
-    setting: Setting,
-    after: Option<u64>,
-    context: Context,
-) -> HttpResponse<Body> {
-    let (Some(action), Some((snapshot, _))) = (agent.watch(), crate::ids::parse_response_id(&response.id))
-    else {
-        return not_found(&response.id).respond();
-    };
-    let request = WatchRequest {
-        snapshot_id: snapshot.clone(),
-    };
-    let response = Response {
-        status: State::InProgress,
-        completed_at: None,
-        usage: None,
-        ..response
-    };
-    let watching = Watching {
-        agent: agent.clone(),
-        snapshot,
-        chunks: action.stream_in(request, &context),
-        narrator: Narrator::new(response, Items::new(setting)),
-        after,
-        context,
-        phase: Phase::Beginning,
-    };
-    let events = stream::unfold(watching, |mut watching| async move {
-        let piece = watching.next().await?;
-        Some((Ok::<_, Infallible>(piece.bytes()), watching))
-    });
-    event_stream(Body::from_stream(events))
-}
-
-impl Watching {
-    async fn next(&mut self) -> Option<Piece> {
-        loop {
-            let events = match self.phase {
-                Phase::Over => return None,
-                Phase::Beginning => {
-                    self.phase = Phase::Running;
-                    self.narrator.begin()
-                }
-                Phase::Running => match within_heartbeat(self.chunks.next()).await {
-                    Err(silence) => return Some(silence),
-                    Ok(Some(chunk)) => told(&mut self.narrator, &chunk),
-                    Ok(None) => {
-                        self.phase = Phase::Over;
-                        self.ended().await
-                    }
-                },
-            };
-            let after = self.after;
-            let is_new = |event: &Event| Some(event.number) > after;
-            let new: Vec<Event> = events.into_iter().filter(is_new).collect();
-            if !new.is_empty() {
-                return Some(Piece::Events(new));
-            }
-        }
-    }
-
-    async fn ended(&mut self) -> Vec<Event> {
-        let outcome = self.chunks.output().await;
-        let stored = match outcome {
-            Ok(_) => StoredResponse::find(&self.agent, &self.snapshot, &self.context).await,
-            Err(error) => Err(Fault::of_error(&error, exposure(&self.context))),
-        };
-        let mut events = Vec::new();
-        match stored {
-            Ok(stored) => {
-                let steps = self.narrator.items().end(stored.from, &stored.messages());
-                events.extend(self.narrator.steps(&steps));
-                let response = stored.response();
-                self.narrator.response = Response {
-                    echoed: self.narrator.response.echoed.clone(),
-                    background: true,
-                    ..response
-                };
-            }
-            Err(fault) => {
-                let steps = self.narrator.items().give_up();
-                events.extend(self.narrator.steps(&steps));
-                self.narrator.response.status = State::Failed(everturn_core::RuntimeError {
-                    status: Some(Status::Unavailable),
-                    message: fault.message,
-                    details: None,
-                });
-            }
-        }
-        events.push(self.narrator.end());
-        events
-    }
 }

@@ -6,5 +6,7 @@ mod background;
 mod chat_completions;
 mod errors;
 mod items_sent_back;
+mod leaving;
 mod responses;
 mod support;
+mod tenants;

@@ -276,3 +276,77 @@ async fn a_deleted_response_is_gone_and_its_children_stay() {
         .json();
     assert_eq!(server.asked().len(), 6);
 }
+
+#[tokio::test]
+async fn answers_are_inputs_under_the_ids_of_their_calls() {
+    let server = Served::answering([
+        call("ask"),
+        call("pay"),
+        Reply::text("Paid."),
+        Reply::text("Bye."),
+    ])
+    .await;
+    let asking = server
+        .respond(json!({"input": "ask", "conversation": "c"}))
+        .await
+        .json();
+    let call_id = &asking["output"][0]["call_id"];
+    let output = json!([{"type": "function_call_output", "call_id": call_id, "output": "because"}]);
+    let paying = server
+        .respond(json!({"input": output, "conversation": "c", "metadata": {"step": "2"}}))
+        .await
+        .json();
+    let request_id = &paying["output"][0]["id"];
+    let approval =
+        json!([{"type": "mcp_approval_response", "approval_request_id": request_id, "approve": true}]);
+    let paid = server
+        .respond(json!({"input": approval, "conversation": "c"}))
+        .await
+        .json();
+
+    let first_input = async |response: &Value| {
+        let id = response["id"].as_str().unwrap();
+        let list = server.get(&format!("/responses/{id}/input_items")).await.json();
+        list["data"][0].clone()
+    };
+    let answered = first_input(&paying).await;
+    assert_eq!(
+        (&answered["type"], &answered["call_id"]),
+        (&json!("function_call_output"), call_id)
+    );
+    let approved = first_input(&paid).await;
+    assert_eq!(approved["type"], "mcp_approval_response");
+    assert_eq!(
+        (&approved["approve"], &approved["approval_request_id"]),
+        (&json!(true), request_id)
+    );
+    let again = server
+        .get(&format!("/responses/{}", paying["id"].as_str().unwrap()))
+        .await
+        .json();
+    assert_eq!(again["metadata"], json!({"step": "2"}));
+
+    let items = server.get("/conversations/c/items?order=asc").await.json();
+    let kinds: Vec<&str> = items["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "message",
+            "function_call",
+            "function_call_output",
+            "mcp_approval_request",
+            "mcp_approval_response",
+            "mcp_call",
+            "message"
+        ]
+    );
+    assert_eq!(items["data"][1]["id"], asking["output"][0]["id"]);
+    let newest = server.get("/conversations/c/items?limit=1").await.json();
+    assert_eq!(newest["data"][0], items["data"][6]);
+    assert_eq!(newest["has_more"], true);
+}

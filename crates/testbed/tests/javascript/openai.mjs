@@ -5,7 +5,7 @@ import path from 'node:path';
 
 const [folder, address] = process.argv.slice(2);
 const require = createRequire(path.join(path.resolve(folder), 'package.json'));
-const { default: OpenAI, APIError, NotFoundError, BadRequestError } = await import(
+const { default: OpenAI, APIError, NotFoundError, BadRequestError, ConflictError, InternalServerError } = await import(
   require.resolve('openai').replace(/index\.js$/, 'index.mjs')
 );
 const client = new OpenAI({ baseURL: `${address}/v1`, apiKey: 'none', maxRetries: 0 });
@@ -90,4 +90,94 @@ const chat = await client.chat.completions.create({ model, messages: [{ role: 'u
 assert.equal(chat.choices[0].message.content, 'system:You are part of a test. | user:hi');
 const told = client.chat.completions.stream({ model, messages: [{ role: 'user', content: 'hi' }] });
 assert.equal(await told.finalContent(), chat.choices[0].message.content);
+
+// Every event is numbered, and a stream is read again from any of them.
+const events = [];
+for await (const event of await client.responses.create({ model, input: 'x', stream: true })) events.push(event);
+assert.deepEqual(events.map((event) => event.sequence_number), [...events.keys()]);
+const rest = [];
+const reading = await client.responses.retrieve(events[0].response.id, { stream: true, starting_after: 3 });
+for await (const event of reading) rest.push(event);
+assert.deepEqual(rest, events.slice(4));
+
+// Usage, reasoning, and ends before the end.
+const usage = { inputTokens: 5, outputTokens: 7, thoughtsTokens: 2, cachedContentTokens: 3 };
+await program([{ ...says({ reasoning: 'hm' }, { text: 'Yes.' }), usage }]);
+const counted = await client.responses.create({ model: store, input: 'x' });
+assert.deepEqual(counted.output.map((item) => item.type), ['reasoning', 'message']);
+assert.equal(counted.usage.total_tokens, 12);
+assert.deepEqual((await client.responses.retrieve(counted.id)).usage, counted.usage);
+for (const [finishReason, reason, end] of [['length', 'max_output_tokens', 'length'], ['blocked', 'content_filter', 'content_filter']]) {
+  await program([{ ...says({ text: 'half' }), finishReason }]);
+  const short = await client.responses.stream({ model: store, input: 'x' }).finalResponse();
+  assert.deepEqual([short.status, short.incomplete_details.reason], ['incomplete', reason]);
+  const messages = [{ role: 'user', content: 'x' }];
+  assert.equal((await client.chat.completions.create({ model: store, messages })).choices[0].finish_reason, end);
+}
+
+// Work that is cancelled, and a conversation that is busy.
+const blocking = 'customAgentBlocking';
+const blocked = await client.responses.create({ model: blocking, input: 'x', background: true, metadata: { a: 'b' } });
+assert.deepEqual((await client.responses.retrieve(blocked.id)).metadata, { a: 'b' });
+await assert.rejects(client.responses.delete(blocked.id), BadRequestError);
+assert.equal((await client.responses.cancel(blocked.id)).status, 'cancelled');
+const conversation = `busy-${crypto.randomUUID()}`;
+const busy = await client.responses.create({ model: blocking, input: 'x', conversation, stream: true });
+await busy[Symbol.asyncIterator]().next();
+await assert.rejects(client.responses.create({ model: blocking, input: 'y', conversation }), ConflictError);
+busy.controller.abort();
+
+// Turns that fail are told so that nothing runs them again.
+const failed = await client.responses.create({ model: 'customAgentFailing', input: 'x' });
+assert.deepEqual([failed.status, failed.error.code], ['failed', 'invalid_turn']);
+const hi = [{ role: 'user', content: 'hi' }];
+await assert.rejects(client.chat.completions.create({ model: 'customAgentFailing', messages: hi }), InternalServerError);
+
+// Refusals name what is wrong.
+for (const [refused, code, param] of [
+  [() => client.responses.create({ model, input: 'x', text: { format: { type: 'json_object' } } }), 'unsupported_parameter', 'text.format'],
+  [() => client.responses.create({ model, input: 'x', prompt: { id: 'p' } }), 'unsupported_parameter', 'prompt'],
+  [() => client.responses.create({ model, input: [{ type: 'item_reference', id: 'msg_1' }] }), 'item_not_found', 'input'],
+  [() => client.chat.completions.create({ model, messages: hi, n: 2 }), 'unsupported_parameter', 'n'],
+  [() => client.chat.completions.create({ model, messages: hi, response_format: { type: 'json_object' } }), 'unsupported_parameter', 'response_format'],
+]) {
+  await assert.rejects(refused(), (error) => {
+    assert.deepEqual([error.constructor, error.code, error.param], [BadRequestError, code, param]);
+    return Boolean(error.requestID);
+  });
+}
+
+// Chat Completions in a session, which is also a conversation.
+const headers = { 'X-Conversation-Id': crypto.randomUUID() };
+const one = await client.chat.completions.create({ model, messages: hi }, { headers });
+const history = [...hi, one.choices[0].message, { role: 'user', content: 'two' }];
+await client.chat.completions.create({ model, messages: history }, { headers });
+const third = await client.responses.create({ model, input: 'three', conversation: headers['X-Conversation-Id'] });
+assert.match(third.output_text, /user:two.*user:three$/s);
+const listed = [];
+for await (const item of client.conversations.items.list(headers['X-Conversation-Id'], { limit: 2 })) listed.push(item);
+assert.equal(listed.length, 6);
+await client.conversations.delete(headers['X-Conversation-Id']);
+await assert.rejects(client.conversations.retrieve(headers['X-Conversation-Id']), NotFoundError);
+
+// A conversation through two doors: Genkit's client asks, this one answers, and Genkit's goes on.
+const { remoteAgent } = require('genkit/beta/client');
+const asker = remoteAgent({ url: `${address}/promptAgentWithInterrupt` });
+await program([calls('interruptTool', { query: 'sure?' }), says({ text: 'Fine.' }), says({ text: 'Bye.' })]);
+const chatting = asker.chat();
+const { sessionId } = await chatting.send('ask');
+const [, open] = (await client.conversations.items.list(sessionId, { order: 'asc' })).data;
+const answer = [{ type: 'function_call_output', call_id: open.call_id ?? open.id, output: JSON.stringify({ answer: 'so' }) }];
+const fine = await client.responses.create({ model: 'promptAgentWithInterrupt', input: answer, conversation: sessionId });
+assert.equal(fine.output_text, 'Fine.');
+const joined = await asker.loadChat({ sessionId });
+const bye = await joined.send('bye');
+assert.equal(bye.text, 'Bye.');
+assert.equal(bye.sessionId, sessionId);
+const counter = remoteAgent({ url: `${address}/customAgentWithCustomStateStore` });
+const counting = await counter.chat().send('1');
+await client.responses.create({ model: 'customAgentWithCustomStateStore', input: '2', conversation: counting.sessionId });
+const last = await (await counter.loadChat({ sessionId: counting.sessionId })).send('3');
+const snapshot = await counter.getSnapshot(last.snapshotId);
+assert.equal(snapshot.state.custom.counter, 3);
 console.log('ok');

@@ -107,6 +107,12 @@ impl Served {
         }
     }
 
+    /// The host and port.
+    pub(crate) fn address(&self) -> String {
+        let address = self.base.trim_start_matches("http://");
+        address.trim_end_matches("/v1").to_owned()
+    }
+
     pub(crate) fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         self.client.request(method, format!("{}{path}", self.base))

@@ -1,0 +1,134 @@
+//! Background runs as they are told to clients that watch them.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::http::Response as HttpResponse;
+use everturn_agent::{AgentOutput, AgentStreamChunk, SnapshotId, WatchRequest};
+use everturn_core::{Context, RuntimeError, Status, Streaming};
+use futures::stream;
+
+use super::stored::{StoredResponse, not_found};
+use super::telling::{Piece, told, within_heartbeat};
+use crate::agents::ServedAgent;
+use crate::event_stream::event_stream;
+use crate::fault::Fault;
+use crate::ids::parse_response_id;
+use crate::items::{Items, Setting};
+use crate::plan::exposure;
+use crate::response::{Event, Narrator, Response, State};
+
+/// A background run that is being told.
+struct Watching {
+    agent: ServedAgent,
+    snapshot: SnapshotId,
+    chunks: Streaming<AgentOutput, AgentStreamChunk>,
+    narrator: Narrator,
+    /// The number of the last event that the client has.
+    after: Option<u64>,
+    context: Context,
+    phase: Phase,
+}
+
+enum Phase {
+    Beginning,
+    Running,
+    Over,
+}
+
+/// Returns the events of a background run: those so far, and then as they come. They are made from the run's own stream, so
+/// every reader gets the same ones.
+pub(crate) fn watch(
+    agent: &ServedAgent,
+    response: Response,
+    setting: Setting,
+    after: Option<u64>,
+    context: Context,
+) -> HttpResponse<Body> {
+    let (Some(action), Some((snapshot, _))) = (agent.watch(), parse_response_id(&response.id)) else {
+        return not_found(&response.id).respond();
+    };
+    let request = WatchRequest {
+        snapshot_id: snapshot.clone(),
+    };
+    let response = Response {
+        status: State::InProgress,
+        completed_at: None,
+        usage: None,
+        ..response
+    };
+    let watching = Watching {
+        agent: agent.clone(),
+        snapshot,
+        chunks: action.stream_in(request, &context),
+        narrator: Narrator::new(response, Items::new(setting)),
+        after,
+        context,
+        phase: Phase::Beginning,
+    };
+    let events = stream::unfold(watching, |mut watching| async move {
+        let piece = watching.next().await?;
+        Some((Ok::<_, Infallible>(piece.bytes()), watching))
+    });
+    event_stream(Body::from_stream(events))
+}
+
+impl Watching {
+    async fn next(&mut self) -> Option<Piece> {
+        loop {
+            let events = match self.phase {
+                Phase::Over => return None,
+                Phase::Beginning => {
+                    self.phase = Phase::Running;
+                    self.narrator.begin()
+                }
+                Phase::Running => match within_heartbeat(self.chunks.next()).await {
+                    Err(silence) => return Some(silence),
+                    Ok(Some(chunk)) => told(&mut self.narrator, &chunk),
+                    Ok(None) => {
+                        self.phase = Phase::Over;
+                        self.ended().await
+                    }
+                },
+            };
+            let after = self.after;
+            let is_new = |event: &Event| Some(event.number) > after;
+            let new: Vec<Event> = events.into_iter().filter(is_new).collect();
+            if !new.is_empty() {
+                return Some(Piece::Events(new));
+            }
+        }
+    }
+
+    async fn ended(&mut self) -> Vec<Event> {
+        let outcome = self.chunks.output().await;
+        let stored = match outcome {
+            Ok(_) => StoredResponse::find(&self.agent, &self.snapshot, &self.context).await,
+            Err(error) => Err(Fault::of_error(&error, exposure(&self.context))),
+        };
+        let mut events = Vec::new();
+        match stored {
+            Ok(stored) => {
+                let steps = self.narrator.items().end(stored.from(), &stored.messages());
+                events.extend(self.narrator.steps(&steps));
+                let response = stored.response();
+                self.narrator.response = Response {
+                    echoed: self.narrator.response.echoed.clone(),
+                    background: true,
+                    ..response
+                };
+            }
+            Err(fault) => {
+                let steps = self.narrator.items().give_up();
+                events.extend(self.narrator.steps(&steps));
+                self.narrator.response.status = State::Failed(RuntimeError {
+                    status: Some(Status::Unavailable),
+                    message: fault.message,
+                    details: None,
+                });
+            }
+        }
+        events.push(self.narrator.end());
+        events
+    }
+}
