@@ -17,6 +17,8 @@ use serde_json::Value;
 pub(crate) struct ServedAgent {
     pub(crate) name: String,
     pub(crate) run: Arc<AgentAction>,
+    /// The tools that only a response answers.
+    respond_only: Vec<String>,
     registry: Registry,
 }
 
@@ -37,10 +39,11 @@ impl ServedAgent {
         if !context.extension::<ServedAgents>()?.admit(name).await {
             return None;
         }
-        let action = registry.get(&ActionType::AGENT.key(name))?;
+        let run: Arc<AgentAction> = downcast(registry.get(&ActionType::AGENT.key(name))?)?;
         Some(Self {
             name: name.to_owned(),
-            run: downcast(action)?,
+            respond_only: respond_only(&run),
+            run,
             registry: registry.clone(),
         })
     }
@@ -64,10 +67,15 @@ impl ServedAgent {
 
     /// Returns the agent's tools that only a response answers.
     pub(crate) fn respond_only(&self) -> Vec<String> {
-        let own = self.run.descriptor().metadata.get("everturn");
-        let names = own.and_then(|own| own.get("respondOnly")?.as_array());
-        let name = |name: &Value| name.as_str().map(str::to_owned);
-        names.into_iter().flatten().filter_map(name).collect()
+        self.respond_only.clone()
+    }
+
+    /// The same agent, which knows the tools of all these agents: those that share a store share its sessions.
+    pub(crate) fn among(&self, agents: &[Self]) -> Self {
+        Self {
+            respond_only: agents.iter().flat_map(Self::respond_only).collect(),
+            ..self.clone()
+        }
     }
 
     /// Returns the time without a heartbeat after which a background run is lost.
@@ -141,4 +149,11 @@ impl ServedAgent {
     pub(crate) fn watch(&self) -> Option<Arc<WatchAction>> {
         self.companion(&ActionType::AGENT_WATCH)
     }
+}
+
+fn respond_only(run: &AgentAction) -> Vec<String> {
+    let own = run.descriptor().metadata.get("everturn");
+    let names = own.and_then(|own| own.get("respondOnly")?.as_array());
+    let name = |name: &Value| name.as_str().map(str::to_owned);
+    names.into_iter().flatten().filter_map(name).collect()
 }

@@ -54,7 +54,7 @@ pub(crate) async fn answer(
         };
         let body = match asked {
             Asked::Object => object(id, tip.created_at.as_second(), None),
-            Asked::Items(page) => page.of(items(agent, tip, context).await?),
+            Asked::Items(page) => page.of(items(&agent.among(agents), tip, context).await?),
             Asked::Delete => {
                 let request = DeleteRequest {
                     session_id: Some(session),

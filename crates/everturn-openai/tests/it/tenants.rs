@@ -44,7 +44,7 @@ async fn ids_of_another_caller_lead_to_nothing() {
         let foreign = asked(&server, "bob", method, &path, None).await;
         let missing_path = path
             .replace(id, "resp_0199_6b6565706572")
-            .replace("/c", "/nothing");
+            .replace("conversations/c", "conversations/nothing");
         let missing = asked(&server, "bob", method, &missing_path, None).await;
         assert_eq!(foreign.error().0, 404, "{method} {path}");
         assert_eq!(foreign.error(), missing.error(), "{method} {path}");
