@@ -53,3 +53,11 @@ pub struct TurnDetails;
 /// [`Snapshot::server_note`](crate::Snapshot::server_note). No model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerNote(pub Value);
+
+/// Makes an invocation that names a session begin the conversation anew, beside what the session holds; an extension of the
+/// context.
+///
+/// So a client can edit or repeat the very first message of a session. On an agent with a store the turn becomes a branch
+/// from the session's beginning, and its snapshot the session's tip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BeginAnew;

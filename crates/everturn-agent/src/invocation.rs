@@ -61,7 +61,8 @@ pub(crate) use self::beginning::{Beginning, MakeCustom};
 pub use self::client::HandOff;
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{
-    AgentFunction, AgentPrompt, CANCELLATION_GRACE, ClientAdditions, Definition, ScopeOf, schema_of,
+    AgentFunction, AgentPrompt, CANCELLATION_GRACE, ClientAdditions, Definition, RespondOnly, ScopeOf,
+    schema_of,
 };
 pub(crate) use self::driver::Driver;
 use self::driver::{AgentEvent, Written};

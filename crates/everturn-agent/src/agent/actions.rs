@@ -55,7 +55,8 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
             "editedInputs": definition.restart_inputs == RestartInputs::Edited,
             "clientTools": definition.client_additions == ClientAdditions::Taken,
             // Interrupts of these tools are answered by a response; all others can also be restarted.
-            "respondOnly": definition.respond_only,
+            "respondOnly": definition.respond_only.keys().collect::<Vec<_>>(),
+            "answerSchemas": definition.respond_only,
             // Nobody takes over a background run whose worker was silent for so long.
             "lostAfterMillis": lost_after(definition.heartbeat),
         }),

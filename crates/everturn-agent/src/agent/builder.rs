@@ -16,8 +16,8 @@ use tokio_util::task::TaskTracker;
 use super::beginning::always;
 use crate::answers::RestartInputs;
 use crate::invocation::{
-    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, ClientAdditions, Definition, ScopeOf,
-    schema_of,
+    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, ClientAdditions, Definition, RespondOnly,
+    ScopeOf, schema_of,
 };
 use crate::journal::Retention;
 use crate::reading::ResumePoints;
@@ -189,8 +189,8 @@ pub trait AgentKind<S>: sealed::Sealed + Sized {
 pub struct AgentProgram<S> {
     pub(crate) function: Arc<AgentFunction<S>>,
     pub(crate) prompt: Option<Prompt>,
-    /// The names of the tools that cannot be restarted.
-    pub(crate) respond_only: Vec<String>,
+    /// The tools that cannot be restarted.
+    pub(crate) respond_only: RespondOnly,
 }
 
 /// The agent for which a kind creates the function.
@@ -226,7 +226,7 @@ impl<S> AgentKind<S> for Custom<S> {
         Ok(AgentProgram {
             function: self.function,
             prompt: None,
-            respond_only: Vec::new(),
+            respond_only: RespondOnly::new(),
         })
     }
 }

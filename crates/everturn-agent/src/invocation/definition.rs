@@ -1,6 +1,7 @@
 //! The definition of an agent, as its invocations need it.
 
 use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,6 +105,9 @@ impl AgentPrompt {
     }
 }
 
+/// The tools that only a response answers, each with the schema of its answers.
+pub(crate) type RespondOnly = BTreeMap<String, Value>;
+
 /// What a turn does with the tools and instructions that clients bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ClientAdditions {
@@ -159,8 +163,8 @@ pub(crate) struct Definition<S> {
     pub(crate) output_schema: Option<Schema>,
     /// The agent's prompt, if it has one.
     pub(crate) prompt: Option<AgentPrompt>,
-    /// The names of the tools that only a response answers.
-    pub(crate) respond_only: Vec<String>,
+    /// The tools that only a response answers.
+    pub(crate) respond_only: RespondOnly,
     /// What turns do with the tools and instructions of clients.
     pub(crate) client_additions: ClientAdditions,
     /// The input of the agent's prompt in conversations that bring none of their own.

@@ -14,7 +14,8 @@ use crate::store::{Detail, Recalled, ResumeAt, check_id};
 use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
 use crate::{
-    AgentInit, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline, Unstored,
+    AgentInit, BeginAnew, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus,
+    Timeline, Unstored,
 };
 
 /// The session and the state from which an invocation starts.
@@ -86,10 +87,11 @@ pub(crate) async fn open<S: CustomState>(
                 definition,
                 tenant: definition.tenant_store(context)?,
             };
+            let begins_anew = context.extension::<BeginAnew>().is_some();
             // Boxed, so that an invocation of a fresh session does not carry these large futures.
             let recalled = match &first_turn {
-                Some(turn) => Box::pin(stored.resume_recalled(&init, turn)).await?,
-                None => None,
+                Some(turn) if !begins_anew => Box::pin(stored.resume_recalled(&init, turn)).await?,
+                _ => None,
             };
             match (recalled, init.snapshot_id, init.session_id) {
                 (Some((found, lock)), ..) => {
@@ -98,6 +100,9 @@ pub(crate) async fn open<S: CustomState>(
                 }
                 (None, None, None) => stored.begin(),
                 (None, Some(id), session_id) => Box::pin(stored.resume(id, session_id)).await?,
+                (None, None, Some(session_id)) if begins_anew => {
+                    Box::pin(stored.begin_anew(session_id)).await?
+                }
                 (None, None, Some(session_id)) => Box::pin(stored.resume_latest(session_id)).await?,
             }
         }
@@ -222,6 +227,16 @@ impl<S> Stored<'_, S> {
         let mut cursor = self.cursor(session_id.clone());
         cursor.begin();
         resumed(session_id, None, cursor)
+    }
+
+    /// Begins the conversation of a session anew, beside everything that the session holds.
+    async fn begin_anew(&self, session_id: SessionId) -> Result<Found> {
+        let mut cursor = self.cursor(session_id.clone());
+        let latest = self.latest(&session_id, Detail::Metadata).await?;
+        let session = self.tenant.session(session_id.clone());
+        let beside = read(session.successors(None).await)?;
+        cursor.resume_latest(None, latest.as_ref(), beside)?;
+        Ok(resumed(session_id, None, cursor))
     }
 
     /// Resumes the latest snapshot of a session as the store remembers it, under the lock of the first turn, which shows

@@ -2,14 +2,16 @@
 
 use everturn_ai::{Tool, ToolReference};
 use everturn_core::{ActionType, Registry, Result};
+use serde_json::Value;
 
 use crate::CustomState;
+use crate::invocation::RespondOnly;
 use crate::session::check_tool;
 
 /// Checks every tool that is known when the agent is defined: those given as they are, and those named that are registered
 /// by then. Tools that plugins, middleware or later definitions bring are checked when they are called.
 ///
-/// Returns the names of those that cannot be restarted, so that only a response answers them.
+/// Returns those that cannot be restarted, so that only a response answers them, with the schemas of their answers.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if a tool needs another custom state than the agent's, `FAILED_PRECONDITION` if the application was not
@@ -18,8 +20,8 @@ pub(super) fn check_tools<S: CustomState>(
     agent: &str,
     registry: &Registry,
     tools: &[ToolReference],
-) -> Result<Vec<String>> {
-    let mut respond_only = Vec::new();
+) -> Result<RespondOnly> {
+    let mut respond_only = RespondOnly::new();
     for tool in tools {
         let known = match tool {
             ToolReference::Tool(tool) => Some(tool.clone()),
@@ -28,7 +30,9 @@ pub(super) fn check_tools<S: CustomState>(
         let Some(tool) = known else { continue };
         check_tool::<S>(agent, registry, &tool)?;
         if !tool.is_restartable() {
-            respond_only.push(tool.short_name().to_owned());
+            // The schema of a tool without one accepts everything.
+            let schema = tool.output_schema().map(|schema| schema.as_json().clone());
+            respond_only.insert(tool.short_name().to_owned(), schema.unwrap_or(Value::Bool(true)));
         }
     }
     Ok(respond_only)

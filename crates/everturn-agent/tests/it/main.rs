@@ -17,6 +17,7 @@ mod artifacts;
 mod artifacts_middleware;
 mod background_races;
 mod background_runs;
+mod begin_anew;
 mod callbacks_and_callers;
 mod cancellation;
 mod chat;
