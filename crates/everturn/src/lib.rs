@@ -51,6 +51,7 @@
 //! | `client` | no | agents and flows on another machine: `RemoteAgent` |
 //! | `websocket` | no | whole conversations on one WebSocket, for the client |
 //! | `mcp` | no | tools of MCP servers, and an application as an MCP server |
+//! | `agui` | no | agents behind AG-UI, for front ends that speak it: `server.agui()` |
 //! | `openai-server` | no | agents behind OpenAI's HTTP surface: `server.openai()` |
 //! | `jwt` | no | callers known by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
@@ -79,6 +80,7 @@
 //! | `dev` | what developer tools see of a program |
 //! | `mcp` | MCP servers: to use, and to be |
 //! | `models` | OpenAI, Anthropic, Gemini, Ollama |
+//! | `agui` | agents behind AG-UI |
 //! | `openai` | agents behind OpenAI's HTTP surface |
 //! | `otlp` | the export of traces and log lines |
 //! | `server` | routes, context providers, limits, durable streams |
@@ -93,6 +95,8 @@ mod traces;
 pub use self::traces::ServeTraces;
 
 pub use everturn_agent as agent;
+#[cfg(feature = "agui")]
+pub use everturn_agui as agui;
 pub use everturn_ai as ai;
 #[cfg(feature = "client")]
 pub use everturn_client as client;
@@ -158,6 +162,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::{Value, json};
 
+    #[cfg(feature = "agui")]
+    pub use everturn_agui::ServeAgui;
     #[cfg(feature = "client")]
     pub use everturn_client::{RemoteAgent, RemoteFlow};
     #[cfg(feature = "file")]
@@ -239,6 +245,8 @@ mod pages {
     struct Background;
     #[doc = include_str!("../../../docs/mcp.md")]
     struct Mcp;
+    #[doc = include_str!("../../../docs/copilotkit.md")]
+    struct CopilotKit;
     #[doc = include_str!("../../../docs/openai-clients.md")]
     struct OpenAiClients;
     #[doc = include_str!("../../../docs/stores.md")]

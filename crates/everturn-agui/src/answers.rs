@@ -1,0 +1,218 @@
+//! Calls that wait for an answer, and the answers of clients.
+
+use std::collections::HashSet;
+
+use everturn_agent::SnapshotId;
+use everturn_ai::{Answers, Declined, History, Message, Part, Role};
+use everturn_core::{Error, Result};
+use everturn_server::ServedAgent;
+use serde_json::{Value, json};
+
+use crate::ids::{Place, parse};
+use crate::input::{Resume, ResumeStatus, Shown, What, invalid};
+use crate::teller::Call;
+
+/// A call that waits for an answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    /// The id by which the client knows the call.
+    pub(crate) id: String,
+    pub(crate) part: Part,
+    kind: Kind,
+    /// Whether the client may know the call by another name: its snapshot was named only after the call was told.
+    is_named_late: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// A call of the application's own tool.
+    Application,
+    /// A question that only a response answers, with the response's schema.
+    Question(Value),
+    /// A call that asks before it acts.
+    Approval,
+}
+
+/// Returns the calls that wait at the end of a conversation, whose last message the snapshot `name` added.
+pub(crate) fn pending(messages: &History, name: &SnapshotId, agent: &ServedAgent) -> Vec<Pending> {
+    let Some(last) = messages.last().filter(|message| message.role() == Role::Model) else {
+        return Vec::new();
+    };
+    let place = messages.len() - 1;
+    let open = pending_of(last, agent, |number| {
+        Place::new(place, number).call_id(name.as_str())
+    });
+    let late = |open: Pending| Pending {
+        is_named_late: name.is_content_addressed(),
+        ..open
+    };
+    open.into_iter().map(late).collect()
+}
+
+/// Finds the call that a client means, and keeps the name that the client uses.
+fn meant(pending: &mut [Pending], id: &str) -> Option<usize> {
+    let place = |id: &str| parse(id).map(|(_, place)| place);
+    let is_meant = |open: &Pending| {
+        open.id == id || open.is_named_late && place(id).is_some() && place(id) == place(&open.id)
+    };
+    let index = pending.iter().position(is_meant)?;
+    id.clone_into(&mut pending[index].id);
+    Some(index)
+}
+
+/// Returns the calls of a message that wait, under ids by their number.
+pub(crate) fn pending_of(
+    message: &Message,
+    agent: &ServedAgent,
+    id: impl Fn(usize) -> String,
+) -> Vec<Pending> {
+    let requests = message.tool_request_parts().enumerate();
+    requests
+        .filter(|(_, part)| part.interrupt().is_some())
+        .map(|(number, part)| {
+            let name = part.as_tool_request().map(|request| request.name.as_str());
+            let kind = match name.and_then(|name| agent.answer_schema(name)) {
+                _ if part.is_call_of_client() => Kind::Application,
+                Some(schema) => Kind::Question(schema.clone()),
+                None => Kind::Approval,
+            };
+            Pending {
+                id: id(number),
+                part: part.clone(),
+                kind,
+                is_named_late: false,
+            }
+        })
+        .collect()
+}
+
+impl Pending {
+    pub(crate) fn is_of_application(&self) -> bool {
+        matches!(self.kind, Kind::Application)
+    }
+
+    /// Returns the call by its name and reference.
+    pub(crate) fn call(&self) -> Option<Call> {
+        let request = self.part.as_tool_request()?;
+        Some((request.name.clone(), request.reference.clone()))
+    }
+
+    /// Returns the interrupt as the end of a run tells it.
+    pub(crate) fn interrupt(&self) -> Value {
+        let request = self.part.as_tool_request();
+        let mut told = json!({
+            "tool": request.map(|request| &request.name),
+            "input": request.and_then(|request| request.input.as_ref()),
+        });
+        if let Some(payload) = self.part.interrupt().filter(|payload| !payload.is_boolean()) {
+            told["payload"] = payload.clone();
+        }
+        let schema = match &self.kind {
+            Kind::Question(schema) if schema.is_object() => Some(schema.clone()),
+            Kind::Approval => Some(json!({
+                "type": "object",
+                "properties": { "approved": { "type": "boolean" }, "reason": { "type": "string" } },
+                "required": ["approved"],
+            })),
+            _ => None,
+        };
+        let mut interrupt = json!({
+            "id": self.id,
+            "reason": "tool_call",
+            "toolCallId": self.id,
+            "metadata": { "everturn": told },
+        });
+        if let Some(schema) = schema {
+            interrupt["responseSchema"] = schema;
+        }
+        interrupt
+    }
+
+    fn answered(&self, payload: Value) -> Result<Option<Part>> {
+        let is_approval = matches!(self.kind, Kind::Approval);
+        if is_approval && payload.get("editedArgs").is_some_and(|edited| !edited.is_null()) {
+            return Err(invalid(format!(
+                "an approval of call '{}' is for the arguments it was asked for: 'editedArgs' is not taken",
+                self.id
+            )));
+        }
+        let approved = payload
+            .get("approved")
+            .and_then(Value::as_bool)
+            .filter(|_| is_approval);
+        Ok(match approved {
+            Some(true) => self.part.restart(Some(payload), None),
+            Some(false) => {
+                let reason = payload.get("reason").and_then(Value::as_str).map(str::to_owned);
+                self.part.respond(Declined::Denied { reason }.output(), None)
+            }
+            None => self.part.respond(payload, None),
+        })
+    }
+}
+
+/// The answers that a request brings.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) answers: Option<Answers>,
+    /// The ids of the calls that messages of the client answered, which it shows already.
+    pub(crate) shown: HashSet<String>,
+    /// Whether something was answered that does not wait.
+    pub(crate) has_stray: bool,
+}
+
+/// Reads the answers to pending calls: entries of `resume`, and results of calls among the client's new messages.
+///
+/// # Errors
+/// `FAILED_PRECONDITION` that names the calls without an answer, if any call has one.
+pub(crate) fn given(pending: &mut [Pending], resume: &[Resume], new: &[Shown]) -> Result<Given> {
+    let mut parts: Vec<Option<Part>> = vec![None; pending.len()];
+    let mut given = Given::default();
+    for message in new {
+        let What::Tool { call, content } = &message.what else {
+            continue;
+        };
+        let Some(index) = meant(pending, call) else {
+            given.has_stray = true;
+            continue;
+        };
+        parts[index] = pending[index].answered(read(content))?;
+        given.shown.insert(call.clone());
+    }
+    for answer in resume {
+        let Some(index) = meant(pending, &answer.interrupt_id) else {
+            given.has_stray = true;
+            continue;
+        };
+        let open = &pending[index];
+        parts[index] = match answer.status {
+            ResumeStatus::Cancelled => open.part.respond(Declined::Cancelled.output(), None),
+            ResumeStatus::Resolved => open.answered(answer.payload.clone().unwrap_or_default())?,
+        };
+    }
+    if parts.iter().all(Option::is_none) {
+        return Ok(given);
+    }
+    let open = pending.iter().zip(&parts).filter(|(_, part)| part.is_none());
+    let open: Vec<&Pending> = open.map(|(open, _)| open).collect();
+    if !open.is_empty() {
+        return Err(uncovered(&open));
+    }
+    given.answers = Some(parts.into_iter().flatten().collect());
+    Ok(given)
+}
+
+/// Returns the error of a run that leaves calls without an answer.
+pub(crate) fn uncovered(open: &[&Pending]) -> Error {
+    let ids: Vec<String> = open.iter().map(|open| format!("'{}'", open.id)).collect();
+    Error::failed_precondition(format!(
+        "the thread waits for answers to {}: send them in 'resume'",
+        ids.join(", ")
+    ))
+    .with_public()
+}
+
+/// Reads a result: as JSON where it is JSON, else as the text.
+pub(crate) fn read(content: &str) -> Value {
+    serde_json::from_str(content).unwrap_or_else(|_| content.into())
+}

@@ -1,0 +1,156 @@
+//! A thread as it is: its messages and state, and then whatever is under way. Nothing is run.
+
+use axum::body::Body;
+use axum::http::Response;
+use everturn_agent::{Snapshot, WatchRequest};
+use everturn_core::stream_log::JsonText;
+use everturn_core::{Context, Error, Result};
+use everturn_server::ServedAgent;
+use futures::StreamExt;
+use serde_json::{Map, Value, json};
+
+use crate::answers::pending;
+use crate::event_stream::{event_stream, lines};
+use crate::input::RunInput;
+use crate::plan::{is_under_way, messages_of, name_of};
+use crate::record::Record;
+use crate::run::{Run, delegates, failed};
+use crate::teller::{Setting, Teller};
+use crate::turn::exposure;
+
+/// Answers with a thread.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a body that is no input of a run; the store's own errors.
+pub(crate) async fn connect(agent: &ServedAgent, body: &[u8], context: Context) -> Result<Response<Body>> {
+    let input = RunInput::read(body)?;
+    let run = Run::of(&input);
+    let tip = agent.tip(&input.session(), &context).await?;
+    let mut first = vec![run.started()];
+    let Some(tip) = tip else {
+        first.push(run.finished(&[], Map::new()));
+        return Ok(events(futures::stream::iter([first])));
+    };
+    let committed = committed(agent, &tip, &context).await?;
+    if let Some(committed) = &committed {
+        first.extend(told(agent, committed, &context).await?);
+    }
+    if !is_under_way(&tip) {
+        first.push(finished(agent, &run, &tip));
+        return Ok(events(futures::stream::iter([first])));
+    }
+    let watching = watched(agent.clone(), run, tip, context)?;
+    Ok(events(futures::stream::iter([first]).chain(watching)))
+}
+
+fn events(events: impl futures::Stream<Item = Vec<Value>> + Send + 'static) -> Response<Body> {
+    let texts = events.map(|events| {
+        events
+            .iter()
+            .filter_map(|event| JsonText::of(event).ok())
+            .collect()
+    });
+    event_stream(lines(texts))
+}
+
+/// Returns the snapshot that holds what was said before a background run: the run's own if it is over.
+async fn committed(agent: &ServedAgent, tip: &Snapshot, context: &Context) -> Result<Option<Snapshot>> {
+    let mut candidate = Some(tip.clone());
+    while let Some(snapshot) = candidate {
+        if snapshot.state.is_some() && !is_under_way(&snapshot) {
+            return Ok(Some(snapshot));
+        }
+        candidate = match &snapshot.parent_id {
+            Some(parent) => agent.snapshot(parent, context).await?,
+            None => None,
+        };
+    }
+    Ok(None)
+}
+
+/// Returns the events that tell a snapshot's messages and state.
+async fn told(agent: &ServedAgent, snapshot: &Snapshot, context: &Context) -> Result<Vec<Value>> {
+    let record = Record::read(agent, snapshot, context).await?;
+    let mut events = vec![json!({ "type": "MESSAGES_SNAPSHOT", "messages": record.messages() })];
+    let custom = snapshot.state.as_ref().and_then(|state| state.custom.as_deref());
+    if let Some(custom) = custom.filter(|custom| !custom.is_null()) {
+        events.push(json!({ "type": "STATE_SNAPSHOT", "snapshot": custom }));
+    }
+    Ok(events)
+}
+
+fn finished(agent: &ServedAgent, run: &Run, tip: &Snapshot) -> Value {
+    let mut own = json!({ "sessionId": tip.session_id, "snapshotId": tip.snapshot_id });
+    if let Some(reason) = tip.finish_reason {
+        own["finishReason"] = reason.as_str().into();
+    }
+    let mut details = Map::new();
+    details.insert("metadata".into(), json!({ "everturn": own }));
+    run.finished(&pending(messages_of(tip), &name_of(tip), agent), details)
+}
+
+/// Returns the events of a background run, and at its end the thread as it is then.
+fn watched(
+    agent: ServedAgent,
+    run: Run,
+    tip: Snapshot,
+    context: Context,
+) -> Result<impl futures::Stream<Item = Vec<Value>> + Send + 'static> {
+    let watch = agent
+        .watch()
+        .ok_or_else(|| Error::not_found("the agent has no background runs"))?;
+    let request = WatchRequest {
+        snapshot_id: tip.snapshot_id.clone(),
+    };
+    let chunks = watch.stream_in(request, &context);
+    let setting = Setting {
+        name: tip.snapshot_id.to_string(),
+        delegates: delegates(&agent),
+        ..Setting::default()
+    };
+    let watching = (Some((chunks, Teller::new(setting))), agent, run, tip, context);
+    Ok(futures::stream::unfold(
+        watching,
+        |(state, agent, run, tip, context)| async move {
+            let (mut chunks, mut teller) = state?;
+            loop {
+                let Some(chunk) = chunks.next().await else {
+                    let outcome = chunks.output().await;
+                    let mut events = teller.give_up(None);
+                    events.extend(
+                        match outcome {
+                            Ok(_) => end(&agent, &run, &tip, &context).await,
+                            Err(error) => Err(error),
+                        }
+                        .unwrap_or_else(|error| vec![failed(&error.to_wire(exposure(&context)), Map::new())]),
+                    );
+                    return Some((events, (None, agent, run, tip, context)));
+                };
+                let events = teller.chunk(&chunk);
+                if !events.is_empty() {
+                    return Some((events, (Some((chunks, teller)), agent, run, tip, context)));
+                }
+            }
+        },
+    ))
+}
+
+/// Returns the thread as a background run left it. The client has the agent's messages and not the user's before them, so
+/// it begins anew.
+async fn end(agent: &ServedAgent, run: &Run, tip: &Snapshot, context: &Context) -> Result<Vec<Value>> {
+    let missing = || Error::not_found("the background run is gone");
+    let snapshot = agent
+        .snapshot(&tip.snapshot_id, context)
+        .await?
+        .ok_or_else(missing)?;
+    let mut events = Vec::new();
+    if let Some(committed) = committed(agent, &snapshot, context).await? {
+        events.push(json!({ "type": "MESSAGES_SNAPSHOT", "messages": [] }));
+        events.extend(told(agent, &committed, context).await?);
+    }
+    events.push(match &snapshot.error {
+        Some(error) => failed(error, Map::new()),
+        None => finished(agent, run, &snapshot),
+    });
+    Ok(events)
+}

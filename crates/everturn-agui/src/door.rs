@@ -1,0 +1,244 @@
+//! The routes.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use bytes::Bytes;
+use everturn_agent::SessionId;
+use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
+use everturn_core::{Context, Error, Registry, Result, Status};
+use everturn_server::{Door, ServedAgent, ServedAgents, Server};
+use serde_json::{Map, Value, json};
+
+use crate::capabilities::capabilities;
+use crate::connect::connect;
+use crate::plan::is_under_way;
+use crate::run::run;
+use crate::running::{Runs, Thread};
+use crate::turn::exposure;
+
+/// The greatest body of a request. Clients send the whole conversation again with every message, pictures included.
+const BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// How much of the runs is kept in memory, on a server without a stream log.
+const KEPT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Serves agents over AG-UI.
+///
+/// ```
+/// use everturn_agui::ServeAgui;
+/// use everturn_core::{Registry, Result};
+/// use everturn_server::Server;
+///
+/// # fn main() -> Result<()> {
+/// let registry = Registry::new();
+/// let server = Server::new(&registry).agui();
+/// // new HttpAgent({ url: "http://…/agui/chef" }), or <CopilotKit runtimeUrl="http://…/copilotkit">
+/// # server.router().map(|_| ())
+/// # }
+/// ```
+pub trait ServeAgui: Sized {
+    /// Serves every agent at `/agui/{agent}`, and to `CopilotKit`'s browser code at `/copilotkit`.
+    #[must_use]
+    fn agui(self) -> Self {
+        self.agui_at("/agui", "/copilotkit")
+    }
+
+    /// Serves every agent below one path, and to `CopilotKit`'s browser code below another.
+    #[must_use]
+    fn agui_at(self, prefix: &str, copilotkit: &str) -> Self;
+}
+
+impl ServeAgui for Server {
+    fn agui_at(self, prefix: &str, copilotkit: &str) -> Self {
+        let shared = Shared {
+            registry: self.registry().clone(),
+            log: Arc::new(MemoryStreamLog::options().max_bytes(KEPT_BYTES).build()),
+            runs: Runs::default(),
+        };
+        let opened = |prefix: &str, protocol| AguiDoor {
+            shared: shared.clone(),
+            prefix: prefix.trim_end_matches('/').to_owned(),
+            protocol,
+        };
+        let (agui, copilotkit) = (
+            opened(prefix, Protocol::Agui),
+            opened(copilotkit, Protocol::CopilotKit),
+        );
+        self.door(format!("{}/{{*path}}", agui.prefix), agui)
+            .door(format!("{}/{{*path}}", copilotkit.prefix), copilotkit)
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    registry: Registry,
+    /// Keeps runs on a server that keeps no streams.
+    log: Arc<dyn StreamLog>,
+    runs: Runs,
+}
+
+/// Which routes a door has.
+#[derive(Clone, Copy)]
+enum Protocol {
+    Agui,
+    CopilotKit,
+}
+
+struct AguiDoor {
+    shared: Shared,
+    prefix: String,
+    protocol: Protocol,
+}
+
+/// What is asked of an agent.
+enum Asked {
+    Run,
+    Connect,
+    Capabilities,
+    Stop(String),
+}
+
+#[async_trait::async_trait]
+impl Door for AguiDoor {
+    async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body> {
+        let exposure = exposure(&context);
+        match self.route(&request, context).await {
+            Ok(response) => response,
+            Err(error) => {
+                let error = error.to_wire(exposure);
+                let status = error.status.unwrap_or(Status::Unknown).http_status();
+                let code = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                json_response(code, &json!(error))
+            }
+        }
+    }
+
+    fn body_bytes(&self) -> Option<usize> {
+        Some(BODY_BYTES)
+    }
+}
+
+impl AguiDoor {
+    async fn route(&self, request: &Request<Bytes>, context: Context) -> Result<Response<Body>> {
+        let path = request.uri().path();
+        let path = path.strip_prefix(self.prefix.as_str()).unwrap_or(path);
+        let segments: Vec<String> = path.split('/').skip(1).map(decoded).collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        if let (Protocol::CopilotKit, &Method::GET, ["info"]) =
+            (self.protocol, request.method(), segments.as_slice())
+        {
+            return Ok(json_response(StatusCode::OK, &self.info(&context).await));
+        }
+        let (name, asked) = self.asked(request.method(), &segments).ok_or_else(|| {
+            Error::not_found(format!(
+                "nothing is served at {} {}",
+                request.method(),
+                request.uri().path()
+            ))
+            .with_public()
+        })?;
+        let agent = self.agent(&name, &context).await;
+        let agent =
+            agent.ok_or_else(|| Error::not_found(format!("there is no agent '{name}'")).with_public())?;
+        match asked {
+            Asked::Run => {
+                run(
+                    &agent,
+                    request.body(),
+                    (&self.shared.log, &self.shared.runs),
+                    context,
+                )
+                .await
+            }
+            Asked::Connect => connect(&agent, request.body(), context).await,
+            Asked::Capabilities => Ok(json_response(StatusCode::OK, &capabilities(&agent))),
+            Asked::Stop(thread) => {
+                let stopped = self.stop(&agent, &thread, &context).await?;
+                Ok(json_response(StatusCode::OK, &json!({ "stopped": stopped })))
+            }
+        }
+    }
+
+    /// Returns the agent, and what is asked of it. Names of agents may have slashes.
+    fn asked(&self, method: &Method, segments: &[&str]) -> Option<(String, Asked)> {
+        let (name, asked) = match (self.protocol, method, segments) {
+            (Protocol::Agui, &Method::POST, [name @ .., "connect"]) if !name.is_empty() => {
+                (name, Asked::Connect)
+            }
+            (Protocol::CopilotKit, &Method::POST, ["agent", name @ .., "run"])
+            | (Protocol::Agui, &Method::POST, name) => (name, Asked::Run),
+            (Protocol::Agui, &Method::GET, name) => (name, Asked::Capabilities),
+            (Protocol::CopilotKit, &Method::POST, ["agent", name @ .., "connect"]) => (name, Asked::Connect),
+            (Protocol::CopilotKit, &Method::POST, ["agent", name @ .., "stop", thread]) => {
+                (name, Asked::Stop((*thread).to_owned()))
+            }
+            _ => return None,
+        };
+        Some((name.join("/"), asked))
+    }
+
+    /// Returns an agent that the caller may use.
+    async fn agent(&self, name: &str, context: &Context) -> Option<ServedAgent> {
+        let served = context.extension::<ServedAgents>()?;
+        let agent = ServedAgent::find(&self.shared.registry, name)?;
+        served.admit(name).await.then_some(agent)
+    }
+
+    /// Returns what `CopilotKit`'s browser code asks for first.
+    async fn info(&self, context: &Context) -> Value {
+        let mut agents = Map::new();
+        for name in ServedAgent::names(&self.shared.registry) {
+            let Some(agent) = self.agent(&name, context).await else {
+                continue;
+            };
+            let told = json!({
+                "name": name,
+                "description": agent.description().unwrap_or_default(),
+                "className": "Everturn",
+                "capabilities": capabilities(&agent),
+            });
+            agents.insert(name, told);
+        }
+        json!({ "version": env!("CARGO_PKG_VERSION"), "mode": "sse", "agents": agents })
+    }
+
+    /// Stops what is under way in a thread: runs of this process, or a background run.
+    async fn stop(&self, agent: &ServedAgent, thread: &str, context: &Context) -> Result<bool> {
+        if self.shared.runs.stop(&Thread::of(agent.name(), thread, context)) {
+            return Ok(true);
+        }
+        match agent.tip(&SessionId::from(thread), context).await? {
+            Some(tip) if is_under_way(&tip) => {
+                agent.abort(&tip.snapshot_id, context).await?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+fn json_response(code: StatusCode, body: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = code;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// Returns a segment of a path with its percent-encoding undone.
+fn decoded(segment: &str) -> String {
+    let bytes = segment.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while index < bytes.len() {
+        let code = (bytes[index] == b'%')
+            .then(|| segment.get(index + 1..index + 3))
+            .flatten()
+            .and_then(|code| u8::from_str_radix(code, 16).ok());
+        plain.push(code.unwrap_or(bytes[index]));
+        index += if code.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}

@@ -1,0 +1,45 @@
+//! Event streams as responses.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, header};
+use everturn_core::stream_log::JsonText;
+use futures::{Stream, StreamExt};
+
+/// A comment that keeps a silent connection open.
+const HEARTBEAT: &[u8] = b": heartbeat\n\n";
+
+/// After how long a silence a heartbeat is sent.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// Returns the body of a stream: each event on a line of its own, and heartbeats between them. Dropping the body drops the
+/// events.
+pub(crate) fn lines(events: impl Stream<Item = Vec<JsonText>> + Send + 'static) -> Body {
+    let bytes = futures::stream::unfold(Box::pin(events), |mut events| async move {
+        let bytes = match tokio::time::timeout(SILENCE, events.next()).await {
+            Err(_) => HEARTBEAT.to_vec(),
+            Ok(next) => {
+                let line = |event: JsonText| format!("data: {event}\n\n").into_bytes();
+                next?.into_iter().flat_map(line).collect()
+            }
+        };
+        Some((Ok::<_, Infallible>(bytes), events))
+    });
+    Body::from_stream(bytes)
+}
+
+/// Creates a response whose body is a stream of events.
+pub(crate) fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // A proxy that buffers a response would defeat streaming.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}

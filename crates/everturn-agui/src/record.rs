@@ -1,0 +1,216 @@
+//! The record of a session as the protocol's messages.
+
+use everturn_agent::{AddedMessages, AgentStreamChunk, SessionState, Snapshot, SnapshotEvent, TurnEnd};
+use everturn_ai::{History, Message, Part, Role};
+use everturn_core::{Context, Result};
+use everturn_server::ServedAgent;
+use serde_json::{Map, Value, json};
+
+use crate::ids::Place;
+use crate::teller::{Setting, Teller};
+
+/// The entry of a message's metadata that holds the client's id of the message, and the run that said it.
+pub(crate) const NOTES: &str = "agui";
+
+/// A conversation, and the snapshot that added each of its messages.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    state: SessionState,
+    /// The names of the snapshots, each with the number of messages up to its end, in order.
+    turns: Vec<(String, usize)>,
+}
+
+impl Record {
+    /// Reads the record up to a snapshot.
+    ///
+    /// # Errors
+    /// The store's own errors.
+    pub(crate) async fn read(agent: &ServedAgent, at: &Snapshot, context: &Context) -> Result<Self> {
+        let state = at.state.clone().unwrap_or_default();
+        let Some(session) = &at.session_id else {
+            return Ok(Self::of_one(state, at));
+        };
+        let all = agent.snapshots(session, context).await?;
+        let find = |id| all.iter().find(|snapshot| Some(&snapshot.snapshot_id) == id);
+        let mut turns = vec![(at.snapshot_id.to_string(), state.messages.len())];
+        let mut parent = find(at.parent_id.as_ref());
+        while let Some(snapshot) = parent {
+            let length = snapshot.state.as_ref().map_or(0, |state| state.messages.len());
+            // A snapshot in the middle of a turn does not name messages, and one at the end of an invocation adds none.
+            if snapshot.event != Some(SnapshotEvent::RoundEnd) {
+                turns.push((snapshot.snapshot_id.to_string(), length));
+            }
+            parent = find(snapshot.parent_id.as_ref()).filter(|next| next.position() < snapshot.position());
+        }
+        turns.reverse();
+        Ok(Self { state, turns })
+    }
+
+    fn of_one(state: SessionState, at: &Snapshot) -> Self {
+        let turns = vec![(at.snapshot_id.to_string(), state.messages.len())];
+        Self { state, turns }
+    }
+
+    fn history(&self) -> &History {
+        &self.state.messages
+    }
+
+    /// Returns the messages as a client shows them.
+    pub(crate) fn messages(&self) -> Vec<Value> {
+        let mut teller = Teller::new(Setting::default());
+        let mut shown = Shown::default();
+        let mut turns = self.turns.iter().peekable();
+        for (place, message) in self.history().iter().enumerate() {
+            while turns.next_if(|(_, end)| *end <= place).is_some() {}
+            let name = turns.peek().map(|(name, _)| name.as_str()).unwrap_or_default();
+            teller.rename(name);
+            match message.role() {
+                Role::User => shown
+                    .0
+                    .push(user_message(message, &user_id(message, name, place))),
+                Role::System => {}
+                _ => shown.take(&teller.chunk(&added(place, message))),
+            }
+        }
+        let artifacts = self.state.artifacts.iter().enumerate();
+        shown.0.extend(artifacts.map(|(index, artifact)| {
+            let name = artifact
+                .given_name()
+                .map_or_else(|| index.to_string(), str::to_owned);
+            json!({
+                "id": format!("artifact_{name}"),
+                "role": "activity",
+                "activityType": "artifact",
+                "content": artifact,
+            })
+        }));
+        shown.0
+    }
+}
+
+fn added(place: usize, message: &Message) -> AgentStreamChunk {
+    AgentStreamChunk::turn_end(TurnEnd {
+        added: Some(AddedMessages {
+            position: place,
+            messages: vec![message.clone()],
+        }),
+        ..TurnEnd::default()
+    })
+}
+
+/// Returns the id that the client gave to a user's message.
+pub(crate) fn given_id(message: &Message) -> Option<&str> {
+    message.metadata_entry(NOTES)?.get("id")?.as_str()
+}
+
+/// Returns the run that brought a message.
+pub(crate) fn run_of(message: &Message) -> Option<&str> {
+    message.metadata_entry(NOTES)?.get("runId")?.as_str()
+}
+
+fn user_id(message: &Message, snapshot: &str, place: usize) -> String {
+    given_id(message).map_or_else(|| Place::new(place, 0).message_id(snapshot), str::to_owned)
+}
+
+/// Returns a user's message as the protocol writes it.
+pub(crate) fn user_message(message: &Message, id: &str) -> Value {
+    let parts: Vec<Value> = message.content().iter().filter_map(content_part).collect();
+    let content = match message.content() {
+        [only] if only.as_text().is_some() => only.as_text().into(),
+        _ => Value::Array(parts),
+    };
+    json!({ "id": id, "role": "user", "content": content })
+}
+
+fn content_part(part: &Part) -> Option<Value> {
+    if let Some(text) = part.as_text() {
+        return Some(json!({ "type": "text", "text": text }));
+    }
+    let media = part.as_media()?;
+    let mime = media.mime_type();
+    let kind = mime.and_then(|mime| mime.split('/').next());
+    let kind = kind.filter(|kind| ["image", "audio", "video"].contains(kind));
+    let kind = kind.unwrap_or("document");
+    let data = media
+        .url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"));
+    let source = match (data, mime) {
+        (Some((said, data)), _) => json!({ "type": "data", "value": data, "mimeType": said }),
+        (None, Some(mime)) => json!({ "type": "url", "value": media.url, "mimeType": mime }),
+        (None, None) => json!({ "type": "url", "value": media.url }),
+    };
+    Some(json!({ "type": kind, "source": source }))
+}
+
+/// The messages that a client makes of events.
+#[derive(Default)]
+struct Shown(Vec<Value>);
+
+impl Shown {
+    fn take(&mut self, events: &[Value]) {
+        for event in events {
+            let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+            match event["type"].as_str().unwrap_or_default() {
+                "TEXT_MESSAGE_START" => self.0.push(json!({
+                    "id": event["messageId"], "role": "assistant", "content": "",
+                })),
+                "REASONING_MESSAGE_START" => self.0.push(json!({
+                    "id": event["messageId"], "role": "reasoning", "content": "",
+                })),
+                "TEXT_MESSAGE_CONTENT" | "REASONING_MESSAGE_CONTENT" => {
+                    self.append(&text("messageId"), &text("delta"));
+                }
+                "TOOL_CALL_START" => self.call(event),
+                "TOOL_CALL_ARGS" => self.arguments(&event["toolCallId"], &event["delta"]),
+                "TOOL_CALL_RESULT" => self.0.push(json!({
+                    "id": event["messageId"],
+                    "role": "tool",
+                    "toolCallId": event["toolCallId"],
+                    "content": event["content"],
+                })),
+                _ => {}
+            }
+        }
+    }
+
+    fn find(&mut self, id: &str) -> Option<&mut Map<String, Value>> {
+        let found = self.0.iter_mut().rev().find(|message| message["id"] == id);
+        found.and_then(Value::as_object_mut)
+    }
+
+    fn append(&mut self, id: &str, delta: &str) {
+        if let Some(Value::String(content)) = self.find(id).and_then(|message| message.get_mut("content")) {
+            content.push_str(delta);
+        }
+    }
+
+    fn call(&mut self, event: &Value) {
+        let parent = event["parentMessageId"].as_str().unwrap_or_default().to_owned();
+        if self.find(&parent).is_none() {
+            self.0.push(json!({ "id": parent, "role": "assistant" }));
+        }
+        let call = json!({
+            "id": event["toolCallId"],
+            "type": "function",
+            "function": { "name": event["toolCallName"], "arguments": "" },
+        });
+        if let Some(message) = self.find(&parent) {
+            let calls = message.entry("toolCalls").or_insert_with(|| json!([]));
+            if let Value::Array(calls) = calls {
+                calls.push(call);
+            }
+        }
+    }
+
+    fn arguments(&mut self, id: &Value, arguments: &Value) {
+        let calls = self
+            .0
+            .iter_mut()
+            .rev()
+            .filter_map(|message| message.get_mut("toolCalls")?.as_array_mut());
+        if let Some(call) = calls.flatten().find(|call| call["id"] == *id) {
+            call["function"]["arguments"] = arguments.clone();
+        }
+    }
+}

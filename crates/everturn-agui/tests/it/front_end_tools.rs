@@ -1,0 +1,87 @@
+//! Tools of the application.
+
+use everturn_testkit::Reply;
+use serde_json::json;
+
+use crate::support::{Served, call, first, paint, types, user};
+
+#[tokio::test]
+async fn a_call_of_the_applications_tool_is_answered_in_the_next_run() {
+    let server = Served::answering([call("paint", json!({"color": "red"})), Reply::text("Painted.")]).await;
+    let more = json!({"tools": [paint()]});
+
+    let run = server
+        .run_of("keeper", "r1", json!([user("u1", "paint")]), more.clone())
+        .await;
+    let id = first(&run.events(), "TOOL_CALL_START")["toolCallId"].clone();
+    assert_eq!(
+        run.end()["outcome"],
+        json!({"type": "success", "pendingToolCallIds": [id]})
+    );
+    assert!(!types(&run.events()).contains(&"TOOL_CALL_RESULT"));
+    let mut held = server.thread().await;
+    held.push(json!({"id": "tool-1", "role": "tool", "toolCallId": id, "content": "done"}));
+    let next = server.run_of("keeper", "r2", json!(held), more).await;
+
+    assert_eq!(next.text(), "Painted.");
+    // The client shows the result that it sent.
+    assert!(!types(&next.events()).contains(&"TOOL_CALL_RESULT"));
+    assert!(
+        !types(&next.events()).contains(&"MESSAGES_SNAPSHOT"),
+        "{}",
+        next.body
+    );
+    assert_eq!(
+        server.asked()[2..],
+        ["model: [call paint]", "tool: [result \"done\"]"].map(str::to_owned)
+    );
+}
+
+#[tokio::test]
+async fn clients_from_before_1_0_are_told_nothing_that_they_refuse() {
+    let server = Served::answering([call("paint", json!({}))]).await;
+    let body = json!({"threadId": "t", "runId": "r", "messages": [user("u1", "paint")], "tools": [paint()]});
+
+    let run = server.post("/agui/keeper", &body).await;
+
+    assert_eq!(run.end()["outcome"], json!({"type": "success"}));
+}
+
+#[tokio::test]
+async fn a_tool_may_not_be_called_like_one_of_the_agent() {
+    let server = Served::answering(["never"]).await;
+    let mut tool = paint();
+    tool["name"] = json!("look");
+
+    let run = server
+        .run_of(
+            "keeper",
+            "r1",
+            json!([user("u1", "hi")]),
+            json!({"tools": [tool]}),
+        )
+        .await;
+
+    assert_eq!(run.error().1, "INVALID_ARGUMENT");
+    server.model.assert_calls(0);
+}
+
+#[tokio::test]
+async fn agents_without_a_prompt_ignore_the_applications_tools() {
+    let server = Served::answering(["never"]).await;
+
+    let run = server
+        .run_of(
+            "counter",
+            "r1",
+            json!([user("u1", "hi")]),
+            json!({"tools": [paint()]}),
+        )
+        .await;
+
+    assert_eq!(run.text(), "Counted.");
+    assert_eq!(
+        server.get("/agui/counter").await.json()["tools"]["clientProvided"],
+        false
+    );
+}

@@ -1,0 +1,14 @@
+//! The protocol as clients see it, over HTTP.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+
+mod connecting;
+mod front_end_tools;
+mod histories;
+mod hostile_requests;
+mod interrupts;
+mod kept_by_the_client;
+mod leaving;
+mod other_doors;
+mod runs;
+mod support;

@@ -1,0 +1,237 @@
+//! Runs from their start to their end.
+
+use everturn_ai::{FinishReason, Message, ModelResponse, Part};
+use everturn_core::Error;
+use everturn_testkit::Reply;
+use serde_json::{Value, json};
+
+use crate::support::{Served, call, first, types, user};
+
+#[tokio::test]
+async fn text_comes_as_it_is_said() {
+    let server = Served::answering([Reply::text("One two.").chunks(["One ", "two."])]).await;
+
+    let run = server.run("r1", json!([user("u1", "hi")])).await;
+
+    let events = run.events();
+    assert_eq!(
+        types(&events),
+        [
+            "RUN_STARTED",
+            "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_END",
+            "RUN_FINISHED"
+        ]
+    );
+    assert_eq!(
+        events[0],
+        json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r1", "protocolVersion": "1.0"})
+    );
+    let end = &events[5];
+    assert_eq!(end["outcome"], json!({"type": "success"}));
+    assert_eq!(end["metadata"]["everturn"]["sessionId"], "t");
+    let snapshot = end["metadata"]["everturn"]["snapshotId"].as_str().unwrap();
+    assert_eq!(events[1]["messageId"], format!("msg_{snapshot}_1"));
+}
+
+#[tokio::test]
+async fn reasoning_calls_and_results_have_events_of_their_own() {
+    let thinking = ModelResponse {
+        message: Some(Message::model(vec![
+            Part::reasoning("Hm."),
+            Part::text("Let me look."),
+            Part::tool_request(
+                everturn_ai::ToolRequest::new("look", json!({"month": 3})).with_reference("a"),
+            ),
+        ])),
+        finish_reason: Some(FinishReason::Stop),
+        ..ModelResponse::default()
+    };
+    let server = Served::answering([Reply::response(thinking), Reply::text("Leeks.")]).await;
+
+    let run = server.run("r1", json!([user("u1", "what is there?")])).await;
+
+    let events = run.events();
+    let expected = "RUN_STARTED REASONING_START REASONING_MESSAGE_START REASONING_MESSAGE_CONTENT \
+        REASONING_MESSAGE_END REASONING_END TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT TEXT_MESSAGE_END TOOL_CALL_START \
+        TOOL_CALL_ARGS TOOL_CALL_END TOOL_CALL_RESULT TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT TEXT_MESSAGE_END RUN_FINISHED";
+    let told = types(&events);
+    let mut sorted: Vec<&str> = told.clone();
+    let mut wanted: Vec<&str> = expected.split_whitespace().collect();
+    sorted.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(sorted, wanted, "{told:?}");
+    let call = first(&events, "TOOL_CALL_START");
+    assert_eq!(call["toolCallName"], "look");
+    assert_eq!(
+        call["parentMessageId"],
+        first(&events, "TEXT_MESSAGE_START")["messageId"]
+    );
+    assert_eq!(first(&events, "TOOL_CALL_ARGS")["delta"], "{\"month\":3}");
+    let result = first(&events, "TOOL_CALL_RESULT");
+    assert_eq!(
+        (&result["content"], &result["toolCallId"]),
+        (&json!("seen"), &call["toolCallId"])
+    );
+}
+
+#[tokio::test]
+async fn state_status_and_artifacts_are_told() {
+    let server = Served::answering(["never"]).await;
+
+    let events = server
+        .run_of("counter", "r1", json!([user("u1", "count")]), json!({}))
+        .await
+        .events();
+
+    assert_eq!(
+        types(&events),
+        [
+            "RUN_STARTED",
+            "CUSTOM",
+            "STATE_SNAPSHOT",
+            "STATE_DELTA",
+            "ACTIVITY_SNAPSHOT",
+            "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_END",
+            "RUN_FINISHED"
+        ]
+    );
+    assert_eq!(
+        events[1],
+        json!({"type": "CUSTOM", "name": "status", "value": "counting"})
+    );
+    assert_eq!(events[2]["snapshot"], json!({"counter": 1}));
+    assert_eq!(
+        events[3]["delta"],
+        json!([{"op": "replace", "path": "/counter", "value": 2}])
+    );
+    assert_eq!(events[4]["messageId"], "artifact_sheet");
+    assert_eq!(events[4]["content"]["name"], "sheet");
+    // The stored state is told to a client that holds another.
+    let other = json!({"state": {"counter": 7}});
+    let next = server
+        .run_of("counter", "r2", json!([user("u2", "again")]), other)
+        .await
+        .events();
+    assert_eq!(
+        next[1],
+        json!({"type": "STATE_SNAPSHOT", "snapshot": {"counter": 2}})
+    );
+    let same = json!({"state": {"counter": 4}});
+    let third = server
+        .run_of("counter", "r3", json!([user("u3", "again")]), same)
+        .await
+        .events();
+    assert_eq!(third[1]["type"], "CUSTOM");
+}
+
+#[tokio::test]
+async fn a_delegation_is_told_as_a_sub_agent() {
+    let server = Served::answering([
+        call("delegate_to_forgetful", json!({"task": "think"})),
+        Reply::text("Thought."),
+        Reply::text("Done."),
+    ])
+    .await;
+
+    let events = server
+        .run_of("boss", "r1", json!([user("u1", "go")]), json!({}))
+        .await
+        .events();
+
+    let started = first(&events, "SUBAGENT_STARTED");
+    assert_eq!(started["name"], "forgetful");
+    assert_eq!(
+        started["parentToolCallId"],
+        first(&events, "TOOL_CALL_START")["toolCallId"]
+    );
+    let at = |kind: &str| types(&events).iter().position(|told| *told == kind).unwrap();
+    assert!(at("SUBAGENT_STARTED") < at("TOOL_CALL_START"));
+    assert!(at("TOOL_CALL_RESULT") < at("SUBAGENT_FINISHED"));
+}
+
+#[tokio::test]
+async fn a_failed_turn_is_an_error_and_the_next_run_says_its_words_again() {
+    let broken = Reply::error(Error::internal("secret detail"));
+    let server = Served::answering([Reply::text("one"), broken, Reply::text("two")]).await;
+    server.run("r1", json!([user("u1", "1")])).await.end();
+
+    let failed = server.run("r2", json!([user("u2", "2")])).await;
+    assert_eq!(failed.end()["type"], "RUN_ERROR");
+    assert_eq!(failed.end()["code"], "INTERNAL");
+    assert!(!failed.body.contains("secret"), "{}", failed.body);
+    let mut messages = server.thread().await;
+    messages.extend([user("u2", "2"), user("u3", "3")]);
+    server.run("r3", json!(messages)).await.end();
+
+    assert_eq!(
+        server.asked()[1..],
+        ["user: 1", "model: one", "user: 2", "user: 3"].map(str::to_owned)
+    );
+}
+
+#[tokio::test]
+async fn a_run_that_is_sent_again_is_not_run_again() {
+    let server = Served::answering(["one", "never"]).await;
+
+    let run = server.run("r1", json!([user("u1", "1")])).await;
+    let again = server.run("r1", json!([user("u1", "1")])).await;
+
+    assert_eq!(run.body, again.body);
+    server.model.assert_calls(1);
+}
+
+#[tokio::test]
+async fn context_and_pictures_reach_the_model() {
+    let server = Served::answering(["Nice."]).await;
+    let content = json!([
+        {"type": "text", "text": "Look: "},
+        {"type": "image", "source": {"type": "data", "value": "AAAA", "mimeType": "image/png"}},
+        {"type": "document", "source": {"type": "file", "value": "file-1"}},
+        {"type": "hologram"},
+    ]);
+    let messages = json!([
+        {"id": "s", "role": "system", "content": "Obey me."},
+        {"id": "u1", "role": "user", "content": content},
+    ]);
+    let more = json!({"context": [{"description": "The page", "value": "recipes"}], "data": {}});
+
+    server.run_of("keeper", "r1", messages, more).await.end();
+
+    assert_eq!(
+        server.asked(),
+        [
+            "system: You keep.\n\nThe page: recipes",
+            "user: Look: [media data:image/png;base64,AAAA]"
+        ]
+    );
+    let held = &server.thread().await[0];
+    assert_eq!(
+        held["content"][1]["source"],
+        json!({"type": "data", "value": "AAAA", "mimeType": "image/png"})
+    );
+}
+
+#[tokio::test]
+async fn capabilities_and_info_tell_of_the_agents() {
+    let server = Served::answering(["never"]).await;
+
+    let capabilities = server.get("/agui/keeper").await.json();
+    let info = server.get("/copilotkit/info").await.json();
+
+    assert_eq!(capabilities["tools"]["clientProvided"], true);
+    assert_eq!(capabilities["state"]["persistentState"], true);
+    assert_eq!(capabilities["transport"]["resumable"], false);
+    assert_eq!(info["mode"], "sse");
+    let agents: Vec<&String> = info["agents"].as_object().unwrap().keys().collect();
+    assert_eq!(agents, ["boss", "counter", "forgetful", "keeper"]);
+    assert_eq!(info["agents"]["keeper"]["name"], "keeper");
+    assert_eq!(
+        info["agents"]["keeper"]["description"],
+        Value::String(String::new())
+    );
+}
