@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everturn::core::{Exposure, listen_to_spans};
 use everturn::dev::TraceLog;
-use everturn::prelude::{Everturn, ServeOpenAi, ServeStudio, Studio};
+use everturn::prelude::{Everturn, ServeAgui, ServeOpenAi, ServeStudio, Studio};
 use everturn::server::{ArchiveAccess, Bound};
 use everturn::sqlite::SqliteStreamLog;
 use everturn::{Result, ServeTraces};
@@ -112,6 +112,7 @@ impl Serving {
             .exposure(exposure)
             .traces(&self.traces)
             .openai()
+            .agui()
             .studio(Studio::new())
             .bind(address)
             .await

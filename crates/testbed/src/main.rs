@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` and so on | the agents of the cases and their companions |
 //! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `bulky`, `slowly`, `failing`, `denied` |
+//! | `/agui/<agent>`, `/copilotkit/…` | the agents for front ends that speak AG-UI |
 //! | `/v1/…` | the agents for clients of OpenAI's HTTP surface |
 //! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: the next answers of the model; the last answer is repeated |
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use everturn_agent::store::SessionStore;
+use everturn_agui::ServeAgui;
 use everturn_core::{Exposure, Result};
 use everturn_openai::ServeOpenAi;
 use everturn_server::{Bound, Layout, Limits, Server};
@@ -62,6 +64,7 @@ async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<B
         .exposure(Exposure::Full)
         .limits(Limits::default().header_time(IDLE))
         .openai()
+        .agui()
         .merge(program::router(harness.model().clone()));
     let server = if arguments.forget_streams {
         server

@@ -3,7 +3,8 @@
 //! Ignored by default, because they need other languages and their packages:
 //!
 //! ```text
-//! npm install --prefix .tools/npm genkit@1.42.0 openai@7.53.0
+//! npm install --prefix .tools/npm genkit@1.42.0 openai@7.53.0 @ag-ui/client@1.0.0 \
+//!     ag-ui-client-before-1.0@npm:@ag-ui/client@0.0.59 @copilotkit/core@1.75.0
 //! python3 -m venv .tools/python && .tools/python/bin/pip install genkit==0.12.0 openai==3.49.0
 //! cargo test -p testbed --test real_clients -- --ignored
 //! ```
@@ -65,6 +66,12 @@ fn the_python_client_drives_it_on_every_store() {
 #[ignore = "needs node and the npm package openai"]
 fn the_openai_client_of_javascript_drives_it_on_every_store() {
     for_every_store(|server| node("javascript/openai.mjs", server));
+}
+
+#[test]
+#[ignore = "needs node and the npm packages of AG-UI and CopilotKit"]
+fn the_clients_of_ag_ui_drive_it_on_every_store() {
+    for_every_store(|server| node("javascript/agui.mjs", server));
 }
 
 #[test]
