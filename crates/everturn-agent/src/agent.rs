@@ -6,6 +6,7 @@ mod archive_actions;
 mod beginning;
 mod builder;
 mod reading;
+mod tenant_actions;
 mod transport;
 mod watching;
 
@@ -20,7 +21,7 @@ pub use self::actions::{AbortAction, AgentAction, SessionAction, SnapshotAction,
 pub use self::builder::{AgentBuilder, AgentKind, Custom, custom_agent, session_flow};
 pub(crate) use self::builder::{AgentOrigin, AgentProgram, sealed};
 pub use self::watching::{WatchAction, WatchRequest};
-use crate::archive::Archive;
+use crate::archive::{Archive, Tenants};
 use crate::chat::ChatBuilder;
 use crate::invocation::{Anchor, Definition};
 use crate::recovery::{self, Recovery};
@@ -70,7 +71,11 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
             session: actions::session_action(&definition),
             abort: actions::abort_action(&definition),
             watch: watching::watch_action(&definition),
-            archive: archive_actions::archive_actions(&definition),
+            archive: [
+                archive_actions::archive_actions(&definition),
+                tenant_actions::tenant_actions(&definition),
+            ]
+            .concat(),
             definition,
             types: PhantomData,
         }
@@ -307,6 +312,15 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// As [`Agent::archive`].
     pub fn archive_in(&self, context: &Context) -> Result<Archive> {
         self.definition.archive(context)
+    }
+
+    /// Returns all tenants of the agent's store, for its operator: to list them, to delete one, to apply rules of retention to
+    /// all.
+    ///
+    /// # Errors
+    /// As [`Agent::archive`].
+    pub fn tenants(&self) -> Result<Tenants> {
+        self.definition.tenants()
     }
 
     /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot.

@@ -62,10 +62,13 @@ mod plain;
 mod record;
 mod request;
 mod retention;
+mod tenants;
 mod tree;
 
 use std::fmt;
+use std::sync::Arc;
 
+use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{Error, Result, Schema};
 
 pub use self::annotation::{MAX_LABEL, MAX_NOTE};
@@ -74,11 +77,13 @@ pub use self::difference::{ArtifactChange, Difference};
 pub use self::import::{Import, Imported};
 pub use self::record::{EXPORT_VERSION, MAX_LINE};
 pub use self::request::{
-    CopyRequest, DeleteRequest, Deleted, DiffRequest, Exported, ForkRequest, GetSessionRequest, ImportInit,
-    LabelRequest, ListSessionsRequest, ListSnapshotsRequest, SessionList, SessionView, SnapshotList,
+    CopyRequest, DeleteRequest, DeleteTenantRequest, Deleted, DiffRequest, Exported, ForkRequest,
+    GetSessionRequest, ImportInit, LabelRequest, ListSessionsRequest, ListSnapshotsRequest,
+    ListTenantsRequest, RetainRequest, Retained, SessionList, SessionView, SnapshotList, TenantList,
     TreePage, TreeRequest,
 };
 pub use self::retention::{Retention, RetentionReport, TrimmedSession};
+pub use self::tenants::Tenants;
 pub use self::tree::{SnapshotNode, SnapshotTree};
 use crate::reading::{Showing, not_found};
 pub use crate::snapshot::MAX_LABELS;
@@ -94,6 +99,8 @@ pub struct Archive {
     showing: Option<Showing>,
     custom_schema: Option<Schema>,
     timeline: Timeline,
+    /// The logs from which deleted sessions are erased.
+    streams: Vec<Arc<dyn StreamLog>>,
 }
 
 impl Archive {
@@ -105,6 +112,7 @@ impl Archive {
             showing: None,
             custom_schema: None,
             timeline: Timeline::default(),
+            streams: Vec::new(),
         }
     }
 
@@ -116,6 +124,7 @@ impl Archive {
             showing: Some(showing),
             custom_schema: None,
             timeline: Timeline::default(),
+            streams: Vec::new(),
         }
     }
 
@@ -130,6 +139,18 @@ impl Archive {
     /// Sets whether the sessions may branch.
     pub(crate) fn with_timeline(self, timeline: Timeline) -> Self {
         Self { timeline, ..self }
+    }
+
+    /// Adds a log that keeps streams of the tenant: deleted sessions are erased there too. An agent's archive knows the log of its
+    /// background runs, and those of servers in front of it.
+    #[must_use]
+    pub fn with_streams(mut self, log: impl IntoStreamLog) -> Self {
+        self.streams.push(log.into_stream_log());
+        self
+    }
+
+    pub(crate) fn with_logs(self, streams: Vec<Arc<dyn StreamLog>>) -> Self {
+        Self { streams, ..self }
     }
 
     /// Sets the clock for the times of changes and forks, and for retention by age.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::stream_log::{
-    Entries, MemoryStreamLog, Position, StreamEvent, StreamKey, StreamLog, WRITER_LOST,
+    Entries, MemoryStreamLog, Position, StreamEvent, StreamKey, StreamLog, StreamSubject, WRITER_LOST,
 };
 use everturn_core::{Error, Result, Status};
 use futures::StreamExt;
@@ -16,7 +16,7 @@ use crate::reading::{Liveness, not_found};
 use crate::run_poll::{Found, RunPoll, RunPolls};
 use crate::store::{Detail, Scope};
 use crate::stored_session::TenantStore;
-use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId, TurnEnd};
+use crate::{AgentFinishReason, AgentStreamChunk, SessionId, SnapshotId, TurnEnd};
 
 /// The chunks of a background run.
 pub type RunChunks = BoxStream<'static, Result<AgentStreamChunk>>;
@@ -35,6 +35,12 @@ pub(crate) fn own_log() -> Arc<dyn StreamLog> {
 /// Returns the key of a run's stream in one epoch. A worker that takes the run over begins a new stream.
 pub(crate) fn stream_key(scope: &Scope, id: &SnapshotId, epoch: u64) -> StreamKey {
     StreamKey::new(scope.as_str(), format!("run/{id}/{epoch}"))
+}
+
+/// Returns the key under which a run's worker opens the stream, which is erased with the session.
+pub(crate) fn stream_key_in(scope: &Scope, session: &SessionId, id: &SnapshotId, epoch: u64) -> StreamKey {
+    let subject = StreamSubject::session(scope.as_str(), session.as_str());
+    stream_key(scope, id, epoch).about(subject)
 }
 
 /// A run to be watched.

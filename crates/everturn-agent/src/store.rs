@@ -171,7 +171,19 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the snapshots that name this one as their parent, without their states, oldest first.
     async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>>;
 
+    /// Returns one page of the tenants that have snapshots, or journals as far as the store can tell, by name; `after` is the
+    /// last tenant of the page before. It is for the operator of the store, not for its tenants.
+    ///
+    /// # Errors
+    /// `UNIMPLEMENTED` if the store cannot list its tenants, which is the default.
+    async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+        let _ = after;
+        Err(Error::unimplemented("this store cannot list its tenants"))
+    }
+
     /// Deletes snapshots for good and returns their number. Deleting a snapshot that does not exist is no error.
+    ///
+    /// Nothing of the deleted text is left in files that the store keeps.
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64>;
 
     /// Returns one page of the background runs of all tenants that are not over: snapshots that are `pending`, oldest
@@ -206,6 +218,17 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
 
     /// Returns whether [`SessionStore::watch`] works.
     fn can_watch(&self) -> bool;
+}
+
+/// Cuts a page of tenants out of all, for [`SessionStore::tenants`].
+pub fn page_of_tenants(mut all: Vec<Scope>, after: Option<&Scope>) -> Page<Scope, Scope> {
+    all.retain(|tenant| after.is_none_or(|after| tenant > after));
+    all.sort_unstable();
+    all.dedup();
+    let is_last = all.len() <= MAX_PAGE;
+    all.truncate(MAX_PAGE);
+    let next = all.last().filter(|_| !is_last).cloned();
+    Page { items: all, next }
 }
 
 /// Returns the id to save a snapshot under: the one that is asked for, or a new one if none or an empty one is.

@@ -56,6 +56,9 @@ action_types! {
     AGENT_EXPORT = "agent-export", "Exports an agent's session.";
     AGENT_IMPORT = "agent-import", "Imports a session of an agent.";
     AGENT_DELETE = "agent-delete", "Deletes an agent's sessions and snapshots.";
+    AGENT_TENANTS = "agent-tenants", "Lists the tenants of an agent's store.";
+    AGENT_DELETE_TENANT = "agent-delete-tenant", "Deletes everything of a tenant.";
+    AGENT_RETAIN = "agent-retain", "Applies rules of retention to all tenants of an agent's store.";
     AGENT_ABORT = "agent-abort", "Aborts an agent's background run.";
     AGENT_WATCH = "agent-watch", "Streams the chunks of an agent's background run.";
 }

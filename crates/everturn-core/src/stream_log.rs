@@ -47,6 +47,8 @@
 //!   are still being written never expire. A log removes expired streams when a stream is opened, and never returns
 //!   one.
 //! - **Scopes are separate.** A stream opened in one scope cannot be read or stopped from another.
+//! - **Erased streams are gone.** [`StreamLog::erase`] removes the streams of a tenant or a session, in whichever process they
+//!   are written, and nothing of them is left in the log's files. The writer of such a stream cannot write any more.
 //! - **Durability** differs between logs; each log's documentation states it.
 
 mod entry;
@@ -55,6 +57,7 @@ mod json_text;
 mod key;
 mod memory;
 mod stored_error;
+mod subject;
 
 use std::fmt;
 
@@ -68,6 +71,7 @@ pub use self::json_text::JsonText;
 pub use self::key::StreamKey;
 pub use self::memory::{MemoryStreamLog, MemoryStreamLogOptions};
 pub use self::stored_error::StoredError;
+pub use self::subject::{StreamSubject, SubjectNote};
 use crate::{Error, Reason, Result};
 
 /// The stream ended because its writer disappeared without finishing it.
@@ -102,6 +106,13 @@ pub trait StreamLog: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// `NOT_FOUND` if the stream does not exist or has expired.
     async fn stop(&self, key: &StreamKey) -> Result<()>;
+
+    /// Removes all streams about a subject for good, finished or not, and returns their number.
+    ///
+    /// # Errors
+    /// The log's own errors; `UNAVAILABLE` if the streams are gone but another process keeps their text from being wiped out of
+    /// the log's files for the moment: erase again.
+    async fn erase(&self, subject: &StreamSubject) -> Result<u64>;
 }
 
 /// Writes one stream. If it is dropped without [`finish`](StreamWriter::finish), the stream ends with an error.
@@ -124,6 +135,12 @@ pub trait StreamWriter: fmt::Debug + Send + Sync + 'static {
     /// As [`append`](StreamWriter::append): the stream has then already ended.
     async fn finish(self: Box<Self>, outcome: Result<JsonText>) -> Result<()>;
 
+    /// Says whose text the stream holds, once that is known; see [`StreamKey::about`].
+    ///
+    /// # Errors
+    /// As [`append`](StreamWriter::append).
+    async fn about(&self, subject: &StreamSubject) -> Result<()>;
+
     /// Returns a token that is cancelled when [`StreamLog::stop`] is called. The writer decides what to do then.
     fn stop_requested(&self) -> CancellationToken;
 }
@@ -133,6 +150,11 @@ pub fn writer_lost() -> Error {
     Error::unavailable("the stream broke off: its writer ended without finishing it")
         .with_public()
         .with_reason(WRITER_LOST)
+}
+
+/// Creates the error that ends a stream whose subject was erased, for implementations of a log.
+pub fn erased() -> Error {
+    Error::failed_precondition("the stream was erased with its session or tenant").with_public()
 }
 
 /// Creates the error that ends a stream larger than its log's limit of `max_bytes`, for implementations of a log.

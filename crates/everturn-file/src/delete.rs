@@ -14,6 +14,15 @@ impl Files {
     pub(crate) fn to_delete(&self, deletion: Deletion) -> Result<Vec<SnapshotId>> {
         match deletion {
             Deletion::Snapshots(ids) => Ok(ids),
+            Deletion::Tenant => {
+                // By the names of files, so that damaged rows go too.
+                let files = self.disk.list(self.folder.path())?;
+                let rows = files
+                    .iter()
+                    .filter(|path| path.extension().is_some_and(|end| end == "json"));
+                let ids = rows.filter_map(|path| path.file_stem()?.to_str());
+                Ok(ids.map(SnapshotId::from).collect())
+            }
             Deletion::Session(session) => {
                 let headers = self.headers(&session)?;
                 let mut ids: Vec<_> = headers.iter().map(|header| header.snapshot_id.clone()).collect();
@@ -57,6 +66,19 @@ impl Files {
             let _ = self.tip(session, lock);
         }
         Ok(existing.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// Removes what is left of a tenant without rows: pointers of lost rows, and files that a crash left behind.
+    pub(crate) fn delete_rest(&self) -> Result<()> {
+        for folder in [self.folder.pointers(), self.folder.path().to_owned()] {
+            for path in self.disk.list(&folder)? {
+                if path != self.folder.lock() {
+                    self.remove(&path)?;
+                }
+            }
+            self.disk.sync_folder(&folder)?;
+        }
+        Ok(())
     }
 
     /// Returns whether there is a file of that name, whatever is in it.

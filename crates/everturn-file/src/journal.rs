@@ -217,6 +217,49 @@ impl Journals {
         dropped.iter().try_for_each(|dropped| self.remove(dropped))
     }
 
+    /// Deletes all journals of the tenant.
+    pub(crate) fn delete_all(&self, lock: Lock) -> Result<()> {
+        let mut own = Vec::new();
+        for folder in self.disk.folders(&self.folder)? {
+            if self.is_own(&folder)? {
+                own.push(self.drop_journal(&folder)?);
+            }
+        }
+        for staged in self.disk.list(&self.folder)? {
+            // One that cannot be parsed is being written, or a sweep removes it.
+            let session = self
+                .record(&staged)
+                .ok()
+                .flatten()
+                .map(|record| record.session_id);
+            if session.is_some_and(|session| name_begins(&staged, &self.prefix(&session))) {
+                self.disk.remove(&staged)?;
+            }
+        }
+        drop(lock);
+        own.iter().try_for_each(|dropped| self.remove(dropped))
+    }
+
+    /// Returns whether a journal is this tenant's. Its name is a hash, so the session that its records name is tried.
+    pub(crate) fn is_own(&self, folder: &Path) -> Result<bool> {
+        for (_, path) in self.files(folder)? {
+            if let Ok(Some(record)) = self.record(&path) {
+                return Ok(name_begins(folder, &self.prefix(&record.session_id)));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether the tenant has journals.
+    pub(crate) fn has_any(&self) -> Result<bool> {
+        for folder in self.disk.folders(&self.folder)? {
+            if !is_dropped(&folder) && self.is_own(&folder)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Drops the journals of all tenants whose last record is old.
     fn sweep(&self, before: Timestamp) -> Result<u64> {
         let is_old = |record: Option<Written>| record.is_some_and(|record| record.added_at < before);
@@ -241,6 +284,11 @@ impl Journals {
         }
         Ok(swept)
     }
+}
+
+fn name_begins(path: &Path, prefix: &str) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(prefix))
 }
 
 /// Returns the name of a record's file.

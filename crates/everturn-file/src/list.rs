@@ -1,13 +1,18 @@
 //! Listings: the snapshots of a session, the sessions of a scope, the children of a snapshot.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_agent::store::{Cursor, Detail, Order, Page, SessionQuery, SessionSummary, SnapshotQuery};
+use everturn_agent::store::{
+    Cursor, Detail, Order, Page, Scope, SessionQuery, SessionSummary, SnapshotQuery,
+};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 
 use crate::files::Files;
+use crate::journal::Journals;
+use crate::options::FileStoreOptions;
 use crate::row::Header;
 
 impl Files {
@@ -99,4 +104,38 @@ fn page(
         snapshot_id: last.snapshot_id.clone(),
     });
     Page { items: headers, next }
+}
+
+/// Returns all tenants that have rows or journals.
+pub(crate) fn tenants(options: &FileStoreOptions) -> Result<Vec<Scope>> {
+    let mut found = Vec::new();
+    let mut waiting: Vec<(PathBuf, String)> = subfolders(options, &options.root, "")?;
+    while let Some((folder, name)) = waiting.pop() {
+        waiting.extend(subfolders(options, &folder, &format!("{name}/"))?);
+        let scope = Scope::new(name);
+        let files = options.disk.list(&folder)?;
+        let has_rows = files
+            .iter()
+            .any(|path| path.extension().is_some_and(|end| end == "json"));
+        if has_rows || Journals::of(options, &scope).has_any()? {
+            found.push(scope);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the folders that may be tenants' in a folder, with their names after a prefix.
+fn subfolders(options: &FileStoreOptions, folder: &Path, prefix: &str) -> Result<Vec<(PathBuf, String)>> {
+    let named = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        // The store's own folders begin with a dot.
+        let name = (!name.starts_with('.')).then(|| format!("{prefix}{name}"))?;
+        Some((path, name))
+    };
+    Ok(options
+        .disk
+        .folders(folder)?
+        .into_iter()
+        .filter_map(named)
+        .collect())
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
     SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, id_to_save,
+    page_of_tenants,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
@@ -16,6 +17,7 @@ use crate::cache::Cache;
 use crate::files::{Files, Lock, Queues};
 use crate::journal::Journals;
 use crate::layout::Folder;
+use crate::list::tenants;
 use crate::locked::LastHolder;
 use crate::options::FileStoreOptions;
 use crate::pending::{self, Marker};
@@ -235,16 +237,21 @@ impl SessionStore for FileStore {
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
         let asked = Instant::now();
         let (files, deletion, watchers) = (self.files(scope)?, deletion.clone(), self.watchers.clone());
-        let journals = match &deletion {
-            Deletion::Session(session) => Some((Journals::of(&self.options, scope), session.clone())),
-            Deletion::Snapshots(_) => None,
+        let journals = Journals::of(&self.options, scope);
+        let is_all = deletion == Deletion::Tenant;
+        let session = match &deletion {
+            Deletion::Session(session) => Some(session.clone()),
+            Deletion::Snapshots(_) | Deletion::Tenant => None,
         };
         let find = move || {
             files.disk.create_folder(&files.folder.pointers())?;
             files.to_delete(deletion)
         };
         let ids = self.threads.write(find).await?;
-        if let Some((journals, session)) = journals {
+        if is_all {
+            self.under_lock(scope, asked, move |_, lock| journals.delete_all(lock))
+                .await?;
+        } else if let Some(session) = session {
             self.under_lock(scope, asked, move |_, lock| {
                 journals.delete_session(&session, lock)
             })
@@ -255,9 +262,18 @@ impl SessionStore for FileStore {
             for id in &deleted {
                 watchers.tell(&files.folder, id, None);
             }
+            if is_all {
+                files.delete_rest()?;
+            }
             Ok(deleted.len() as u64)
         })
         .await
+    }
+
+    async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+        let options = self.options.clone();
+        let all = self.threads.read(move || tenants(&options)).await?;
+        Ok(page_of_tenants(all, after))
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {

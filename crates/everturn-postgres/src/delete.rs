@@ -50,6 +50,41 @@ impl Inner {
         }
     }
 
+    /// Deletes all sessions of a tenant, one after the other, until there is none.
+    pub(crate) async fn delete_tenant(&self, scope: &Scope) -> Outcome<u64> {
+        let mut deleted = 0;
+        let mut before = Vec::new();
+        loop {
+            let statement =
+                Statement::new("SELECT name FROM @session WHERE tenant = $1 AND scope = $2 ORDER BY name")
+                    .with(tenant(scope), Type::INT4)
+                    .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA);
+            let rows = self.db.read(&statement).await?;
+            let names: Vec<Vec<u8>> = rows.iter().map(|row| column(row, 0)).collect::<Outcome<_>>()?;
+            // A session that cannot be deleted away, because a turn of it holds it, is no reason to go on for ever.
+            if names.is_empty() || names == before {
+                return Ok(deleted);
+            }
+            for name in &names {
+                let session = String::from_utf8_lossy(name).into_owned();
+                deleted += self.delete(scope, &Deletion::Session(session.into())).await?;
+            }
+            before = names;
+        }
+    }
+
+    /// Returns all tenants that have sessions.
+    pub(crate) async fn tenants(&self) -> Outcome<Vec<Scope>> {
+        let rows = self
+            .db
+            .read(&Statement::new("SELECT DISTINCT scope FROM @session"))
+            .await?;
+        let names = rows.iter().map(|row| column::<Vec<u8>>(row, 0));
+        names
+            .map(|name| Ok(Scope::new(String::from_utf8_lossy(&name?).into_owned())))
+            .collect()
+    }
+
     async fn try_delete(&self, scope: &Scope, deletion: &Deletion) -> Outcome<u64> {
         let mut connection = self.db.connection().await?;
         let transaction = connection.transaction().await?;
@@ -105,6 +140,8 @@ impl Deleting<'_> {
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Outcome<Vec<Stored>> {
         let rows = match deletion {
             Deletion::Snapshots(ids) => self.named(scope, ids).await?,
+            // It is deleted session by session.
+            Deletion::Tenant => Vec::new(),
             Deletion::Session(session) => {
                 let key = SessionKey::of(scope, session.as_str());
                 self.lock(&BTreeSet::from([key])).await?;

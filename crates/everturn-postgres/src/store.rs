@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, page_of_tenants,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
@@ -172,8 +172,16 @@ impl SessionStore for PostgresStore {
     }
 
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
-        let outcome = self.0.delete(scope, deletion).await;
+        let outcome = match deletion {
+            Deletion::Tenant => self.0.delete_tenant(scope).await,
+            _ => self.0.delete(scope, deletion).await,
+        };
         self.result(outcome)
+    }
+
+    async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+        let known = self.result(self.0.tenants().await)?;
+        Ok(page_of_tenants(known, after))
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {

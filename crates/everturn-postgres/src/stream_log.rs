@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use everturn_agent::Clock;
 use everturn_core::Result;
 use everturn_core::stream_log::{
-    Entries, Position, StreamKey, StreamLog, StreamWriter, already_exists, not_found,
+    Entries, Position, StreamEvent, StreamKey, StreamLog, StreamSubject, StreamWriter, already_exists,
+    erased, not_found,
 };
 use futures::StreamExt;
 
@@ -33,6 +34,7 @@ use crate::schema::Schema;
 const MIGRATIONS: &[&str] = &[
     include_str!("stream_log/schema/1.sql"),
     include_str!("stream_log/schema/2.sql"),
+    include_str!("stream_log/schema/3.sql"),
 ];
 
 fn tables(name: &str) -> Schema<'_> {
@@ -199,6 +201,19 @@ impl StreamLog for PostgresStreamLog {
         } else {
             Err(not_found())
         }
+    }
+
+    async fn erase(&self, subject: &StreamSubject) -> Result<u64> {
+        let gone = self.result(rows::erase(&self.0.db, subject).await)?;
+        self.live().retain(|_, stream| {
+            let is_kept = !gone.contains(&stream.row);
+            if !is_kept {
+                // A stream that was finished meanwhile has ended already.
+                let _ = stream.end(StreamEvent::Failed(erased()));
+            }
+            is_kept
+        });
+        Ok(gone.len() as u64)
     }
 }
 

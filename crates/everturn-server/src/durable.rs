@@ -10,7 +10,8 @@ mod reattachment;
 use std::sync::Arc;
 
 use everturn_core::stream_log::{
-    Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
+    Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamSubject, StreamWriter,
+    SubjectNote,
 };
 use everturn_core::{Connection, Error, Principal, Result, Status};
 use futures::StreamExt;
@@ -75,6 +76,9 @@ impl Durable {
     ) -> Result<Opened, Call> {
         let id = uuid::Uuid::new_v4().to_string();
         let key = key(principal, &call.action.descriptor().key, &id).owned_by(owner);
+        let note = Arc::new(SubjectNote::default());
+        let mut call = call;
+        call.context = call.context.with_extension(Arc::clone(&note));
         let opened = async {
             let writer = self.log.open(&key).await?;
             Ok::<_, Error>((writer, self.log.read(&key, Position::START).await?))
@@ -90,6 +94,7 @@ impl Durable {
         let (rest, unkept) = mpsc::channel(UNKEPT);
         let recording = Recording {
             connection,
+            note: Some(note),
             rest,
             is_kept: true,
         };
@@ -133,12 +138,15 @@ impl Durable {
 /// Returns the key of a stream in the log. Streams of one principal and one action share a scope.
 fn key(principal: Option<&Principal>, action: &str, id: &str) -> StreamKey {
     let scope = principal.map(Principal::scope).unwrap_or_default();
-    StreamKey::new(format!("{}{action}", scope.as_str()), id)
+    let subject = StreamSubject::tenant(scope.as_str());
+    StreamKey::new(format!("{}{action}", scope.as_str()), id).about(subject)
 }
 
 /// A call whose events are logged.
 struct Recording {
     connection: Connection<(), JsonText, JsonText>,
+    /// Where the agent leaves the session that the stream is about; `None` once the log knows it.
+    note: Option<Arc<SubjectNote>>,
     /// The way of events that the log does not keep, to the client that made the call.
     rest: mpsc::Sender<StreamEvent>,
     is_kept: bool,
@@ -156,10 +164,12 @@ impl Recording {
             }
             outcome = self.record(writer.as_ref(), not_kept) => outcome,
         };
+        self.tell_subject(writer.as_ref()).await;
         let Self {
             connection,
             rest,
             is_kept,
+            ..
         } = self;
         // Dropped before the end is logged, so that a reader of the end finds the work ended.
         drop(connection);
@@ -180,10 +190,21 @@ impl Recording {
         }
     }
 
+    /// Tells the log whose text the stream holds, once the agent knows.
+    async fn tell_subject(&mut self, writer: &dyn StreamWriter) {
+        let known = self.note.as_ref().and_then(|note| note.subject().cloned());
+        if let Some(subject) = known {
+            self.note = None;
+            // A stream that can no longer be written says so when it is written next.
+            let _ = writer.about(&subject).await;
+        }
+    }
+
     /// Logs the chunks. The call goes on when the log is full: its work does not depend on the stream.
     async fn record(&mut self, writer: &dyn StreamWriter, not_kept: impl FnOnce()) -> Result<JsonText> {
         let mut not_kept = Some(not_kept);
         while let Some(chunk) = self.connection.receive().next().await {
+            self.tell_subject(writer).await;
             if self.is_kept {
                 match writer.append(chunk.clone()).await {
                     Ok(_) => continue,

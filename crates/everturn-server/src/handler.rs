@@ -51,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) handle: ServerHandle,
     pub(crate) durable: Option<Durable>,
     pub(crate) archive: ArchiveAccess,
+    pub(crate) operators: ArchiveAccess,
     /// Counts the turns of agents for as long as the routes are there.
     pub(crate) _turns: Arc<dyn TurnObserver>,
     /// Kept for as long as the server: actions do not keep the registry that they need.
@@ -232,6 +233,7 @@ impl Mounted {
     fn check_access(&self, context: &Context) -> Result<(), Refusal> {
         match self.route.kind {
             RouteKind::Archive => Ok(self.shared.archive.check(context)?),
+            RouteKind::Operator => Ok(self.shared.operators.check(context)?),
             _ => Ok(()),
         }
     }
@@ -304,7 +306,10 @@ impl Mounted {
     /// Returns whether streams of this route are logged, so that callers can reattach. Companion actions show stored
     /// data, and calling them again repeats no work.
     pub(crate) fn is_kept(&self) -> bool {
-        !matches!(self.route.kind, RouteKind::Companion | RouteKind::Archive)
+        !matches!(
+            self.route.kind,
+            RouteKind::Companion | RouteKind::Archive | RouteKind::Operator
+        )
     }
 
     /// Returns whether the action is an agent with background runs, or shows those of one.

@@ -7,7 +7,7 @@ use everturn_core::{ActionType, Registry};
 use crate::Route;
 
 /// The companion actions of an agent and their path segments. All clients assume the first two.
-const COMPANIONS: [(&str, &str); 14] = [
+const COMPANIONS: [(&str, &str); 17] = [
     ("agent-snapshot", "getSnapshot"),
     ("agent-abort", "abort"),
     ("agent-snapshots", "listSnapshots"),
@@ -22,6 +22,9 @@ const COMPANIONS: [(&str, &str); 14] = [
     ("agent-export", "export"),
     ("agent-import", "import"),
     ("agent-delete", "delete"),
+    ("agent-tenants", "listTenants"),
+    ("agent-delete-tenant", "deleteTenant"),
+    ("agent-retain", "retain"),
 ];
 
 /// The paths of agents and flows.

@@ -37,6 +37,9 @@ pub enum RouteKind {
     /// An agent's companion that changes or exports sessions. It is mounted if the server allows somebody to call it; see
     /// [`Server::archive`](crate::Server::archive).
     Archive,
+    /// An agent's companion that works on all tenants. It is mounted if the server allows somebody to call it; see
+    /// [`Server::operators`](crate::Server::operators).
+    Operator,
     /// A flow.
     Flow,
     /// A WebSocket for whole conversations with an agent; see [`WebSockets`](crate::WebSockets).
@@ -90,6 +93,9 @@ const ARCHIVE: [&str; 6] = [
     "agent-delete",
 ];
 
+/// The types of the actions that work on all tenants.
+const OPERATOR: [&str; 3] = ["agent-tenants", "agent-delete-tenant", "agent-retain"];
+
 impl RouteKind {
     /// Returns the kind of an action, by its key.
     fn of(key: &str) -> Self {
@@ -100,6 +106,8 @@ impl RouteKind {
             Self::Flow
         } else if ARCHIVE.contains(&action_type) {
             Self::Archive
+        } else if OPERATOR.contains(&action_type) {
+            Self::Operator
         } else if action_type.starts_with("agent-") {
             Self::Companion
         } else {
@@ -113,6 +121,7 @@ impl RouteKind {
             Self::Agent => "agent",
             Self::Companion => "companion",
             Self::Archive => "archive",
+            Self::Operator => "operator",
             Self::Flow => "flow",
             Self::Conversation => "conversation",
             Self::Stop => "stop",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::routing::{MethodFilter, MethodRouter};
-use everturn_agent::observe_turns;
+use everturn_agent::{erase_streams_in, observe_turns};
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{ActionType, BoxFuture, Error, Exposure, ParsedKey, Registry, Result};
 use tower_http::cors::CorsLayer;
@@ -68,6 +68,7 @@ pub struct Server {
     websockets: WebSockets,
     doors: Vec<(String, Arc<dyn Door>)>,
     archive: ArchiveAccess,
+    operators: ArchiveAccess,
     metrics: Vec<OtherMetrics>,
     checks: Vec<StartCheck>,
 }
@@ -98,6 +99,7 @@ impl Server {
             websockets: WebSockets::default(),
             doors: Vec::new(),
             archive: ArchiveAccess::nobody(),
+            operators: ArchiveAccess::nobody(),
             metrics: Vec::new(),
             checks: Vec::new(),
         }
@@ -156,6 +158,25 @@ impl Server {
     /// Sets who may label, fork, copy, export, import and delete sessions; nobody by default.
     pub fn archive(mut self, access: ArchiveAccess) -> Self {
         self.archive = access;
+        self
+    }
+
+    /// Sets who may list the tenants of a store, delete everything of one, and apply rules of retention to all of them; nobody by
+    /// default.
+    ///
+    /// ```
+    /// use everturn_core::Registry;
+    /// use everturn_server::{ArchiveAccess, BearerTokens, Server};
+    ///
+    /// let tokens = BearerTokens::new([("olga", "a-long-random-token")]).with_role("olga", "operator");
+    /// let server = Server::new(&Registry::new())
+    ///     .context(tokens)
+    ///     .operators(ArchiveAccess::role("operator"));
+    /// // curl -H 'authorization: Bearer …' -d '{"data": {"principal": "alice"}}' …/agents/desk/deleteTenant
+    /// # let _ = server;
+    /// ```
+    pub fn operators(mut self, access: ArchiveAccess) -> Self {
+        self.operators = access;
         self
     }
 
@@ -284,6 +305,7 @@ impl Server {
             handle: self.handle.clone(),
             durable: self.durable(),
             archive: self.archive.clone(),
+            operators: self.operators.clone(),
             _turns: turns,
             registry: self.registry.clone(),
         });
@@ -378,6 +400,8 @@ impl Server {
 
     fn durable(&self) -> Option<Durable> {
         let log = Arc::clone(self.streams.as_ref()?);
+        // What is deleted from an agent's archive is erased from the log too.
+        erase_streams_in(&self.registry, &log);
         let tasks = self.handle.tasks().clone();
         Some(Durable::new(log, tasks, self.handle.cancelling()))
     }
@@ -387,6 +411,9 @@ impl Server {
         let mut routes = self.routes.clone();
         if !self.archive.is_offered() {
             routes.retain(|route| route.kind != RouteKind::Archive);
+        }
+        if !self.operators.is_offered() {
+            routes.retain(|route| route.kind != RouteKind::Operator);
         }
         if self.streams.is_some() {
             let is_streamed = |route: &&Route| matches!(route.kind, RouteKind::Agent | RouteKind::Flow);

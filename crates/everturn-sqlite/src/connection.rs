@@ -129,6 +129,63 @@ pub(crate) fn retry_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Out
     }
 }
 
+/// The greatest size of a database that is rebuilt whenever a part of it is erased, in bytes: it takes a moment only.
+const QUICKLY_REBUILT: u64 = 32 * 1024 * 1024;
+
+/// How thoroughly deleted text is removed from a database's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Thoroughness {
+    /// The write-ahead log is emptied, if no other process is in the way.
+    Log,
+    /// The database is rebuilt too, unless it is large.
+    Usual,
+    /// The database is rebuilt in any case.
+    Full,
+}
+
+/// Removes the text of deleted rows from the files of a database, after their deletion is committed.
+///
+/// Deleted rows are overwritten in place, which is not everything: when SQLite balances pages it leaves copies of rows in their
+/// unused space. Only a rebuilt file has none of them for certain.
+pub(crate) fn scrub(connection: &Connection, deadline: Instant, thoroughness: Thoroughness) -> Outcome<()> {
+    let is_rebuilt = match thoroughness {
+        Thoroughness::Log => {
+            // The log is emptied later, by the next deletion or when the database is closed.
+            let _ = empty_log(connection);
+            return Ok(());
+        }
+        Thoroughness::Usual => size(connection)? <= QUICKLY_REBUILT,
+        Thoroughness::Full => true,
+    };
+    let rebuilt = if is_rebuilt {
+        rebuild(connection, deadline)
+    } else {
+        Ok(())
+    };
+    match rebuilt.and_then(|()| retry_until(deadline, || empty_log(connection))) {
+        // The rows are gone. A client that deletes its session must not be told otherwise because somebody else reads.
+        Err(fault) if fault.is_busy() && thoroughness == Thoroughness::Usual => {
+            tracing::warn!("text of a deleted session stays in the write-ahead log until it is emptied next");
+            Ok(())
+        }
+        scrubbed => scrubbed,
+    }
+}
+
+fn size(connection: &Connection) -> Outcome<u64> {
+    let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+    Ok(connection.query_row(sql, [], |row| row.get(0))?)
+}
+
+/// Writes the database anew, without unused space.
+pub(crate) fn rebuild(connection: &Connection, deadline: Instant) -> Outcome<()> {
+    // The copy may be larger than memory.
+    connection.pragma_update(None, "temp_store", "DEFAULT")?;
+    let rebuilt = retry_until(deadline, || Ok(connection.execute_batch("VACUUM")?));
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    rebuilt
+}
+
 /// Empties the write-ahead log. The first column of the result says whether another connection was in the way.
 pub(crate) fn empty_log(connection: &Connection) -> Outcome<()> {
     let busy: bool = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;

@@ -23,6 +23,10 @@ pub(crate) static OF_SESSION: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// Asks for the sessions of a tenant that have rows or journals.
+const SESSIONS_OF_TENANT: &str = "SELECT session.name FROM session JOIN scope ON scope.key = session.scope \
+    WHERE scope.name = ?1 UNION SELECT session FROM journal WHERE scope = ?1";
+
 /// Asks whether a snapshot or a patch refers to a document.
 const DOCUMENT_IN_USE: &str = "SELECT EXISTS (SELECT 1 FROM snapshot WHERE custom = ?1) \
     OR EXISTS (SELECT 1 FROM snapshot WHERE artifacts = ?1) OR EXISTS (SELECT 1 FROM snapshot WHERE prompt_input = ?1)";
@@ -43,6 +47,7 @@ impl Writing<'_> {
                 }
                 rows
             }
+            Deletion::Tenant => return self.delete_tenant(scope),
             Deletion::Session(session) => {
                 self.forget_session_tip(scope, session)?;
                 // Also a session that has only journals: its first turn may have died before its first row.
@@ -75,6 +80,21 @@ impl Writing<'_> {
         // After all rows are gone: data that two of them shared is then in use by neither.
         self.release(rows.iter().filter_map(|row| row.state.as_ref()))?;
         Ok(rows.len() as u64)
+    }
+
+    /// Deletes all sessions of a tenant, also those that have only journals.
+    fn delete_tenant(&mut self, scope: &Scope) -> Outcome<u64> {
+        let sessions: Vec<String> = self
+            .reading
+            .db
+            .prepare_cached(SESSIONS_OF_TENANT)?
+            .query_map([scope.as_str()], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let mut deleted = 0;
+        for session in sessions {
+            deleted += self.delete(scope, &Deletion::Session(session.into()))?;
+        }
+        Ok(deleted)
     }
 
     /// Replaces a tip that was lost by the last row before it, because the operator gives it up.

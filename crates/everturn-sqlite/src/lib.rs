@@ -37,7 +37,7 @@
 //! | what a removed file does | a save after the file or its log was removed or replaced fails with `DATA_LOSS`; a log that is cut short while the database is closed is not noticed |
 //! | what a clean end leaves | one complete file, after [`SqliteStore::close`] or when the last handle is dropped |
 //! | when watchers hear | at once for changes made in this process, within 100 ms for those of others |
-//! | what a deletion leaves | nothing that a query can reach; after [`SqliteStore::vacuum`], no byte of it in any file |
+//! | what a deletion leaves | nothing that a query can reach. Of a tenant, no byte in any file: the database is rebuilt. Of a session too, if the database is no larger than 32 MiB and nobody reads an old view of it for as long as the [`busy_timeout`](SqliteStoreOptions::busy_timeout). Otherwise deleted rows are overwritten where they were, and [`SqliteStore::vacuum`] removes the copies that SQLite may have left elsewhere in the file |
 //!
 //! Any non-empty string of up to [`MAX_ID`] bytes is a good id, scope or session name. Times must lie between the years
 //! 1678 and 2262.

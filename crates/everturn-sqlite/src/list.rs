@@ -1,6 +1,6 @@
 //! Listings: the snapshots of a session and the sessions of a tenant, page by page.
 
-use everturn_agent::store::{Cursor, Order, Page, SessionQuery, SessionSummary, SnapshotQuery};
+use everturn_agent::store::{Cursor, Order, Page, Scope, SessionQuery, SessionSummary, SnapshotQuery};
 use everturn_agent::{SessionId, Snapshot};
 use rusqlite::{ToSql, params_from_iter};
 
@@ -58,6 +58,16 @@ fn place(cursor: &Cursor) -> (i64, String) {
 }
 
 impl Reading<'_> {
+    /// Returns all tenants that have rows or journals.
+    pub(crate) fn tenants(&mut self) -> Outcome<Vec<Scope>> {
+        let sql = "SELECT name FROM scope UNION SELECT DISTINCT scope FROM journal";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+        Ok(names
+            .map(|name| name.map(Scope::new))
+            .collect::<rusqlite::Result<_>>()?)
+    }
+
     pub(crate) fn list(&mut self, scope: &str, query: &SnapshotQuery) -> Outcome<Page<Snapshot>> {
         let sql = snapshots(query.order, query.orphaned, query.after.is_some());
         let (session, limit) = (query.session.as_str(), query.page_size() + 1);

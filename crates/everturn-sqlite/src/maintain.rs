@@ -8,7 +8,7 @@ use everturn_core::{Error, Result};
 use rusqlite::Connection;
 
 use crate::SqliteStore;
-use crate::connection::{deadline_after, empty_log, open, retry_until};
+use crate::connection::{Thoroughness, deadline_after, empty_log, open, retry_until, scrub};
 use crate::fault::{Fault, Outcome};
 
 impl SqliteStore {
@@ -20,15 +20,15 @@ impl SqliteStore {
     /// # Errors
     /// `UNAVAILABLE` if another process keeps reading or writing, `RESOURCE_EXHAUSTED` if the disk is full.
     pub async fn vacuum(&self) -> Result<()> {
+        self.scrub(Thoroughness::Full).await
+    }
+
+    /// Removes the text of deleted rows from the store's files.
+    pub(crate) async fn scrub(&self, thoroughness: Thoroughness) -> Result<()> {
+        // An idle reader may hold an old view of the file, which keeps the write-ahead log.
         self.close_idle_readers();
-        let work = move |connection: &mut Connection, deadline: Instant| -> Outcome<()> {
-            // The copy may be larger than memory.
-            connection.pragma_update(None, "temp_store", "DEFAULT")?;
-            let rebuilt = retry_until(deadline, || Ok(connection.execute_batch("VACUUM")?));
-            connection.pragma_update(None, "temp_store", "MEMORY")?;
-            rebuilt?;
-            retry_until(deadline, || empty_log(connection))
-        };
+        let work =
+            move |connection: &mut Connection, deadline: Instant| scrub(connection, deadline, thoroughness);
         self.writer()
             .alone(work)
             .await?

@@ -8,12 +8,13 @@ use async_trait::async_trait;
 use everturn_agent::store::{
     Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
     SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, id_to_save,
+    page_of_tenants,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 
 use crate::cache::Memory;
-use crate::connection::{Pool, Reader, deadline_after, with_deadline};
+use crate::connection::{Pool, Reader, Thoroughness, deadline_after, with_deadline};
 use crate::fault::Outcome;
 use crate::options::SqliteStoreOptions;
 use crate::read::Reading;
@@ -228,9 +229,23 @@ impl SessionStore for SqliteStore {
 
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
         let (scope, deletion) = (scope.clone(), deletion.clone());
-        self.0
+        let thoroughness = match deletion {
+            Deletion::Session(_) => Thoroughness::Usual,
+            Deletion::Tenant => Thoroughness::Full,
+            Deletion::Snapshots(_) => Thoroughness::Log,
+        };
+        let deleted = self
+            .0
             .writer
             .write(move |writing| writing.delete(&scope, &deletion))
+            .await?;
+        self.scrub(thoroughness).await?;
+        Ok(deleted)
+    }
+
+    async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+        let after = after.cloned();
+        self.read(move |reading| Ok(page_of_tenants(reading.tenants()?, after.as_ref())))
             .await
     }
 

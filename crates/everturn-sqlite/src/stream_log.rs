@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use everturn_core::stream_log::{Entries, Position, StreamKey, StreamLog, StreamWriter, not_found};
+use everturn_core::stream_log::{
+    Entries, Position, StreamKey, StreamLog, StreamSubject, StreamWriter, not_found,
+};
 use everturn_core::{Error, Result};
 use futures::StreamExt;
 use rusqlite::Connection;
@@ -71,6 +73,7 @@ use crate::options::Durability;
 /// | how large the log may be | 128 MiB for each owner ([`max_owner_bytes`](SqliteStreamLogOptions::max_owner_bytes)) and 512 MiB in all ([`max_bytes`](SqliteStreamLogOptions::max_bytes)); the oldest finished streams go first |
 /// | what a reader of a silent stream costs | nothing: one poll of the file serves all readers in a process |
 /// | what happens to damage | every batch and every end has a checksum; a changed one, or a missing one, is `DATA_LOSS` that names the stream |
+/// | what happens to the text of streams that expired or were erased | it is overwritten in the file, and the write-ahead log is emptied: at once when they are erased, within a second or so of their expiry while a process has the log open, else when it is opened next |
 /// | what happens when a process dies | the others end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
 ///
 /// A clone is another handle to the same log. Dropping the last handle, writer and reader closes the database as
@@ -228,6 +231,15 @@ impl StreamLog for SqliteStreamLog {
         })?;
         let found = answer.await.map_err(|_| stopped())??;
         if found { Ok(()) } else { Err(not_found()) }
+    }
+
+    async fn erase(&self, subject: &StreamSubject) -> Result<u64> {
+        // An idle reader may hold an old view of the file, which keeps the write-ahead log.
+        self.0.readers.close_idle();
+        let (reply, answer) = oneshot::channel();
+        let subject = subject.clone();
+        self.send(Job::Erase { subject, reply })?;
+        answer.await.map_err(|_| stopped())?
     }
 }
 

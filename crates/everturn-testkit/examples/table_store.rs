@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use everturn_agent::store::{
     Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
     PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, TurnLocks, admit, id_to_save, record_taken,
+    SnapshotQuery, StatusStream, TurnLocks, admit, id_to_save, page_of_tenants, record_taken,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::{History, LineageId, Message};
@@ -442,6 +442,7 @@ impl SessionStore for TableStore {
                 && match deletion {
                     Deletion::Snapshots(ids) => ids.contains(id),
                     Deletion::Session(session) => row.session == *session,
+                    Deletion::Tenant => true,
                 }
         };
         let meant = tables.rows.extract_if(.., |key, row| is_meant(key, row));
@@ -450,13 +451,22 @@ impl SessionStore for TableStore {
             // The streams of those who watch it end.
             tables.watched.remove(key);
         }
-        if let Deletion::Session(session) = deletion {
-            tables
-                .journals
-                .retain(|(tenant, key), _| tenant != scope || key.session() != session);
-        }
+        let is_dropped = |key: &JournalKey| match deletion {
+            Deletion::Snapshots(_) => false,
+            Deletion::Session(session) => key.session() == session,
+            Deletion::Tenant => true,
+        };
+        tables
+            .journals
+            .retain(|(tenant, key), _| tenant != scope || !is_dropped(key));
         tables.sweep_lineages();
         Ok(deleted.len() as u64)
+    }
+
+    async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+        let tables = self.tables();
+        let known = tables.rows.keys().map(|(tenant, _)| tenant.clone()).collect();
+        Ok(page_of_tenants(known, after))
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {

@@ -65,7 +65,7 @@ pub(super) fn archive_actions<S: CustomState>(definition: &Arc<Definition<S>>) -
                 .with_description(format!("Copies a session of agent '{name}'.")),
         ),
         Arc::new(
-            action(definition, ActionType::AGENT_DELETE, delete).with_description(format!(
+            lasting_action(definition, ActionType::AGENT_DELETE, delete).with_description(format!(
                 "Deletes sessions and snapshots of agent '{name}' for good."
             )),
         ),

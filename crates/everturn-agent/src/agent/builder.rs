@@ -26,6 +26,7 @@ use crate::runs::Runs;
 use crate::state::{AgentTypes, decode_custom};
 use crate::state_limit::MAX_STATE_BYTES;
 use crate::store::{IntoStore, Scope, SessionStore, TurnLocks};
+use crate::stream_logs::StreamLogs;
 use crate::transform::{StateTransform, StreamTransform, one_after_another, over_custom_state};
 use crate::turn_lock::TURN_LEASE;
 use crate::turn_observer::TurnObservers;
@@ -659,6 +660,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             name: self.name,
             description: options.description,
             is_session_flow: options.is_session_flow,
+            stream_logs: StreamLogs::of(&self.registry),
             turn_observers: TurnObservers::of(&self.registry),
             registry: self.registry.downgrade(),
             function,

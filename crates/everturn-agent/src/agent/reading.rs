@@ -1,11 +1,14 @@
 //! Reading an agent's snapshots as its clients see them.
 
+use std::sync::Arc;
+
+use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Result};
 
-use crate::archive::Archive;
+use crate::archive::{Archive, Tenants};
 use crate::invocation::Definition;
 use crate::reading::{Liveness, STORE_NOT_CONFIGURED, Showing, check_owner, not_found, nothing_in};
-use crate::store::Detail;
+use crate::store::{Detail, SessionStore};
 use crate::stored_session::TenantStore;
 use crate::{CustomState, GetSnapshotRequest, SessionId, Snapshot, SnapshotId};
 
@@ -15,14 +18,36 @@ impl<S> Definition<S> {
     /// # Errors
     /// `FAILED_PRECONDITION` if the agent has no store.
     pub(crate) fn tenant_store(&self, context: &Context) -> Result<TenantStore> {
-        let store = self.store.clone().ok_or_else(|| {
+        Ok(TenantStore::new(self.kept_in()?, self.scope(context)))
+    }
+
+    /// Returns all tenants of the agent's store.
+    ///
+    /// # Errors
+    /// As [`Definition::tenant_store`].
+    pub(crate) fn tenants(&self) -> Result<Tenants> {
+        Ok(Tenants::with(
+            self.kept_in()?,
+            self.clock.clone(),
+            self.stream_logs(),
+        ))
+    }
+
+    fn kept_in(&self) -> Result<Arc<dyn SessionStore>> {
+        self.store.clone().ok_or_else(|| {
             Error::failed_precondition(format!(
                 "agent '{}' has no store: its clients keep the state",
                 self.name
             ))
             .with_reason(STORE_NOT_CONFIGURED)
-        })?;
-        Ok(TenantStore::new(store, self.scope(context)))
+        })
+    }
+
+    /// Returns the logs that hold text of the agent's sessions.
+    fn stream_logs(&self) -> Vec<Arc<dyn StreamLog>> {
+        let mut logs = self.stream_logs.all();
+        logs.push(Arc::clone(&self.run_log));
+        logs
     }
 
     /// Reads a snapshot and transforms it for a client; writes nothing.
@@ -81,6 +106,7 @@ impl<S: CustomState> Definition<S> {
             self.showing(context),
         )
         .with_custom_schema(self.custom_schema.clone())
+        .with_logs(self.stream_logs())
         .with_timeline(self.timeline))
     }
 }

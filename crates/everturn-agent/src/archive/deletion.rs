@@ -1,6 +1,7 @@
 //! Deleting snapshots and sessions permanently.
 
 use everturn_core::Result;
+use everturn_core::stream_log::StreamSubject;
 
 use super::{Archive, SnapshotTree, named_session, named_snapshot};
 use crate::store::{Deletion, Detail};
@@ -39,14 +40,51 @@ impl Archive {
         self.tenant.delete(&Deletion::Snapshots(ids)).await
     }
 
-    /// Deletes a session with all its snapshots permanently and returns their number.
+    /// Deletes a session permanently, with all its snapshots, journals and kept streams, and returns the number of its snapshots.
     ///
-    /// Forks and copies are sessions of their own and stay.
+    /// Forks and copies are sessions of their own and stay. Of a turn that is under way nothing is kept, and it fails when it
+    /// ends.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty id.
+    /// `INVALID_ARGUMENT` for an empty id; the errors of the store and of the stream logs. Delete again if it fails: what is gone
+    /// stays gone.
     pub async fn delete_session(&self, session: impl Into<SessionId>) -> Result<u64> {
-        let deletion = Deletion::Session(named_session(session)?);
-        self.tenant.delete(&deletion).await
+        let session = named_session(session)?;
+        let deleted = self.tenant.delete(&Deletion::Session(session.clone())).await?;
+        self.erase_streams(&StreamSubject::session(self.scope().as_str(), session.as_str()))
+            .await?;
+        Ok(deleted)
+    }
+
+    /// Deletes everything of the tenant permanently: all sessions with their snapshots, their journals and the kept streams.
+    /// Returns the number of snapshots.
+    ///
+    /// ```
+    /// use everturn_agent::archive::Archive;
+    /// use everturn_agent::store::MemoryStore;
+    /// use everturn_core::{Principal, Result};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// let archive = Archive::of(MemoryStore::new(), Principal::new("alice").scope());
+    ///
+    /// assert_eq!(archive.delete_all().await?, 0);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of the store and of the stream logs. Delete again if it fails: what is gone stays gone.
+    pub async fn delete_all(&self) -> Result<u64> {
+        let deleted = self.tenant.delete(&Deletion::Tenant).await?;
+        self.erase_streams(&StreamSubject::tenant(self.scope().as_str()))
+            .await?;
+        Ok(deleted)
+    }
+
+    /// Erases the kept streams of the tenant or of one of its sessions.
+    pub(super) async fn erase_streams(&self, subject: &StreamSubject) -> Result<()> {
+        for log in &self.streams {
+            log.erase(subject).await?;
+        }
+        Ok(())
     }
 }

@@ -354,3 +354,60 @@ pub struct Deleted {
     /// The number of snapshots that are gone.
     pub snapshots: u64,
 }
+
+/// Asks for the tenants of an agent's store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListTenantsRequest {
+    /// The last tenant of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// A page of tenants.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantList {
+    /// The tenants, by name.
+    pub tenants: Vec<String>,
+    /// The tenant to pass as `after` for the next page; missing on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Asks for the deletion of everything of a tenant, which is named as it is listed or by the id of its principal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeleteTenantRequest {
+    /// The tenant's name in the list of tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// The id of the principal whose tenant is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+}
+
+/// Asks for rules of retention to be applied to all tenants.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RetainRequest {
+    /// Snapshots that are older than this many seconds are deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_age_seconds: Option<u64>,
+    /// Only this many of the newest snapshots of each session are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<usize>,
+    /// Whether labelled snapshots are deleted like all others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub even_labelled: bool,
+}
+
+/// The outcome of applying rules of retention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Retained {
+    /// The number of sessions that the rules were applied to.
+    pub sessions: u64,
+    /// The number of snapshots that were deleted.
+    pub snapshots: u64,
+}

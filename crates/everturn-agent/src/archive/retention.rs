@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use everturn_core::Result;
+use everturn_core::stream_log::StreamSubject;
 use jiff::{SignedDuration, Timestamp};
 
 use super::look_up::all_of;
@@ -142,8 +143,19 @@ impl Archive {
             query.after = Some(next);
         }
         trimmed.gone = kept == 0 && trimmed.snapshots > 0;
+        if trimmed.gone {
+            self.erase_streams(&StreamSubject::session(self.scope().as_str(), session.as_str()))
+                .await?;
+        }
         Ok(trimmed)
     }
+}
+
+/// Returns the creation time before which snapshots are too old, if there is a rule about age.
+pub(super) fn horizon(rules: &Retention, now: Timestamp) -> Option<Timestamp> {
+    let age = SignedDuration::try_from(rules.age?).unwrap_or(SignedDuration::MAX);
+    // An age beyond the calendar deletes nothing.
+    Some(now.checked_sub(age).unwrap_or(Timestamp::MIN))
 }
 
 /// Decides about the snapshots of one session, newest first.
@@ -161,14 +173,9 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(rules: &'a Retention, now: Timestamp, tip: Option<SnapshotId>) -> Self {
-        let before = |age: Duration| {
-            let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
-            // An age beyond the calendar deletes nothing.
-            now.checked_sub(age).unwrap_or(Timestamp::MIN)
-        };
         Self {
             rules,
-            horizon: rules.age.map(before),
+            horizon: horizon(rules, now),
             tip,
             over: None,
             live: 0,

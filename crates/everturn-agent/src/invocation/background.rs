@@ -11,7 +11,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::machine::{Ending, Event};
 use super::{AgentEvent, Driver, Written};
-use crate::run_stream::stream_key;
+use crate::run_stream::stream_key_in;
 use crate::runs::RunEntry;
 use crate::snapshot::{BackgroundRun, Lease, Progress, RunEnd, Transition};
 use crate::store::{JournalKey, Scope, StatusStream};
@@ -190,7 +190,9 @@ impl<S: CustomState> Driver<S> {
             .as_ref()
             .map(|cursor| cursor.scope().clone())
             .unwrap_or_default();
-        self.broadcast.begin(stream_key(&scope, &snapshot, lease.epoch()));
+        let session = self.session.session_id();
+        self.broadcast
+            .begin(stream_key_in(&scope, session, &snapshot, lease.epoch()));
         let recorder = SpanRecorder::of(self.client.context());
         recorder.snapshot_id(snapshot.as_str());
         if lease == Lease::first() {

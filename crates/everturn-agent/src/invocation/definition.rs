@@ -21,6 +21,7 @@ use crate::reading::ResumePoints;
 use crate::run_poll::RunPolls;
 use crate::runs::Runs;
 use crate::store::{Scope, SessionStore};
+use crate::stream_logs::StreamLogs;
 use crate::transform::{StateTransform, StreamTransform};
 use crate::turn_observer::TurnObservers;
 use crate::{
@@ -177,6 +178,8 @@ pub(crate) struct Definition<S> {
     pub(crate) run_log: Arc<dyn StreamLog>,
     /// The polls of the runs that are watched, which their watchers share.
     pub(crate) run_polls: Arc<RunPolls>,
+    /// The logs that hold streams of the registry's agents.
+    pub(crate) stream_logs: StreamLogs,
     /// Code that hears of every turn that ends.
     pub(crate) turn_observers: TurnObservers,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{UsageMeter, with_tool_errors};
+use everturn_core::stream_log::{StreamSubject, SubjectNote};
 use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
 use futures::stream::{self, FuturesUnordered};
 use futures::{FutureExt, StreamExt};
@@ -50,6 +51,13 @@ pub(crate) async fn invoke<S: CustomState>(
     // Nothing runs and nothing is written before the init was accepted.
     let (opening, early_lock) = open(&definition, init, &context, takes_turn).await?;
     SpanRecorder::current().session_id(opening.session_id.as_str());
+    if let Some(note) = context.extension::<SubjectNote>() {
+        let scope = definition.scope(&context);
+        note.leave(StreamSubject::session(
+            scope.as_str(),
+            opening.session_id.as_str(),
+        ));
+    }
     let (answer, outcome) = oneshot::channel();
     let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer);
     let driver = match (driver, early_lock) {

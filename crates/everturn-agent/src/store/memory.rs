@@ -22,7 +22,7 @@ use super::{
     Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, LockGrant, LockPlace,
     LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition, Recalled,
     ResumeAt, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
-    admit, id_to_save, lock_lost, record_taken,
+    admit, id_to_save, lock_lost, page_of_tenants, record_taken,
 };
 use crate::lock::lock;
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
@@ -414,6 +414,10 @@ impl SessionStore for MemoryStore {
         };
         let ids: Vec<SnapshotId> = match deletion {
             Deletion::Snapshots(ids) => ids.clone(),
+            Deletion::Tenant => {
+                tenant.journals.clear();
+                tenant.rows.keys().cloned().collect()
+            }
             Deletion::Session(session) => {
                 tenant.journals.retain(|key, _| key.session() != session);
                 let rows = tenant.sessions.get(session).into_iter();
@@ -423,6 +427,15 @@ impl SessionStore for MemoryStore {
             }
         };
         Ok(ids.iter().filter(|id| tenant.remove(id)).count() as u64)
+    }
+
+    async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+        let scopes = self.tenants();
+        let known = scopes
+            .iter()
+            .filter(|(_, tenant)| !tenant.rows.is_empty() || !tenant.journals.is_empty());
+        let known = known.map(|(scope, _)| scope.clone()).collect();
+        Ok(page_of_tenants(known, after))
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {

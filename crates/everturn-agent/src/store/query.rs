@@ -165,6 +165,8 @@ pub struct SessionSummary {
 pub enum Deletion {
     /// These snapshots; children of a deleted snapshot keep their own state and lose their parent.
     Snapshots(Vec<SnapshotId>),
-    /// All snapshots of a session.
+    /// All snapshots of a session, and its journals.
     Session(SessionId),
+    /// All snapshots and journals of the tenant.
+    Tenant,
 }

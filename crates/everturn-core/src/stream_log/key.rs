@@ -4,25 +4,30 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use super::StreamSubject;
+
 /// The name of a stream: an id within the scope of its owner. Cloning is cheap.
 ///
 /// A scope separates owners that must not see each other's streams, such as principals, tenants or agents. An id is not
 /// a credential: without its scope it finds no stream.
 ///
-/// Keys are equal if their scopes and ids are; the [owner](StreamKey::owner) only says who is charged.
+/// Keys are equal if their scopes and ids are; the [owner](StreamKey::owner) only says who is charged, and the
+/// [subject](StreamKey::subject) with whom the stream is erased.
 #[derive(Debug, Clone)]
 pub struct StreamKey {
     scope: Arc<str>,
     id: Arc<str>,
     owner: Arc<str>,
+    subject: StreamSubject,
 }
 
 impl StreamKey {
-    /// Creates the key of the stream `id` in `scope`, whose owner is the scope.
+    /// Creates the key of the stream `id` in `scope`, whose owner and tenant are the scope.
     pub fn new(scope: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
         let scope = scope.into();
         Self {
             owner: Arc::clone(&scope),
+            subject: StreamSubject::tenant(Arc::clone(&scope)),
             scope,
             id: id.into(),
         }
@@ -33,6 +38,18 @@ impl StreamKey {
     pub fn owned_by(mut self, owner: impl Into<Arc<str>>) -> Self {
         self.owner = owner.into();
         self
+    }
+
+    /// Says whose text the stream holds, so that it is erased with them.
+    #[must_use]
+    pub fn about(mut self, subject: StreamSubject) -> Self {
+        self.subject = subject;
+        self
+    }
+
+    /// Returns whose text the stream holds.
+    pub fn subject(&self) -> &StreamSubject {
+        &self.subject
     }
 
     /// Returns the scope of the stream's owner.

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Entries, Entry, JsonText, Position, StoredError, StreamEvent, StreamKey, StreamLog, StreamWriter,
-    already_exists, not_found, too_large, writer_lost,
+    Entries, Entry, JsonText, Position, StoredError, StreamEvent, StreamKey, StreamLog, StreamSubject,
+    StreamWriter, already_exists, erased, not_found, too_large, writer_lost,
 };
 use crate::{Error, Result};
 
@@ -102,11 +102,12 @@ struct Stream {
     totals: [Arc<AtomicUsize>; 2],
 }
 
-#[derive(Default)]
 struct State {
     chunks: Vec<JsonText>,
     bytes: usize,
     end: Option<End>,
+    /// Whose text the stream holds.
+    subject: StreamSubject,
 }
 
 struct End {
@@ -265,6 +266,18 @@ impl Stream {
         }
     }
 
+    /// Drops the text of the stream, also for readers that still hold it, and ends it.
+    fn erase(&self) {
+        let mut state = self.state();
+        state.chunks = Vec::new();
+        state.end = Some(End {
+            event: StreamEvent::Failed(erased()),
+            at: Instant::now(),
+        });
+        drop(state);
+        self.news.send_replace(());
+    }
+
     /// Returns the first event after a position. If the stream ended at or before the position, returns the end; if the
     /// event has not been written yet, `None`.
     fn after(&self, position: Position) -> Option<Entry> {
@@ -301,7 +314,12 @@ impl StreamLog for MemoryStreamLog {
         let owner = self.0.owner(key);
         self.0.make_room(cost, &owner)?;
         let stream = Arc::new(Stream {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                chunks: Vec::new(),
+                bytes: 0,
+                end: None,
+                subject: key.subject().clone(),
+            }),
             news: watch::Sender::new(()),
             stop: CancellationToken::new(),
             totals: [owner, Arc::clone(&self.0.bytes)],
@@ -337,6 +355,21 @@ impl StreamLog for MemoryStreamLog {
     async fn stop(&self, key: &StreamKey) -> Result<()> {
         self.find(key)?.stop.cancel();
         Ok(())
+    }
+
+    async fn erase(&self, subject: &StreamSubject) -> Result<u64> {
+        let mut erased = Vec::new();
+        self.0.streams().retain(|_, stream| {
+            let is_kept = !subject.covers(&stream.state().subject);
+            if !is_kept {
+                erased.push(Arc::clone(stream));
+            }
+            is_kept
+        });
+        for stream in &erased {
+            stream.erase();
+        }
+        Ok(erased.len() as u64)
     }
 }
 
@@ -416,6 +449,15 @@ impl StreamWriter for MemoryWriter {
             }
             Err(error) => StreamEvent::Failed(StoredError::from(&error).into()),
         });
+        Ok(())
+    }
+
+    async fn about(&self, subject: &StreamSubject) -> Result<()> {
+        let mut state = self.stream.state();
+        if let Some(refusal) = Stream::refusal(&state) {
+            return Err(refusal);
+        }
+        state.subject = subject.clone();
         Ok(())
     }
 

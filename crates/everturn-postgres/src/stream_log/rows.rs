@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_core::stream_log::{
-    Entry, JsonText, Position, StoredError, StreamEvent, StreamKey, WRITER_LOST, writer_lost,
+    Entry, JsonText, Position, StoredError, StreamEvent, StreamKey, StreamSubject, WRITER_LOST, writer_lost,
 };
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::Type;
@@ -94,11 +94,13 @@ pub(super) async fn open(
     db.read(&sweep).await?;
     slots.run(db).await?;
     let insert = of_key(
-        "INSERT INTO @stream (scope, id, lease_until, key) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING key",
+        "INSERT INTO @stream (scope, id, lease_until, key, tenant, session) VALUES ($1, $2, $3, $4, $5, $6) \
+         ON CONFLICT DO NOTHING RETURNING key",
         key,
     )
     .with(now.saturating_add(length(lease)), Type::INT8)
     .with(key_at(now, keep_for), Type::INT8);
+    let insert = of_subject(insert, key.subject());
     let rows = db.run(&insert).await?;
     rows.first().map(|row| column(row, 0)).transpose()
 }
@@ -121,6 +123,33 @@ pub(super) async fn stop(db: &Database, key: &StreamKey, expired_before: i64) ->
         .read(&of_key(sql, key).with(expired_before, Type::INT8))
         .await?;
     Ok(!rows.is_empty())
+}
+
+/// Adds the tenant and the session of a subject to a statement's parameters.
+fn of_subject(statement: Statement<'static>, subject: &StreamSubject) -> Statement<'static> {
+    let session = subject.session_id().map(|session| session.as_bytes().to_vec());
+    statement
+        .with(subject.tenant_name().as_bytes().to_vec(), Type::BYTEA)
+        .with(session, Type::BYTEA)
+}
+
+/// Notes whose text a stream holds; `false` if the stream was removed.
+pub(super) async fn note(db: &Database, row: i64, subject: &StreamSubject) -> Outcome<bool> {
+    let sql = "UPDATE @stream SET tenant = $2, session = $3 WHERE key = $1 RETURNING 1";
+    let statement = of_subject(Statement::new(sql).with(row, Type::INT8), subject);
+    Ok(!db.read(&statement).await?.is_empty())
+}
+
+/// Removes all streams about a subject, with their chunks, and returns their keys.
+pub(super) async fn erase(db: &Database, subject: &StreamSubject) -> Outcome<Vec<i64>> {
+    let sql = format!(
+        "WITH gone AS (DELETE FROM @stream WHERE tenant = $1 AND ($2::bytea IS NULL OR session = $2) RETURNING key), \
+         chunks AS (DELETE FROM @chunk USING gone WHERE slot = {slot} AND stream = gone.key) \
+         SELECT key FROM gone",
+        slot = slot_of("gone.key"),
+    );
+    let rows = db.read(&of_subject(Statement::new(sql), subject)).await?;
+    rows.iter().map(|row| column(row, 0)).collect()
 }
 
 /// Writes new chunks, and the end if there is one, and renews the lease.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use everturn_core::stream_log::{
-    JsonText, Position, StoredError, StreamEvent, StreamKey, StreamWriter, writer_lost,
+    JsonText, Position, StoredError, StreamEvent, StreamKey, StreamSubject, StreamWriter, erased, writer_lost,
 };
 use everturn_core::{Error, Result};
 use tokio::sync::oneshot;
@@ -19,6 +19,7 @@ use crate::connection::Database;
 
 #[derive(Debug)]
 pub(super) struct Writer {
+    db: Arc<Database>,
     live: Arc<Live>,
     /// Answered when everything is in the database.
     settled: Option<oneshot::Receiver<Result<()>>>,
@@ -35,7 +36,7 @@ impl Writer {
     ) -> Self {
         let (reply, settled) = oneshot::channel();
         let task = Task {
-            db,
+            db: Arc::clone(&db),
             live: Arc::clone(&live),
             options,
         };
@@ -49,6 +50,7 @@ impl Writer {
             let _ = reply.send(outcome);
         });
         Self {
+            db,
             live,
             settled: Some(settled),
         }
@@ -72,6 +74,15 @@ impl StreamWriter for Writer {
                 .await
                 .map_err(|_| Error::unavailable("the runtime of the stream's writer has ended"))?,
             None => Ok(()),
+        }
+    }
+
+    async fn about(&self, subject: &StreamSubject) -> Result<()> {
+        let noted = rows::note(&self.db, self.live.row, subject).await;
+        if noted.map_err(|fault| fault.into_error(&self.db.place))? {
+            Ok(())
+        } else {
+            Err(erased())
         }
     }
 

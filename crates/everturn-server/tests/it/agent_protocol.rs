@@ -194,6 +194,9 @@ async fn an_agents_routes_follow_what_it_can_do() {
             "/agents/patient/export",
             "/agents/patient/import",
             "/agents/patient/delete",
+            "/agents/patient/listTenants",
+            "/agents/patient/deleteTenant",
+            "/agents/patient/retain",
         ]
     );
 }

@@ -8,6 +8,7 @@ mod bounded_memory;
 mod decoders;
 mod doors;
 mod durable_streams;
+mod erasing;
 mod flow_protocol;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;

@@ -186,6 +186,14 @@ impl Live {
         self.news.send_replace(());
     }
 
+    /// Drops the chunks in memory, because the stream was erased.
+    pub(super) fn forget(&self) {
+        let mut state = self.state();
+        state.before = state.total();
+        state.tail = VecDeque::new();
+        (state.kept, state.kept_bytes, state.unwritten_bytes) = (0, 0, 0);
+    }
+
     /// Returns the event after a position.
     pub(super) fn next_after(&self, after: Position) -> Next {
         let state = self.state();

@@ -1,7 +1,9 @@
 //! The tables of the stream database and the statements on them.
 
 use everturn_core::Result;
-use everturn_core::stream_log::{JsonText, Position, StoredError, StreamEvent, StreamKey, writer_lost};
+use everturn_core::stream_log::{
+    JsonText, Position, StoredError, StreamEvent, StreamKey, StreamSubject, writer_lost,
+};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -18,6 +20,7 @@ pub(super) const STREAMS: Schema<'_> = Schema {
         include_str!("schema/1.sql"),
         include_str!("schema/2.sql"),
         include_str!("schema/3.sql"),
+        include_str!("schema/4.sql"),
     ],
     name: "stream",
     if_foreign: "this database is not one of streams: a stream log needs a file of its own, beside the session store's",
@@ -130,10 +133,19 @@ fn chunks(db: &Connection, stream: i64, after: Position) -> Outcome<Vec<JsonText
 /// Begins a stream; `None` if its key is taken.
 pub(super) fn open(db: &Connection, key: &StreamKey, writer: i64) -> Outcome<Option<i64>> {
     let mut statement = db.prepare_cached(
-        "INSERT INTO stream (scope, id, written, writer, stop, owner, bytes) VALUES (?1, ?2, 0, ?3, 0, ?4, ?5)
-         ON CONFLICT DO NOTHING RETURNING key",
+        "INSERT INTO stream (scope, id, written, writer, stop, owner, bytes, tenant, session)
+         VALUES (?1, ?2, 0, ?3, 0, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING RETURNING key",
     )?;
-    let parameters = params![key.scope(), key.id(), writer, key.owner(), opening_cost(key)];
+    let (tenant, session) = (key.subject().tenant_name(), key.subject().session_id());
+    let parameters = params![
+        key.scope(),
+        key.id(),
+        writer,
+        key.owner(),
+        opening_cost(key),
+        tenant,
+        session
+    ];
     Ok(statement.query_row(parameters, |row| row.get(0)).optional()?)
 }
 
@@ -318,14 +330,44 @@ pub(super) fn bury(db: &Connection, living: Option<i64>, now: i64, expires_at: i
     Ok(())
 }
 
+/// Notes whose text a stream holds; `false` if the stream was removed.
+pub(super) fn note(db: &Connection, stream: i64, subject: &StreamSubject) -> Outcome<bool> {
+    let mut statement = db.prepare_cached("UPDATE stream SET tenant = ?2, session = ?3 WHERE key = ?1")?;
+    let parameters = params![stream, subject.tenant_name(), subject.session_id()];
+    Ok(statement.execute(parameters)? == 1)
+}
+
+/// Removes all streams about a subject and returns their keys.
+pub(super) fn erase(db: &Connection, subject: &StreamSubject) -> Outcome<Vec<i64>> {
+    let mut statement = db.prepare_cached(
+        "DELETE FROM stream WHERE tenant = ?1 AND (?2 IS NULL OR session = ?2) RETURNING key",
+    )?;
+    let keys = statement.query_map(params![subject.tenant_name(), subject.session_id()], |row| {
+        row.get(0)
+    })?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Returns the time at which the next stream expires.
+pub(super) fn next_expiry(db: &Connection) -> Outcome<Option<i64>> {
+    Ok(db
+        .prepare_cached("SELECT min(expires_at) FROM stream WHERE expires_at IS NOT NULL")?
+        .query_row([], |row| row.get(0))?)
+}
+
+/// Removes streams that have expired, a bounded number at a time, and returns how many.
+pub(super) fn remove_expired(db: &Connection, now: i64) -> Outcome<usize> {
+    let mut statement = db.prepare_cached(
+        "DELETE FROM stream WHERE key IN (SELECT key FROM stream WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
+    )?;
+    Ok(statement.execute(params![now, SWEEP])?)
+}
+
 /// Removes some expired streams, and the stream of this key if it has expired.
 pub(super) fn sweep(db: &Connection, key: &StreamKey, now: i64) -> Outcome<()> {
     db.prepare_cached("DELETE FROM stream WHERE scope = ?1 AND id = ?2 AND expires_at <= ?3")?
         .execute(params![key.scope(), key.id(), now])?;
-    db.prepare_cached(
-        "DELETE FROM stream WHERE key IN (SELECT key FROM stream WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
-    )?
-    .execute(params![now, SWEEP])?;
+    remove_expired(db, now)?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use everturn_core::stream_log::{
-    JsonText, Position, StoredError, StreamEvent, StreamKey, already_exists, writer_lost,
+    self, JsonText, Position, StoredError, StreamEvent, StreamKey, StreamSubject, already_exists, writer_lost,
 };
 use everturn_core::{Error, Result};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -22,11 +22,20 @@ use super::live::Live;
 use super::rows::{self, End};
 use super::shared::Shared;
 use super::writer::SqliteStreamWriter;
-use crate::connection::{empty_log, retry};
+use crate::connection::{Thoroughness, deadline_after, empty_log, retry, scrub};
 use crate::fault::{Fault, Outcome};
 
 /// The greatest number of requests in a transaction.
 const MAX_GROUP: usize = 1024;
+
+/// How long after its expiry a stream is removed.
+const SWEEP_LATE: Duration = Duration::from_millis(500);
+
+/// The longest time between two sweeps while there are streams: the clock may be set forward.
+const SWEEP_WITHIN: Duration = Duration::from_mins(1);
+
+/// The time after which a sweep that failed is tried again.
+const SWEEP_AGAIN: Duration = Duration::from_secs(5);
 
 /// A request to the thread.
 pub(super) enum Job {
@@ -46,6 +55,16 @@ pub(super) enum Job {
         key: StreamKey,
         reply: oneshot::Sender<Result<bool>>,
     },
+    /// It is now known whose text a stream holds.
+    About {
+        live: Arc<Live>,
+        subject: StreamSubject,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    Erase {
+        subject: StreamSubject,
+        reply: oneshot::Sender<Result<u64>>,
+    },
     /// A reader of another process's stream has arrived.
     Poll,
 }
@@ -56,6 +75,8 @@ type Opening = (
     oneshot::Sender<Result<SqliteStreamWriter>>,
 );
 type Stopping = (StreamKey, oneshot::Sender<Result<bool>>);
+type Noting = (Arc<Live>, StreamSubject, oneshot::Sender<Result<()>>);
+type Erasing = (StreamSubject, oneshot::Sender<Result<u64>>);
 
 /// The requests of one transaction.
 #[derive(Default)]
@@ -63,6 +84,8 @@ struct Group {
     opens: Vec<Opening>,
     writes: Vec<Write>,
     stops: Vec<Stopping>,
+    notes: Vec<Noting>,
+    erasures: Vec<Erasing>,
 }
 
 /// The chunks of a stream since the last transaction.
@@ -80,6 +103,8 @@ struct Done {
     opened: Vec<Result<i64>>,
     written: Vec<Fate>,
     stopped: Vec<bool>,
+    noted: Vec<bool>,
+    erased: Vec<Vec<i64>>,
 }
 
 /// What became of a write.
@@ -102,6 +127,8 @@ pub(super) struct Thread {
     flush_at: Option<Instant>,
     poll_at: Instant,
     renew_at: Instant,
+    /// When expired streams are removed next, if there are streams that will expire.
+    sweep_at: Option<Instant>,
     version: i64,
     /// Streams that ended because they could not be written, and whose end is yet to be written.
     broken: Vec<(i64, End)>,
@@ -120,6 +147,8 @@ impl Thread {
             flush_at: None,
             poll_at: now,
             renew_at: now,
+            // Streams may have expired while no process had the file open.
+            sweep_at: Some(now),
             broken: Vec::new(),
         })
     }
@@ -158,7 +187,10 @@ impl Thread {
     fn patience(&self) -> Option<Duration> {
         let renew_at = self.is_obliged().then_some(self.renew_at);
         let poll_at = self.is_watching().then_some(self.poll_at);
-        let next = [self.flush_at, renew_at, poll_at].into_iter().flatten().min()?;
+        let next = [self.flush_at, renew_at, poll_at, self.sweep_at]
+            .into_iter()
+            .flatten()
+            .min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 
@@ -192,6 +224,8 @@ impl Thread {
                         let _ = reply.send(Err(live.refusal().unwrap_or_else(writer_lost)));
                     }
                 }
+                Job::About { live, subject, reply } => group.notes.push((live, subject, reply)),
+                Job::Erase { subject, reply } => group.erasures.push((subject, reply)),
                 Job::Poll => {}
             }
         }
@@ -242,6 +276,8 @@ impl Thread {
             opened: Vec::new(),
             written: Vec::new(),
             stopped: Vec::new(),
+            noted: Vec::new(),
+            erased: Vec::new(),
         };
         for write in &group.writes {
             done.written.push(self.write(&db, write, expires_at)?);
@@ -266,6 +302,13 @@ impl Thread {
         }
         for (key, _) in &group.stops {
             done.stopped.push(rows::stop(&db, key, now)?);
+        }
+        for (live, subject, _) in &group.notes {
+            done.noted.push(rows::note(&db, live.row, subject)?);
+        }
+        // After everything else: what was written in this transaction is erased too.
+        for (subject, _) in &group.erasures {
+            done.erased.push(rows::erase(&db, subject)?);
         }
         db.commit()?;
         Ok(done)
@@ -292,6 +335,12 @@ impl Thread {
 
     fn settle(&mut self, group: Group, done: Done) {
         self.writer = done.writer;
+        if group.writes.iter().any(|write| write.end.is_some()) {
+            // What ended now expires some time.
+            let keep_for = self.shared.options.keep_for.min(SWEEP_WITHIN);
+            self.sweep_at
+                .get_or_insert_with(|| Instant::now() + keep_for + SWEEP_LATE);
+        }
         self.broken.clear();
         for (write, fate) in group.writes.into_iter().zip(done.written) {
             let outcome = match fate {
@@ -332,6 +381,38 @@ impl Thread {
         for ((_, reply), found) in group.stops.into_iter().zip(done.stopped) {
             let _ = reply.send(Ok(found));
         }
+        for ((live, _, reply), is_noted) in group.notes.into_iter().zip(done.noted) {
+            let refusal = || live.refusal().unwrap_or_else(writer_lost);
+            let _ = reply.send(if is_noted { Ok(()) } else { Err(refusal()) });
+        }
+        self.settle_erasures(group.erasures, done.erased);
+    }
+
+    /// Ends the streams that were erased, and wipes their text out of the write-ahead log.
+    fn settle_erasures(&mut self, erasures: Vec<Erasing>, erased: Vec<Vec<i64>>) {
+        if erasures.is_empty() {
+            return;
+        }
+        for row in erased.iter().flatten() {
+            if let Some((key, live)) = self.open.remove(row) {
+                live.forget();
+                self.shared
+                    .end(&key, &live, StreamEvent::Failed(stream_log::erased()));
+            }
+        }
+        // Also if nothing was found: an earlier erasure may have been unable to.
+        let is_tenant = erasures.iter().any(|(subject, _)| subject.session_id().is_none());
+        let thoroughness = if is_tenant {
+            Thoroughness::Full
+        } else {
+            Thoroughness::Usual
+        };
+        let options = &self.shared.options;
+        let wiped = scrub(&self.db, deadline_after(options.busy_timeout), thoroughness)
+            .map_err(|fault| fault.into_error(&options.path));
+        for ((_, reply), rows) in erasures.into_iter().zip(erased) {
+            let _ = reply.send(wiped.clone().map(|()| rows.len() as u64));
+        }
     }
 
     /// Answers all requests of a failed transaction with its error. A stream that lost chunks ends.
@@ -346,6 +427,12 @@ impl Thread {
             let _ = reply.send(Err(error.clone()));
         }
         for (_, reply) in group.stops {
+            let _ = reply.send(Err(error.clone()));
+        }
+        for (.., reply) in group.notes {
+            let _ = reply.send(Err(error.clone()));
+        }
+        for (_, reply) in group.erasures {
             let _ = reply.send(Err(error.clone()));
         }
     }
@@ -371,6 +458,36 @@ impl Thread {
             let polled = self.poll();
             self.report(polled, "cannot read the changes of other processes to streams");
         }
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            let swept = self.sweep();
+            self.report(swept, "cannot remove expired streams");
+        }
+    }
+
+    /// Removes expired streams and, once none is left that has expired, their text from the write-ahead log.
+    fn sweep(&mut self) -> Outcome<()> {
+        // If it fails, it is tried again.
+        self.sweep_at = Some(Instant::now() + SWEEP_AGAIN);
+        let options = &self.shared.options;
+        let now = options.now();
+        let mut next = rows::next_expiry(&self.db)?;
+        let mut removed = 0;
+        // Others wait for the lock, so it is taken only if there is something to remove.
+        if next.is_some_and(|next| next <= now) {
+            let db = begin(&self.db, options.busy_timeout)?;
+            removed = rows::remove_expired(&db, now)?;
+            next = rows::next_expiry(&db)?;
+            db.commit()?;
+        }
+        let wait = |next: i64| Duration::from_millis(u64::try_from(next - now).unwrap_or_default());
+        if removed > 0 && next.is_none_or(|next| next > now) {
+            // Another process that reads at this moment is in the way; the next sweep tries again.
+            let _ = empty_log(&self.db);
+        }
+        // A moment later than the expiry, so that streams which expire one after the other are removed together.
+        self.sweep_at =
+            next.map(|next| Instant::now() + wait(next).clamp(Duration::ZERO, SWEEP_WITHIN) + SWEEP_LATE);
+        self.poll_watched()
     }
 
     fn report(&self, outcome: Outcome<()>, what: &str) {
@@ -451,7 +568,11 @@ impl Write {
 
 impl Group {
     fn is_empty(&self) -> bool {
-        self.opens.is_empty() && self.writes.is_empty() && self.stops.is_empty()
+        self.opens.is_empty()
+            && self.writes.is_empty()
+            && self.stops.is_empty()
+            && self.notes.is_empty()
+            && self.erasures.is_empty()
     }
 }
 

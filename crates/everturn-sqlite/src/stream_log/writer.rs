@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_core::Result;
-use everturn_core::stream_log::{JsonText, Position, StoredError, StreamWriter};
+use everturn_core::stream_log::{JsonText, Position, StoredError, StreamSubject, StreamWriter};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,17 @@ impl StreamWriter for SqliteStreamWriter {
             reply: Some(reply),
         };
         self.is_finished = true;
+        self.log.send(job)?;
+        answer.await.map_err(|_| stopped())?
+    }
+
+    async fn about(&self, subject: &StreamSubject) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::About {
+            live: Arc::clone(&self.live),
+            subject: subject.clone(),
+            reply,
+        };
         self.log.send(job)?;
         answer.await.map_err(|_| stopped())?
     }

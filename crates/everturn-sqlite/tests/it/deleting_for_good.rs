@@ -76,6 +76,63 @@ async fn after_compaction_no_file_contains_text_of_a_deleted_session() {
     );
 }
 
+/// When SQLite balances pages, it leaves copies of rows in their unused space.
+#[tokio::test]
+async fn sessions_that_were_written_side_by_side_are_gone_without_compaction() {
+    let fixture = Fixture::new().await;
+    let options = everturn_sqlite::SqliteStore::options(fixture.path()).without_compression();
+    let plain = options.open().await.unwrap();
+    let canary = |session: i64| format!("canary-{session:03}-");
+    for turn in 0..6 {
+        for session in 0..25 {
+            let mut row = row(&format!("{session}-{turn}"), &format!("s{session}"), turn);
+            let text = format!(
+                "{}{}",
+                canary(session),
+                "x".repeat(usize::try_from(session * turn * 5).unwrap())
+            );
+            row.note = Some(text.clone());
+            row.state = Some(said(&[&text]));
+            put(&plain, row).await.unwrap();
+        }
+    }
+
+    // In an order that has nothing to do with the one in which they were written.
+    let gone: Vec<i64> = (0..20).map(|number| (number * 7) % 25).collect();
+    for session in &gone {
+        let session = Deletion::Session(format!("s{session}").into());
+        plain.delete(&scope(), &session).await.unwrap();
+    }
+
+    let left: Vec<_> = gone
+        .iter()
+        .filter(|session| is_anywhere(&fixture, &canary(**session)))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(is_anywhere(&fixture, &canary((20 * 7) % 25)), "the others stay");
+}
+
+#[tokio::test]
+async fn a_deleted_tenant_leaves_nothing() {
+    let fixture = Fixture::new().await;
+    let options = everturn_sqlite::SqliteStore::options(fixture.path()).without_compression();
+    let plain = options.open().await.unwrap();
+    let other = everturn_agent::store::Scope::new("other");
+    for (tenant, id) in [(&scope(), CANARY), (&scope(), "b"), (&other, "kept")] {
+        let save = support::set(rich(id, id, 1));
+        let none = everturn_agent::store::Precondition::None;
+        plain.save(tenant, Some(&id.into()), none, save).await.unwrap();
+    }
+    plain.delete(&other, &Deletion::Tenant).await.unwrap();
+    assert!(is_anywhere(&fixture, CANARY), "the test can see what is stored");
+
+    let deleted = plain.delete(&scope(), &Deletion::Tenant).await.unwrap();
+
+    assert_eq!(deleted, 2);
+    assert!(!is_anywhere(&fixture, CANARY));
+    assert!(plain.tenants(None).await.unwrap().items.is_empty());
+}
+
 #[tokio::test]
 async fn a_tenants_name_goes_with_its_last_session() {
     let fixture = Fixture::new().await;

@@ -647,6 +647,34 @@ async fn two_thousand_readers_of_a_silent_stream_of_another_process_do_not_read_
     );
 }
 
+#[tokio::test]
+async fn streams_that_expired_leave_no_text_although_none_is_opened_any_more() {
+    const SECRET: &str = "canary-90ce21";
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteStreamLog::options(folder.path().join("streams.db"));
+    let log = options.keep_for(Duration::from_millis(1)).open().await.unwrap();
+    let writer = log.open(&StreamKey::new("ann", "dinner")).await.unwrap();
+    writer.append(JsonText::of(&SECRET).unwrap()).await.unwrap();
+    writer.finish(Ok(JsonText::of(&SECRET).unwrap())).await.unwrap();
+
+    let is_anywhere = || {
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        let contents = files.map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+        contents.into_iter().any(|content| {
+            content
+                .windows(SECRET.len())
+                .any(|window| window == SECRET.as_bytes())
+        })
+    };
+    let gone = async {
+        while is_anywhere() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+
+    tokio::time::timeout(Duration::from_mins(1), gone).await.unwrap();
+}
+
 /// The CPU time of this process, where the operating system tells.
 fn cpu_time() -> Duration {
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else {

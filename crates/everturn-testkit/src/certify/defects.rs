@@ -395,6 +395,7 @@ impl SessionStore for DefectiveStore {
             (Defect::IdleDeletion, Deletion::Session(session)) => {
                 Ok(self.all_rows(&self.scope(scope), session).await?.len() as u64)
             }
+            (Defect::IdleDeletion, Deletion::Tenant) => Ok(0),
             (Defect::LeftoverJournals, Deletion::Session(session)) => {
                 let rows = self.all_rows(&self.scope(scope), session).await?;
                 let ids = rows.into_iter().map(|row| row.snapshot_id).collect();
@@ -404,6 +405,10 @@ impl SessionStore for DefectiveStore {
             }
             _ => self.store.delete(&self.scope(scope), deletion).await,
         }
+    }
+
+    async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+        self.store.tenants(after).await
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {

@@ -15,6 +15,7 @@ list_promises! {
     "a tenant's snapshots are out of others' reach" => snapshots_are_out_of_reach,
     "the same ids of two tenants are two snapshots" => the_same_ids_are_two_snapshots,
     "tenants of similar or hostile names are apart or refused" => similar_names_are_apart,
+    "a tenant is listed while it has snapshots, and is deleted whole" => tenants_are_deleted_whole,
 }
 
 async fn snapshots_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
@@ -87,6 +88,51 @@ async fn the_same_ids_are_two_snapshots(store: Arc<dyn SessionStore>) -> Verdict
     ensure!(
         first == Some(row("s", "a", 1)),
         "one tenant wrote over the other's snapshot"
+    );
+    Ok(())
+}
+
+async fn tenants_are_deleted_whole(store: Arc<dyn SessionStore>) -> Verdict {
+    let (own, other) = (scope(), Scope::new("stranger"));
+    for (session, id) in [("s", "a"), ("s", "b"), ("t", "c")] {
+        save_in(&*store, &own, row(session, id, 1)).await?;
+    }
+    let mut orphan = row("u", "d", 1);
+    orphan.orphaned = true;
+    save_in(&*store, &own, orphan).await?;
+    save_in(&*store, &other, row("s", "a", 1)).await?;
+    let told = |error: everturn_core::Error| error.to_string();
+    let listed = async || match store.tenants(None).await {
+        Ok(page) => Ok(Some(page.items)),
+        // A store need not know its tenants.
+        Err(error) if error.status() == Status::Unimplemented => Ok(None),
+        Err(error) => Err(told(error)),
+    };
+
+    let mut both = [own.clone(), other.clone()];
+    both.sort();
+    let before = listed().await?;
+    ensure!(
+        before.as_ref().is_none_or(|before| *before == both),
+        "the tenants {both:?} are listed as {before:?}"
+    );
+    let deleted = store.delete(&own, &Deletion::Tenant).await.map_err(told)?;
+    ensure!(
+        deleted == 4,
+        "4 snapshots of the tenant, and {deleted} were deleted"
+    );
+    for id in ["a", "b", "c", "d"] {
+        ensure!(get(&*store, id).await?.is_none(), "'{id}' is still there");
+    }
+    let kept = store
+        .get(&other, &"a".into(), Detail::Whole)
+        .await
+        .map_err(told)?;
+    ensure!(kept.is_some(), "another tenant's snapshot is gone");
+    let after = listed().await?;
+    ensure!(
+        after.as_ref().is_none_or(|after| *after == [other]),
+        "after one tenant was deleted, {after:?} are listed"
     );
     Ok(())
 }

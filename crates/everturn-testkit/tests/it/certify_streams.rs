@@ -27,7 +27,7 @@ async fn the_log_in_memory_keeps_every_promise() {
     let certificate = certify_stream_log(|| async { under_test(memory()) }).await;
 
     certificate.assert_kept();
-    assert_eq!(certificate.findings().len(), 30);
+    assert_eq!(certificate.findings().len(), 31);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -84,6 +84,11 @@ impl SessionStore for CountingStore {
         self.inner.delete(scope, deletion).await
     }
 
+    async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+        self.note("tenants");
+        self.inner.tenants(after).await
+    }
+
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
         self.note("pending");
         self.inner.pending(query).await

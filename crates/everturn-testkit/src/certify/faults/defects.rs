@@ -235,6 +235,10 @@ impl SessionStore for DefectiveKeeper {
         self.0.rows.delete(scope, deletion).await
     }
 
+    async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+        self.0.rows.tenants(after).await
+    }
+
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
         self.0.rows.pending(query).await
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_core::stream_log::{
-    Entries, Entry, JsonText, MemoryStreamLog, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
-    already_exists, not_found,
+    Entries, Entry, JsonText, MemoryStreamLog, Position, StreamEvent, StreamKey, StreamLog, StreamSubject,
+    StreamWriter, already_exists, not_found,
 };
 use everturn_core::{Error, Result, Status};
 use futures::{FutureExt, StreamExt};
@@ -64,11 +64,13 @@ pub enum StreamDefect {
     Unbounded,
     /// Drops events beyond the limit and continues after them.
     GapAtTheBound,
+    /// Says that it has erased streams, and has not.
+    IdleErasure,
 }
 
 impl StreamDefect {
     /// Every defect.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::GapAfterReplay,
         Self::DuplicateAfterReplay,
         Self::OutOfOrder,
@@ -91,6 +93,7 @@ impl StreamDefect {
         Self::StopThatEnds,
         Self::Unbounded,
         Self::GapAtTheBound,
+        Self::IdleErasure,
     ];
 }
 
@@ -339,6 +342,13 @@ impl StreamLog for DefectiveLog {
         self.streams().ended.insert(key.clone());
         stopped.map_err(|error| self.unknown(key, error))
     }
+
+    async fn erase(&self, subject: &StreamSubject) -> Result<u64> {
+        match self.defect {
+            StreamDefect::IdleErasure => Ok(1),
+            _ => self.log.erase(subject).await,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -390,6 +400,10 @@ impl StreamWriter for DefectiveWriter {
             _ => outcome,
         };
         inner.finish(outcome).await
+    }
+
+    async fn about(&self, subject: &StreamSubject) -> Result<()> {
+        self.inner()?.about(subject).await
     }
 
     fn stop_requested(&self) -> CancellationToken {

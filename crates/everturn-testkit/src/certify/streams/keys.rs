@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::Status;
-use everturn_core::stream_log::{JsonText, Position, StreamEvent, StreamKey, StreamLog};
+use everturn_core::stream_log::{JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamSubject};
 
 use super::super::ensure;
 use super::{LogUnderTest, Verdict, expected, finish, key, list_promises, read, rest, same, write};
@@ -14,6 +14,7 @@ list_promises! {
     "of many concurrent openings of a key one succeeds" => one_of_many,
     "a stream is out of reach in other scopes" => scopes_are_apart,
     "similar and hostile keys are apart or refused" => hostile_keys,
+    "erased streams are gone, and no others" => erasure,
 }
 
 /// Returns the status and message with which both reading and stopping a stream are refused.
@@ -107,6 +108,52 @@ async fn scopes_are_apart(log: Arc<LogUnderTest>) -> Verdict {
     finish(writer).await?;
     same(&rest(log.read("foreign", 0).await?).await?, &expected(0, 5))?;
     same(&rest(read(&*log.log, &foreign, 0).await?).await?, &expected(0, 0))
+}
+
+async fn erasure(log: Arc<LogUnderTest>) -> Verdict {
+    let dinner = StreamSubject::session("ann", "dinner");
+    let known = key("known").about(dinner.clone());
+    let (later, other, bobs) = (
+        key("later"),
+        key("other").about(StreamSubject::session("ann", "lunch")),
+        StreamKey::new("bob", "bobs").about(StreamSubject::session("bob", "dinner")),
+    );
+    let open = async |key: &StreamKey| {
+        let opened = log.log.open(key).await;
+        opened.map_err(|error| format!("{key:?} cannot be opened: {error}"))
+    };
+    for key in [&known, &other, &bobs] {
+        finish(open(key).await?).await?;
+    }
+    let writer = open(&later).await?;
+    write(&*writer, 1..=2).await?;
+    let about = writer.about(&dinner).await;
+    about.map_err(|error| format!("a stream cannot be said to be about a session: {error}"))?;
+
+    let erase = async |subject: &StreamSubject| {
+        let erased = log.log.erase(subject).await;
+        erased.map_err(|error| format!("{subject:?} cannot be erased: {error}"))
+    };
+    let erased = erase(&dinner).await?;
+    ensure!(
+        erased == 2,
+        "two streams are about a session, and {erased} were erased"
+    );
+    for gone in [&known, &later] {
+        let (status, _) = refusals(&*log.log, gone).await?;
+        ensure!(status == Status::NotFound, "an erased stream is {status}");
+    }
+    ensure!(
+        writer.finish(Ok(super::output())).await.is_err(),
+        "an erased stream can still be written"
+    );
+    same(&rest(read(&*log.log, &other, 0).await?).await?, &expected(0, 0))?;
+    let erased = erase(&StreamSubject::tenant("ann")).await?;
+    ensure!(
+        erased == 1,
+        "one stream of the tenant was left, and {erased} were erased"
+    );
+    same(&rest(read(&*log.log, &bobs, 0).await?).await?, &expected(0, 0))
 }
 
 async fn hostile_keys(log: Arc<LogUnderTest>) -> Verdict {

@@ -1,0 +1,104 @@
+//! The tenants of an agent's store as actions. They are for the store's operator: a server decides who that is.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::{Action, ActionType, Context, DynAction, Error, Principal, Result};
+
+use crate::CustomState;
+use crate::archive::{
+    DeleteTenantRequest, Deleted, ListTenantsRequest, RetainRequest, Retained, Retention, TenantList, Tenants,
+};
+use crate::invocation::Definition;
+use crate::store::Scope;
+
+/// Returns the actions on all tenants; none without a store.
+pub(super) fn tenant_actions<S: CustomState>(definition: &Arc<Definition<S>>) -> Vec<Arc<dyn DynAction>> {
+    if definition.store.is_none() {
+        return Vec::new();
+    }
+    let name = &definition.name;
+    vec![
+        Arc::new(
+            action(definition, ActionType::AGENT_TENANTS, list)
+                .with_description(format!("Lists the tenants of agent '{name}'.")),
+        ),
+        Arc::new(
+            action(definition, ActionType::AGENT_DELETE_TENANT, delete).with_description(format!(
+                "Deletes everything of a tenant of agent '{name}' for good."
+            )),
+        ),
+        Arc::new(
+            action(definition, ActionType::AGENT_RETAIN, retain).with_description(format!(
+                "Applies rules of retention to all tenants of agent '{name}'."
+            )),
+        ),
+    ]
+}
+
+/// An action that is carried out to its end even if its caller leaves.
+fn action<S, I, O, F, Fut>(
+    definition: &Arc<Definition<S>>,
+    action_type: ActionType,
+    answer: F,
+) -> Action<I, O>
+where
+    S: CustomState,
+    I: everturn_core::Payload,
+    O: everturn_core::Payload,
+    F: Fn(Tenants, I) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<O>> + Send + 'static,
+{
+    let this = Arc::clone(definition);
+    Action::new(
+        action_type,
+        &definition.name,
+        move |request, _context: Context| {
+            let tenants = this.tenants();
+            let this = Arc::clone(&this);
+            async move { Ok(this.invocations.spawn(answer(tenants?, request)).await??) }
+        },
+    )
+}
+
+async fn list(tenants: Tenants, request: Option<ListTenantsRequest>) -> Result<TenantList> {
+    let after = request.unwrap_or_default().after.map(Scope::new);
+    let page = tenants.list(after.as_ref()).await?;
+    let name = |tenant: Scope| tenant.as_str().to_owned();
+    Ok(TenantList {
+        tenants: page.items.into_iter().map(name).collect(),
+        next: page.next.map(name),
+    })
+}
+
+async fn delete(tenants: Tenants, request: DeleteTenantRequest) -> Result<Deleted> {
+    let scope = match (request.tenant, request.principal) {
+        (Some(tenant), None) => Scope::new(tenant),
+        (None, Some(principal)) => Principal::new(principal).scope(),
+        _ => {
+            let message = "say whose sessions to delete: a 'tenant' by its name in the list, or a 'principal' by its id";
+            return Err(Error::invalid_argument(message).with_public());
+        }
+    };
+    let snapshots = tenants.archive(scope).delete_all().await?;
+    Ok(Deleted { snapshots })
+}
+
+async fn retain(tenants: Tenants, request: RetainRequest) -> Result<Retained> {
+    let mut rules = Retention::default();
+    if let Some(seconds) = request.max_age_seconds {
+        rules = rules.no_older_than(Duration::from_secs(seconds));
+    }
+    if let Some(count) = request.newest {
+        rules = rules.newest(count);
+    }
+    if request.even_labelled {
+        rules = rules.even_labelled();
+    }
+    let report = tenants.retain(&rules).await?;
+    Ok(Retained {
+        sessions: report.sessions,
+        snapshots: report.snapshots,
+    })
+}
