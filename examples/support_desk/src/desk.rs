@@ -3,7 +3,6 @@
 use everturn::agent::IntoStore;
 use everturn::prelude::*;
 
-use crate::orders::Orders;
 use crate::tools::{look_up, note, refund};
 
 /// What the desk keeps of a conversation beside its messages. Sessions of earlier versions lack the newer fields and take
@@ -26,11 +25,12 @@ impl Default for Ticket {
     }
 }
 
-/// Defines the desk, whose conversations are kept in the store.
+/// Defines the desk, whose conversations are kept in the store. Its tools need the [`Orders`](crate::orders::Orders) of the
+/// application.
 ///
 /// # Errors
-/// If there is a desk already.
-pub fn define(app: &Everturn, orders: &Orders, store: impl IntoStore) -> Result<Agent<Ticket>> {
+/// If there is a desk already, or the application has no orders.
+pub fn define(app: &Everturn, store: impl IntoStore) -> Result<Agent<Ticket>> {
     app.agent("desk")
         .description("answers customers' questions about their orders")
         .custom::<Ticket>()
@@ -38,9 +38,9 @@ pub fn define(app: &Everturn, orders: &Orders, store: impl IntoStore) -> Result<
             "You are the support desk of a shop. The customer is {{@auth.customer}}. \
              Notes so far: {{@custom.notes}}. Priority: {{@custom.priority}}.",
         )
-        .tool(look_up(orders))
+        .tool(look_up)
         .tool(note)
-        .tool(refund(orders))
+        .tool(refund)
         // A customer whose first message meets a model that is down can try again.
         .keep_failed_turns()
         .record_context(["auth"])

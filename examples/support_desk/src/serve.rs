@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everturn::agent::store::SessionQuery;
-use everturn::core::stream_log::MemoryStreamLog;
 use everturn::prelude::*;
+use everturn::server::ArchiveAccess;
 use everturn::server::axum::Router;
 use everturn::server::axum::response::Html;
 use everturn::server::axum::routing::get;
-use everturn::server::{ArchiveAccess, Principal};
+use everturn::sqlite::SqliteStreamLog;
 
 use crate::desk;
 use crate::house_model::House;
 use crate::orders::Orders;
-use crate::people::{Caller, People};
+use crate::people::{OPERATOR, People, STAFF};
 
 /// How often to poll for background runs whose process died.
 const RECOVERY: Duration = Duration::from_secs(15);
@@ -28,7 +27,7 @@ pub struct Settings {
     pub data: PathBuf,
     /// `MODEL_URL`: the model server.
     pub model_url: String,
-    /// `PEOPLE`: customers and staff with their tokens.
+    /// `PEOPLE`: customers, staff and operators with their tokens.
     pub people: String,
 }
 
@@ -50,11 +49,6 @@ impl Settings {
             people: needed("PEOPLE")?,
         })
     }
-
-    async fn open_store(&self) -> Result<SqliteStore> {
-        std::fs::create_dir_all(&self.data)?;
-        SqliteStore::open(self.data.join("sessions.db")).await
-    }
 }
 
 /// Serves until Ctrl-C or `SIGTERM`.
@@ -62,20 +56,23 @@ impl Settings {
 /// # Errors
 /// A setting that is wrong, a file that cannot be opened, an address that is taken.
 pub async fn serve(settings: Settings) -> Result<()> {
-    let store = settings.open_store().await?;
+    let data = &settings.data;
+    std::fs::create_dir_all(data)?;
+    let store = SqliteStore::open(data.join("sessions.db")).await?;
+    let streams = SqliteStreamLog::open(data.join("streams.db")).await?;
     let app = Everturn::builder()
         .plugin(House::new(&settings.model_url))
         .default_model("house/large")
+        .with(Orders::demonstration(data.join("refunds.txt")))
         .build()
         .await?;
-    let orders = Orders::demonstration(settings.data.join("refunds.txt"));
-    desk::define(&app, &orders, store.clone())?;
-    let staff_only = |context: &Context| Caller::of(context).is_ok_and(|caller| caller.is_staff);
+    desk::define(&app, store.clone())?;
     let server = app
         .server()
         .context(People::parse(&settings.people)?)
-        .archive(ArchiveAccess::when(staff_only))
-        .stream_log(MemoryStreamLog::new())
+        .archive(ArchiveAccess::role(STAFF))
+        .operators(ArchiveAccess::role(OPERATOR))
+        .stream_log(streams)
         .merge(Router::new().route("/", get(|| async { Html(include_str!("page.html")) })))
         .bind(settings.address)
         .await?;
@@ -85,26 +82,4 @@ pub async fn serve(settings: Settings) -> Result<()> {
     recovering.stop().await;
     store.close().await?;
     ended
-}
-
-/// Deletes everything that a customer said, also from the bytes of files. The server may run.
-///
-/// # Errors
-/// If the store cannot be opened or changed.
-pub async fn erase(settings: &Settings, customer: &str) -> Result<u64> {
-    let store = settings.open_store().await?;
-    let archive = Archive::of(store.clone(), Principal::new(customer.to_owned()).scope());
-    let mut deleted = 0;
-    loop {
-        let sessions = archive.sessions(&SessionQuery::default()).await?;
-        if sessions.items.is_empty() {
-            break;
-        }
-        for session in sessions.items {
-            deleted += archive.delete_session(&session.session_id).await?;
-        }
-    }
-    store.vacuum().await?;
-    store.close().await?;
-    Ok(deleted)
 }

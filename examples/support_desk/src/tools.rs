@@ -3,8 +3,7 @@
 use everturn::prelude::*;
 
 use crate::desk::Ticket;
-use crate::orders::Orders;
-use crate::people::Caller;
+use crate::orders::{Order, Orders};
 
 /// The question to staff before money goes back.
 #[payload]
@@ -24,25 +23,11 @@ pub struct Decision {
     pub approved: bool,
 }
 
-/// The number on the receipt.
-#[payload]
-#[derive(Debug, Clone)]
-pub struct OrderNumber {
-    /// The number on the receipt.
-    pub number: u32,
-}
-
-/// Returns the tool that looks up one of the customer's orders.
-pub fn look_up(orders: &Orders) -> Tool {
-    let orders = orders.clone();
-    let look_up = move |order: OrderNumber, call: ToolContext| {
-        let orders = orders.clone();
-        async move {
-            let caller = Caller::of(call.context())?;
-            Ok(orders.find(&caller.customer, order.number)?.clone())
-        }
-    };
-    Tool::new("look_up", "Looks up one of the customer's orders.", look_up).with_replay(Replay::Pure)
+/// Looks up one of the customer's orders, by the number on the receipt.
+#[tool(replay = "pure")]
+pub async fn look_up(number: u32, orders: Dep<Orders>, caller: &Principal) -> Result<Order> {
+    // Staff act in the tenant of the customer whom they serve.
+    Ok(orders.find(caller.tenant(), number)?.clone())
 }
 
 /// Writes a note for the colleague who takes over.
@@ -52,33 +37,24 @@ pub async fn note(text: String, ticket: Session<Ticket>) -> Result<usize> {
     Ok(ticket.custom().notes.len())
 }
 
-/// Returns the tool that refunds one of the customer's orders, after it has asked staff.
-pub fn refund(orders: &Orders) -> Tool {
-    let orders = orders.clone();
-    let refund = move |order: OrderNumber, call: ToolContext| {
-        let orders = orders.clone();
-        async move { Ok(decide(&orders, order.number, &call)?) }
-    };
-    let description = "Refunds one of the customer's orders. Staff are asked first.";
-    Tool::new("refund", description, refund).with_replay(Replay::Keyed)
-}
-
-fn decide(orders: &Orders, number: u32, call: &ToolContext) -> Result<String> {
-    let caller = Caller::of(call.context())?;
-    let order = orders.find(&caller.customer, number)?;
-    let approval = Approval {
-        question: format!("Refund {} of order {number}?", order.goods),
-        cents: order.cents,
-    };
+/// Refunds one of the customer's orders, by the number on the receipt. Staff are asked first.
+#[tool(replay = "keyed", answer = "restart", decision = Decision, by = "staff")]
+pub async fn refund(
+    number: u32,
+    orders: Dep<Orders>,
+    caller: &Principal,
+    call: &ToolContext,
+) -> Result<String> {
+    let order = orders.find(caller.tenant(), number)?;
     match call.answer::<Decision>()? {
-        // The question stays open if somebody else than staff answers it.
-        Some(Decision { approved }) if caller.is_staff => {
-            if !approved {
-                return Ok("staff declined: nothing is refunded".to_owned());
-            }
+        None => Err(call.interrupt(Approval {
+            question: format!("Refund {} of order {number}?", order.goods),
+            cents: order.cents,
+        })),
+        Some(Decision { approved: false }) => Ok("staff declined: nothing is refunded".to_owned()),
+        Some(Decision { approved: true }) => {
             orders.refund(call.effect_id().as_str(), order)?;
             Ok(format!("order {number} is refunded"))
         }
-        _ => Err(call.interrupt(approval)),
     }
 }

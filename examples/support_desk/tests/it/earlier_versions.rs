@@ -18,6 +18,7 @@ async fn app() -> Everturn {
     Everturn::builder()
         .model("house/large", model)
         .default_model("house/large")
+        .with(Orders::demonstration("unused".into()))
         .build()
         .await
         .unwrap()
@@ -39,7 +40,7 @@ async fn a_field_that_was_added_to_the_state_is_filled_from_the_default() {
         .await
         .unwrap();
 
-    let now = desk::define(&app().await, &Orders::demonstration("unused".into()), store).unwrap();
+    let now = desk::define(&app().await, store).unwrap();
     let ann = Context::new().with_value("auth", json!({"customer": "ann"}));
     let mut chat = now.chat().resume("kettle").context(ann).open().await.unwrap();
     let reply = chat.run("Is it still open?").await.unwrap();

@@ -51,20 +51,37 @@ async fn an_erased_customer_is_in_no_byte_of_any_file() {
     ])
     .await;
     let desk = Program::start(data.path(), &model.url).await;
-    desk.say("ann", "secret", CANARY).await;
+    // Streams are kept for clients that come back, in a file of their own.
+    let streamed = desk.listen("ann", "secret", CANARY).await;
     desk.say("ben", "other", "I stay.").await;
-    assert!(!files_with(data.path(), CANARY).is_empty());
+    let before = format!("{:?}", files_with(data.path(), CANARY));
+    assert!(streamed.contains(CANARY), "{streamed}");
+    assert!(
+        before.contains("sessions.db") && before.contains("streams.db"),
+        "{before}"
+    );
 
-    // The server runs on meanwhile.
-    let erased = Program::run(data.path(), &["erase", "ann"]).await;
+    let ann = json!({"data": {"principal": "ann"}});
+    let path = "/agents/desk/deleteTenant";
+    let refused = [
+        desk.post("ann", path, &ann).await.status,
+        desk.post("carl", path, &ann).await.status,
+    ];
+    let erased = desk.post("olga", path, &ann).await;
+    let left = files_with(data.path(), CANARY);
     let sessions = json!({"data": {}});
     let hers = desk.post("ann", "/agents/desk/listSessions", &sessions).await;
     let his = desk.post("ben", "/agents/desk/listSessions", &sessions).await;
-    desk.kill().await;
+    let tenants = desk.post("olga", "/agents/desk/listTenants", &sessions).await;
+    let log = desk.kill().await;
 
-    assert!(erased.contains("snapshots of ann are deleted"), "{erased}");
+    assert_eq!(refused, [403, 403]);
+    assert_eq!(erased.result("/snapshots"), 1, "{erased:?}");
+    assert!(left.is_empty(), "{left:?}");
     assert_eq!(hers.result("/sessions"), &json!([]));
     assert_eq!(his.result("/sessions").as_array().map(Vec::len), Some(1));
+    assert_eq!(tenants.result("/tenants").as_array().map(Vec::len), Some(1));
+    assert!(!log.contains(CANARY), "{log}");
     let left = files_with(data.path(), CANARY);
     assert!(left.is_empty(), "{left:?}");
 }

@@ -8,7 +8,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-const PEOPLE: &str = "ann=token-of-ann, ben=token-of-ben, carl:staff=token-of-carl";
+const PEOPLE: &str =
+    "ann=token-of-ann, ben=token-of-ben, carl:staff=token-of-carl, olga:operator=token-of-olga";
 
 /// The program, serving. It is killed when it is dropped.
 pub(crate) struct Program {
@@ -79,22 +80,6 @@ impl Program {
         }
     }
 
-    /// Runs the program with arguments until it ends, and returns what it prints.
-    pub(crate) async fn run(data: &Path, arguments: &[&str]) -> String {
-        let ran = command(data, "http://127.0.0.1:9")
-            .args(arguments)
-            .output()
-            .await
-            .unwrap();
-        let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
-        assert!(
-            ran.status.success(),
-            "{printed}{}",
-            String::from_utf8_lossy(&ran.stderr)
-        );
-        printed
-    }
-
     /// Posts JSON as somebody: `ann`, or `carl for ann`.
     pub(crate) async fn post(&self, who: &str, path: &str, body: &Value) -> Answer {
         let (name, customer) = who
@@ -116,6 +101,20 @@ impl Program {
     pub(crate) async fn say(&self, who: &str, session: &str, text: &str) -> Answer {
         let message = json!({"role": "user", "content": [{"text": text}]});
         self.turn(who, session, &json!({"message": message})).await
+    }
+
+    /// Says something in a session, reads the answer as it comes, and returns it.
+    pub(crate) async fn listen(&self, who: &str, session: &str, text: &str) -> String {
+        let message = json!({"role": "user", "content": [{"text": text}]});
+        let body = json!({"data": {"message": message}, "init": {"sessionId": session}});
+        let request = self.client.post(format!("{}/agents/desk", self.url));
+        let request = request.bearer_auth(format!("token-of-{who}")).json(&body);
+        let answer = request
+            .header("accept", "text/event-stream")
+            .send()
+            .await
+            .unwrap();
+        answer.text().await.unwrap()
     }
 
     /// Takes a turn in a session.
