@@ -302,7 +302,7 @@ fn half_sent_requests_do_not_outlast_the_grace_period() {
     assert!(ended.success(), "{ended}");
     let took = told.elapsed();
     assert!(
-        took < Duration::from_secs(13),
-        "{took:?}, and the grace period is 10 s"
+        took < Duration::from_secs(30),
+        "{took:?}, and the grace period is 10 s: without it a request has minutes"
     );
 }

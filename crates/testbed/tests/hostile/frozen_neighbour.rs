@@ -19,7 +19,7 @@ const TURNS: usize = 8;
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How much later than its deadline a turn may be answered by a machine that has other things to do.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(15);
 
 /// How long a machine that has other things to do may take to finish a run.
 const PATIENCE: Duration = Duration::from_mins(1);
