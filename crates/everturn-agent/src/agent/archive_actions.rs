@@ -61,13 +61,14 @@ pub(super) fn archive_actions<S: CustomState>(definition: &Arc<Definition<S>>) -
                 .with_output_schema(Schema::lenient::<Snapshot>()),
         ),
         Arc::new(
-            lasting_action(definition, ActionType::AGENT_COPY, copy)
+            lasting_action(definition, ActionType::AGENT_COPY, Definition::archive, copy)
                 .with_description(format!("Copies a session of agent '{name}'.")),
         ),
         Arc::new(
-            lasting_action(definition, ActionType::AGENT_DELETE, delete).with_description(format!(
-                "Deletes sessions and snapshots of agent '{name}' for good."
-            )),
+            lasting_action(definition, ActionType::AGENT_DELETE, Definition::archive, delete)
+                .with_description(format!(
+                    "Deletes sessions and snapshots of agent '{name}' for good."
+                )),
         ),
         Arc::new(export_action(definition)),
         Arc::new(import_action(definition)),
@@ -93,24 +94,27 @@ where
     })
 }
 
-/// An action that is carried out to its end even if its caller leaves: half of it would be worse than all or nothing.
-fn lasting_action<S, I, O, F, Fut>(
+/// An action that is carried out to its end even if its caller leaves: half of it would be worse than all or nothing. `subject`
+/// returns the part of the store that it works on.
+pub(super) fn lasting_action<S, T, I, O, F, Fut>(
     definition: &Arc<Definition<S>>,
     action_type: ActionType,
+    subject: fn(&Definition<S>, &Context) -> Result<T>,
     answer: F,
 ) -> Action<I, O>
 where
     S: CustomState,
+    T: Send + 'static,
     I: everturn_core::Payload,
     O: everturn_core::Payload,
-    F: Fn(Archive, I) -> Fut + Copy + Send + Sync + 'static,
+    F: Fn(T, I) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<O>> + Send + 'static,
 {
     let this = Arc::clone(definition);
     Action::new(action_type, &definition.name, move |request, context: Context| {
-        let archive = this.archive(&context);
+        let subject = subject(&this, &context);
         let this = Arc::clone(&this);
-        async move { Ok(this.invocations.spawn(answer(archive?, request)).await??) }
+        async move { Ok(this.invocations.spawn(answer(subject?, request)).await??) }
     })
 }
 

@@ -1,11 +1,11 @@
 //! The tenants of an agent's store as actions. They are for the store's operator: a server decides who that is.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Action, ActionType, Context, DynAction, Error, Principal, Result};
+use everturn_core::{ActionType, Context, DynAction, Error, Principal, Result};
 
+use super::archive_actions::lasting_action;
 use crate::CustomState;
 use crate::archive::{
     DeleteTenantRequest, Deleted, ListTenantsRequest, RetainRequest, Retained, Retention, TenantList, Tenants,
@@ -21,45 +21,24 @@ pub(super) fn tenant_actions<S: CustomState>(definition: &Arc<Definition<S>>) ->
     let name = &definition.name;
     vec![
         Arc::new(
-            action(definition, ActionType::AGENT_TENANTS, list)
+            lasting_action(definition, ActionType::AGENT_TENANTS, tenants, list)
                 .with_description(format!("Lists the tenants of agent '{name}'.")),
         ),
         Arc::new(
-            action(definition, ActionType::AGENT_DELETE_TENANT, delete).with_description(format!(
-                "Deletes everything of a tenant of agent '{name}' for good."
-            )),
+            lasting_action(definition, ActionType::AGENT_DELETE_TENANT, tenants, delete).with_description(
+                format!("Deletes everything of a tenant of agent '{name}' for good."),
+            ),
         ),
         Arc::new(
-            action(definition, ActionType::AGENT_RETAIN, retain).with_description(format!(
+            lasting_action(definition, ActionType::AGENT_RETAIN, tenants, retain).with_description(format!(
                 "Applies rules of retention to all tenants of agent '{name}'."
             )),
         ),
     ]
 }
 
-/// An action that is carried out to its end even if its caller leaves.
-fn action<S, I, O, F, Fut>(
-    definition: &Arc<Definition<S>>,
-    action_type: ActionType,
-    answer: F,
-) -> Action<I, O>
-where
-    S: CustomState,
-    I: everturn_core::Payload,
-    O: everturn_core::Payload,
-    F: Fn(Tenants, I) -> Fut + Copy + Send + Sync + 'static,
-    Fut: Future<Output = Result<O>> + Send + 'static,
-{
-    let this = Arc::clone(definition);
-    Action::new(
-        action_type,
-        &definition.name,
-        move |request, _context: Context| {
-            let tenants = this.tenants();
-            let this = Arc::clone(&this);
-            async move { Ok(this.invocations.spawn(answer(tenants?, request)).await??) }
-        },
-    )
+fn tenants<S>(definition: &Definition<S>, _: &Context) -> Result<Tenants> {
+    definition.tenants()
 }
 
 async fn list(tenants: Tenants, request: Option<ListTenantsRequest>) -> Result<TenantList> {
