@@ -5,12 +5,12 @@ use axum::http::Response;
 use everturn_agent::{Snapshot, WatchRequest};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Context, Error, Result};
-use everturn_server::ServedAgent;
+use everturn_server::{ServedAgent, event_stream};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::answers::pending;
-use crate::event_stream::{event_stream, lines};
+use crate::event_stream::lines;
 use crate::input::RunInput;
 use crate::plan::{is_under_way, messages_of, name_of};
 use crate::record::Record;

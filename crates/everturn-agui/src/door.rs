@@ -9,6 +9,7 @@ use everturn_agent::SessionId;
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Context, Error, Registry, Result, Status};
 use everturn_server::{Door, ServedAgent, ServedAgents, Server};
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::capabilities::capabilities;
@@ -229,16 +230,5 @@ fn json_response(code: StatusCode, body: &Value) -> Response<Body> {
 
 /// Returns a segment of a path with its percent-encoding undone.
 fn decoded(segment: &str) -> String {
-    let bytes = segment.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut index = 0;
-    while index < bytes.len() {
-        let code = (bytes[index] == b'%')
-            .then(|| segment.get(index + 1..index + 3))
-            .flatten()
-            .and_then(|code| u8::from_str_radix(code, 16).ok());
-        plain.push(code.unwrap_or(bytes[index]));
-        index += if code.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+    percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }

@@ -1,10 +1,9 @@
-//! Event streams as responses.
+//! The bodies of event streams.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Response, header};
 use everturn_core::stream_log::JsonText;
 use futures::{Stream, StreamExt};
 
@@ -28,18 +27,4 @@ pub(crate) fn lines(events: impl Stream<Item = Vec<JsonText>> + Send + 'static) 
         Some((Ok::<_, Infallible>(bytes), events))
     });
     Body::from_stream(bytes)
-}
-
-/// Creates a response whose body is a stream of events.
-pub(crate) fn event_stream(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream"),
-    );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // A proxy that buffers a response would defeat streaming.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
 }

@@ -9,13 +9,13 @@ use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput};
 use everturn_ai::{Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
 use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::{ServedAgent, ServerHandle};
+use everturn_server::{ServedAgent, ServerHandle, event_stream};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::answers::{Pending, pending_of};
 use crate::client_kept;
-use crate::event_stream::{event_stream, lines};
+use crate::event_stream::lines;
 use crate::ids::Place;
 use crate::input::RunInput;
 use crate::kept::{Keeping, Kept};

@@ -11,14 +11,9 @@ pub(crate) const HEARTBEAT_TIME: u64 = 15;
 
 /// Creates a response whose body is a stream of events.
 pub(crate) fn event_stream(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream; charset=utf-8"),
-    );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // A proxy that buffers a response would defeat streaming.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    let mut response = everturn_server::event_stream(body);
+    // The surface names the charset.
+    let kind = HeaderValue::from_static("text/event-stream; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
 }

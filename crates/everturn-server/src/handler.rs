@@ -379,8 +379,8 @@ impl Events {
     }
 }
 
-/// Creates a response whose body is a stream of events.
-pub(crate) fn event_stream(body: Body) -> Response<Body> {
+/// Creates a response whose body is a stream of events, for doors too.
+pub fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(

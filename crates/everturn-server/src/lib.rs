@@ -43,6 +43,7 @@ pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProv
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens};
 pub use self::door::{Door, KeptStreams, ServedAgents};
+pub use self::handler::event_stream;
 pub use self::layout::Layout;
 pub use self::limits::Limits;
 pub use self::listen_address::ListenAddress;
