@@ -65,19 +65,57 @@ type Chunk = {
 };
 type SessionSummary = { sessionId: string; latest: Snapshot };
 
-type Bar = import('./assets/js/spans.js').Bar;
 type Block = import('./assets/js/markdown.js').Block;
 type Conversation = import('./assets/js/conversation.js').Conversation;
-type Entry = import('./assets/js/messages.js').Entry;
 type Inline = import('./assets/js/markdown.js').Inline;
 type LocalSessions = import('./assets/js/local-sessions.js').LocalSessions;
-type Operation = import('./assets/js/patch.js').Operation;
-type Place = import('./assets/js/router.js').Place;
-type RawEvent = import('./assets/js/conversation.js').RawEvent;
-type Row = import('./assets/js/timeline-layout.js').Row;
-type Run = import('./assets/js/runs.js').Run;
-type Shortcut = import('./assets/js/keys.js').Shortcut;
-type Span = import('./assets/js/spans.js').Span;
 type Studio = import('./assets/js/studio.js').Studio;
-type Tab = import('./assets/js/inspector.js').Tab;
 type Turn = import('./assets/js/turn.js').Turn;
+
+type Operation = { op: string; path: string; value?: any; from?: string };
+type RawEvent = { time: number; data: any };
+type Patch = { time: number; operations: Operation[] };
+type Input = { message?: Message; resume?: any };
+/** `base` is the snapshot that the turn continues, `run` the one of a background run. */
+type TurnOptions = { path: string; body: any; base: string | null; input?: Input; otherwise?: Input; run?: string; stream?: string };
+/** `index` is the place of the entry's first message in the conversation. */
+type Entry = { key: string; role: string; parts: Part[]; index: number; answers: Map<Part, ToolResponse> };
+type Place = { agent: string | null; session: string | null; at: string | null; tab: string; compare: string | null };
+/** `on` names the events of the conversation that change it. */
+type Tab = { element: HTMLElement; update: () => void; on: string[] };
+type Shortcut = { keys: string; about: string; run: () => void };
+/** `folded` is how many snapshots the row stands for beside its own. */
+type Row = { snapshot: Snapshot; number: number; lane: number; parentRow: number; depth: number; folded: number; onPath: boolean };
+/** `done` is the part that is done, 0 to 1. */
+type Run = {
+  agent: AgentInfo;
+  sessionId: string;
+  snapshotId: string;
+  startedAt: string;
+  status: string;
+  note: string;
+  done: number | null;
+  takenOver: boolean;
+  endedAt: number | null;
+  output: string;
+};
+type Span = {
+  spanId: string;
+  parentSpanId?: string;
+  displayName: string;
+  startTime: number;
+  endTime: number;
+  attributes: Record<string, any>;
+  status?: { code: number; message?: string };
+};
+type Bar = {
+  span: Span;
+  depth: number;
+  kind: 'model' | 'tool' | 'store' | 'other';
+  left: number;
+  width: number;
+  time: number;
+  tokens: number | null;
+  failed: boolean;
+  running: boolean;
+};

@@ -1,6 +1,6 @@
 /** The conversation: what was said, what is being said, and what waits for an answer. */
 
-import { h, fill } from './view.js';
+import { h, fill, perFrame } from './view.js';
 import { approvals } from './approval.js';
 import { entries, textOf } from './messages.js';
 import { entryView } from './entry-view.js';
@@ -25,7 +25,6 @@ export function conversationLog(studio) {
 	/** @type {Map<string, {element: HTMLElement, print: string}>} */ const made = new Map();
 	/** @type {{print: string, elements: HTMLElement[]}} */ let asked = { print: '', elements: [] };
 	let isAtEnd = true;
-	let isScheduled = false;
 	/** @type {AbortController | null} */ let listening = null;
 
 	const toEnd = () => {
@@ -102,16 +101,11 @@ export function conversationLog(studio) {
 		place(after, wanted);
 	};
 
-	const schedule = () => {
-		if (isScheduled) return;
-		isScheduled = true;
-		requestAnimationFrame(() => {
-			isScheduled = false;
-			if (!live && studio.conversation?.turn) renderAfter();
-			live?.update();
-			follow();
-		});
-	};
+	const schedule = perFrame(() => {
+		if (!live && studio.conversation?.turn) renderAfter();
+		live?.update();
+		follow();
+	});
 
 	const open = () => {
 		listening?.abort();

@@ -10,9 +10,6 @@ import { apply } from './patch.js';
 import { grow, interruptsIn, withArtifact } from './messages.js';
 import { pathTo } from './timeline-layout.js';
 
-/** @typedef {{time: number, data: any}} RawEvent */
-/** @typedef {{time: number, operations: Operation[]}} Patch */
-
 /** How many raw events are kept. */
 const MOST_EVENTS = 5000;
 
@@ -71,8 +68,9 @@ export class Conversation extends Teller {
 	 * Loads the session, at a snapshot or at its latest.
 	 * @param {string | null} [at]
 	 * @param {boolean} [isReading] whether the snapshot is looked at on purpose, and not where the conversation is
+	 * @param {Turn | null} [ended] a turn that is over when its snapshot is shown: what is said before would continue the one before
 	 */
-	async load(at = null, isReading = at !== null) {
+	async load(at = null, isReading = at !== null, ended = null) {
 		if (!this.isServerManaged) {
 			const kept = this.local.get(this.agent.name, this.id);
 			this.#show(kept?.state ?? { messages: [] });
@@ -89,12 +87,12 @@ export class Conversation extends Teller {
 		}
 		const shown = this.snapshot;
 		// A run under way has no state yet: the one that it began with is shown, and the run's own messages below.
-		if (shown && !shown.state && shown.parentId) {
-			const parent = await api.ask(this.agent, 'getSnapshot', { snapshotId: shown.parentId });
-			this.#show(this.#withAsked(parent.state, shown));
-		} else this.#show(this.#withAsked(shown?.state, shown));
+		const begun = shown && !shown.state && shown.parentId ? await api.ask(this.agent, 'getSnapshot', { snapshotId: shown.parentId }) : shown;
+		if (this.turn === ended) this.turn = null;
+		this.#show(this.#withAsked(begun?.state, shown));
 		this.isLoaded = true;
 		this.failure = shown?.status === 'failed' ? { text: shown.error?.message ?? 'The run failed.', retry: null } : null;
+		if (ended) this.#end(ended);
 		await this.loadTree();
 		if (shown && (shown.status === 'pending' || shown.status === 'expired') && !this.turn) this.watch(shown.snapshotId);
 	}
@@ -279,7 +277,6 @@ export class Conversation extends Teller {
 	 */
 	async finish(output, turn) {
 		this.lasted = turn.options.run ? null : Date.now() - turn.startedAt;
-		this.#end();
 		if (output.state) {
 			this.local.put(this.agent.name, this.id, output.state);
 			this.#show(output.state);
@@ -288,13 +285,15 @@ export class Conversation extends Teller {
 			this.tell('notice', 'It goes on in the background.');
 			const asked = turn.options.input?.message;
 			if (asked) sessionStorage.setItem(`everturn:asked:${output.snapshotId}`, JSON.stringify(asked));
+			this.#end(turn);
 			await this.load();
 		} else if (output.finishReason === 'failed' || output.finishReason === 'aborted') {
 			const text = output.error?.message ?? (output.finishReason === 'aborted' ? 'The turn was stopped.' : 'The turn failed.');
 			await this.fail(text, turn, output.error?.status);
 		} else if (this.isServerManaged) {
-			await this.load(output.snapshotId ?? null, false).catch(() => {});
-		}
+			this.latest = output.snapshotId ?? this.latest;
+			await this.load(output.snapshotId ?? null, false, turn).catch(() => this.#end(turn));
+		} else this.#end(turn);
 		this.tell('ended', output);
 	}
 
@@ -305,9 +304,11 @@ export class Conversation extends Teller {
 	 * @param {string} [status]
 	 */
 	async fail(text, turn, status) {
-		this.#end();
-		if (this.isServerManaged) await this.load(this.snapshot && this.snapshot.status === 'completed' ? this.snapshot.snapshotId : null, false).catch(() => {});
-		else this.tell('reset');
+		if (this.isServerManaged) await this.load(this.snapshot?.status === 'completed' ? this.snapshot.snapshotId : null, false, turn).catch(() => this.#end(turn));
+		else {
+			this.#end(turn);
+			this.tell('reset');
+		}
 		const { input, otherwise } = turn.options;
 		if (otherwise && status === 'INVALID_ARGUMENT') return this.send(otherwise);
 		const retry = input && !turn.options.run ? () => void this.send(input) : null;
@@ -318,7 +319,9 @@ export class Conversation extends Teller {
 		this.tell('ended', null);
 	}
 
-	#end() {
+	/** @param {Turn} turn */
+	#end(turn) {
+		if (this.turn && this.turn !== turn) return;
 		this.turn = null;
 		this.status = null;
 		this.tell('turn');

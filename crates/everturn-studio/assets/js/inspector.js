@@ -1,14 +1,12 @@
 /** The tabs beside the conversation. Only the one in sight is kept up to date. */
 
-import { h, iconButton } from './view.js';
+import { h, iconButton, perFrame } from './view.js';
 import { TABS } from './router.js';
 import { stateTab } from './state-tab.js';
 import { timelineTab } from './timeline-tab.js';
 import { artifactsTab } from './artifacts-tab.js';
 import { traceTab } from './trace-tab.js';
 import { eventsTab } from './events-tab.js';
-
-/** @typedef {{element: HTMLElement, update: () => void, on: string[]}} Tab `on` names the events of the conversation that change it */
 
 /** @param {Studio} studio */
 export function inspector(studio) {
@@ -28,15 +26,7 @@ export function inspector(studio) {
 		open(TABS[next]);
 		tabs[next].focus();
 	});
-	let isScheduled = false;
-	const update = () => {
-		if (isScheduled) return;
-		isScheduled = true;
-		requestAnimationFrame(() => {
-			isScheduled = false;
-			made[studio.place.tab].update();
-		});
-	};
+	const update = perFrame(() => made[studio.place.tab].update());
 	const choose = () => {
 		TABS.forEach((name, index) => {
 			const isOpen = name === studio.place.tab;

@@ -3,8 +3,6 @@
 import { h } from './view.js';
 import { show } from './dialogs.js';
 
-/** @typedef {{keys: string, about: string, run: () => void}} Shortcut */
-
 /** @param {Shortcut[]} shortcuts */
 export function listenToKeys(shortcuts) {
 	let before = '';

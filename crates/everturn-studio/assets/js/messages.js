@@ -1,11 +1,6 @@
 /** A conversation's messages as they are shown: tool calls beside their answers, streamed chunks put together. */
 
 /**
- * @typedef {{key: string, role: string, parts: Part[], index: number, answers: Map<Part, ToolResponse>}} Entry
- *   `index` is the place of the entry's first message in the conversation.
- */
-
-/**
  * Groups messages into entries: what a person said, and what the agent did until the person's next word.
  * @param {Message[]} messages
  * @returns {Entry[]}

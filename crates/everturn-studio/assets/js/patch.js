@@ -1,7 +1,5 @@
 /** JSON Patch (RFC 6902) on plain values. A patched value is a new value; what did not change is shared. */
 
-/** @typedef {{op: string, path: string, value?: any, from?: string}} Operation */
-
 /** @param {string} pointer @returns {string[]} */
 export function segments(pointer) {
 	if (pointer === '') return [];

@@ -1,7 +1,5 @@
 /** The address names agent, session, snapshot and tab, so that a link shows what its sender saw. */
 
-/** @typedef {{agent: string | null, session: string | null, at: string | null, tab: string, compare: string | null}} Place */
-
 export const TABS = ['State', 'Timeline', 'Artifacts', 'Trace', 'Events'];
 
 /** @param {string} hash @returns {Place} */

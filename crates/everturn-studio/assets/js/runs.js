@@ -2,11 +2,6 @@
 
 import * as api from './api.js';
 
-/**
- * @typedef {{agent: AgentInfo, sessionId: string, snapshotId: string, startedAt: string, status: string, note: string,
- *   done: number | null, takenOver: boolean, endedAt: number | null, output: string}} Run `done` is the part that is done, 0 to 1.
- */
-
 /** How long a run that ended stays in sight, in milliseconds. */
 const LINGER = 60_000;
 

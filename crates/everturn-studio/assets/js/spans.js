@@ -1,12 +1,5 @@
 /** A trace as a waterfall: spans in the order of their beginning, each below its parent. */
 
-/**
- * @typedef {{spanId: string, parentSpanId?: string, displayName: string, startTime: number, endTime: number,
- *   attributes: Record<string, any>, status?: {code: number, message?: string}}} Span
- * @typedef {{span: Span, depth: number, kind: 'model' | 'tool' | 'store' | 'other', left: number, width: number,
- *   time: number, tokens: number | null, failed: boolean, running: boolean}} Bar
- */
-
 /** @param {Record<string, Span>} spans @param {number} [now] @returns {Bar[]} */
 export function waterfall(spans, now = Date.now()) {
 	const all = Object.values(spans).sort((a, b) => a.startTime - b.startTime);

@@ -1,10 +1,5 @@
 /** Where each snapshot of a session stands when its tree is drawn: time runs down, branches go right. */
 
-/**
- * @typedef {{snapshot: Snapshot, number: number, lane: number, parentRow: number, depth: number, folded: number,
- *   onPath: boolean}} Row `folded` is how many snapshots the row stands for beside its own.
- */
-
 /** How many snapshots without a branch are shown before they fold into one line. */
 export const FOLD = 12;
 

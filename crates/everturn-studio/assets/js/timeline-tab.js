@@ -1,6 +1,6 @@
 /** The session's snapshots as a drawn tree: read one, resume it, fork, compare, label and delete it. */
 
-import { h, fill, svg } from './view.js';
+import { h, fill, perFrame, svg } from './view.js';
 import * as api from './api.js';
 import { askTexts, confirm } from './dialogs.js';
 import { ago, exact, sessionName } from './time.js';
@@ -25,11 +25,11 @@ export function timelineTab(studio) {
 	/** @type {Set<string>} */ const opened = new Set();
 	/** @type {Set<number>} */ let asked = new Set();
 	/** @type {any} */ let owner = null;
-	let isScheduled = false;
 	/** What was drawn last: the same is not drawn again, so that no click is lost. @type {any[]} */ let drawn = [];
 
 	const selected = () => studio.place.at ?? studio.conversation?.snapshot?.snapshotId ?? null;
 	const tree = () => studio.conversation?.tree ?? [];
+	const chosen = () => tree().find(({ snapshotId }) => snapshotId === selected());
 
 	const update = () => {
 		const { conversation } = studio;
@@ -54,6 +54,8 @@ export function timelineTab(studio) {
 		fillActions();
 	};
 
+	const focus = (id) => /** @type {HTMLElement | null} */ (items.querySelector(`[data-id="${CSS.escape(id)}"]`))?.focus({ preventScroll: true });
+
 	/** Makes the rows in sight. */
 	const draw = () => {
 		const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - MARGIN);
@@ -61,21 +63,14 @@ export function timelineTab(studio) {
 		const visible = rows.slice(first, last);
 		const focused = items.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.id : null;
 		fill(items, visible.map((row, index) => item(row, first + index)));
-		if (focused) /** @type {HTMLElement | null} */ (items.querySelector(`[data-id="${CSS.escape(focused)}"]`))?.focus({ preventScroll: true });
+		if (focused) focus(focused);
 		// Lines lie below dots.
 		const made = visible.flatMap((row, index) => shapes(row, first + index));
 		fill(lines, made.filter(({ tagName }) => tagName === 'path'), made.filter(({ tagName }) => tagName !== 'path'));
 		lines.setAttribute('height', String(rows.length * ROW));
 		for (const row of visible) readWords(row);
 	};
-	scroll.addEventListener('scroll', () => {
-		if (isScheduled) return;
-		isScheduled = true;
-		requestAnimationFrame(() => {
-			isScheduled = false;
-			draw();
-		});
-	}, { passive: true });
+	scroll.addEventListener('scroll', perFrame(draw), { passive: true });
 
 	const readWords = ({ snapshot, number }) => {
 		const page = Math.floor((number - 1) / 50);
@@ -165,20 +160,19 @@ export function timelineTab(studio) {
 		if (top < scroll.scrollTop) scroll.scrollTop = top;
 		if (top + ROW > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = top + ROW - scroll.clientHeight;
 		draw();
-		/** @type {HTMLElement | null} */ (items.querySelector(`[data-id="${CSS.escape(rows[next].snapshot.snapshotId)}"]`))?.focus({ preventScroll: true });
+		focus(rows[next].snapshot.snapshotId);
 	});
 
 	const fillActions = () => {
 		const { conversation, agent } = studio;
-		const id = selected();
-		const snapshot = tree().find((each) => each.snapshotId === id);
+		const snapshot = chosen();
 		if (!conversation || !agent || !snapshot) return fill(actions);
 		const number = tree().indexOf(snapshot) + 1;
 		const run = (work) => () => void work().catch((error) => studio.tell('notice', error.message));
 		fill(actions,
 			h('div.snapshot-head', h('strong', `Snapshot ${number}`), h('span.meta', `of ${tree().length}`), h('code.meta', { title: snapshot.snapshotId }, snapshot.snapshotId)),
 			snapshot.note ? h('p.note', snapshot.note) : null,
-			h('div.row', {},
+			h('div.row',
 				h('button.primary', { disabled: snapshot.status !== 'completed', onclick: () => resume(studio, snapshot) }, 'Resume from here'),
 				conversation.can('fork') ? h('button', { disabled: snapshot.status !== 'completed', onclick: run(() => fork(studio, snapshot)) }, 'Fork') : null,
 				h('button', { 'aria-pressed': String(studio.place.compare !== null), onclick: run(() => compare(studio, snapshot)) }, 'Compare'),
@@ -186,7 +180,7 @@ export function timelineTab(studio) {
 				conversation.can('delete') ? h('button.danger', { onclick: run(() => remove(studio, snapshot)) }, 'Delete') : null));
 	};
 	studio.on('compare', () => {
-		const snapshot = tree().find((each) => each.snapshotId === selected());
+		const snapshot = chosen();
 		if (snapshot) void compare(studio, snapshot);
 	});
 	return { element: h('div.timeline', scroll, empty, actions), update, on: ['tree', 'reset', 'turn'] };

@@ -3,16 +3,13 @@
 import * as api from './api.js';
 import { delay, pause } from './stream.js';
 
-/**
- * @typedef {{path: string, body: any, base: string | null, input?: {message?: Message, resume?: any},
- *   otherwise?: {message?: Message, resume?: any}, run?: string, stream?: string}} Options `base` is the snapshot that the turn continues, `run` the one of a background run.
- */
-
 /** The server says that the stream ended without an outcome: its process died. */
 class Broken extends api.Unreachable {}
 
 /** Another turn holds the session, perhaps one that is being stopped. */
 class Busy extends Error {}
+
+const STOPPED = 'The turn was stopped. Nothing of it was kept.';
 
 /** How often a session that another turn holds is asked again. */
 const PATIENCE = 3;
@@ -24,8 +21,9 @@ export class Turn {
 	isStopping = false;
 	#over = new AbortController();
 	#resent = false;
+	#isServed = false;
 
-	/** @param {Conversation} conversation @param {Options} options */
+	/** @param {Conversation} conversation @param {TurnOptions} options */
 	constructor(conversation, options) {
 		this.conversation = conversation;
 		this.options = options;
@@ -37,13 +35,13 @@ export class Turn {
 		this.#over.abort();
 	}
 
-	/** Asks the server to end the turn. */
+	/** Has the server end the turn, once it answers. */
 	async stop() {
 		this.isStopping = true;
 		const { agent } = this.conversation;
 		if (this.options.run) await api.ask(agent, 'abort', { snapshotId: this.options.run });
 		else if (this.stream) await api.stop(agent, this.stream);
-		else this.#over.abort();
+		else if (this.#isServed) this.#over.abort();
 	}
 
 	/**
@@ -57,9 +55,13 @@ export class Turn {
 		let after = null;
 		let busy = 0;
 		for (let attempt = 0; ;) {
+			if (this.isStopping && !this.stream && !options.run) return void await conversation.fail(STOPPED, this);
+			if (signal.aborted) return;
 			try {
 				const call = await api.stream(options.path, options.body, { signal, stream: this.stream, after });
 				this.#connection(false);
+				const wasServed = this.#isServed;
+				this.#isServed = true;
 				if (call.isGone) {
 					after = null;
 					if (yield* this.#recover()) continue;
@@ -71,6 +73,7 @@ export class Turn {
 					this.stream = call.id;
 					conversation.tell('begun', this);
 				}
+				if (this.isStopping && !wasServed) await this.stop();
 				for await (const { id, data } of call.events) {
 					if (data.error?.status === 'ABORTED' && after === null && busy < PATIENCE) throw new Busy(data.error.message);
 					if (id !== null) after = id;
@@ -78,13 +81,13 @@ export class Turn {
 					if (data.result) return void await conversation.finish(data.result, this);
 					if (data.error) {
 						if (data.error.status === 'UNAVAILABLE') throw new Broken(data.error.message);
-						if (data.error.status === 'CANCELLED') return void await conversation.fail('The turn was stopped. Nothing of it was kept.', this);
+						if (data.error.status === 'CANCELLED') return void await conversation.fail(STOPPED, this);
 						return void await conversation.fail(data.error.message, this, data.error.status);
 					}
 				}
 				throw new api.Unreachable('The connection ended before the turn did.');
 			} catch (error) {
-				if (signal.aborted) return;
+				if (signal.aborted) continue;
 				if (error instanceof Busy) {
 					busy += 1;
 					this.stream = null;
@@ -93,12 +96,11 @@ export class Turn {
 				}
 				if (error instanceof api.ApiError && error.code !== 503) return void await conversation.fail(error.message, this, error.status);
 				if (error instanceof api.ApiError || error instanceof api.Unreachable || error instanceof TypeError) {
-					const wasServed = after !== null || this.stream !== null;
-					if (!options.run && !wasServed && attempt > 8) return void await conversation.fail('The server cannot be reached. Your message is kept here.', this);
+					if (!this.#isServed && !this.stream && !options.run && attempt > 8) return void await conversation.fail('The server cannot be reached. Your message is kept here.', this);
 					this.#connection(true);
 					await pause(delay(attempt), signal).catch(() => {});
 					attempt += 1;
-					if (signal.aborted) return;
+					if (signal.aborted) continue;
 					// A process that died leaves a stream that ends there: the turn is begun anew, unless it was saved after all.
 					if (!options.run && error instanceof Broken) {
 						after = null;

@@ -125,3 +125,15 @@ const ICONS = /** @type {Record<string, string>} */ ({
 export function icon(name) {
 	return svg('svg', { viewBox: '0 0 16 16', 'aria-hidden': 'true', class: `glyph i-${name}` }, svg('path', { d: ICONS[name] ?? '' }));
 }
+
+/** Returns a function that has the work done in the next frame, once. @param {() => void} work */
+export function perFrame(work) {
+	let isDue = false;
+	return () => {
+		if (!isDue) requestAnimationFrame(() => {
+			isDue = false;
+			work();
+		});
+		isDue = true;
+	};
+}

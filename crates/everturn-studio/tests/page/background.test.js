@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { open, visit } from './support.js';
+import { LONG, open, visit } from './support.js';
 
 const { playground, browser } = await open(after);
 
@@ -27,12 +27,12 @@ test('a background run is watched, its process killed and started again, and the
 });
 
 test('a run is aborted from the list, wherever one is', async () => {
-  const { page, button } = await visit(browser, playground, '#/researcher');
-  await page.getByRole('textbox', { name: 'Message' }).fill('Research bread');
+  const { page, button } = await visit(browser, playground, '#/chef');
+  await page.getByRole('textbox', { name: 'Message' }).fill(LONG);
   await button('Run in background').click();
-  const run = page.getByRole('region', { name: 'Background runs' }).getByRole('listitem').filter({ hasText: 'bread' });
+  const run = page.getByRole('region', { name: 'Background runs' }).getByRole('listitem').filter({ hasText: 'word1' });
   await run.getByRole('button', { name: 'Abort' }).waitFor();
-  await page.getByRole('navigation', { name: 'Agents' }).getByRole('link', { name: 'chef' }).click();
+  await page.getByRole('navigation', { name: 'Agents' }).getByRole('link', { name: 'banker' }).click();
 
   await run.getByRole('button', { name: 'Abort' }).click();
 
@@ -40,13 +40,13 @@ test('a run is aborted from the list, wherever one is', async () => {
 });
 
 test('a run is listed although many sessions are newer', async () => {
-  const { result: { sessions } } = await playground.post('/agents/researcher/listSessions', null);
+  const { result: { sessions } } = await playground.post('/agents/chef/listSessions', null);
   const { snapshotId } = sessions.find(({ latest }) => latest.status === 'completed').latest;
-  const message = { role: 'user', content: [{ text: 'Research cheese' }] };
-  const { result: run } = await playground.post('/agents/researcher', { message, detach: true });
-  await Promise.all(Array.from({ length: 55 }, (_, number) => playground.post('/agents/researcher/fork', { snapshotId, sessionId: `newer-${number}` })));
+  const message = { role: 'user', content: [{ text: LONG }] };
+  const { result: run } = await playground.post('/agents/chef', { message, detach: true });
+  await Promise.all(Array.from({ length: 55 }, (_, number) => playground.post('/agents/chef/fork', { snapshotId, sessionId: `newer-${number}` })));
 
-  const { page } = await visit(browser, playground, '#/researcher');
+  const { page } = await visit(browser, playground, '#/chef');
   const item = page.getByRole('region', { name: 'Background runs' }).getByRole('listitem').filter({ hasText: run.sessionId });
 
   await item.getByRole('button', { name: 'Abort' }).click();
@@ -71,14 +71,14 @@ test('the server stops and starts under an open page, which goes on', async () =
 });
 
 test('a turn goes on although its process was killed in the middle of it', async () => {
-  const { page, say, from } = await visit(browser, playground, '#/planner');
-  await say('Plan the week');
-  await page.getByRole('tabpanel', { name: 'State' }).getByText('Tuesday').first().waitFor();
+  const { page, say, from } = await visit(browser, playground, '#/researcher');
+  await say('Research the history of forks');
+  await from('researcher').getByText('Looking into').waitFor();
 
   await playground.end('SIGKILL');
   await page.getByText('The connection is lost').waitFor();
   await playground.begin();
 
-  await from('planner').getByText('The week is planned.').first().waitFor({ timeout: 40_000 });
+  await from('researcher').getByText('The report is among the artifacts.').first().waitFor({ timeout: 60_000 });
   assert.equal(await from('You').count(), 1);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { open, visit } from './support.js';
+import { LONG, open, visit } from './support.js';
 
 const { playground, browser } = await open(after);
 
@@ -153,22 +153,21 @@ test('the timeline is walked with the keyboard, and the keys are listed', async 
 });
 
 test('a second tab sees the turn of the first as it is streamed', async () => {
-  // The agent that works longest: the second tab is opened in the meantime.
-  const first = await visit(browser, playground, '#/researcher');
-  await first.say('Research tea');
-  await first.button('Stop').waitFor();
-  await first.page.waitForURL(/#\/researcher\/research/);
-  const second = await visit(browser, playground, new URL(first.page.url()).hash, { context: first.context });
-
-  await second.button('Stop').waitFor();
-  await second.from('researcher').getByText('The report is among the artifacts.').first().waitFor({ timeout: 60_000 });
+  const first = await visit(browser, playground, '#/chef');
+  await first.say('Stock the pantry with tea');
   await first.idle();
-  await second.idle();
-  await first.say('Research coffee');
+  const second = await visit(browser, playground, new URL(first.page.url()).hash, { context: first.context });
+  await second.from('chef').getByText('the pantry holds tea').first().waitFor();
+
+  await first.say(LONG);
   await second.button('Stop').waitFor();
   await second.from('You').nth(1).waitFor();
+  await second.from('chef').getByText('word1').waitFor();
+  const third = await visit(browser, playground, new URL(first.page.url()).hash, { context: first.context });
+  await third.from('chef').getByText('word1').waitFor();
   await first.button('Stop').click();
   await second.idle();
+  await third.idle();
 });
 
 test('another browser sees a turn when it is saved', async () => {

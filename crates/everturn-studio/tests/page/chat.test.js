@@ -1,8 +1,19 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { open, visit } from './support.js';
+import { LONG, open, visit } from './support.js';
 
 const { playground, browser } = await open(after);
+
+/** Keeps turns of the chef from the server until they are released. */
+async function hold(page) {
+  let release;
+  const released = new Promise((resolve) => { release = resolve; });
+  await page.route('**/agents/chef', async (route) => {
+    await released;
+    await route.continue();
+  });
+  return { release };
+}
 
 test('a chat is streamed, and its state changes while one looks', async () => {
   const { page, log, from, say, faults, idle } = await visit(browser, playground, '#/chef');
@@ -103,33 +114,47 @@ test('an artifact is shown, with its code in the conversation', async () => {
 });
 
 test('a turn is stopped, and its message can be sent again', async () => {
-  const { page, say, button, idle, from } = await visit(browser, playground, '#/planner');
-  await say('Plan the week');
+  const { page, say, button, idle, from } = await visit(browser, playground, '#/chef');
+  await say(LONG);
+  await from('chef').getByText('word1').waitFor();
 
   await button('Stop').click();
   await page.getByRole('alert').getByText('stopped').waitFor();
   await idle();
   await button('Try again').click();
-  await button('Stop').waitFor();
-  await from('planner').getByText('The week is planned.').first().waitFor();
+  await from('chef').getByText('word1').waitFor();
+  await button('Stop').click();
+  await page.getByRole('alert').getByText('stopped').waitFor();
+
+  await say('Stock the pantry with mint');
+  await from('chef').getByText('the pantry holds mint').first().waitFor();
+});
+
+test('a turn is stopped before the server has answered at all', async () => {
+  const { page, say, button, idle } = await visit(browser, playground, '#/chef');
+  const held = await hold(page);
+  await say(LONG);
+  await button('Stop').click();
+
+  held.release();
+
+  await page.getByRole('alert').getByText('stopped').waitFor();
+  await idle();
+  const { result } = await playground.post('/agents/chef/listSessions', null);
+  assert.equal(result.sessions.filter(({ latest }) => latest.status === 'pending').length, 0);
 });
 
 test('a message that meets a turn is held, and says so', async () => {
   const { page, say, button, from, idle } = await visit(browser, playground, '#/chef');
   // The turn cannot end before the second message is there, however slow the machine is.
-  let release;
-  const released = new Promise((resolve) => { release = resolve; });
-  await page.route('**/agents/chef', async (route) => {
-    await released;
-    await route.continue();
-  });
+  const held = await hold(page);
   await say('Stock the pantry with peas');
   await button('Stop').waitFor();
 
   await page.getByRole('textbox', { name: 'Message' }).fill('What did I say before?');
   await page.getByRole('textbox', { name: 'Message' }).press('Enter');
   await page.getByText('chef takes one message at a time').waitFor();
-  release();
+  held.release();
   await from('chef').getByText('So far you have said').first().waitFor();
   await idle();
 

@@ -75,6 +75,9 @@ export async function open(after) {
   return { playground, browser };
 }
 
+/** A message that the chef repeats at reading speed: its turn lasts minutes, longer than any machine needs to meet it. */
+export const LONG = Array.from({ length: 5000 }, (_, index) => `word${index}`).join(' ');
+
 /** A page at a place, with everything that went wrong in it. */
 export async function visit(browser, playground, place = '', options = {}) {
   const context = options.context ?? await browser.newContext({ viewport: { width: 1360, height: 860 }, ...options });
