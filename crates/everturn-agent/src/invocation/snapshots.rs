@@ -1,10 +1,11 @@
 //! The snapshots of an invocation: asking the snapshot policy and writing.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 use everturn_ai::{History, Message, Messages, UsageTotal};
-use everturn_core::{Error, Result, SpanRecorder};
+use everturn_core::{Error, Result, SpanKind, SpanRecorder, in_span};
 use futures::FutureExt;
 
 use super::machine::{Commit, Event, TakeoverPoint};
@@ -183,7 +184,8 @@ impl<S: CustomState> Driver<S> {
         if let Some(turn) = self.journals.begun() {
             snapshot.set_open_turn(turn);
         }
-        let written = cursor.keep(snapshot).map(move |saved| {
+        let id = snapshot.snapshot_id.clone();
+        let written = self.traced(id, cursor.keep(snapshot)).map(move |saved| {
             Written::Snapshot(SnapshotWritten {
                 event: SnapshotEvent::TurnEnd,
                 is_failure: true,
@@ -286,16 +288,31 @@ impl<S: CustomState> Driver<S> {
             // The turn is still under way, or its own snapshot has dropped them.
             _ => Vec::new(),
         };
-        let written = cursor.create(snapshot, journals).map(move |saved| {
-            Written::Snapshot(SnapshotWritten {
-                event,
-                is_failure: false,
-                messages,
-                saved: saved.map(Box::new),
-            })
-        });
+        let id = snapshot.snapshot_id.clone();
+        let written = self
+            .traced(id, cursor.create(snapshot, journals))
+            .map(move |saved| {
+                Written::Snapshot(SnapshotWritten {
+                    event,
+                    is_failure: false,
+                    messages,
+                    saved: saved.map(Box::new),
+                })
+            });
         self.writes.push(written.boxed());
         Ok(true)
+    }
+
+    /// Makes a write to the store part of the trace.
+    fn traced<T, F>(&self, id: SnapshotId, write: F) -> impl Future<Output = Result<T>> + Send + use<S, T, F>
+    where
+        F: Future<Output = Result<T>> + Send,
+    {
+        let context = self.client.context().clone();
+        in_span("snapshot", SpanKind::Util, context, async move |_, recorder| {
+            recorder.input(id.as_str());
+            write.await
+        })
     }
 
     /// Adds the note of the server that called.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use everturn_core::{Error, Result};
+use everturn_core::{Context, Error, Result, SpanKind, in_span};
 use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
@@ -185,7 +185,16 @@ impl Writer {
             sequence: sequence.next,
             body: batch.body()?,
         };
-        self.append_record(record).await?;
+        in_span(
+            "journal",
+            SpanKind::Util,
+            Context::current(),
+            async |_, recorder| {
+                recorder.input(&record.body);
+                self.append_record(record).await
+            },
+        )
+        .await?;
         sequence.next += 1;
         self.records.store(sequence.next, Ordering::Release);
         Ok(())

@@ -176,7 +176,8 @@ pub struct SpanInterest {
 ///
 /// Both methods are called by the task that does the work and must not block.
 pub trait SpanListener: Send + Sync + 'static {
-    /// Tells that a span has begun. Listeners that did not ask for it may be told nonetheless.
+    /// Tells that a span has begun, and once more when the session that it belongs to is known. Listeners that did not ask
+    /// for it may be told nonetheless.
     fn started(&self, span: &SpanRecord);
 
     /// Tells that a span has ended, well or not.

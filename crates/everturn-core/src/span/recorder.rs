@@ -219,9 +219,11 @@ impl SpanRecorder {
         self.content("genkit:output", value);
     }
 
-    /// Records the session that an agent's invocation belongs to.
+    /// Records the session that an agent's invocation belongs to, and tells listeners of it.
     pub fn session_id(&self, id: &str) {
         self.text("genkit:metadata:agent:sessionId", id);
+        // Whoever looks for the session finds the span while it is under way.
+        self.begin();
     }
 
     /// Records the snapshot that a turn wrote.

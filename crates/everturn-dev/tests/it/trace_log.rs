@@ -1,7 +1,9 @@
 //! The log of the last traces.
 
+use everturn_ai::{Tool, ToolContext};
 use everturn_dev::Environment;
-use serde_json::json;
+use everturn_testkit::{Gate, Reply, ScriptedModel};
+use serde_json::{Value, json};
 
 use crate::support::{program, request, run_action, started};
 
@@ -56,4 +58,51 @@ async fn traces_are_found_by_session_and_snapshot() {
         assert_eq!(found.len(), 1, "{query}");
         assert_eq!(found[0]["sessionId"], session.as_str(), "{query}");
     }
+}
+
+#[tokio::test]
+async fn the_journal_of_a_turn_is_in_its_trace_while_the_turn_runs_and_its_snapshot_afterwards() {
+    let registry = program();
+    let gate = Gate::new();
+    let model = ScriptedModel::new()
+        .reply(Reply::tool("stock", json!({ "item": "leeks" })))
+        .reply(Reply::text("Done.").wait(&gate));
+    model.register(&registry, "model").unwrap();
+    let stock = Tool::new("stock", "Stocks.", |_: Value, _: ToolContext| async {
+        Ok("stocked")
+    });
+    let chef = everturn_agent::agent(&registry, "chef")
+        .model("model")
+        .tool(stock)
+        .store(everturn_agent::store::MemoryStore::new())
+        .define()
+        .unwrap();
+    let (tools, _folder) = started(&registry, Environment::default()).await;
+    let inputs = |named: &str| -> Vec<String> {
+        let list = tools.traces().answer("traces?sessionId=s").unwrap();
+        let id = list["traces"][0]["traceId"].as_str().unwrap();
+        let trace = tools.traces().answer(&format!("traces/{id}")).unwrap();
+        let spans = trace["spans"].as_object().unwrap().values();
+        spans
+            .filter(|span| span["displayName"] == named)
+            .map(|span| span["attributes"]["genkit:input"].as_str().unwrap().to_owned())
+            .collect()
+    };
+
+    let chat = chef.chat().resume("s");
+    let turn = tokio::spawn(async move { chat.run("leeks").await });
+    gate.reached().await;
+
+    let journal = inputs("journal").join("\n");
+    assert!(
+        journal.contains("replied") && journal.contains("stocked"),
+        "{journal}"
+    );
+    assert!(inputs("snapshot").is_empty());
+    gate.open();
+    let reply = turn.await.unwrap().unwrap();
+    assert_eq!(
+        inputs("snapshot"),
+        [format!("\"{}\"", reply.snapshot_id().unwrap())]
+    );
 }

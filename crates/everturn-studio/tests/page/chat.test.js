@@ -191,6 +191,8 @@ test('a turn is shown span by span, and event by event', async () => {
   await tab('Trace');
   const panel = page.getByRole('tabpanel', { name: 'Trace' });
   await panel.locator('.span', { hasText: 'stock_pantry' }).first().waitFor();
+  await panel.locator('.span.k-store', { hasText: 'journal' }).first().waitFor();
+  await panel.locator('.span.k-store', { hasText: 'snapshot' }).first().waitFor();
   await panel.locator('.span.k-model summary').first().click();
   await panel.getByText('Output').first().waitFor();
   await tab('Events');
