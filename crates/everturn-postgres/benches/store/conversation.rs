@@ -91,7 +91,16 @@ impl Schema {
         &self,
         set: impl FnOnce(PostgresStoreOptions) -> PostgresStoreOptions,
     ) -> PostgresStore {
-        let options = PostgresStore::options(&self.url).schema(&self.name);
+        self.open_at(&self.url, set).await
+    }
+
+    /// Opens the store by another way to the server.
+    pub(crate) async fn open_at(
+        &self,
+        url: &str,
+        set: impl FnOnce(PostgresStoreOptions) -> PostgresStoreOptions,
+    ) -> PostgresStore {
+        let options = PostgresStore::options(url).schema(&self.name);
         set(options.without_listening()).open().await.expect("a store")
     }
 

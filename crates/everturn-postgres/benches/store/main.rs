@@ -8,6 +8,7 @@ mod conversation;
 mod growth;
 mod million;
 mod other;
+mod tap;
 mod throughput;
 
 /// Measures something and prints it.
