@@ -12,6 +12,7 @@ mod step;
 
 use std::fmt;
 
+use everturn_testkit::conformance::replies;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -48,6 +49,23 @@ struct Case {
 /// # Errors
 /// The first difference from the case's expectations.
 pub async fn run(case: &Value, harness: &Harness) -> Result<(), Failure> {
+    let program = |step: &Value| {
+        harness.model().program(replies(step)?);
+        Ok(())
+    };
+    run_programmed(case, harness, &program).await
+}
+
+/// Runs one case against agents whose model is not the harness's own. `program` is given every step that sends inputs, and
+/// has the model give the step's answers.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_programmed(
+    case: &Value,
+    harness: &Harness,
+    program: &(dyn Fn(&Value) -> everturn_core::Result<()> + Sync),
+) -> Result<(), Failure> {
     let wrong = |problem: String| Failure { step: 0, problem };
     let case = Case::deserialize(case).map_err(|error| wrong(format!("this is not a case: {error}")))?;
     let agent = harness.agent(&case.agent);
@@ -55,7 +73,7 @@ pub async fn run(case: &Value, harness: &Harness) -> Result<(), Failure> {
     let mut captures = Captures::default();
     for (index, step) in case.steps.iter().enumerate() {
         let step = captures.filled(step);
-        perform(step, agent, harness.model(), &mut captures)
+        perform(step, agent, program, &mut captures)
             .await
             .map_err(|problem| Failure {
                 step: index + 1,

@@ -54,7 +54,7 @@ async fn run(arguments: Arguments) -> Result<()> {
 
 async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<Bound> {
     let streams = stores::streams(&arguments.store, arguments.stream_bytes).await?;
-    let harness = testbed::watched_harness(sessions, streams.clone().map(|log| Arc::new(log) as _))?;
+    let harness = testbed::watched_harness(sessions, streams.clone())?;
     harness.model().delay(THINKING);
     flows::define(harness.registry())?;
     let layout = Layout::default().agents_at("");

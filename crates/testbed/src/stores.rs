@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use everturn_agent::store::{MemoryStore, SessionStore};
 use everturn_core::Result;
-use everturn_core::stream_log::MemoryStreamLog;
+use everturn_core::stream_log::{IntoStreamLog, MemoryStreamLog, StreamLog};
 use everturn_file::FileStore;
-use everturn_postgres::PostgresStore;
+use everturn_postgres::{PostgresStore, PostgresStreamLog};
 use everturn_server::Server;
 use everturn_sqlite::{SqliteStore, SqliteStreamLog};
 
@@ -61,22 +61,32 @@ pub(crate) async fn sessions(choice: &StoreChoice, busy_timeout: Duration) -> Re
     })
 }
 
-/// Opens the stream log, in a file beside the database; other stores have none.
-pub(crate) async fn streams(choice: &StoreChoice, bytes: Option<usize>) -> Result<Option<SqliteStreamLog>> {
+/// Opens the stream log beside the sessions; stores that other processes cannot read, and files, have none.
+pub(crate) async fn streams(
+    choice: &StoreChoice,
+    bytes: Option<usize>,
+) -> Result<Option<Arc<dyn StreamLog>>> {
     Ok(match choice {
         StoreChoice::Sqlite(path) => {
             let mut options = SqliteStreamLog::options(beside(path));
             if let Some(bytes) = bytes {
                 options = options.max_owner_bytes(bytes).max_bytes(4 * bytes);
             }
-            Some(options.open().await?)
+            Some(options.open().await?.into_stream_log())
         }
-        StoreChoice::Memory | StoreChoice::File(_) | StoreChoice::Postgres(_) => None,
+        StoreChoice::Postgres(url) => {
+            let mut options = PostgresStreamLog::options(url);
+            if let Some(bytes) = bytes {
+                options = options.max_stream_bytes(bytes);
+            }
+            Some(options.open().await?.into_stream_log())
+        }
+        StoreChoice::Memory | StoreChoice::File(_) => None,
     })
 }
 
 /// Gives the server a stream log: the given one, or else one in memory.
-pub(crate) fn keep_streams(server: Server, log: Option<SqliteStreamLog>, bytes: Option<usize>) -> Server {
+pub(crate) fn keep_streams(server: Server, log: Option<Arc<dyn StreamLog>>, bytes: Option<usize>) -> Server {
     let mut memory = MemoryStreamLog::options();
     if let Some(bytes) = bytes {
         memory = memory.max_owner_bytes(bytes).max_bytes(4 * bytes);

@@ -1,4 +1,5 @@
-//! The published cases of the agent protocol, in the process, over the in-memory store and over PostgreSQL.
+//! The published cases of the agent protocol, in the process, over the in-memory store and over PostgreSQL, and against the
+//! program `testbed --store postgres:URL`.
 
 #![allow(
     clippy::explicit_write,
@@ -6,12 +7,20 @@
     reason = "the list is written past the capture of tests, and what cannot be set up has failed"
 )]
 
+mod served;
+
 use std::io::Write;
+use std::sync::Arc;
 
 use everturn_agent::store::{IntoStore, MemoryStore};
+use everturn_client::{Client, RemoteAgent};
 use everturn_postgres::PostgresStore;
 use everturn_testkit::conformance::cases;
-use testbed::conformance::run_all;
+use serde_json::{Value, json};
+use testbed::conformance::{run_all, run_programmed};
+use testbed::harness;
+
+use self::served::{Testbed, fresh_postgres};
 
 async fn every_case_holds<T: IntoStore>(store: impl FnMut() -> T) {
     let Some(cases) = cases("agent.yaml") else {
@@ -53,4 +62,43 @@ async fn every_published_case_holds_on_postgres() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_published_case_holds_on_postgres_through_a_pooler() {
     every_case_holds_on("EVERTURN_TEST_PGBOUNCER").await;
+}
+
+/// Starts the program once and runs the cases against it one after the other, as one of its clients.
+async fn every_case_holds_for_the_program_on(variable: &str) {
+    let (Some(cases), Some(store)) = (cases("agent.yaml"), fresh_postgres(variable).await) else {
+        return;
+    };
+    let server = Testbed::start(&store);
+    let client = Client::new().unwrap();
+    let agent = |name: &str| -> RemoteAgent { client.agent(&format!("{}/{name}", server.address)).unwrap() };
+    let agents = harness(MemoryStore::new()).unwrap();
+    let agents = agents.reached_by(|name| Arc::new(agent(name)));
+    let program = |step: &Value| {
+        let [responses, chunks] = ["modelResponses", "streamChunks"]
+            .map(|part| step.get(part).cloned().unwrap_or_else(|| json!([])));
+        let program = json!({"responses": responses, "chunks": chunks});
+        tokio::task::block_in_place(|| server.program(&program.to_string()));
+        Ok(())
+    };
+
+    let mut problems = Vec::new();
+    for case in &cases {
+        if let Err(failure) = run_programmed(case, &agents, &program).await {
+            problems.push(format!("{}: {failure}", case["name"]));
+        }
+    }
+
+    assert!(!cases.is_empty());
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_published_case_holds_for_the_program_on_postgres() {
+    every_case_holds_for_the_program_on("EVERTURN_TEST_POSTGRES").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_published_case_holds_for_the_program_on_postgres_through_a_pooler() {
+    every_case_holds_for_the_program_on("EVERTURN_TEST_PGBOUNCER").await;
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use everturn_agent::{AgentTransport, GetSnapshotRequest, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::{Context, Error};
-use everturn_testkit::conformance::replies;
 use everturn_testkit::contains_each;
 use futures::StreamExt;
 use serde::de::IgnoredAny;
@@ -14,7 +13,6 @@ use serde_json::{Value, json};
 use super::captures::Captures;
 use super::exchange::exchange;
 use super::expectation::{ExpectedError, ExpectedOutput, ExpectedSnapshot};
-use crate::ProgrammableModel;
 
 /// How often a run is polled if its status is not pushed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -35,7 +33,7 @@ struct Send {
     init: Value,
     #[serde(default)]
     inputs: Vec<Value>,
-    /// Both belong to the model: see [`replies`].
+    /// Both belong to the model: see [`replies`](everturn_testkit::conformance::replies).
     #[serde(default, rename = "modelResponses")]
     _model_responses: Option<IgnoredAny>,
     #[serde(default, rename = "streamChunks")]
@@ -94,12 +92,12 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D:
 pub(super) async fn perform(
     step: Value,
     agent: &dyn AgentTransport,
-    model: &ProgrammableModel,
+    program: &(dyn Fn(&Value) -> Result<(), Error> + Sync),
     captures: &mut Captures,
 ) -> Result<(), String> {
     match Step::deserialize(&step).map_err(|error| format!("this is not a step: {error}"))? {
         Step::Send(send) => {
-            model.program(replies(&step).map_err(|error| error.to_string())?);
+            program(&step).map_err(|error| error.to_string())?;
             send.perform(agent, captures).await
         }
         Step::GetSnapshotData(read) => read.perform(agent).await,

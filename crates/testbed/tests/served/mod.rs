@@ -95,6 +95,28 @@ impl Drop for Testbed {
     }
 }
 
+/// Creates a database on the server that a variable names, and returns the store in it as the testbed's argument; `None`,
+/// with a printed reason, where there is no server. The testbed's tables have one name, so tests that run at once need
+/// databases of their own.
+pub(crate) async fn fresh_postgres(variable: &str) -> Option<String> {
+    let Ok(url) = std::env::var(variable) else {
+        println!("skipped: {variable} names no server; ./test starts one");
+        return None;
+    };
+    let name = format!("testbed_{:016x}", fastrand::u64(..));
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    client
+        .batch_execute(&format!("CREATE DATABASE {name}"))
+        .await
+        .unwrap();
+    connection.abort();
+    let (server, _) = url.rsplit_once('/').unwrap();
+    Some(format!("postgres:{server}/{name}"))
+}
+
 /// Where the packages of other languages are installed.
 pub(crate) fn tools() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools")
