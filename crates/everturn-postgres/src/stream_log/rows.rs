@@ -6,6 +6,7 @@ use everturn_core::stream_log::{
     Entry, JsonText, Position, StoredError, StreamEvent, StreamKey, StreamSubject, WRITER_LOST, writer_lost,
 };
 use serde::{Deserialize, Serialize};
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::live::Unwritten;
@@ -182,7 +183,16 @@ pub(super) async fn write(
     .with(ending, Type::BYTEA)
     .with(unwritten.first.cast_signed(), Type::INT8)
     .with(chunks, Type::BYTEA);
-    let rows = db.read(&statement).await?;
+    kept(&db.read(&statement).await?)
+}
+
+/// Returns whether the writer of a stream was asked to stop.
+pub(super) async fn look(db: &Database, row: i64) -> Outcome<Written> {
+    let statement = Statement::new("SELECT stopped FROM @stream WHERE key = $1 AND ending IS NULL");
+    kept(&db.read(&statement.with(row, Type::INT8)).await?)
+}
+
+fn kept(rows: &[Row]) -> Outcome<Written> {
     Ok(match rows.first() {
         Some(row) => Written::Kept {
             stopped: column(row, 0)?,

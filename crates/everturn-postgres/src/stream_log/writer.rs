@@ -113,14 +113,23 @@ impl Task {
             let unwritten = self.live.unwritten();
             let is_due = renewed.elapsed() >= self.options.lease / 3;
             let looks = looked.elapsed() >= self.options.poll;
-            if !unwritten.chunks.is_empty() || unwritten.end.is_some() || is_due || looks {
-                let now = self.options.now();
-                let (chunks, ends) = (unwritten.chunks.len(), unwritten.end.is_some());
-                let written = rows::write(&self.db, self.live.row, &unwritten, now, self.options.lease).await;
+            let (chunks, ends) = (unwritten.chunks.len(), unwritten.end.is_some());
+            let writes = chunks > 0 || ends || is_due;
+            if writes || looks {
+                let row = self.live.row;
+                let written = if writes {
+                    rows::write(&self.db, row, &unwritten, self.options.now(), self.options.lease).await
+                } else {
+                    // A stream that is silent for long, such as a background run's, leaves nothing to vacuum.
+                    rows::look(&self.db, row).await
+                };
                 match written.map_err(|fault| fault.into_error(&self.db.place)) {
                     Ok(Written::Kept { stopped }) => {
                         self.live.written(chunks);
-                        (looked, renewed) = (Instant::now(), Instant::now());
+                        looked = Instant::now();
+                        if writes {
+                            renewed = looked;
+                        }
                         if stopped {
                             self.live.stop.cancel();
                         }
