@@ -41,6 +41,14 @@
 //! Notifications do not pass it. [`PostgresStoreOptions::listen_on`] names a way around it; without one, changes made by
 //! other processes are found by polling.
 //!
+//! # Watching
+//!
+//! A watcher asks for rows by their ids and is told their present statuses; it keeps no place in a sequence of changes. So
+//! there is no gap to pass over: a transaction that was open at one poll and committed after later ones is seen by the next
+//! poll (the test `watching_a_status::a_change_that_commits_after_later_ones_is_heard_all_the_same`). The positions of a
+//! stream are a sequence. Its one writer sends chunks only after the earlier ones are committed, so a reader never sees a
+//! position before those that precede it.
+//!
 //! # How it is kept
 //!
 //! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it, and a
