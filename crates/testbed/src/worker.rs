@@ -136,7 +136,7 @@ impl Orders {
     /// # Errors
     /// The errors of opening the store; `INVALID_ARGUMENT` for a line that is no turn.
     pub async fn talk(&self) -> Result<()> {
-        talk::talk(&self.store, self.pace).await
+        talk::talk(&self.store, self.pace, self.lease).await
     }
 
     /// Parses a worker's orders.

@@ -28,6 +28,12 @@ const TURNS: usize = 27;
 /// The same while workers are killed.
 const TURNS_UNDER_FIRE: usize = 9;
 
+/// How long the locks of a killed worker are held.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// A lease that no process sleeps through, however busy the machine is.
+const NO_END: Duration = Duration::from_mins(30);
+
 /// How often a worker is killed while its clients talk.
 const KILLS: usize = 30;
 
@@ -224,7 +230,11 @@ async fn check(store: &dyn SessionStore, policy: &str, session: &str, told: &Tol
                 assert_eq!(questions(snapshot).last(), Some(text));
                 said.insert(text);
             }
-            Outcome::Refused(why) => assert!(policy == "reject", "'{text}' was refused: {why}"),
+            // A process that got no time to renew its locks is fenced, as it should be.
+            Outcome::Refused(why) => assert!(
+                policy == "reject" || why.contains("lost its lock"),
+                "'{text}' was refused: {why}"
+            ),
             Outcome::Failed(why) => panic!("'{text}' failed: {why}"),
             Outcome::Unknown => {}
         }
@@ -258,8 +268,9 @@ async fn check(store: &dyn SessionStore, policy: &str, session: &str, told: &Tol
     }
 }
 
-async fn start(site: &Site) -> Arc<Vec<Worker>> {
-    let mut orders = site.orders(Duration::from_secs(10));
+/// Starts workers that have lost a lock when they did not renew it for this long.
+async fn start(site: &Site, lease: Duration) -> Arc<Vec<Worker>> {
+    let mut orders = site.orders(lease);
     orders.talks = true;
     orders.pace = Duration::from_millis(1);
     let mut workers = Vec::new();
@@ -274,11 +285,11 @@ async fn turns_of_three_processes_lose_nothing_and_no_refused_turn_works() {
     let Some(site) = Site::postgres() else {
         return;
     };
-    let workers = start(&site).await;
+    let workers = start(&site, NO_END).await;
     let store = site.store.open().await.unwrap();
     let begun_at = Instant::now();
 
-    let (mut turns, mut refused, mut done) = (0, HashSet::new(), HashSet::new());
+    let (mut turns, mut refused, mut done) = (0, HashMap::new(), HashSet::new());
     for (policy, _) in POLICIES {
         let sessions = talk(&workers, policy, TURNS).await;
         for (session, told) in &sessions {
@@ -286,9 +297,9 @@ async fn turns_of_three_processes_lose_nothing_and_no_refused_turn_works() {
             for (text, outcome) in told {
                 turns += 1;
                 match outcome {
-                    Outcome::Done(_) => done.insert(text.clone()),
-                    _ => refused.insert(text.clone()),
-                };
+                    Outcome::Done(_) => drop(done.insert(text.clone())),
+                    outcome => drop(refused.insert(text.clone(), outcome.clone())),
+                }
             }
         }
     }
@@ -302,7 +313,7 @@ async fn turns_of_three_processes_lose_nothing_and_no_refused_turn_works() {
     );
     assert_eq!(turns, SESSIONS * CLIENTS * TURNS * POLICIES.len());
     assert!(!refused.is_empty(), "turns did overlap");
-    let in_vain: Vec<_> = begun.intersection(&refused).collect();
+    let in_vain: Vec<_> = refused.iter().filter(|(text, _)| begun.contains(*text)).collect();
     assert!(in_vain.is_empty(), "refused turns worked: {in_vain:?}");
     assert_eq!(begun, done);
 }
@@ -312,7 +323,7 @@ async fn killed_processes_lose_nothing_that_was_acknowledged_and_let_go_of_their
     let Some(site) = Site::postgres() else {
         return;
     };
-    let workers = start(&site).await;
+    let workers = start(&site, LEASE).await;
     let store = site.store.open().await.unwrap();
     let victims = Arc::clone(&workers);
     let killer = tokio::spawn(async move {

@@ -23,11 +23,12 @@ pub const POLICIES: [(&str, Concurrency); 3] = [
     ("fork", Concurrency::Fork),
 ];
 
-/// How long a turn holds its lock at most after its process died.
-const TURN_LEASE: Duration = Duration::from_secs(2);
-
-/// Defines an agent of each policy, whose turns take this long.
-fn agents(store: &Arc<dyn SessionStore>, pace: Duration) -> Result<HashMap<&'static str, Agent>> {
+/// Defines an agent of each policy, whose turns take this long, and hold their locks for this long after their process died.
+fn agents(
+    store: &Arc<dyn SessionStore>,
+    pace: Duration,
+    lease: Duration,
+) -> Result<HashMap<&'static str, Agent>> {
     let define = |(name, policy)| {
         let talk = move |session: AgentSession| async move {
             session
@@ -44,7 +45,7 @@ fn agents(store: &Arc<dyn SessionStore>, pace: Duration) -> Result<HashMap<&'sta
         };
         let agent = custom_agent(&Registry::new(), name, talk)
             .concurrency(policy)
-            .turn_lease(TURN_LEASE)
+            .turn_lease(lease)
             .store(Arc::clone(store))
             .define()?;
         Ok((name, agent))
@@ -53,9 +54,9 @@ fn agents(store: &Arc<dyn SessionStore>, pace: Duration) -> Result<HashMap<&'sta
 }
 
 /// Runs the turns that come on the input, side by side, until it is closed.
-pub(super) async fn talk(store: &StorePlace, pace: Duration) -> Result<()> {
+pub(super) async fn talk(store: &StorePlace, pace: Duration, lease: Duration) -> Result<()> {
     let store = store.open().await?;
-    let agents = agents(&store, pace)?;
+    let agents = agents(&store, pace, lease)?;
     say("ready")?;
     let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
     // Ends when the input is closed.
