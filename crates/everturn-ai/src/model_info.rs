@@ -23,6 +23,10 @@ pub struct ModelInfo {
     /// How mature the model is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<ModelStage>,
+    /// The most tokens that a request may have; unknown if not given. A [window](crate::window) is sized by it. It is no part
+    /// of the wire's form: listings have it beside the model's description.
+    #[serde(skip)]
+    pub max_input_tokens: Option<u64>,
 }
 
 /// What a model can do; what is not said is assumed to work.

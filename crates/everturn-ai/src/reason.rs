@@ -37,3 +37,6 @@ pub const NO_MESSAGE: Reason = Reason::new("no-message");
 pub const PROMPT_NOT_FOUND: Reason = Reason::new("prompt-not-found");
 /// A call that must not happen twice began, and its outcome is unknown: `FAILED_PRECONDITION`.
 pub const OUTCOME_UNKNOWN: Reason = Reason::new("outcome-unknown");
+/// The request has more tokens than the model takes: `INVALID_ARGUMENT`. A [window](crate::window) makes it smaller and
+/// asks again.
+pub const REQUEST_TOO_LONG: Reason = Reason::new("request-too-long");

@@ -15,6 +15,9 @@ use super::{Model, ModelAction};
 use crate::usage_meter::record_usage;
 use crate::{JsonObject, Message, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 
+/// The entry of a model's metadata for the most tokens of a request.
+pub(super) const MAX_INPUT_TOKENS: &str = "maxInputTokens";
+
 /// Creates the action that runs a model behind the built-in wrappers; plugins return it from
 /// [`Plugin::init`](everturn_core::Plugin::init).
 pub fn model_action(name: impl Into<String>, model: impl Model) -> ModelAction {
@@ -68,7 +71,11 @@ pub(super) fn descriptor_metadata(name: &str, info: &ModelInfo, schema: Option<&
             model[key] = value;
         }
     }
-    JsonObject::from_iter([("type".to_owned(), json!("model")), ("model".to_owned(), model)])
+    let size = info
+        .max_input_tokens
+        .map(|size| (MAX_INPUT_TOKENS.to_owned(), json!(size)));
+    let described = [("type".to_owned(), json!("model")), ("model".to_owned(), model)];
+    described.into_iter().chain(size).collect()
 }
 
 /// Registers a provider's model.

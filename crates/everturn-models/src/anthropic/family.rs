@@ -44,6 +44,11 @@ impl Family {
         if self.is_before((4, 0)) { 4_096 } else { 16_384 }
     }
 
+    /// Returns the most tokens of a request; `None` for a model of another maker.
+    pub(super) fn max_input_tokens(self) -> Option<u64> {
+        self.is_claude.then_some(200_000)
+    }
+
     /// Tells whether the model takes system messages in the middle of a conversation, after a user message.
     pub(super) fn has_system_messages(self) -> bool {
         let first = if self.is_opus { (4, 8) } else { (5, 0) };
@@ -102,6 +107,8 @@ mod tests {
         assert_eq!(constrained("claude-haiku-4-5"), Some(ConstrainedSupport::All));
         assert_eq!(constrained("anything"), Some(ConstrainedSupport::All));
         assert_eq!(Family::of("claude-3-haiku").default_max_tokens(), 4_096);
+        assert_eq!(Family::of("claude-3-haiku").max_input_tokens(), Some(200_000));
+        assert_eq!(Family::of("smollm2").max_input_tokens(), None);
         assert_eq!(Family::of("claude-sonnet-5").default_max_tokens(), 16_384);
     }
 

@@ -35,6 +35,7 @@ impl Claude {
         let info = ModelInfo {
             label: Some(name.to_owned()),
             supports: Some(Family::of(name).supports()),
+            max_input_tokens: Family::of(name).max_input_tokens(),
             ..ModelInfo::default()
         };
         Self {

@@ -17,6 +17,7 @@ const MAX_PAGES: usize = 10;
 pub(super) struct Listed {
     pub(super) id: String,
     display_name: Option<String>,
+    max_input_tokens: Option<u64>,
     #[serde(default)]
     lifecycle: Value,
     #[serde(default)]
@@ -75,6 +76,7 @@ impl Listed {
                 ..supports
             }),
             stage: self.stage().or(info.stage),
+            max_input_tokens: self.max_input_tokens.or(info.max_input_tokens),
             ..info
         }
     }

@@ -65,6 +65,15 @@ impl Family {
         self == Self::Current
     }
 
+    /// Returns the most tokens of a request. Models differ, so these are what every model of the family takes.
+    pub(super) fn max_input_tokens(self) -> u64 {
+        match self {
+            Self::Early | Self::Current => 1_048_576,
+            Self::Gemma(generation) if generation < 3 => 8_192,
+            Self::Gemma(_) => 32_768,
+        }
+    }
+
     /// Returns the capabilities of the model.
     pub(super) fn supports(self) -> ModelSupports {
         let has_system = !matches!(self, Self::Gemma(generation) if generation < GEMMA_WITH_SYSTEM);

@@ -34,6 +34,9 @@ impl GeminiModel {
             info: ModelInfo {
                 label: Some(label.to_owned()),
                 supports: Some(Family::of(name).supports()),
+                max_input_tokens: listed
+                    .and_then(Listed::max_input_tokens)
+                    .or_else(|| Some(Family::of(name).max_input_tokens())),
                 ..ModelInfo::default()
             },
         }

@@ -15,6 +15,7 @@ const MAX_PAGES: usize = 10;
 pub(super) struct Listed {
     name: String,
     display_name: Option<String>,
+    input_token_limit: Option<u64>,
     #[serde(default)]
     supported_generation_methods: Vec<String>,
 }
@@ -54,6 +55,11 @@ impl Listed {
     /// Returns the name for people.
     pub(super) fn label(&self) -> Option<&str> {
         self.display_name.as_deref()
+    }
+
+    /// Returns the most tokens of a request.
+    pub(super) fn max_input_tokens(&self) -> Option<u64> {
+        self.input_token_limit
     }
 
     /// Tells whether it answers in conversations.

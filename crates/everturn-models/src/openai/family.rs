@@ -59,6 +59,28 @@ pub(super) fn is_reasoning(id: &str) -> bool {
     number_after("o").is_some() || number_after("gpt-").is_some_and(|number| number >= 5)
 }
 
+/// The most tokens of a request to one of OpenAI's models; `None` if the name is not known. The longest prefix decides.
+pub(super) fn max_input_tokens(id: &str) -> Option<u64> {
+    const SIZES: [(&str, u64); 9] = [
+        ("gpt-3.5", 16_385),
+        ("gpt-4-turbo", 128_000),
+        ("gpt-4.1", 1_047_576),
+        ("gpt-4.5", 128_000),
+        ("gpt-4o", 128_000),
+        ("gpt-4", 8_192),
+        ("gpt-5", 272_000),
+        ("o1", 128_000),
+        ("o", 200_000),
+    ];
+    if id.starts_with('o') && !is_reasoning(id) {
+        return None;
+    }
+    let known = SIZES.iter().filter(|(prefix, _)| id.starts_with(prefix));
+    known
+        .max_by_key(|(prefix, _)| prefix.len())
+        .map(|(_, size)| *size)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +100,32 @@ mod tests {
         for id in ["gpt-4o", "gpt-4.1", "gpt-5-chat-latest", "llama-3", "omni"] {
             assert!(!is_reasoning(id), "{id}");
         }
+    }
+
+    #[test]
+    fn the_size_of_a_model_is_known_by_the_longest_prefix() {
+        let sizes = [
+            "gpt-4-0613",
+            "gpt-4o-mini",
+            "gpt-5-mini",
+            "o1-mini",
+            "o4-mini",
+            "omni",
+            "llama-3",
+        ];
+
+        assert_eq!(
+            sizes.map(max_input_tokens),
+            [
+                Some(8_192),
+                Some(128_000),
+                Some(272_000),
+                Some(128_000),
+                Some(200_000),
+                None,
+                None
+            ]
+        );
     }
 
     #[test]

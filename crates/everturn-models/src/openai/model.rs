@@ -7,6 +7,7 @@ use everturn_ai::{
 use everturn_core::{Context, Emitter, HandlerResult, Schema};
 
 use super::dialect::Dialect;
+use super::family::max_input_tokens;
 use super::{Api, OpenAiConfig, chat, responses};
 use crate::content::is_image;
 use crate::service::Service;
@@ -64,6 +65,7 @@ impl Model for OpenAiModel {
         ModelInfo {
             label: Some(format!("{}/{}", self.service.provider(), self.id)),
             supports: Some(supports),
+            max_input_tokens: max_input_tokens(&self.id),
             ..ModelInfo::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_ai::JsonObject;
+use everturn_ai::{JsonObject, reason};
 use everturn_core::{Error, Status};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -22,6 +22,29 @@ const EXHAUSTED: [&str; 4] = [
     "billing_not_active",
 ];
 
+/// Codes of errors that say that a request has more tokens than the model takes.
+const TOO_LONG_CODES: [&str; 4] = [
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "model_context_window_exceeded",
+    "string_above_max_length",
+];
+
+/// Words of providers whose codes do not tell, in lower case. Each is in a message of a provider or of a server for open
+/// models about a request with too many tokens.
+const TOO_LONG_WORDS: [&str; 10] = [
+    "prompt is too long",
+    "input is too long",
+    "maximum context length",
+    "maximum prompt length",
+    "exceed context limit",
+    "exceeds the available context size",
+    "exceeds the context length",
+    "exceeds the maximum number of tokens allowed",
+    "reduce the length of the messages",
+    "exceeds the model's context window",
+];
+
 /// Corrects what the table of HTTP statuses says of a failure. The value is the body, or `null` if it is not JSON.
 pub(crate) type Classify = fn(&mut Failure, &Value);
 
@@ -33,6 +56,8 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// Whether the same request may succeed later.
     pub(crate) is_retryable: bool,
+    /// Whether the request has more tokens than the model takes.
+    pub(crate) is_too_long: bool,
     pub(crate) http_status: Option<u16>,
     /// The provider's name for the failure.
     pub(crate) code: Option<String>,
@@ -49,6 +74,7 @@ impl Failure {
             status,
             message: message.into(),
             is_retryable,
+            is_too_long: false,
             http_status: None,
             code: None,
             request_id: None,
@@ -109,6 +135,22 @@ impl Failure {
             self.is_retryable = false;
         }
         classify(self, body);
+        if self.says_too_long() {
+            self.is_too_long = true;
+            self.is_retryable = false;
+            self.status = Status::InvalidArgument;
+        }
+    }
+
+    /// Returns whether the provider complains about the length of the request.
+    fn says_too_long(&self) -> bool {
+        // A rate limit may be about tokens too, and waiting helps against it.
+        if !matches!(self.http_status, None | Some(400 | 413 | 422 | 500)) {
+            return false;
+        }
+        let code = self.code.as_deref().unwrap_or_default();
+        let message = self.message.to_lowercase();
+        TOO_LONG_CODES.contains(&code) || TOO_LONG_WORDS.iter().any(|words| message.contains(words))
     }
 
     /// The error that callers see. None of the keys is in it.
@@ -143,7 +185,12 @@ impl Failure {
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), value?)));
         details.extend(given);
-        Error::new(self.status, message).with_details(details)
+        let error = Error::new(self.status, message).with_details(details);
+        if self.is_too_long {
+            error.with_reason(reason::REQUEST_TOO_LONG)
+        } else {
+            error
+        }
     }
 }
 
@@ -249,6 +296,51 @@ mod tests {
 
     fn answered(http_status: u16, entries: &[(&'static str, &'static str)], body: &str) -> Failure {
         Failure::answered(http_status, &headers(entries), body.as_bytes(), |_, _| {})
+    }
+
+    #[test]
+    fn providers_that_find_a_request_too_long_are_understood() {
+        let complaints = [
+            (
+                400,
+                r#"{"error": {"message": "no", "code": "context_length_exceeded"}}"#,
+            ),
+            (
+                400,
+                r#"{"error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+            ),
+            (
+                400,
+                r#"{"error": {"status": "INVALID_ARGUMENT", "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."}}"#,
+            ),
+            (
+                400,
+                r#"{"error": {"code": 400, "type": "exceed_context_size_error", "message": "request (9000 tokens) exceeds the available context size (4096 tokens)"}}"#,
+            ),
+            (500, r#"{"error": "the input length exceeds the context length"}"#),
+            (
+                400,
+                r#"{"object": "error", "message": "This model's maximum context length is 4096 tokens."}"#,
+            ),
+        ];
+        for (status, body) in complaints {
+            let error = answered(status, &[], body).into_error("p", []);
+
+            assert!(error.is(reason::REQUEST_TOO_LONG), "{body}");
+            assert_eq!(error.status(), Status::InvalidArgument, "{body}");
+        }
+        for (status, body) in [
+            (
+                429,
+                r#"{"error": {"message": "Request too large: reduce the length of the messages"}}"#,
+            ),
+            (400, r#"{"error": {"message": "a tool's name is too long"}}"#),
+        ] {
+            assert!(!answered(status, &[], body).is_too_long, "{body}");
+        }
+        let event = serde_json::json!({"error": {"code": "context_length_exceeded", "message": "no"}});
+        let failure = Failure::reported(&event, |_, _| {});
+        assert!(failure.is_too_long && !failure.is_retryable);
     }
 
     #[test]

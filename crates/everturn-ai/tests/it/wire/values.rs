@@ -410,6 +410,8 @@ pub(crate) fn model_info() -> impl Strategy<Value = ModelInfo> {
             config_schema,
             supports,
             stage,
+            // It is no part of the wire's form.
+            max_input_tokens: None,
         },
     )
 }
