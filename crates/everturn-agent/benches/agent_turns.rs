@@ -2,15 +2,16 @@
 //!
 //! `cargo bench -p everturn-agent --bench agent_turns` prints two tables. The first is the time of a turn early and late
 //! in a conversation: the ratio says whether a turn costs what it adds or what the conversation holds. The two are
-//! measured by turns, so that whatever else the machine does slows both alike. The second is the memory that the
-//! conversation and all its snapshots take, against that of the bare messages.
+//! measured by turns, so that whatever else the machine does slows both alike. The last row is an agent around a prompt
+//! whose model sees a small window with a summary of the rest. The second table is the memory that the conversation and all
+//! its snapshots take, against that of the bare messages.
 
 use std::alloc::System;
 use std::time::{Duration, Instant};
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{Agent, AgentConnection, AgentInit, AgentSession, custom_agent};
-use everturn_ai::{FinishReason, Message};
+use everturn_agent::{Agent, AgentConnection, AgentInit, AgentSession, agent, custom_agent};
+use everturn_ai::{FinishReason, Message, ModelInfo, ModelResponse, Window, define_model};
 use everturn_core::Registry;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -104,6 +105,47 @@ impl Conversation for ByConnection {
     }
 }
 
+/// All turns go over one connection to an agent around a prompt. Its model sees the last 4,000 tokens, and another model writes
+/// summaries of the rest.
+struct Summarised(AgentConnection);
+
+impl Conversation for Summarised {
+    async fn begin() -> Self {
+        let registry = Registry::new();
+        for (name, size) in [("answers", TEXT), ("summaries", 4 * TEXT)] {
+            let answer = ModelResponse::text_of("x".repeat(size));
+            define_model(
+                &registry,
+                name,
+                ModelInfo::default(),
+                move |_request, _emitter, _context| {
+                    let answer = answer.clone();
+                    async move { Ok(answer) }
+                },
+            )
+            .expect("the name is free");
+        }
+        let agent = agent(&registry, "windowed")
+            .model("answers")
+            .system("Be kind.")
+            .window(
+                Window::last_tokens(4_000)
+                    .summarize_with("summaries")
+                    .ahead_of_time(),
+            )
+            .store(MemoryStore::new())
+            .define()
+            .expect("the agent is well defined");
+        Self(agent.connect(AgentInit::session("s")))
+    }
+
+    async fn turn(&mut self, question: Message) {
+        self.0.send(question).await.expect("the connection is open");
+        let mut chunks = self.0.receive();
+        while chunks.next().await.is_some() {}
+    }
+}
+
 async fn timed(conversation: &mut impl Conversation, turn: usize) -> Duration {
     let question = question(turn, TEXT);
     let began = Instant::now();
@@ -176,6 +218,7 @@ fn main() {
         println!("|---|---|---|---|");
         report_time::<ByInvocation>("one invocation per turn").await;
         report_time::<ByConnection>("one connection").await;
+        report_time::<Summarised>("one connection, a window with summaries").await;
 
         println!();
         println!("| turns | message text | bare messages | conversation and all snapshots | ratio |");

@@ -184,6 +184,37 @@ impl History {
         Some(low)
     }
 
+    /// Returns the index of the last message before `end` that has a feature, without walking the messages.
+    pub fn last_with(&self, feature: Feature, end: usize) -> Option<usize> {
+        let end = end.min(self.up_to);
+        let before = |len| self.tally_before(len).messages_with(feature);
+        let count = before(end);
+        if count == 0 {
+            return None;
+        }
+        // The first prefix that holds all of them ends with the last of them. It is mostly near the end, where a history
+        // with many forks is read quickly.
+        let (mut low, mut high) = (0, end - 1);
+        let mut back = 1;
+        while let Some(len) = end.checked_sub(back) {
+            if before(len) < count {
+                low = len;
+                break;
+            }
+            high = len.saturating_sub(1);
+            back *= 2;
+        }
+        while low < high {
+            let middle = low.midpoint(high);
+            if before(middle + 1) == count {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(low)
+    }
+
     /// Returns the entry at `index`, which the caller keeps below the length.
     fn entry(&self, index: usize) -> &lineage::Entry {
         self.lineage_at(index + 1).entry(index)

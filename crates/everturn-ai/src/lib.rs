@@ -53,6 +53,7 @@
 //! | ask for structured output | [`Generate::output`], [`mod@format`] |
 //! | define prompts | [`prompt`] |
 //! | give models something to read | [`Document`], [`Resource`], [`retrieve`], [`embed`] |
+//! | keep a long conversation within a model's limits | [`Window`] |
 //! | observe a conversation | [`GenerateObserver`] |
 //! | survive a crash without acting twice | [`Replay`], [`EffectJournal`] |
 //! | tell failures apart | [`reason`], [`unusable_response`] |
@@ -99,6 +100,7 @@ mod tally;
 mod tool;
 mod usage;
 mod usage_meter;
+pub mod window;
 
 pub use async_trait::async_trait;
 pub use everturn_core as core;
@@ -168,6 +170,7 @@ pub use self::{
     },
     usage::Usage,
     usage_meter::{UsageMeter, UsageTotal},
+    window::{Window, with_window},
 };
 
 #[doc(hidden)]

@@ -38,11 +38,18 @@ struct Body {
     tally: Tally,
 }
 
+impl Body {
+    /// Updates the tally after a change of the metadata.
+    fn note_metadata(&mut self) {
+        self.tally = self.tally.with_metadata(self.role, self.metadata.as_deref());
+    }
+}
+
 impl Message {
     /// Creates a message of a role with this content.
     pub fn new(role: Role, content: impl Into<Content>) -> Self {
         let content = content.into().into_parts();
-        let tally = Tally::of(role, &content);
+        let tally = Tally::of(role, &content, None);
         Self(Arc::new(Body {
             role,
             content,
@@ -152,7 +159,7 @@ impl Message {
     pub fn with_content(self, content: impl Into<Content>) -> Self {
         let content = content.into().into_parts();
         self.edit(|body| {
-            body.tally = Tally::of(body.role, &content);
+            body.tally = Tally::of(body.role, &content, body.metadata.as_deref());
             body.content = content;
         })
     }
@@ -162,13 +169,16 @@ impl Message {
         let part = part.into();
         self.edit(|body| {
             body.content.push(part);
-            body.tally = Tally::of(body.role, &body.content);
+            body.tally = Tally::of(body.role, &body.content, body.metadata.as_deref());
         })
     }
 
     /// Replaces the metadata.
     pub fn with_metadata(self, metadata: JsonObject) -> Self {
-        self.edit(|body| body.metadata = boxed(metadata))
+        self.edit(|body| {
+            body.metadata = boxed(metadata);
+            body.note_metadata();
+        })
     }
 
     /// Returns this message with one metadata entry set.
@@ -177,6 +187,7 @@ impl Message {
             body.metadata
                 .get_or_insert_default()
                 .insert(key.into(), value.into());
+            body.note_metadata();
         })
     }
 
@@ -190,6 +201,7 @@ impl Message {
                 metadata.shift_remove(key);
                 boxed(*metadata)
             });
+            body.note_metadata();
         })
     }
 
@@ -274,7 +286,7 @@ impl TryFrom<JsonObject> for Message {
             take(&mut object, "content").ok_or_else(|| InvalidPart::new("`content` is required"))?;
         let content = parts("content", content)?;
         let metadata = take_object(&mut object, "metadata")?.and_then(boxed);
-        let tally = Tally::of(role, &content);
+        let tally = Tally::of(role, &content, metadata.as_deref());
         Ok(Self(Arc::new(Body {
             role,
             content,

@@ -145,6 +145,32 @@ impl Messages {
         self.pieces.iter().map(Piece::tally).sum()
     }
 
+    /// Returns the counts over the first `len` messages without walking shared histories.
+    pub(crate) fn tally_before(&self, len: usize) -> Tally {
+        let mut offset = 0;
+        let mut tally = Tally::default();
+        for piece in &self.pieces {
+            if len <= offset {
+                break;
+            }
+            tally += piece.tally_before((len - offset).min(piece.len()));
+            offset += piece.len();
+        }
+        tally
+    }
+
+    /// Returns the index of the last message before `end` that has a feature, without walking shared histories.
+    pub(crate) fn last_with(&self, feature: Feature, end: usize) -> Option<usize> {
+        let mut offset = self.len;
+        for piece in self.pieces.iter().rev() {
+            offset -= piece.len();
+            if let Some(found) = piece.last_with(feature, end.saturating_sub(offset)) {
+                return Some(offset + found);
+            }
+        }
+        None
+    }
+
     /// Returns the index of the first message at or after `start` that has a feature, without walking shared histories.
     pub fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
         let mut offset = 0;

@@ -33,6 +33,8 @@ pub const PURPOSE: &str = "purpose";
 pub const PURPOSE_OUTPUT: &str = "output";
 /// The purpose of a part with the text of context documents.
 pub const PURPOSE_CONTEXT: &str = "context";
+/// The purpose of a part with the summary of messages that the window leaves out.
+pub const PURPOSE_SUMMARY: &str = "summary";
 /// The purpose of a message that a prompt template took from the conversation so far.
 pub const PURPOSE_HISTORY: &str = "history";
 /// On a part with a purpose: `true` for a placeholder that marks where the content is to go.
@@ -45,3 +47,8 @@ pub const SIGNATURE: &str = "signature";
 pub const RESOURCE: &str = "resource";
 /// On a model message: the output format and content type that were asked for.
 pub const GENERATE: &str = "generate";
+/// On a message of a request: `true` if the message is the prompt's and not the conversation's. It is never stored.
+pub const PROMPT: &str = "_everturn_prompt";
+/// On a model message: the [summary](crate::window::Summary) of earlier messages that was ready when the message was
+/// written.
+pub const SUMMARY: &str = "summary";

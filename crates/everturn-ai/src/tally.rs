@@ -12,6 +12,15 @@ const PER_MESSAGE: u64 = 32;
 /// The bytes of a part's JSON besides its content.
 const PER_PART: u64 = 16;
 
+/// About how many bytes of text a model reads as one token.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The tokens that tell a model where a message begins and whose it is.
+const TOKENS_PER_MESSAGE: u64 = 4;
+
+/// The tokens of an image or another file, about; providers count them by its size, which its URL does not tell.
+const TOKENS_PER_MEDIA: u64 = 1_500;
+
 /// The counts over a sequence of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -26,6 +35,10 @@ pub struct Tally {
     pub videos: u32,
     /// Audio parts.
     pub audio_files: u32,
+    /// About how many tokens the messages have.
+    pub tokens: u64,
+    /// How many of [`Tally::tokens`] are outputs of tools.
+    pub tool_output_tokens: u64,
     features: [u32; Feature::COUNT],
 }
 
@@ -44,10 +57,18 @@ pub enum Feature {
     PendingOutput,
     /// The message has tool requests.
     ToolRequest,
+    /// The message has answers of tools.
+    ToolResponse,
+    /// The message is a user's, and no part of a prompt.
+    User,
+    /// The message belongs to every request: it is a system message or part of a prompt.
+    Pinned,
+    /// The message is a model's and carries the [summary](metadata::SUMMARY) of earlier messages.
+    Summary,
 }
 
 impl Feature {
-    const COUNT: usize = 6;
+    const COUNT: usize = 10;
 }
 
 impl Tally {
@@ -80,9 +101,10 @@ impl Tally {
         }
     }
 
-    pub(crate) fn of(role: Role, content: &[Part]) -> Self {
+    pub(crate) fn of(role: Role, content: &[Part], metadata: Option<&JsonObject>) -> Self {
         let mut tally = Self {
             bytes: PER_MESSAGE,
+            tokens: TOKENS_PER_MESSAGE,
             ..Self::default()
         };
         if role == Role::System {
@@ -91,11 +113,24 @@ impl Tally {
         for part in content {
             tally.add_part(part);
         }
-        tally
+        tally.with_metadata(role, metadata)
+    }
+
+    /// Returns the tally of a message that has other metadata now.
+    pub(crate) fn with_metadata(mut self, role: Role, metadata: Option<&JsonObject>) -> Self {
+        let has = |key| metadata.is_some_and(|metadata| metadata.contains_key(key));
+        let is_prompt = has(metadata::PROMPT);
+        let is_user = role == Role::User && !is_prompt;
+        self.features[Feature::User as usize] = is_user.into();
+        self.features[Feature::Pinned as usize] = (is_prompt || role == Role::System).into();
+        // Clients write users' messages, so only a model's message is believed.
+        self.features[Feature::Summary as usize] = (role == Role::Model && has(metadata::SUMMARY)).into();
+        self
     }
 
     fn add_part(&mut self, part: &Part) {
         self.bytes += bytes_of_part(part);
+        self.tokens += tokens_of_part(part);
         if let Some(text) = part.as_text() {
             self.characters += text.chars().count() as u64;
         }
@@ -108,6 +143,10 @@ impl Tally {
         }
         if part.as_tool_request().is_some() {
             self.mark(Feature::ToolRequest);
+        }
+        if part.as_tool_response().is_some() {
+            self.mark(Feature::ToolResponse);
+            self.tool_output_tokens += tokens_of_part(part);
         }
         if part.purpose() == Some(metadata::PURPOSE_OUTPUT) {
             self.mark(if part.is_pending() {
@@ -158,6 +197,25 @@ fn bytes_of_part(part: &Part) -> u64 {
     PER_PART + own + part.metadata().map_or(0, bytes_of_object)
 }
 
+/// About how many tokens a model reads in a part. Metadata is not counted: most of it is not sent.
+fn tokens_of_part(part: &Part) -> u64 {
+    let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, Tally::bytes_of_json);
+    let bytes = match part.kind() {
+        PartKind::Text(text) | PartKind::Reasoning(text) => text.len() as u64,
+        PartKind::Media(_) => return TOKENS_PER_MEDIA,
+        PartKind::ToolRequest(request) => request.name.len() as u64 + bytes_of(&request.input),
+        PartKind::ToolResponse(response) => {
+            let content: u64 = response.content.iter().map(tokens_of_part).sum();
+            let own = response.name.len() as u64 + bytes_of(&response.output);
+            return own.div_ceil(BYTES_PER_TOKEN) + content;
+        }
+        PartKind::Data(data) => Tally::bytes_of_json(data),
+        PartKind::Custom(fields) | PartKind::Unknown(fields) => bytes_of_object(fields),
+        PartKind::Resource(link) => link.uri.len() as u64,
+    };
+    bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
 impl Add for Tally {
     type Output = Self;
 
@@ -174,6 +232,8 @@ impl AddAssign for Tally {
         self.images += other.images;
         self.videos += other.videos;
         self.audio_files += other.audio_files;
+        self.tokens += other.tokens;
+        self.tool_output_tokens += other.tool_output_tokens;
         for (mine, theirs) in self.features.iter_mut().zip(other.features) {
             *mine += theirs;
         }
@@ -190,6 +250,8 @@ impl Sub for Tally {
         self.images -= prefix.images;
         self.videos -= prefix.videos;
         self.audio_files -= prefix.audio_files;
+        self.tokens -= prefix.tokens;
+        self.tool_output_tokens -= prefix.tool_output_tokens;
         for (mine, theirs) in self.features.iter_mut().zip(prefix.features) {
             *mine -= theirs;
         }

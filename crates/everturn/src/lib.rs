@@ -152,7 +152,7 @@ pub mod prelude {
     pub use everturn_ai::prompt::PromptDefinition;
     pub use everturn_ai::{
         AnswerForm, AnsweredBy, Answers, FinishReason, Generate, History, Message, Messages, Part,
-        Reconciliation, Replay, Role, Tool, ToolChoice, ToolContext, ToolErrors, ToolRequest,
+        Reconciliation, Replay, Role, Tool, ToolChoice, ToolContext, ToolErrors, ToolRequest, Window,
     };
     pub use everturn_core::{
         Context, Dep, Emitter, Error, FromContext, HandlerError, HandlerResult, Inputs, Principal, Result,
@@ -241,6 +241,8 @@ mod pages {
     struct Models;
     #[doc = include_str!("../../../docs/history.md")]
     struct History;
+    #[doc = include_str!("../../../docs/long-conversations.md")]
+    struct LongConversations;
     #[doc = include_str!("../../../docs/background.md")]
     struct Background;
     #[doc = include_str!("../../../docs/mcp.md")]

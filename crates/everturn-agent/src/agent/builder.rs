@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_ai::ToolErrors;
-use everturn_ai::prompt::Prompt;
+use everturn_ai::prompt::{Prompt, note_model};
+use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{Context, Error, Function, HandlerResult, Registry, Requirement, Result, Schema};
 use schemars::JsonSchema;
@@ -259,6 +259,7 @@ pub(super) struct Options {
     cancellation_grace: Option<Duration>,
     max_state_bytes: Option<u64>,
     tool_errors: Option<ToolErrors>,
+    window: Option<Window>,
     restart_inputs: RestartInputs,
     clock: Option<Clock>,
     prompt_input: Option<Arc<Value>>,
@@ -526,6 +527,27 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.tool_errors = Some(choice))
     }
 
+    /// Sets what the model sees of a long conversation; by default as much as the model takes ([`Window::of_model`]). The
+    /// session keeps everything.
+    ///
+    /// It holds for the agent's prompt and for [`Turn::generate`](crate::Turn::generate).
+    ///
+    /// ```
+    /// use everturn_agent::agent;
+    /// use everturn_ai::Window;
+    /// # use everturn_core::{Registry, Result};
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// agent(&registry, "support")
+    ///     .system("You help people with their orders.")
+    ///     .window(Window::last_tokens(8_000).summarize_with("small").ahead_of_time())
+    ///     .define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn window(self, window: Window) -> Self {
+        self.set(|options| options.window = Some(window))
+    }
+
     /// Lets people who answer an interrupt change the arguments of the call, for agents around a prompt: a restart whose
     /// metadata `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the tool with
     /// the input that it has, if that fits the tool's schema. By default only the recorded input may run.
@@ -649,6 +671,9 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             let checked = prompt.check_input(input);
             checked.map_err(|error| error.context(format_args!("agent '{}'", self.name)))?;
         }
+        if let Some(model) = options.window.as_ref().and_then(Window::summary_model) {
+            note_model(&self.registry, &self.name, model);
+        }
         let mut beginning = options.beginning;
         if let Some(custom) = options.initial_custom.transpose()? {
             decode_custom::<S>(Some(&custom)).map_err(|error| {
@@ -677,6 +702,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             resume_past_failures: options.resume_past_failures,
             resume_points: options.resume_points,
             tool_errors: options.tool_errors.unwrap_or(ToolErrors::Fail),
+            window: options.window.unwrap_or_default(),
             restart_inputs: options.restart_inputs,
             heartbeat: options.heartbeat,
             worker_loss: options.worker_loss,

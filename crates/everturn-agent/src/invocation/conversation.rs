@@ -3,9 +3,6 @@
 use everturn_ai::prompt::{PromptPiece, RenderedPrompt};
 use everturn_ai::{Feature, History, Message, Messages, Part, Role, metadata};
 
-/// The metadata entry that marks the prompt's messages in a request. It never reaches a stored conversation.
-const PREAMBLE: &str = "_everturn_prompt";
-
 /// Returns the messages of a rendered prompt with the prompt's own marked. The conversation among them stays shared.
 pub(super) fn marked(rendered: &RenderedPrompt) -> Messages {
     let mut request = Messages::new();
@@ -16,7 +13,7 @@ pub(super) fn marked(rendered: &RenderedPrompt) -> Messages {
                 request.extend(
                     messages
                         .iter()
-                        .map(|message| message.clone().with_metadata_entry(PREAMBLE, true)),
+                        .map(|message| message.clone().with_metadata_entry(metadata::PROMPT, true)),
                 );
             }
         }
@@ -47,7 +44,7 @@ pub(super) fn conversation_of(request: &Messages, history: &History) -> Messages
 /// Returns whether a message belongs to the conversation: it is neither the prompt's nor a system message that a middleware
 /// added.
 fn is_said(message: &Message, history: &History) -> bool {
-    if message.metadata_entry(PREAMBLE).is_some() {
+    if message.metadata_entry(metadata::PROMPT).is_some() {
         return false;
     }
     message.role() != Role::System

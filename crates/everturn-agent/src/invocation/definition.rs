@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_ai::ToolErrors;
 use everturn_ai::prompt::{Prompt, WeakPrompt};
+use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Registry, Result, Schema, WeakRegistry};
 use futures::future::BoxFuture;
@@ -143,6 +143,8 @@ pub(crate) struct Definition<S> {
     pub(crate) resume_points: ResumePoints,
     /// Whether models are told of tool calls that fail.
     pub(crate) tool_errors: ToolErrors,
+    /// What models see of a conversation.
+    pub(crate) window: Window,
     /// Whether answers to interrupts may change the arguments of a call.
     pub(crate) restart_inputs: RestartInputs,
     pub(crate) heartbeat: Heartbeat,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::{UsageMeter, with_tool_errors};
+use everturn_ai::{UsageMeter, with_tool_errors, with_window};
 use everturn_core::stream_log::{StreamSubject, SubjectNote};
 use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
 use futures::stream::{self, FuturesUnordered};
@@ -209,6 +209,7 @@ impl<S: CustomState> Driver<S> {
         // Weak, because models and tools, which the registry holds, may keep their context.
         let context = context.with_extension(Arc::new(registry.downgrade()));
         let context = context.with_dependencies(registry.dependencies());
+        let context = with_window(context, definition.window.clone());
         let mut context = with_tool_errors(context, definition.tool_errors);
         let overrides = caller
             .extension::<PromptOverrides>()

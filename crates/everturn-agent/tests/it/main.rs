@@ -46,6 +46,7 @@ mod kept_failures;
 mod leftover_tasks;
 mod linear_timeline_crashes;
 mod linear_timelines;
+mod long_conversations;
 mod lost_runs;
 mod new_sessions;
 mod patch_apply;

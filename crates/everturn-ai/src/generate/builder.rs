@@ -15,7 +15,7 @@ use super::{GenerateStream, Generated, ToolErrors};
 use crate::middleware::IntoMiddleware;
 use crate::{
     Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoTool, Messages,
-    ModelReference, ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource, ToolChoice,
+    ModelReference, ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource, ToolChoice, Window,
 };
 
 /// A generation to run. Everything is optional except something to generate from.
@@ -244,6 +244,12 @@ impl<T> Generate<T> {
     /// the agent's choice counts.
     pub fn tool_errors(self, choice: ToolErrors) -> Self {
         self.edit(|plan| plan.tool_errors = Some(choice))
+    }
+
+    /// Sets what the model sees of a long conversation; in an agent's turn the agent's window if not given, else everything.
+    /// The response has all messages in any case.
+    pub fn window(self, window: Window) -> Self {
+        self.edit(|plan| plan.window = Some(window))
     }
 
     /// Returns a blocked response to the caller instead of failing.

@@ -11,7 +11,7 @@ use super::tool_errors::{Mistakes, ToolErrors};
 use super::tool_table::ToolTable;
 use crate::middleware::{GenerateRound, Middleware, ModelCall, NextModel};
 use crate::model::ModelHandle;
-use crate::{Answers, ModelRequest, ModelResponse, ModelResponseChunk, Resource, Role};
+use crate::{Answers, ModelRequest, ModelResponse, ModelResponseChunk, Resource, Role, Window};
 
 pub(super) struct Call {
     pub(super) registry: Registry,
@@ -26,6 +26,8 @@ pub(super) struct Call {
     pub(super) allows_blocked: bool,
     pub(super) tool_errors: ToolErrors,
     pub(super) mistakes: Mistakes,
+    /// What the model sees of the conversation; all of it if not given.
+    pub(super) window: Option<Window>,
     pub(super) step_name: String,
     /// The index of the first message that the current round streams.
     pub(super) message_index: Arc<AtomicU32>,
@@ -44,7 +46,11 @@ impl Call {
             let call = Arc::clone(&call);
             Box::pin(async move {
                 let model = call.model_for(&asked.model).await?;
-                model.call(asked.request, asked.emitter, asked.context).await
+                // Inside all hooks, so that the request of the next round still has every message.
+                match &call.window {
+                    Some(window) => window.ask(&model, asked).await,
+                    None => model.call(asked.request, asked.emitter, asked.context).await,
+                }
             })
         };
         let asked = ModelCall {

@@ -15,6 +15,7 @@ use crate::middleware::{Middleware, MiddlewareSource};
 use crate::model::{ModelHandle, default_model};
 use crate::request::laid_over;
 use crate::resource::{Resource, lookup_resource};
+use crate::window::{Window, window_of};
 use crate::{
     Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, Message, Messages,
     ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, ToolChoice, ToolReference,
@@ -54,6 +55,8 @@ pub(super) struct Plan {
     pub(super) allows_blocked: bool,
     /// The context's choice if not given.
     pub(super) tool_errors: Option<ToolErrors>,
+    /// The context's choice if not given.
+    pub(super) window: Option<Window>,
     pub(super) emitter: Emitter<ModelResponseChunk>,
 }
 
@@ -103,6 +106,7 @@ impl Plan {
             step_name: None,
             allows_blocked: false,
             tool_errors: None,
+            window: None,
             emitter: Emitter::silent(),
         }
     }
@@ -190,6 +194,7 @@ impl Plan {
         let max_rounds = self.max_rounds.unwrap_or(DEFAULT_MAX_ROUNDS);
         let (returns_tool_requests, allows_blocked) = (self.returns_tool_requests, self.allows_blocked);
         let tool_errors = self.tool_errors.unwrap_or_else(|| ToolErrors::of(context));
+        let window = self.window.clone().or_else(|| window_of(context));
         let step_name = self.step_name.clone().unwrap_or_else(|| "generate".to_owned());
         let (request, assembled) = self.assemble(model.config).await?;
         let call = Call {
@@ -205,6 +210,7 @@ impl Plan {
             allows_blocked,
             tool_errors,
             mistakes: Mistakes::default(),
+            window,
             step_name,
             message_index: Arc::default(),
         };

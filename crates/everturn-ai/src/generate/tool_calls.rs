@@ -14,6 +14,7 @@ use super::chunk_index::ChunkIndex;
 use super::observer::unobserved;
 use super::recorded::Recording;
 use crate::middleware::{GenerateRound, NextTool, ToolCall};
+use crate::window::without_window;
 use crate::{
     EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Tool, ToolContext,
     ToolOutcome, ToolResponse, interrupt_data, metadata,
@@ -123,7 +124,7 @@ impl Call {
         index: &ChunkIndex,
     ) -> Result<Vec<ToolOutcome>> {
         // A child, so that a failing tool can cancel its siblings and nothing else.
-        let context = unobserved(round.context.child());
+        let context = without_window(unobserved(round.context.child()));
         let emitter = index.stamping_one_by_one(&round.emitter);
         let mut calls = Vec::with_capacity(parts.len());
         // All tools are found before the first one runs: an unknown name that ends the generation must not leave half of

@@ -135,10 +135,31 @@ impl Piece {
     }
 
     pub(super) fn tally(&self) -> Tally {
+        self.tally_before(self.len())
+    }
+
+    /// Returns the counts over the first `len` messages of the piece.
+    pub(super) fn tally_before(&self, len: usize) -> Tally {
         match self {
-            Self::Run(run) => run.iter().map(Message::tally).sum(),
+            Self::Run(run) => run[..len].iter().map(Message::tally).sum(),
             // The difference of two running totals, so the messages are not walked.
-            Self::History { history, from, .. } => history.tally() - history.tally_before(*from),
+            Self::History { history, from, .. } => {
+                history.tally_before(from + len) - history.tally_before(*from)
+            }
+        }
+    }
+
+    /// Returns the index of the piece's last message before `end` that has a feature.
+    pub(super) fn last_with(&self, feature: Feature, end: usize) -> Option<usize> {
+        match self {
+            Self::Run(run) => {
+                let has = |message: &Message| message.tally().messages_with(feature) > 0;
+                run[..end.min(run.len())].iter().rposition(has)
+            }
+            Self::History { history, from, .. } => {
+                let found = history.last_with(feature, from + end.min(self.len()))?;
+                found.checked_sub(*from)
+            }
         }
     }
 

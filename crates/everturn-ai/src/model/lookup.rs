@@ -7,6 +7,7 @@ use everturn_core::stream_log::JsonText;
 use everturn_core::{ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, downcast};
 
 use super::ModelAction;
+use super::action::MAX_INPUT_TOKENS;
 use super::background::StartAction;
 use crate::{ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, UsageMeter, reason};
 
@@ -48,6 +49,16 @@ impl ModelHandle {
             Some(background) => Self::Background(background),
             None => Self::Erased(action),
         }
+    }
+
+    /// Returns the most tokens that a request may have, if the model declares it.
+    pub(crate) fn max_input_tokens(&self) -> Option<u64> {
+        let descriptor = match self {
+            Self::Typed(model) => model.descriptor(),
+            Self::Erased(model) => model.descriptor(),
+            Self::Background(model) => model.descriptor(),
+        };
+        descriptor.metadata.get(MAX_INPUT_TOKENS)?.as_u64()
     }
 
     pub(crate) async fn call(

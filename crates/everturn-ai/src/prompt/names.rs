@@ -6,7 +6,7 @@ use everturn_core::{ActionType, Error, Registry, Result, Status};
 use super::definition::{CompiledMessages, Parts, Settings};
 use super::{Mistakes, PromptOverrides, Registered, value_key};
 use crate::model::ModelHandle;
-use crate::{ToolReference, default_model, lookup_tool, lookup_tools};
+use crate::{ModelReference, ToolReference, default_model, lookup_tool, lookup_tools};
 
 /// The prefix of the registry values that hold the settings which agents put before those of their prompts.
 const OVERRIDES: &str = "prompt-overrides/";
@@ -14,6 +14,14 @@ const OVERRIDES: &str = "prompt-overrides/";
 /// Lets [`check_names`] find the settings that an agent puts before those of its prompt.
 pub fn note_overrides(registry: &Registry, agent: &str, overrides: &PromptOverrides) {
     registry.set_value(format!("{OVERRIDES}{agent}"), overrides.clone());
+}
+
+/// The prefix of the registry values that hold models which agents use beside their prompts.
+const MODELS: &str = "agent-model/";
+
+/// Lets [`check_names`] find a model that an agent uses beside its prompt.
+pub fn note_model(registry: &Registry, agent: &str, model: &ModelReference) {
+    registry.set_value(format!("{MODELS}{agent}"), model.clone());
 }
 
 /// Checks every prompt of the registry, and those of agents: each can be read, and the models, tools and middleware that it
@@ -48,6 +56,13 @@ pub async fn check_names(registry: &Registry) -> Mistakes {
                 of.check(registry, &settings, &mut mistakes).await;
             }
             Err(error) => mistakes.add(error.context(format_args!("agent '{agent}'"))),
+        }
+    }
+    for agent in names_under(registry, MODELS) {
+        if let Some(model) = registry.value::<ModelReference>(&format!("{MODELS}{agent}"))
+            && let Some(error) = missing(ModelHandle::resolve(registry, &model.name).await)
+        {
+            mistakes.add(error.context(format_args!("agent '{agent}'")));
         }
     }
     mistakes

@@ -105,6 +105,8 @@ proptest! {
                     let has = |message: &Message| message.tally().messages_with(feature) > 0;
                     let expected = model.iter().skip(start).position(has).map(|index| start + index);
                     prop_assert_eq!(history.next_with(feature, start), expected);
+                    let expected = model[..start].iter().rposition(has);
+                    prop_assert_eq!(history.last_with(feature, start), expected);
                 }
             }
         }

@@ -65,5 +65,6 @@ mod streaming;
 mod tools_in_the_registry;
 mod typed_output;
 mod unknown_fields_survive;
+mod windows;
 mod wire;
 mod wire_schema;

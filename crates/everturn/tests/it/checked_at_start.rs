@@ -84,6 +84,8 @@ async fn serving_lists_the_mistakes_of_agents_and_binds_nothing() {
         .unwrap();
     let critic = app.prompt_agent("critic").use_middleware("quiet").tool("pen");
     critic.define().unwrap();
+    let window = Window::of_model().summarize_with("smoll");
+    app.agent("scribe").model("echo").window(window).define().unwrap();
 
     let served = app.serve("127.0.0.1:0").await.unwrap_err();
     let bound = app.server().bind("127.0.0.1:0").await.map(drop).unwrap_err();
@@ -98,6 +100,7 @@ async fn serving_lists_the_mistakes_of_agents_and_binds_nothing() {
                 "agent 'chef': no tool 'in_seson' is registered",
                 "agent 'critic': no tool 'pen' is registered",
                 "agent 'critic': no middleware 'quiet' is registered",
+                "agent 'scribe': no model 'smoll' is registered",
             ],
         );
     }

@@ -1,0 +1,102 @@
+//! A conversation as text, for the model that summarises it.
+
+use std::fmt::Write;
+
+use crate::{Message, PartKind, Role};
+
+/// How much of an argument, an output or another value a transcript repeats.
+const MAX_VALUE_CHARS: usize = 2_000;
+
+/// Returns the messages as text, the last ones if all of them have more than `max_bytes`.
+pub(super) fn transcript(messages: impl Iterator<Item = Message>, max_bytes: usize) -> String {
+    let mut turns: Vec<String> = messages.map(|message| lines(&message)).collect();
+    let mut bytes = 0;
+    let fitting = turns.iter().rev().take_while(|turn| {
+        bytes += turn.len();
+        bytes <= max_bytes
+    });
+    let left_out = turns.len() - fitting.count();
+    let kept = turns.split_off(left_out.min(turns.len().saturating_sub(1)));
+    kept.concat()
+}
+
+fn lines(message: &Message) -> String {
+    let speaker = match message.role() {
+        Role::User => "User",
+        Role::Model => "Assistant",
+        Role::System => "System",
+        Role::Tool => "Tool",
+    };
+    let mut text = String::new();
+    for part in message.content() {
+        // Writing to a string does not fail.
+        let _ = match part.kind() {
+            PartKind::Text(said) => writeln!(text, "{speaker}: {said}"),
+            PartKind::Media(media) => {
+                writeln!(text, "{speaker}: [{}]", media.mime_type().unwrap_or("a file"))
+            }
+            PartKind::ToolRequest(request) => {
+                let input = request.input.as_ref().map(ToString::to_string);
+                writeln!(
+                    text,
+                    "Call of {}: {}",
+                    request.name,
+                    short(&input.unwrap_or_default())
+                )
+            }
+            PartKind::ToolResponse(response) => {
+                let output = response.output.as_ref().map(ToString::to_string);
+                writeln!(
+                    text,
+                    "Answer of {}: {}",
+                    response.name,
+                    short(&output.unwrap_or_default())
+                )
+            }
+            PartKind::Data(data) => writeln!(text, "{speaker}: {}", short(&data.to_string())),
+            PartKind::Resource(link) => writeln!(text, "{speaker}: [{}]", link.uri),
+            // Thoughts led to what was said, and only the provider knows what the others are.
+            PartKind::Reasoning(_) | PartKind::Custom(_) | PartKind::Unknown(_) => Ok(()),
+        };
+    }
+    text
+}
+
+fn short(text: &str) -> &str {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Part, ToolRequest};
+
+    #[test]
+    fn every_part_that_was_said_is_a_line() {
+        let messages = [
+            Message::user("Leeks?"),
+            Message::model([
+                Part::reasoning("Hm."),
+                Part::tool_request(ToolRequest::new("season", json!({"month": 3}))),
+            ]),
+        ];
+
+        assert_eq!(
+            transcript(messages.into_iter(), 1_000),
+            "User: Leeks?\nCall of season: {\"month\":3}\n"
+        );
+    }
+
+    #[test]
+    fn the_end_is_kept_if_all_is_too_long() {
+        let messages = || ["one", "two", "three"].map(Message::user).into_iter();
+
+        assert_eq!(transcript(messages(), 22), "User: two\nUser: three\n");
+        assert_eq!(transcript(messages(), 1), "User: three\n");
+    }
+}
