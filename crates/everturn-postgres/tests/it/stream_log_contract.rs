@@ -112,3 +112,23 @@ async fn chunks_of_one_age_are_dropped_as_a_whole_partition() {
     let read = log.read(&StreamKey::new("ann", "three"), Position::START).await;
     assert_eq!(read.unwrap().count().await, 11);
 }
+
+/// The version of a row names the transaction that wrote it last.
+#[tokio::test]
+async fn a_silent_stream_hears_that_it_shall_stop_without_being_written() {
+    let Some(url) = Way::Direct.url() else {
+        return;
+    };
+    let schema = fresh_schema();
+    let options = PostgresStreamLog::options(&url).schema(&schema).connections(2);
+    let options = options.lease(Duration::from_hours(24));
+    let log = options.poll_every(Duration::from_millis(5)).open().await.unwrap();
+    let writer = log.open(&StreamKey::new("ann", "silent")).await.unwrap();
+
+    let stop = format!("UPDATE \"{schema}\".stream SET stopped = true RETURNING xmin");
+    let asked = sql(&url, &stop).await.unwrap();
+    writer.stop_requested().cancelled().await;
+
+    let written = format!("SELECT xmin FROM \"{schema}\".stream");
+    assert_eq!(sql(&url, &written).await.unwrap(), asked);
+}
