@@ -4,19 +4,26 @@
 //! extends it in place; a push anywhere else starts a new lineage that refers to the fork point. So a clone, a fork and
 //! an earlier position cost the same for ten messages and for ten thousand, and two histories know how much they share
 //! without comparing messages. A holder never sees what another appends, because each has its own position.
+//!
+//! A history may come to a state in which no provider takes it, for instance with a tool request that was never answered.
+//! [`checked`] finds such faults, and [`mended`] returns a valid history in its place.
 
+mod group;
 mod iter;
 mod lineage;
 mod log;
+mod validity;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub(crate) use self::group::Groups;
 pub use self::{
     iter::Iter,
     lineage::{Lineage, LineageId},
+    validity::{Fault, FaultKind, Mended, awaiting, checked, closing, mended},
 };
 use crate::{Feature, Message, Tally};
 

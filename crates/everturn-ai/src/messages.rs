@@ -5,6 +5,7 @@
 //! replacing one message cost the same whatever the length of the conversation. On the wire it is a plain array.
 
 mod piece;
+mod validity;
 
 use std::{borrow::Cow, ops::Range};
 

@@ -12,10 +12,7 @@ use super::observer::round_end;
 use super::round::send_answers;
 use super::tool_calls::answer;
 use crate::middleware::GenerateRound;
-use crate::{
-    Answers, GivenAnswer, Message, MultipartToolResponse, Part, Role, ToolOutcome, ToolRequest, metadata,
-    reason,
-};
+use crate::{Answers, GivenAnswer, Message, Part, Role, ToolOutcome, ToolRequest, metadata, reason};
 
 /// The way in which one tool request of the interrupted message is settled.
 enum Settlement {
@@ -60,7 +57,7 @@ impl Call {
         mut round: GenerateRound,
         given: Answers,
     ) -> Result<GenerateRound> {
-        let interrupted = interrupted_message(&round)?;
+        let (place, interrupted) = interrupted_message(&round)?;
         // Before anything runs: an answer that is not allowed must not reach a tool.
         let settlements = self.settlements(&interrupted, &given, &round.context)?;
         let index = ChunkIndex::starting_at(round.message_index);
@@ -68,10 +65,14 @@ impl Call {
         let note = given.metadata.map_or(Value::Bool(true), Value::Object);
         let answers = Message::tool(answers).with_metadata_entry(metadata::RESUMED, note);
 
-        let last = round.request.messages.len() - 1;
+        let messages = &mut round.request.messages;
+        let waited = messages.slice(place + 1..messages.len());
+        let waited = waited
+            .iter()
+            .map(|message| message.clone().without_metadata_entry(metadata::WAITING));
         // A copy in the request: the caller's history keeps the message with its interrupt.
-        round.request.messages.replace(last, settled(&interrupted));
-        round.request.messages.push(answers.clone());
+        let settled = [settled(&interrupted), answers.clone()];
+        messages.splice(place..messages.len(), settled.into_iter().chain(waited));
         round_end(&round.context, &round.request.messages).await?;
         send_answers(&round.emitter, &answers, &index).await?;
         round.message_index = index.following();
@@ -115,7 +116,7 @@ impl Call {
         let unresolved = || Error::internal("a part of a tool request is no tool request");
         let request = part.as_tool_request().ok_or_else(unresolved)?;
         // A call that had finished is not run again, even if the client asks for it.
-        if let Some(answer) = pending_answer(part) {
+        if let Some(answer) = part.pending_answer() {
             return Ok(Settlement::Answered(answer));
         }
         let call = (request.name.as_str(), request.reference.as_deref());
@@ -179,29 +180,20 @@ impl Call {
     }
 }
 
-fn interrupted_message(round: &GenerateRound) -> Result<Message> {
-    let last = round.request.messages.last();
+/// Returns the interrupted message and its index: the last one, except for messages of the user that wait with it.
+fn interrupted_message(round: &GenerateRound) -> Result<(usize, Message)> {
+    let messages = &round.request.messages;
+    let waits = |message: &Message| {
+        message.role() == Role::User && message.metadata_entry(metadata::WAITING).is_some()
+    };
+    let last = messages.rposition(|message| !waits(message));
     let is_interrupted =
         |message: &&Message| message.role() == Role::Model && message.tool_requests().next().is_some();
-    last.filter(is_interrupted).cloned().ok_or_else(|| {
+    let found = last.and_then(|last| Some((last, messages.get(last).filter(is_interrupted)?.clone())));
+    found.ok_or_else(|| {
         let message = "there is no interrupt to answer: the last message is not a model's with at least one tool request";
         Error::failed_precondition(message).with_public()
     })
-}
-
-/// Returns the answer of a call that finished while another call of the message was interrupted.
-fn pending_answer(part: &Part) -> Option<Part> {
-    let output = part.metadata_entry(metadata::PENDING_OUTPUT)?.clone();
-    let content = part.metadata_entry(metadata::PENDING_CONTENT).cloned();
-    let content = content
-        .and_then(|content| serde_json::from_value(content).ok())
-        .unwrap_or_default();
-    let response = MultipartToolResponse {
-        output: Some(output),
-        content,
-        metadata: None,
-    };
-    Some(answer(part, response)?.with_metadata_entry(metadata::SOURCE, metadata::SOURCE_PENDING))
 }
 
 /// Returns the interrupted message as the history keeps it: no request waits any more, and the interrupts' data is

@@ -61,12 +61,18 @@ impl ModelHandle {
         descriptor.metadata.get(MAX_INPUT_TOKENS)?.as_u64()
     }
 
+    /// Calls the model with messages that every provider takes.
     pub(crate) async fn call(
         &self,
-        request: ModelRequest,
+        mut request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
     ) -> Result<ModelResponse> {
+        // Last, after every hook and the window, and for the model alone: the conversation keeps its own messages.
+        if let Some(mended) = request.messages.mended() {
+            tracing::debug!("the conversation is mended for the model");
+            request.messages = mended;
+        }
         let (meter, began) = (context.clone(), Instant::now());
         let answered = self.call_unmetered(request, emitter, context).await;
         let usage = answered.as_ref().ok().and_then(|answer| answer.usage.as_ref());

@@ -147,6 +147,25 @@ impl Part {
         asked.and_then(|data| data.get(metadata::CLIENT_TOOL)) == Some(&Value::Bool(true))
     }
 
+    /// Returns whether this call waits because its process died while it ran.
+    pub fn is_outcome_unknown(&self) -> bool {
+        let mark = self
+            .interrupt()
+            .and_then(|data| data.get(metadata::OUTCOME_UNKNOWN));
+        mark == Some(&Value::Bool(true))
+    }
+
+    /// Returns the answer of a call that finished while another call of the message was interrupted.
+    pub(crate) fn pending_answer(&self) -> Option<Part> {
+        let output = self.metadata_entry(metadata::PENDING_OUTPUT)?.clone();
+        let content = self.metadata_entry(metadata::PENDING_CONTENT).cloned();
+        let content = content
+            .and_then(|content| serde_json::from_value(content).ok())
+            .unwrap_or_default();
+        let response = ToolResponse::to(self.as_tool_request()?, output).with_content(content);
+        Some(Part::tool_response(response).with_metadata_entry(metadata::SOURCE, metadata::SOURCE_PENDING))
+    }
+
     /// Returns the part that answers this interrupted tool request with `output`.
     ///
     /// `metadata` is recorded with the answer; `None` records `true`. Returns `None` if this is not a tool request.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Tool, interrupt};
-use crate::{Declined, Part, ToolRequest, metadata};
+use crate::{Declined, Part, ToolRequest};
 
 /// The role of callers who may settle a call whose outcome is unknown.
 pub const OPERATOR: &str = "operator";
@@ -205,7 +205,7 @@ impl Tool {
         let call = asked
             .as_tool_request()
             .ok_or_else(|| interrupt::not_a_call(self.name()))?;
-        let is_outcome = is_outcome_unknown(asked);
+        let is_outcome = asked.is_outcome_unknown();
         self.check_caller(call, is_outcome, caller)?;
         if let GivenAnswer::Restart { call: again, .. } = given {
             // A rule may depend on the input, which the caller may have edited.
@@ -261,12 +261,4 @@ impl Tool {
                 .with_public()
         })
     }
-}
-
-/// Returns whether a call waits because its process died while it ran.
-fn is_outcome_unknown(asked: &Part) -> bool {
-    let mark = asked
-        .interrupt()
-        .and_then(|data| data.get(metadata::OUTCOME_UNKNOWN));
-    mark == Some(&Value::Bool(true))
 }

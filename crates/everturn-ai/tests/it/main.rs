@@ -65,6 +65,7 @@ mod streaming;
 mod tools_in_the_registry;
 mod typed_output;
 mod unknown_fields_survive;
+mod valid_histories;
 mod windows;
 mod wire;
 mod wire_schema;
