@@ -15,7 +15,7 @@ use serde_json::Value;
 /// message, and a restart must repeat that request's input (except for the order of members and the spelling of
 /// numbers).
 ///
-/// Prompt-backed agents do this on every turn; a custom agent that takes answers from clients should too. An entry
+/// Every agent does this before a turn, so a handler need not. An entry
 /// that is neither a tool request nor a tool response is left for the generate loop to reject.
 ///
 /// # Errors

@@ -106,6 +106,7 @@ mod timeline;
 mod transform;
 mod turn_lock;
 mod turn_observer;
+mod while_interrupted;
 mod wire;
 mod worker_loss;
 
@@ -146,6 +147,7 @@ pub use self::stream_logs::erase_streams_in;
 pub use self::timeline::Timeline;
 pub use self::turn_lock::{Concurrency, SESSION_BUSY, TurnLocking};
 pub use self::turn_observer::{EndedTurn, TurnObserver, observe_turns};
+pub use self::while_interrupted::WhileInterrupted;
 pub use self::wire::{
     AbortRequest, AbortResponse, AddedMessages, AgentInit, AgentInput, AgentMetadata, AgentOutput,
     AgentResult, AgentStreamChunk, ClientTool, GetSnapshotRequest, GivenCustom, PlainProtocol,

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use everturn_agent::SnapshotId;
-use everturn_ai::{Answers, Declined, History, Message, Part, Role};
+use everturn_ai::history::awaiting;
+use everturn_ai::{Answers, Declined, History, Message, Part};
 use everturn_core::{Error, Result};
 use everturn_server::ServedAgent;
 use serde_json::{Value, json};
@@ -35,10 +36,10 @@ enum Kind {
 
 /// Returns the calls that wait at the end of a conversation, whose last message the snapshot `name` added.
 pub(crate) fn pending(messages: &History, name: &SnapshotId, agent: &ServedAgent) -> Vec<Pending> {
-    let Some(last) = messages.last().filter(|message| message.role() == Role::Model) else {
+    let asking = awaiting(messages).and_then(|place| Some((place, messages.get(place)?)));
+    let Some((place, last)) = asking else {
         return Vec::new();
     };
-    let place = messages.len() - 1;
     let open = pending_of(last, agent, |number| {
         Place::new(place, number).call_id(name.as_str())
     });

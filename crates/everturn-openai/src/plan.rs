@@ -4,6 +4,7 @@
 //! new, and nothing that only the agent can say or do is taken from a client into a kept conversation.
 
 use everturn_agent::{AgentInit, AgentInput, ClientTool, SessionId, SessionState, Snapshot};
+use everturn_ai::history::awaiting;
 use everturn_ai::{Answers, Declined, History, Message, Part, Role, ToolRequest, ToolResponse, metadata};
 use everturn_core::{Context, Exposure};
 use serde_json::{Value, json};
@@ -213,14 +214,15 @@ pub(crate) struct Pending {
 
 /// Returns the calls that wait at the end of a conversation, which the snapshot of this name holds.
 pub(crate) fn pending(messages: &History, name: &str, agent: &ServedAgent) -> Vec<Pending> {
-    let Some(last) = messages.last().filter(|message| message.role() == Role::Model) else {
+    let asking = awaiting(messages).and_then(|place| Some((place, messages.get(place)?)));
+    let Some((place, last)) = asking else {
         return Vec::new();
     };
     let setting = Setting {
         respond_only: agent.respond_only(),
         ..Setting::default()
     };
-    let items = items_of(messages.len() - 1, std::slice::from_ref(last), &setting);
+    let items = items_of(place, std::slice::from_ref(last), &setting);
     let mut parts = last.interrupts();
     items
         .iter()

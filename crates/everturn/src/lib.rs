@@ -146,7 +146,7 @@ pub mod prelude {
         Agent, AgentFinishReason, AgentInput, AgentRef, AgentReply, AgentSession, AgentTask, Artifact,
         Artifacts, Chat, Concurrency, Delegation, Heartbeat, Interrupt, Session, SessionHandle, SessionId,
         SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy, SnapshotStatus,
-        Timeline, Turn, TurnLocking, WorkerLoss,
+        Timeline, Turn, TurnLocking, WhileInterrupted, WorkerLoss,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;

@@ -32,7 +32,8 @@ use crate::turn_lock::TURN_LEASE;
 use crate::turn_observer::TurnObservers;
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    Journaling, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, TurnLocking, WorkerLoss,
+    Journaling, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, TurnLocking,
+    WhileInterrupted, WorkerLoss,
 };
 
 /// The shortest time for which a turn may hold its lock in the store without a renewal.
@@ -200,7 +201,6 @@ pub struct AgentOrigin<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) name: &'a str,
     pub(crate) prompt_input: Option<&'a Arc<Value>>,
-    pub(crate) restart_inputs: RestartInputs,
 }
 
 pub(crate) mod sealed {
@@ -261,6 +261,7 @@ pub(super) struct Options {
     tool_errors: Option<ToolErrors>,
     window: Option<Window>,
     restart_inputs: RestartInputs,
+    while_interrupted: WhileInterrupted,
     clock: Option<Clock>,
     prompt_input: Option<Arc<Value>>,
     status_schema: Option<Schema>,
@@ -548,7 +549,23 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.window = Some(window))
     }
 
-    /// Lets people who answer an interrupt change the arguments of the call, for agents around a prompt: a restart whose
+    /// Sets what happens to a message that arrives while tool requests wait for answers; by default the requests are closed,
+    /// and the conversation goes on.
+    ///
+    /// ```
+    /// use everturn_agent::{WhileInterrupted, agent};
+    /// # use everturn_core::{Registry, Result};
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// // Nothing else is talked about before a payment is approved or declined.
+    /// agent(&registry, "banker").while_interrupted(WhileInterrupted::Reject).define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn while_interrupted(self, policy: WhileInterrupted) -> Self {
+        self.set(|options| options.while_interrupted = policy)
+    }
+
+    /// Lets people who answer an interrupt change the arguments of the call: a restart whose
     /// metadata `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the tool with
     /// the input that it has, if that fits the tool's schema. By default only the recorded input may run.
     ///
@@ -659,7 +676,6 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             registry: &self.registry,
             name: &self.name,
             prompt_input: options.prompt_input.as_ref(),
-            restart_inputs: options.restart_inputs,
         };
         // After the cheap checks: an inline prompt is registered here, under the agent's name.
         let AgentProgram {
@@ -704,6 +720,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             tool_errors: options.tool_errors.unwrap_or(ToolErrors::Fail),
             window: options.window.unwrap_or_default(),
             restart_inputs: options.restart_inputs,
+            while_interrupted: options.while_interrupted,
             heartbeat: options.heartbeat,
             worker_loss: options.worker_loss,
             recorded_context: options.recorded_context,

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use everturn_ai::UsageMeter;
 use everturn_ai::effect::without_journal;
+use everturn_ai::history::awaiting;
 use everturn_ai::prompt::PromptOverrides;
 use everturn_core::{Context, Error, HandlerResult, Result, SpanKind, in_span};
 use serde::Serialize;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use super::definition::ClientAdditions;
 use super::outbox::Outbox;
 use super::owned_turn::OwnedTurn;
+use super::reception::Reception;
 use super::snapshots::CreatedSnapshots;
 use super::turn::TurnStart;
 use crate::failure_log::FailedWork;
@@ -49,6 +51,7 @@ pub(super) struct InvocationFacts {
     pub(super) observers: TurnObservers,
     /// What turns do with the tools and instructions of clients.
     pub(super) client_additions: ClientAdditions,
+    pub(super) reception: Reception,
 }
 
 /// The output that a turn's span records.
@@ -69,7 +72,8 @@ impl<S: CustomState> AgentSession<S> {
 
     /// Runs `handler` on every input, one turn after the other, until the client has no more.
     ///
-    /// Before a turn its message is added to the session. After it, if there is a store, the session is saved under
+    /// Before a turn its answers to interrupts are [checked](crate::validate_answers), open requests are closed or asked about
+    /// again as the agent [chooses](crate::AgentBuilder::while_interrupted), and its message is added to the session. After it, if there is a store, the session is saved under
     /// [`Turn::snapshot_id`], and only then the client learns that the turn is over.
     ///
     /// # Errors
@@ -120,10 +124,13 @@ impl<S: CustomState> AgentSession<S> {
     /// # Errors
     /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation is over.
     pub async fn next_turn(&self) -> Result<Option<OwnedTurn<S>>> {
-        match self.outbox.next_turn().await? {
-            Some(start) => OwnedTurn::begin(self.clone(), start).await.map(Some),
-            None => Ok(None),
+        while let Some(start) = self.outbox.next_turn().await? {
+            // A turn whose message waits for the answers to interrupts is over before it is handled.
+            if let Some(turn) = OwnedTurn::begin(self.clone(), start).await? {
+                return Ok(Some(turn));
+            }
         }
+        Ok(None)
     }
 
     pub(super) async fn run_turn<F, Fut, R>(&self, start: TurnStart, handler: &mut F) -> Result<()>
@@ -151,7 +158,7 @@ impl<S: CustomState> AgentSession<S> {
             None => without_journal(context),
         };
         let (session, outbox) = (&self.session, &self.outbox);
-        let (flow, limit) = (&self.facts.session_flow, &self.facts.limit);
+        let (flow, limit, reception) = (&self.facts.session_flow, &self.facts.limit, self.facts.reception);
         let settle = &mut report;
         let (began, used_before) = (Instant::now(), self.facts.usage.total());
         let mut finish_reason = None;
@@ -162,14 +169,24 @@ impl<S: CustomState> AgentSession<S> {
             context,
             |context, recorder| async move {
                 recorder.input(&input);
-                session.add_messages(input.messages().cloned());
+                let received = reception.receive(&session.messages(), &input)?;
+                let told = received.chunk(outbox.tells_places());
+                session.add_messages(received.messages);
                 // Before anything is paid for, and again below before anything is kept.
                 limit.check(&session.state())?;
-                let turn = Turn::new(session.clone(), input, place, context, outbox.clone());
-                let outcome = handler(turn).await.map_err(Error::from);
-                let outcome = outcome.and_then(|result| limit.check(&session.state()).map(|()| result));
+                if let Some(told) = told {
+                    outbox.send(told).await?;
+                }
+                let outcome = if received.is_waiting {
+                    Ok(AgentFinishReason::Interrupted.into())
+                } else {
+                    let turn = Turn::new(session.clone(), input, place, context, outbox.clone());
+                    handler(turn).await.map(Into::into).map_err(Error::from)
+                };
+                let outcome: Result<TurnResult> =
+                    outcome.and_then(|result| limit.check(&session.state()).map(|()| result));
                 let reason = match outcome {
-                    Ok(result) => result.into().finish_reason,
+                    Ok(result) => result.finish_reason,
                     Err(error) => {
                         if let Some(journal) = journal {
                             journal.turn_failed(&error).await;
@@ -217,8 +234,11 @@ impl<S: CustomState> AgentSession<S> {
     /// Returns the session's last message and all its artifacts, as most agents do at their end.
     pub fn result(&self) -> AgentResult {
         let state = self.session.state();
+        let messages = &state.messages;
+        // Messages that wait for the answers to interrupts come after the message that asks.
+        let asking = awaiting(messages).and_then(|place| messages.get(place));
         AgentResult {
-            message: state.messages.last().cloned(),
+            message: asking.or_else(|| messages.last()).cloned(),
             artifacts: Arc::unwrap_or_clone(state.artifacts),
             finish_reason: None,
             output: None,

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use super::Beginning;
+use super::reception::Reception;
 use crate::answers::RestartInputs;
 use crate::journal::Retention;
 use crate::reading::ResumePoints;
@@ -25,7 +26,8 @@ use crate::stream_logs::StreamLogs;
 use crate::transform::{StateTransform, StreamTransform};
 use crate::turn_observer::TurnObservers;
 use crate::{
-    AgentResult, AgentSession, Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WorkerLoss,
+    AgentResult, AgentSession, Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WhileInterrupted,
+    WorkerLoss,
 };
 
 /// An agent's function: runs the turns of one invocation and returns its result.
@@ -147,6 +149,8 @@ pub(crate) struct Definition<S> {
     pub(crate) window: Window,
     /// Whether answers to interrupts may change the arguments of a call.
     pub(crate) restart_inputs: RestartInputs,
+    /// What happens to a message that arrives while requests are open.
+    pub(crate) while_interrupted: WhileInterrupted,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) worker_loss: WorkerLoss,
     /// The names of the caller's values that background runs record.
@@ -193,6 +197,14 @@ impl<S> Definition<S> {
         match &self.scope {
             Some(scope) => scope(context),
             None => Scope::brought_by(context).unwrap_or_default(),
+        }
+    }
+
+    /// Returns how the agent receives inputs.
+    pub(super) fn reception(&self) -> Reception {
+        Reception {
+            while_interrupted: self.while_interrupted,
+            restart_inputs: self.restart_inputs,
         }
     }
 

@@ -454,7 +454,9 @@ impl<S: CustomState> Driver<S> {
             TurnSnapshot::OfRun => self.background.snapshot(),
         };
         let reserved = reserved.cloned();
-        self.snapshots.turn_begins(self.session.state(), &input);
+        let reception = self.definition.reception();
+        self.snapshots
+            .turn_begins(self.session.state(), &input, reception);
         // A content-addressed snapshot has no id yet, unless it is that of a background run.
         let is_named =
             self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();

@@ -28,8 +28,8 @@ pub struct OwnedTurn<S = Value> {
 }
 
 impl<S: CustomState> OwnedTurn<S> {
-    /// Runs a turn up to its handler.
-    pub(super) async fn begin(session: AgentSession<S>, start: TurnStart) -> Result<Self> {
+    /// Runs a turn up to its handler; `None` if it ends before that.
+    pub(super) async fn begin(session: AgentSession<S>, start: TurnStart) -> Result<Option<Self>> {
         let (show, shown) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let mut running: BoxFuture<'static, Result<()>> = Box::pin(async move {
@@ -47,12 +47,12 @@ impl<S: CustomState> OwnedTurn<S> {
         });
         tokio::select! {
             biased;
-            turn = shown => Ok(Self {
+            turn = shown => Ok(Some(Self {
                 turn: turn.map_err(|_| dropped())?,
                 end,
                 running,
-            }),
-            outcome = &mut running => Err(outcome.err().unwrap_or_else(dropped)),
+            })),
+            outcome = &mut running => outcome.map(|()| None),
         }
     }
 

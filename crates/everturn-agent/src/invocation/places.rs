@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use everturn_ai::history::awaiting;
 use everturn_ai::{History, ModelResponseChunk, Role};
 
 /// Finds the place that the message of each chunk will have in the session, before the message is there.
@@ -19,6 +20,8 @@ struct Place {
     position: usize,
     role: Role,
     index: u32,
+    /// How many messages come between this one and the next of the generation.
+    gap: usize,
 }
 
 impl Places {
@@ -34,9 +37,12 @@ impl Places {
     pub(super) fn of(&self, chunk: &ModelResponseChunk) -> usize {
         let (role, index) = (chunk.role.unwrap_or(Role::Model), chunk.index.unwrap_or_default());
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let position = match *current {
-            Some(place) if place.index == index && place.role == role => place.position,
-            Some(place) if index >= place.index => place.position + if place.role == role { 2 } else { 1 },
+        let (position, gap) = match *current {
+            Some(place) if place.index == index && place.role == role => (place.position, place.gap),
+            Some(place) if index >= place.index => {
+                let step = if place.role == role { 2 } else { 1 };
+                (place.position + place.gap + step, 0)
+            }
             // The first message of a generation.
             _ => self.first(role),
         };
@@ -44,24 +50,35 @@ impl Places {
             position,
             role,
             index,
+            gap,
         });
         position
     }
 
-    fn first(&self, role: Role) -> usize {
+    /// Returns the place of a generation's first message, and how many messages come after it before the next.
+    fn first(&self, role: Role) -> (usize, usize) {
         let conversation = (self.conversation)();
+        if let Some(asking) = awaiting(&conversation) {
+            // Messages that wait for the answers move behind them.
+            let waiting = conversation.len() - 1 - asking;
+            return match role {
+                Role::Tool => (asking + 1, waiting),
+                _ => (asking + 2 + waiting, 0),
+            };
+        }
         // After a model's message come the answers to its tool calls.
         let expected = match conversation.last().map(everturn_ai::Message::role) {
             Some(Role::Model) => Role::Tool,
             _ => Role::Model,
         };
-        conversation.len() + usize::from(role != expected)
+        (conversation.len() + usize::from(role != expected), 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use everturn_ai::Message;
+    use everturn_ai::{Message, Part, ToolRequest, metadata};
+    use serde_json::json;
 
     use super::*;
 
@@ -93,6 +110,21 @@ mod tests {
         let streamed = [(Role::Tool, 0), (Role::Tool, 1), (Role::Model, 2)];
 
         assert_eq!(places(&[Message::user("hi")], &streamed), [2, 4, 5]);
+    }
+
+    #[test]
+    fn messages_that_wait_come_between_the_answers_and_the_reply() {
+        let asked =
+            Part::from(ToolRequest::new("pay", json!({}))).with_metadata_entry(metadata::INTERRUPT, true);
+        let conversation = [
+            Message::user("hi"),
+            Message::model(vec![asked]),
+            Message::user("hello?").with_metadata_entry(metadata::WAITING, true),
+        ];
+
+        let streamed = [(Role::Tool, 0), (Role::Model, 1), (Role::Tool, 2)];
+        assert_eq!(places(&conversation, &streamed), [2, 4, 5]);
+        assert_eq!(places(&conversation, &[(Role::Model, 0)]), [4]);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use everturn_ai::history::awaiting;
 use everturn_ai::prompt::{Prompt, PromptOverrides, with_prompt_state};
 use everturn_ai::{
-    Answers, FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, PartKind,
-    Role, reason,
+    FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, Role, reason,
 };
 use everturn_core::{Error, HandlerResult, Result};
 use serde_json::Value;
@@ -14,18 +14,16 @@ use super::accepted_input::AcceptedInput;
 use super::added_by_client::AddedByClient;
 use super::conversation::{conversation_of, marked};
 use super::generate::ConversationObserver;
+use super::reception::{check_message, given_answers};
 use super::{AgentFunction, AgentPrompt, ClientAdditions};
-use crate::answers::RestartInputs;
 use crate::{AgentInput, CustomState, Turn};
 
 /// Returns the function of a prompt agent. `input` is the prompt input of conversations that bring none of their own.
-/// `overrides` go before the prompt's settings, and those of the call before them. `restart_inputs` are
-/// the arguments with which an interrupted call may run again.
+/// `overrides` go before the prompt's settings, and those of the call before them.
 pub(crate) fn prompt_function<S: CustomState>(
     prompt: AgentPrompt,
     input: Arc<Value>,
     overrides: PromptOverrides,
-    restart_inputs: RestartInputs,
 ) -> Arc<AgentFunction<S>> {
     let own = Arc::new(overrides);
     Arc::new(move |session| {
@@ -41,7 +39,6 @@ pub(crate) fn prompt_function<S: CustomState>(
                         prompt.clone(),
                         Arc::clone(&input),
                         overrides.clone(),
-                        restart_inputs,
                         additions,
                     )
                 })
@@ -59,7 +56,6 @@ async fn prompt_turn<S: CustomState>(
     prompt: Prompt,
     input: Arc<Value>,
     overrides: [Option<Arc<PromptOverrides>>; 2],
-    restart_inputs: RestartInputs,
     additions: ClientAdditions,
 ) -> HandlerResult<Option<FinishReason>> {
     let history = turn.messages();
@@ -70,7 +66,7 @@ async fn prompt_turn<S: CustomState>(
     let context = with_prompt_state(turn.context().clone(), move || session.custom_json());
     let observed = Arc::new(OnceLock::from(history.clone()));
     let context = ConversationObserver::install(&turn, &observed, context);
-    let answers = answers(turn.input());
+    let answers = given_answers(turn.input());
     // Answers continue the interrupted turn, and so does an input without a message.
     let (conversation, since) = if answers.is_some() || turn.input().messages().next().is_none() {
         at_the_interrupted_turn(&history)
@@ -94,8 +90,6 @@ async fn prompt_turn<S: CustomState>(
         .emitter(turn.emitter())
         .allow_blocked();
     if let Some(answers) = answers {
-        // Before anything runs: a forged answer must not reach a tool.
-        restart_inputs.validate(&history, answers)?;
         generate = generate.answers(answers.clone());
     }
     if let Some(accepted) = AcceptedInput::of(&turn) {
@@ -132,9 +126,8 @@ fn name_taken(error: &Error) -> Error {
 /// An input may be empty where the model has not answered: after tools, as in a snapshot from the middle of a turn, and after
 /// a user's message, as in a failed turn that was kept.
 fn check_input(input: &AgentInput, history: &History) -> Result<()> {
-    let awaits_model = history
-        .last()
-        .is_some_and(|message| matches!(message.role(), Role::Tool | Role::User));
+    let is_said = |message: &Message| matches!(message.role(), Role::Tool | Role::User);
+    let awaits_model = history.last().is_some_and(is_said) && awaiting(history).is_none();
     if !input.has_payload() && !awaits_model {
         return Err(
             Error::invalid_argument("a turn needs a message, or answers to interrupts in 'resume'")
@@ -144,41 +137,19 @@ fn check_input(input: &AgentInput, history: &History) -> Result<()> {
     input.messages().try_for_each(check_message)
 }
 
-fn check_message(message: &Message) -> Result<()> {
-    if message.role() != Role::User {
-        return Err(Error::invalid_argument(format!(
-            "a client speaks as the user; a message of role '{}' is not accepted",
-            message.role()
-        ))
-        .with_public());
-    }
-    // A tool response in a message would be a forged result.
-    let is_tool_part =
-        |part: &Part| matches!(part.kind(), PartKind::ToolRequest(_) | PartKind::ToolResponse(_));
-    if message.content().iter().any(is_tool_part) {
-        return Err(
-            Error::invalid_argument("answers to tool requests go into 'resume', not into a message")
-                .with_public(),
-        );
-    }
-    Ok(())
-}
-
-/// Returns the answers to interrupts, if the input brings any.
-fn answers(input: &AgentInput) -> Option<&Answers> {
-    input.answers.as_ref().filter(|answers| !answers.is_empty())
-}
-
 /// Splits the conversation at the beginning of the interrupted turn.
 ///
 /// The prompt is rendered around the first part, as it was then. Rendered around the whole conversation, a prompt that ends
 /// with messages of its own would put them between a tool request and its answer.
 fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
-    let since_user = history
+    // Messages that wait for the answers are not part of the interrupted turn.
+    let end = awaiting(history).map_or(history.len(), |asking| asking + 1);
+    let asked = history.truncate_to(end);
+    let since_user = asked
         .iter()
         .rev()
         .position(|message| message.role() == Role::User);
-    let begin = history.len() - since_user.unwrap_or(history.len());
+    let begin = end - since_user.unwrap_or(end);
     (
         history.truncate_to(begin),
         Messages::from(history).slice(begin..history.len()),

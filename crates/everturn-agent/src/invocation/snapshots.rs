@@ -10,6 +10,7 @@ use futures::FutureExt;
 
 use super::machine::{Commit, Event, TakeoverPoint};
 use super::outbox::Answer;
+use super::reception::{Reception, given_answers};
 use super::{AgentEvent, Driver, Written};
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::cursor::Saved;
@@ -86,9 +87,15 @@ impl Snapshots {
     }
 
     /// Notes the state at which a turn begins, and its input.
-    pub(super) fn turn_begins(&mut self, state: SessionState, input: &AgentInput) {
+    pub(super) fn turn_begins(&mut self, state: SessionState, input: &AgentInput, reception: Reception) {
+        let messages = match reception.receive(&state.messages, input) {
+            Ok(received) => Some(received.messages),
+            Err(_) if given_answers(input).is_some() => Some(input.messages().cloned().collect()),
+            // A message that is refused while requests are open must not come between them and their answers.
+            Err(_) => None,
+        };
         // Kept apart: a push here would take the tip of the lineage, which the session is about to extend.
-        self.begun = Some((state, input.messages().cloned().collect()));
+        self.begun = messages.map(|messages| (state, messages));
     }
 
     /// Returns the number of messages with which the last turn began.

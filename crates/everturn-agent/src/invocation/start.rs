@@ -228,6 +228,7 @@ impl<S: CustomState> Driver<S> {
             usage: Arc::clone(&usage),
             observers: definition.turn_observers.clone(),
             client_additions: definition.client_additions,
+            reception: definition.reception(),
         };
         let running =
             (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone(), facts));

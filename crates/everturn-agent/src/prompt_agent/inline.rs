@@ -150,7 +150,6 @@ impl<S: CustomState> AgentKind<S> for InlinePrompt {
                 AgentPrompt::new(prompt.clone(), agent.registry),
                 input,
                 PromptOverrides::new(),
-                agent.restart_inputs,
             ),
             prompt: Some(prompt),
             respond_only,

@@ -182,7 +182,6 @@ impl<S: CustomState> AgentKind<S> for NamedPrompt {
                 AgentPrompt::new(prompt.clone(), agent.registry),
                 input,
                 self.overrides,
-                agent.restart_inputs,
             ),
             prompt: Some(prompt),
             respond_only,

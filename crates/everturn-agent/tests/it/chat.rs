@@ -197,7 +197,6 @@ async fn an_invalid_init_is_refused_before_the_agent_is_called() {
 async fn interrupts_are_answered_with_typed_values() {
     let agent = handling("banker", |turn: Turn| async move {
         if let Some(answers) = &turn.input().answers {
-            everturn_agent::validate_answers(&turn.messages(), answers)?;
             let answer = answers
                 .respond
                 .iter()

@@ -48,6 +48,7 @@ mod linear_timeline_crashes;
 mod linear_timelines;
 mod long_conversations;
 mod lost_runs;
+mod messages_while_interrupted;
 mod new_sessions;
 mod patch_apply;
 mod patch_diff;

@@ -38,6 +38,42 @@ async fn a_call_of_the_applications_tool_is_answered_in_the_next_run() {
 }
 
 #[tokio::test]
+async fn a_message_in_place_of_the_result_closes_the_call() {
+    let replies = [
+        call("paint", json!({"color": "red"})),
+        Reply::text("As you like."),
+        Reply::text("Bye."),
+    ];
+    let server = Served::answering(replies).await;
+    let more = json!({"tools": [paint()]});
+    let run = server
+        .run_of("keeper", "r1", json!([user("u1", "paint")]), more.clone())
+        .await;
+    let id = first(&run.events(), "TOOL_CALL_START")["toolCallId"].clone();
+
+    let mut held = server.thread().await;
+    held.push(user("u2", "never mind"));
+    let next = server.run_of("keeper", "r2", json!(held), more.clone()).await;
+
+    assert_eq!(next.text(), "As you like.");
+    let result = first(&next.events(), "TOOL_CALL_RESULT").clone();
+    assert_eq!(result["toolCallId"], id);
+    assert_eq!(result["content"], "not answered: the conversation went on");
+    let asked = [
+        "model: [call paint]",
+        "tool: [result \"not answered: the conversation went on\"]",
+        "user: never mind",
+    ];
+    assert_eq!(server.asked()[2..], asked.map(str::to_owned));
+    let mut held = server.thread().await;
+    held.push(user("u3", "bye"));
+    assert_eq!(
+        server.run_of("keeper", "r3", json!(held), more).await.text(),
+        "Bye."
+    );
+}
+
+#[tokio::test]
 async fn clients_from_before_1_0_are_told_nothing_that_they_refuse() {
     let server = Served::answering([call("paint", json!({}))]).await;
     let body = json!({"threadId": "t", "runId": "r", "messages": [user("u1", "paint")], "tools": [paint()]});

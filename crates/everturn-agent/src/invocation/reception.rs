@@ -1,0 +1,136 @@
+//! The reception of an input: its answers are checked, and requests that are open are closed, or put to the client again.
+//!
+//! It comes before the agent's function, so it holds for agents around a prompt and for those that run their turns
+//! themselves.
+
+use everturn_ai::history::{awaiting, closing};
+use everturn_ai::{Answers, History, Message, ModelResponseChunk, Part, PartKind, Role, metadata};
+use everturn_core::{Error, Result};
+use serde_json::json;
+
+use crate::answers::RestartInputs;
+use crate::{AgentInput, AgentStreamChunk, WhileInterrupted};
+
+/// How an agent receives inputs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reception {
+    pub(super) while_interrupted: WhileInterrupted,
+    pub(super) restart_inputs: RestartInputs,
+}
+
+/// An input that was received.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    /// The messages to add to the session before the turn: answers that close open requests, and the input's own.
+    pub(super) messages: Vec<Message>,
+    /// The answers among them, or the requests that are put to the client again.
+    told: Vec<Part>,
+    /// The place of the answers in the session.
+    position: Option<usize>,
+    /// Whether the turn ends at once, because its message waits for the answers to open requests.
+    pub(super) is_waiting: bool,
+}
+
+impl Reception {
+    /// Receives an input on a conversation.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for answers that do not fit the open requests; `FAILED_PRECONDITION` for a message that the agent
+    /// does not take while requests are open.
+    pub(super) fn receive(self, history: &History, input: &AgentInput) -> Result<Received> {
+        let messages: Vec<Message> = input.messages().cloned().collect();
+        if let Some(answers) = given_answers(input) {
+            // Before anything runs: a forged answer must not reach a tool.
+            self.restart_inputs.validate(history, answers)?;
+            return Ok(Received::of(messages));
+        }
+        if messages.is_empty() {
+            return Ok(Received::default());
+        }
+        let asking = awaiting(history).and_then(|place| history.get(place));
+        match (self.while_interrupted, asking) {
+            (WhileInterrupted::Reject, Some(asking)) => Err(refused(asking)),
+            (WhileInterrupted::Ask, Some(asking)) => {
+                messages.iter().try_for_each(check_message)?;
+                let waiting = messages
+                    .into_iter()
+                    .map(|message| message.with_metadata_entry(metadata::WAITING, true));
+                Ok(Received {
+                    told: asking.interrupts().cloned().collect(),
+                    is_waiting: true,
+                    ..Received::of(waiting.collect())
+                })
+            }
+            _ => {
+                let closing = closing(history);
+                Ok(Received {
+                    told: closing.iter().flat_map(Message::content).cloned().collect(),
+                    position: closing.is_some().then(|| history.len()),
+                    ..Received::of(closing.into_iter().chain(messages).collect())
+                })
+            }
+        }
+    }
+}
+
+impl Received {
+    fn of(messages: Vec<Message>) -> Self {
+        Self {
+            messages,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the chunk that tells the client of the answers that were added, or of the requests that are open.
+    pub(super) fn chunk(&self, tells_places: bool) -> Option<AgentStreamChunk> {
+        if self.told.is_empty() {
+            return None;
+        }
+        let chunk = ModelResponseChunk {
+            role: Some(Role::Tool),
+            content: self.told.clone(),
+            ..ModelResponseChunk::default()
+        };
+        Some(AgentStreamChunk::model(chunk).at(self.position.filter(|_| tells_places)))
+    }
+}
+
+/// Returns the answers to interrupts, if the input brings any.
+pub(super) fn given_answers(input: &AgentInput) -> Option<&Answers> {
+    input.answers.as_ref().filter(|answers| !answers.is_empty())
+}
+
+/// Refuses a message that is not the user's.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for another role, and for tool requests and responses.
+pub(super) fn check_message(message: &Message) -> Result<()> {
+    if message.role() != Role::User {
+        return Err(Error::invalid_argument(format!(
+            "a client speaks as the user; a message of role '{}' is not accepted",
+            message.role()
+        ))
+        .with_public());
+    }
+    // A tool response in a message would be a forged result.
+    let is_tool_part =
+        |part: &Part| matches!(part.kind(), PartKind::ToolRequest(_) | PartKind::ToolResponse(_));
+    if message.content().iter().any(is_tool_part) {
+        return Err(
+            Error::invalid_argument("answers to tool requests go into 'resume', not into a message")
+                .with_public(),
+        );
+    }
+    Ok(())
+}
+
+fn refused(asking: &Message) -> Error {
+    let open = asking.interrupts().filter_map(Part::as_tool_request);
+    let open: Vec<String> = open.map(ToString::to_string).collect();
+    Error::failed_precondition(format!(
+        "the conversation waits for answers to the tool requests '{}': answer them in 'resume' before the next message",
+        open.join("', '")
+    ))
+    .with_details(json!({ "open": open }))
+    .with_public()
+}
