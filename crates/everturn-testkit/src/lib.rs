@@ -10,7 +10,9 @@
 //! | test a tool that works on a session | [`with_session`] |
 //! | certify a store | [`certify`] |
 //! | certify a stream log | [`certify::streams`] |
+//! | check that providers would take a request | [`provider_rules`] |
 //! | test that a store keeps histories through random programs | [`histories`] |
+//! | test that no mishap makes a session unusable | [`mishaps`] |
 //! | run the published cases of the protocols | [`conformance`] |
 //! | collect chunks and compare JSON | [`collect()`], [`Collector`], [`contains`] |
 //!
@@ -45,7 +47,9 @@ mod difference;
 mod echo_model;
 mod gate;
 pub mod histories;
+pub mod mishaps;
 mod offline_model;
+pub mod provider_rules;
 mod recorder;
 mod replayer;
 mod reply;

@@ -18,6 +18,7 @@ mod latest_of_a_session;
 mod listing;
 mod lost_rows;
 mod maintenance;
+mod mishaps;
 mod opening;
 mod round_trip;
 mod rules_of_rows;
