@@ -58,6 +58,7 @@ mod export;
 mod import;
 mod intake;
 mod look_up;
+mod mending;
 mod plain;
 mod record;
 mod request;

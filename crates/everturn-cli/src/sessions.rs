@@ -93,10 +93,13 @@ enum SessionsCommand {
     },
     /// Copy a session with all its snapshots, under another id or to another store
     Copy(moving::CopyArguments),
-    /// Check a whole store, or the snapshots of one session that are named after what they hold
+    /// Check a whole store, or one session: its snapshots, and whether models take its conversations
     Verify {
         /// The session; without it, the whole store
         session: Option<String>,
+        /// Add a snapshot with a mended conversation where models would not take one; needs --store
+        #[arg(long)]
+        mend: bool,
     },
 }
 
@@ -121,8 +124,8 @@ impl SessionsCommand {
 pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Output) -> Outcome {
     let SessionsArguments { whose, command } = arguments;
     match (&command, place) {
-        (SessionsCommand::Verify { session: None }, _) => {
-            return verifying::store(place, &whose, output).await;
+        (SessionsCommand::Verify { session: None, mend }, _) => {
+            return verifying::store(place, &whose, *mend, output).await;
         }
         (SessionsCommand::Import { .. }, Place::Store(store)) => store.create().await?,
         _ => {}
@@ -157,8 +160,8 @@ pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Out
         SessionsCommand::Import { file, into, replace } => {
             moving::import(&archive, &file, into, replace, output).await
         }
-        SessionsCommand::Verify { session } => {
-            verifying::session(&archive, &session.unwrap_or_default(), output).await
+        SessionsCommand::Verify { session, mend } => {
+            verifying::session(&archive, &session.unwrap_or_default(), mend, output).await
         }
     }
 }

@@ -30,12 +30,15 @@ enum Opened {
     Postgres(PostgresStore),
 }
 
-/// What a check of a whole store found.
-#[derive(Debug, Serialize)]
+/// What a check of a store or session found.
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Checked {
     /// The number of snapshots that were read.
     pub(crate) snapshots: u64,
     pub(crate) problems: Vec<String>,
+    /// The conversations that were mended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mended: Vec<String>,
 }
 
 impl Store {
@@ -106,7 +109,11 @@ impl Store {
                 (found.snapshots, found.problems)
             }
         };
-        Ok(Checked { snapshots, problems })
+        Ok(Checked {
+            snapshots,
+            problems,
+            mended: Vec::new(),
+        })
     }
 
     /// Aborts a background run. Its worker, in whichever process, notices by the status of its snapshot.

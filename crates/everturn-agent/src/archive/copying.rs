@@ -11,7 +11,7 @@ use super::{Archive, named_session, named_snapshot};
 use crate::reading::{ResumePoints, resumable};
 use crate::snapshot::Transition;
 use crate::store::{Detail, Precondition};
-use crate::{SessionId, Snapshot, SnapshotId, Timeline};
+use crate::{SessionId, SessionState, Snapshot, SnapshotId, Timeline};
 
 /// The key under which the first snapshot of a forked session names its origin: `{"sessionId", "snapshotId"}`.
 pub const FORKED_FROM: &str = "forkedFrom";
@@ -67,18 +67,12 @@ impl Archive {
         session: SessionId,
         custom: Option<Value>,
     ) -> Result<Snapshot> {
-        let mut origin = resumable(self.stored(&id, Detail::Whole).await?, ResumePoints::default())?;
+        let origin = resumable(self.stored(&id, Detail::Whole).await?, ResumePoints::default())?;
         let is_edited = custom.is_some();
-        let mut name = None;
-        if let Some(custom) = custom {
-            let is_named_after_content = matches!(origin.verify(), Ok(true));
-            let state = origin.state.get_or_insert_default();
-            state.custom = Some(Arc::new(custom));
-            // The intake gives a snapshot that is named after its content such a name again.
-            if is_named_after_content {
-                name = Some(SnapshotId::of_state(state)?);
-            }
-        }
+        let (origin, name) = match custom {
+            Some(custom) => Self::edited(origin, |state| state.custom = Some(Arc::new(custom)))?,
+            None => (origin, None),
+        };
         if is_edited && origin.session_id.as_ref() == Some(&session) {
             let name = name.unwrap_or_else(SnapshotId::fresh);
             return self.follow_edited(origin, name, session).await;
@@ -105,8 +99,21 @@ impl Archive {
         self.show(intake.settle(forked).await?)
     }
 
+    /// Changes the state of a snapshot. Also returns the snapshot's new name if it is named after its content: the intake gives
+    /// it such a name again.
+    pub(super) fn edited(
+        mut origin: Snapshot,
+        edit: impl FnOnce(&mut SessionState),
+    ) -> Result<(Snapshot, Option<SnapshotId>)> {
+        let is_named_after_content = matches!(origin.verify(), Ok(true));
+        let state = origin.state.get_or_insert_default();
+        edit(state);
+        let name = is_named_after_content.then(|| SnapshotId::of_state(state));
+        Ok((origin, name.transpose()?))
+    }
+
     /// Writes an edited snapshot into its own session, after the original.
-    async fn follow_edited(
+    pub(super) async fn follow_edited(
         &self,
         edited: Snapshot,
         name: SnapshotId,

@@ -1,8 +1,13 @@
 //! `everturn sessions verify`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use everturn_core::Error;
+use everturn_agent::archive::{Archive, SnapshotTree, Tenants};
+use everturn_agent::store::{Scope, SessionQuery};
+use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
+use everturn_ai::history::{FaultKind, checked};
+use everturn_core::{Error, Status};
 
 use crate::archive::{AnyArchive, on};
 use crate::arguments::Whose;
@@ -13,26 +18,75 @@ use crate::progress;
 use crate::store::Checked;
 
 /// Checks a whole store.
-pub(super) async fn store(place: &Place, whose: &Whose, output: Output) -> Outcome {
+pub(super) async fn store(place: &Place, whose: &Whose, mends: bool, output: Output) -> Outcome {
     let Place::Store(store) = place else {
         return Err(Failure::wrong("a server does not let its whole store be checked")
             .or_next("name the session to check, or give the store itself with --store"));
     };
     refuse_agent(whose)?;
     let sign_of_life = progress::spinner(output, "checking");
-    let checked = store.verify(&scope(whose)).await;
+    let mut checked = store.verify(&scope(whose)).await?;
+    let tenants = Tenants::of(store.sessions().await?);
+    for tenant in tenants_of(&tenants, whose).await? {
+        conversations(&tenants.archive(tenant), mends, &mut checked).await?;
+    }
     sign_of_life.finish_and_clear();
-    report(&checked?, output)
+    report(&checked, output)
 }
 
-/// Reads every snapshot of a session, and checks those that are named after what they hold.
-pub(super) async fn session(archive: &AnyArchive, session: &str, output: Output) -> Outcome {
+/// Returns the tenants whose conversations are checked: the one that is named, else all that the store can list.
+async fn tenants_of(tenants: &Tenants, whose: &Whose) -> Outcome<Vec<Scope>> {
+    let mut all: Vec<Scope> = Vec::new();
+    while whose.tenant.is_none() {
+        let page = match tenants.list(all.last()).await {
+            Err(error) if error.status() == Status::Unimplemented => break,
+            page => page?,
+        };
+        all.extend(page.items);
+        if page.next.is_none() {
+            return Ok(all);
+        }
+    }
+    Ok(vec![scope(whose)])
+}
+
+/// Checks the conversations of a tenant.
+async fn conversations(archive: &Archive, mends: bool, found: &mut Checked) -> Outcome<()> {
+    let mender = Some(archive).filter(|_| mends);
+    let mut query = SessionQuery::default();
+    loop {
+        let page = archive.sessions(&query).await?;
+        for session in page.items {
+            let tree = archive.tree(session.session_id).await?;
+            for end in ends(&tree) {
+                // A snapshot that cannot be read was reported with the store.
+                if let Ok(snapshot) = archive.get(end).await {
+                    conversation(mender, &snapshot, found).await?;
+                }
+            }
+        }
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Reads every snapshot of a session, checks those that are named after what they hold, and the conversations at the ends of
+/// its branches.
+pub(super) async fn session(archive: &AnyArchive, session: &str, mends: bool, output: Output) -> Outcome {
+    let mender = match archive {
+        _ if !mends => None,
+        AnyArchive::Stored(archive) => Some(archive),
+        AnyArchive::Remote(_) => {
+            return Err(Failure::wrong("a server does not mend stored sessions")
+                .or_next("give the store itself with --store; agents mend their requests without that"));
+        }
+    };
     let tree = on!(archive, archive => archive.tree(session).await)?;
     let bar = progress::bar(output, "checking", tree.snapshots().len() as u64);
-    let mut checked = Checked {
-        snapshots: 0,
-        problems: Vec::new(),
-    };
+    let ends = ends(&tree);
+    let mut checked = Checked::default();
     for listed in tree.snapshots() {
         let id = &listed.snapshot_id;
         match on!(archive, archive => archive.get(id).await) {
@@ -41,6 +95,7 @@ pub(super) async fn session(archive: &AnyArchive, session: &str, output: Output)
                     .problems
                     .push(format!("snapshot '{id}' does not hold what it is named after"));
             }
+            Ok(snapshot) if ends.contains(id) => conversation(mender, &snapshot, &mut checked).await?,
             Ok(_) => {}
             Err(error) => checked.problems.push(unreadable(id.as_str(), &error)),
         }
@@ -49,6 +104,46 @@ pub(super) async fn session(archive: &AnyArchive, session: &str, output: Output)
     }
     bar.finish_and_clear();
     report(&checked, output)
+}
+
+/// Returns the snapshots with which branches end, so that the next turn may continue them.
+fn ends(tree: &SnapshotTree) -> BTreeSet<&SnapshotId> {
+    let completed = tree
+        .snapshots()
+        .iter()
+        .filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
+    let mut ends: BTreeSet<&SnapshotId> = completed
+        .clone()
+        .filter(|snapshot| !snapshot.orphaned)
+        .map(|snapshot| &snapshot.snapshot_id)
+        .collect();
+    for parent in completed.filter_map(|snapshot| snapshot.parent_id.as_ref()) {
+        ends.remove(parent);
+    }
+    ends
+}
+
+/// Checks the conversation of a snapshot, and mends it if there is an archive for that.
+async fn conversation(mender: Option<&Archive>, snapshot: &Snapshot, found: &mut Checked) -> Outcome<()> {
+    let id = &snapshot.snapshot_id;
+    let messages = snapshot.state.as_ref().map(|state| &state.messages);
+    let faults = messages.map(checked).unwrap_or_default();
+    // A request that waits for its answer is as it should be.
+    let faults = faults
+        .iter()
+        .filter(|fault| !matches!(fault.kind, FaultKind::Waiting { .. }));
+    let faults: Vec<String> = faults.map(|fault| format!("snapshot '{id}', {fault}")).collect();
+    match mender.filter(|_| !faults.is_empty()) {
+        Some(archive) => match archive.mend(id).await? {
+            Some(without_faults) => found.mended.push(format!(
+                "snapshot '{id}' is mended in '{}'",
+                without_faults.snapshot_id
+            )),
+            None => found.problems.extend(faults),
+        },
+        None => found.problems.extend(faults),
+    }
+    Ok(())
 }
 
 fn unreadable(id: &str, error: &Error) -> String {
@@ -61,7 +156,10 @@ fn report(checked: &Checked, output: Output) -> Outcome {
         for problem in &checked.problems {
             let _ = writeln!(text, "{RED}{}{RED:#}", clean(problem));
         }
-        if checked.problems.is_empty() {
+        for mended in &checked.mended {
+            let _ = writeln!(text, "{GREEN}{}{GREEN:#}", clean(mended));
+        }
+        if text.is_empty() {
             text = format!("{GREEN}no problem{GREEN:#} in {} snapshots\n", checked.snapshots);
         }
         text

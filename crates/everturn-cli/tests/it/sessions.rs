@@ -1,5 +1,10 @@
 //! Sessions are looked after on a server, in databases and in files with the same commands.
 
+use std::sync::Arc;
+
+use everturn::agent::custom_agent;
+use everturn::ai::history;
+use everturn::core::Registry;
 use everturn::prelude::*;
 use tempfile::TempDir;
 
@@ -328,6 +333,67 @@ async fn stores_and_sessions_are_checked() {
             assert!(whole.exits(2).err.contains("--store"));
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conversations_that_models_refuse_are_found_and_mended() {
+    for kitchen in [Kitchen::in_sqlite().await, Kitchen::in_files().await] {
+        let store = Arc::clone(kitchen.chef.store().unwrap());
+        let meddler = custom_agent(&Registry::new(), "meddler", |session: AgentSession| async move {
+            session.run(meddle).await?;
+            Ok(session.result())
+        });
+        let meddler = meddler.store(store).build().unwrap();
+        meddler.chat().resume("dinner").run("pay").await.unwrap();
+
+        let found = kitchen
+            .sessions(&["verify", "dinner", "--json"])
+            .run()
+            .exits(7)
+            .json();
+        let all = kitchen.sessions(&["verify"]).run();
+        let mended = kitchen
+            .sessions(&["verify", "--mend", "--json"])
+            .run()
+            .exits(0)
+            .json();
+        let again = kitchen
+            .sessions(&["verify", "dinner", "--mend", "--json"])
+            .run()
+            .exits(0)
+            .json();
+
+        let problem = found["problems"][0].as_str().unwrap();
+        assert!(
+            problem.contains("message 1: the tool request 'pay#1' has no answer"),
+            "{problem}"
+        );
+        assert!(all.exits(7).out.contains(problem));
+        assert_eq!(mended["mended"].as_array().unwrap().len(), 1, "{mended}");
+        // The original stays before the mended one.
+        assert_eq!(again, json!({ "snapshots": 2, "problems": [] }));
+        let latest = meddler.latest_snapshot("dinner").await.unwrap();
+        let messages = latest.state.unwrap().messages;
+        assert_eq!((messages.len(), history::checked(&messages)), (4, Vec::new()));
+    }
+}
+
+/// Adds a request that nobody answers.
+async fn meddle(turn: Turn) -> everturn::HandlerResult<()> {
+    let request = ToolRequest::new("pay", json!({})).with_reference("1");
+    turn.add_message(Message::model(vec![Part::from(request)]));
+    turn.add_message(Message::user("hello?"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_mends_nothing_that_is_stored() {
+    let kitchen = Kitchen::on_a_server().await;
+    kitchen.cook("dinner", "leeks").await;
+
+    let refused = kitchen.sessions(&["verify", "dinner", "--mend"]).run();
+
+    assert!(refused.exits(2).err.contains("--store"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,41 @@
+//! Mending sessions whose history no provider takes.
+
+use everturn_ai::History;
+use everturn_ai::history::{awaiting, mended};
+use everturn_core::Result;
+
+use super::{Archive, named_snapshot};
+use crate::reading::{ResumePoints, resumable};
+use crate::store::Detail;
+use crate::{Snapshot, SnapshotId};
+
+impl Archive {
+    /// Adds a snapshot with a [mended](everturn_ai::history::mended) history after a snapshot whose history no provider takes,
+    /// and returns it. Returns `None` if there is nothing to mend. Requests that wait for their answers stay open.
+    ///
+    /// Agents mend each request to their model by themselves, so a session can be used without this. The new snapshot is the
+    /// session's latest, and what follows it has no faults any more. The original stays as it is.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, or not the latest of a
+    /// [linear](crate::Timeline::Linear) session, `ABORTED` if a turn continued it meanwhile.
+    pub async fn mend(&self, id: impl Into<SnapshotId>) -> Result<Option<Snapshot>> {
+        let id = named_snapshot(id)?;
+        let origin = resumable(self.stored(&id, Detail::Whole).await?, ResumePoints::default())?;
+        let messages = origin.state.as_ref().and_then(|state| mend_past(&state.messages));
+        let (Some(messages), Some(session)) = (messages, origin.session_id.clone()) else {
+            return Ok(None);
+        };
+        let (edited, name) = Self::edited(origin, |state| state.messages = messages)?;
+        let name = name.unwrap_or_else(SnapshotId::fresh);
+        self.follow_edited(edited, name, session).await.map(Some)
+    }
+}
+
+/// Returns the history with everything mended but requests that wait for their answers; `None` if there is nothing to mend.
+fn mend_past(history: &History) -> Option<History> {
+    let past = awaiting(history).unwrap_or(history.len());
+    let mut whole = mended(&history.truncate_to(past))?.history;
+    whole.extend(history.since(past).cloned());
+    Some(whole)
+}
